@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The statistics of `weir_stats::compare` by scipy and numpy: the golden numbers that crates/stats/tests/compare.rs reads.
+"""The statistics of `weir_stats::compare` by scipy and numpy: the golden numbers that crates/stats/tests/all/compare.rs reads.
 
     scripts/scipy_reference.py [--write]
 

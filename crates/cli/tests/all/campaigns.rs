@@ -1,0 +1,397 @@
+//! Campaigns as people run them: ended before their time, gone on with after files changed, written to where the disk is full or to
+//! standard output. Nothing here needs a lab, and traffic is on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn weir(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).env("XDG_DATA_HOME", home).env("HOME", home).env("NO_COLOR", "1");
+    command.env_remove("SUDO_UID").env_remove("WEIR_KEY").stdin(Stdio::null()).current_dir(home);
+    command
+}
+
+/// Exit code, standard output and standard error.
+fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(home, words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A server on a free port of loopback, which dies with this.
+struct Server(Child, String);
+
+impl Server {
+    fn start() -> Server {
+        // Another program may bind a port that was free, or have it in UDP.
+        for _ in 0..20 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port().to_string();
+            drop(listener);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            command.args(["serve", "-B", "127.0.0.1", "-p", &port]).env_remove("WEIR_KEY");
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut server = Server(command.spawn().unwrap(), port);
+            let mut line = String::new();
+            BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            if line.contains("listening") {
+                return server;
+            }
+        }
+        panic!("no server in 20 attempts");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The text of the one journal that is kept in a home.
+fn journal(home: &Path) -> String {
+    let entries = std::fs::read_dir(home.join("weir/experiments")).into_iter().flatten();
+    let mut paths = entries.filter_map(|e| Some(e.ok()?.path()));
+    let journal = paths.find(|path| path.extension().is_some_and(|x| x == "journal"));
+    journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+}
+
+fn scenario(home: &Path, text: &str) -> String {
+    let path = home.join("s.toml").display().to_string();
+    std::fs::write(&path, format!("schema = \"weir.scenario/1\"\nname = \"s\"\n{text}\n")).unwrap();
+    path
+}
+
+const SIMULATED: &str =
+    "[lab]\n[[step]]\nsweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }";
+
+/// Runs until the journal has so many lines, and is then sent a signal: exit code, standard output and standard error.
+fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32>, String, String) {
+    let mut command = weir(home, words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while journal(home).lines().count() < lines
+        && child.try_wait().unwrap().is_none()
+        && Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Who ends a campaign reads that it was ended, not of an error, and how it goes on; the run in progress is told from the others.
+#[test]
+fn what_is_ended_by_its_user_is_told_so_and_goes_on() {
+    let server = Server::start();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let dir = tempfile::tempdir().unwrap();
+        let words =
+            ["sweep", "127.0.0.1", "-p", &server.1, "--over", "size=100,200", "--runs", "50"];
+        let words = [&words[..], &["-u", "-b", "500pps", "-t", "0.4", "--csv", "x.csv"]].concat();
+        let (ended, out, err) = ended(dir.path(), &words, 3, signal);
+        assert_eq!(ended, Some(code), "{out}{err}");
+        assert!(!out.contains("ERROR"), "{out}");
+        let step = out
+            .lines()
+            .find(|l| l.starts_with("sweep: interrupted: "))
+            .unwrap_or_else(|| panic!("{out}"));
+        assert!(step.contains(" of 100 runs were made"), "{step}");
+        assert!(out.contains("\nsweep: interrupted, "), "{out}");
+        let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+        let kept = std::fs::read_to_string(dir.path().join(format!("weir/experiments/{id}.json")));
+        let kept: Value = serde_json::from_str(&kept.unwrap()).unwrap();
+        assert_eq!(
+            (&kept["status"], &kept["outcome"]),
+            (&"interrupted".into(), &"inconclusive".into())
+        );
+        assert_eq!(kept["steps"][0]["interrupted"], true, "{kept}");
+        let runs = kept["steps"][0]["runs"].as_array().unwrap();
+        let cut = runs.iter().filter(|r| r["cut"] == true).count();
+        assert_eq!(step.contains(", 1 was cut short"), cut == 1, "{step} {kept}");
+        let table = std::fs::read_to_string(dir.path().join("x.csv")).unwrap();
+        let column = table.lines().next().unwrap().split(',').position(|c| c == "cut").unwrap();
+        let most = table
+            .lines()
+            .skip(1)
+            .filter_map(|l| l.split(',').nth(column)?.parse::<usize>().ok())
+            .max();
+        assert_eq!(most, Some(cut), "{table}");
+    }
+}
+
+/// Ten thousand points are checked for seconds: who ends that is heard, and nothing is kept of it.
+#[test]
+fn a_long_check_is_ended_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = scenario(
+        dir.path(),
+        "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\nsweep = { over = [\"size=1..300:1\", \"connections=1..300:1\"], test = { args = \"-u\" } }",
+    );
+    for words in [&["run", "--check", &path][..], &["run", &path]] {
+        let mut command = weir(dir.path(), words);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It listens to signals from its first lines on.
+        let listens = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+            let caught =
+                caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+            caught & 1 << (2 - 1) != 0
+        };
+        let end = Instant::now() + Duration::from_secs(60);
+        while !listens() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(130), "{words:?}: {err}");
+        assert!(output.stdout.is_empty() && err.starts_with("interrupted; "), "{words:?}: {err}");
+    }
+    assert_eq!(journal(dir.path()), "");
+}
+
+/// What changed since is not mixed into what goes on, and who changed it is told.
+#[test]
+fn a_changed_file_is_told_where_its_experiment_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
+    let path = scenario(dir.path(), text);
+    let told = "s.toml has changed since this experiment started, which uses the text as it was";
+    let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
+    assert_eq!(run(dir.path(), &["run", &path]).0, Some(3), "nobody is there");
+    assert!(!resumed().contains("has changed since"));
+    scenario(dir.path(), &text.replace("-u", "-u -t 1"));
+    assert!(resumed().contains(told), "{}", resumed());
+    std::fs::remove_file(&path).unwrap();
+    assert!(!resumed().contains("is not what it was"), "it is gone");
+
+    let dir = tempfile::tempdir().unwrap();
+    let plan = |seconds: u32| {
+        let text = format!(
+            "schema = \"weir.plan/1\"\nhost = \"127.0.0.1\"\nport = 1\n[[connection]]\nduration = {seconds}\n"
+        );
+        std::fs::write(dir.path().join("p.toml"), text).unwrap();
+    };
+    plan(1);
+    let words = ["sweep", "--plan", "p.toml", "--over", "size=100"];
+    let (code, out, err) = run(dir.path(), &words);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
+    assert!(!resumed().contains("is not what it was"), "{}", resumed());
+    plan(2);
+    assert!(
+        resumed().contains("p.toml has changed since this experiment started"),
+        "{}",
+        resumed()
+    );
+    // Nor is it written over by its own table.
+    let (code, _, err) = run(dir.path(), &[&words[..], &["--csv", "p.toml"]].concat());
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("another file than that of --plan"), "{err}");
+}
+
+/// A lab's emulator that --host leaves out is known to whoever reads the result.
+#[test]
+fn a_left_out_emulator_is_in_the_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[lab]\nmiddle = true\n[emulator.m]\nboth = \"loss 5%\"\n[[step]]\ntest = { args = \"-u -t 1\", to = \"b\" }";
+    let path = scenario(dir.path(), text);
+    let words = ["run", &path, "--host", "b=127.0.0.1:1", "--json"];
+    let (code, out, err) = run(dir.path(), &words);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let told = "--host: without the lab there is no emulator m: its laws are not on this path";
+    let warned = |out: &str| {
+        let result: Value = serde_json::from_str(out).unwrap();
+        assert_eq!(result["warnings"][0], told, "{out}");
+        result["id"].as_str().unwrap().to_owned()
+    };
+    let id = warned(&out);
+    let (_, out, _) = run(dir.path(), &["run", "--resume", &id, "--json"]);
+    assert_eq!(warned(&out), id);
+    let (_, page, err) = run(dir.path(), &["report", &id, "--format", "md"]);
+    assert!(page.contains("without the lab there is no emulator m"), "{page}{err}");
+    assert!(page.contains("· 1 run") && !page.contains("· 1 runs"), "{page}");
+}
+
+/// What is left out on the virtual clock was not found to be so: whoever expected something of it must not read that it is done.
+#[test]
+fn what_is_expected_of_what_was_left_out_is_not_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let tcp = "[lab]\n[[step]]\nexpect = [\"throughput > 1 Mbit/s\"]\ntest = { args = \"-t 1\" }";
+    let mixed = "[lab]\n[[step]]\nexpect = [\"throughput > 1 bit/s where transport=tcp\"]\n\
+                 sweep = { over = [\"transport=tcp,udp\"], test = { args = \"-b 100k -l 100 -t 1\" } }";
+    let other = "[lab]\n[[step]]\nexpect = [\"throughput > 1 bit/s\"]\ncompare = { with = { seconds = 1 } }";
+    for text in [tcp, mixed, other] {
+        let path = scenario(dir.path(), text);
+        let (code, out, err) = run(dir.path(), &["run", "--simulate", &path]);
+        assert_eq!(code, Some(5), "{text}: {out}{err}");
+        assert!(out.contains("not judged: not on the virtual clock"), "{text}: {out}");
+        assert!(out.contains("(expectations: 1 inconclusive)"), "{text}: {out}");
+    }
+    // What is judged somewhere is judged.
+    let path = scenario(dir.path(), &mixed.replace(" where transport=tcp", ""));
+    assert_eq!(run(dir.path(), &["run", "--simulate", &path]).0, Some(0));
+    let path = scenario(dir.path(), &tcp.replace("expect = [\"throughput > 1 Mbit/s\"]\n", ""));
+    assert_eq!(run(dir.path(), &["run", "--simulate", &path]).0, Some(0), "nothing was expected");
+}
+
+/// Standard output by its usual name: one result in it and nothing else.
+#[test]
+fn a_result_on_standard_output_is_alone_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = scenario(dir.path(), SIMULATED);
+    for (flag, first) in [("--csv", "step,size,"), ("--junit", "<?xml"), ("--html", "<!")] {
+        let (code, out, err) = run(dir.path(), &["run", "--simulate", &path, flag, "-"]);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.starts_with(first), "{flag}: {out}");
+        assert!(err.contains("s: done, "), "the verdict is told beside it: {err}");
+        assert!(!out.contains("s: done, "), "{flag}: {out}");
+    }
+    assert!(!dir.path().join("-").exists());
+    for (flags, second, first) in [
+        (&["--json", "--csv", "-"][..], "--csv", "--json"),
+        (&["--csv", "-", "--html", "-"], "--html", "--csv"),
+        (&["--junit", "-", "--csv", "-"], "--csv", "--junit"),
+    ] {
+        let (code, out, err) =
+            run(dir.path(), &[&["run", "--simulate", &path][..], flags].concat());
+        let wanted = format!("{second}: standard output, which {first} has; ");
+        assert_eq!(code, Some(2), "{flags:?}: {err}");
+        match first {
+            // Errors are JSON too.
+            "--json" => assert!(out.contains(&wanted), "{flags:?}: {out}{err}"),
+            _ => assert!(out.is_empty() && err.contains(&wanted), "{flags:?}: {out}{err}"),
+        }
+    }
+    let (code, _, err) = run(dir.path(), &["run", "--simulate", &path, "--svg", "-"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.starts_with("error: --svg: -; accepted: a directory"), "{err}");
+    // A test of its own, too.
+    let server = Server::start();
+    let test =
+        ["test", "127.0.0.1", "-p", &server.1, "-u", "-k", "50", "-b", "500pps", "--csv", "-"];
+    let (code, out, err) = run(dir.path(), &test);
+    assert_eq!(code, Some(0), "{err}");
+    let columns = out.lines().next().unwrap().split(',').count();
+    assert!(out.lines().count() > 1 && columns > 10, "{out}");
+    assert!(
+        out.lines().all(|l| l.split(',').count() == columns),
+        "nothing else is among the rows: {out}"
+    );
+    assert!(err.contains("Weir") || err.contains("weir"), "what is told goes beside it: {err}");
+    let (code, out, _) = run(dir.path(), &[&test[..], &["--json"]].concat());
+    assert_eq!(code, Some(2), "{out}");
+    assert!(out.contains("--csv: standard output, which --json has"), "{out}");
+}
+
+/// No output is another's, a directory of figures included.
+#[test]
+fn figures_are_written_over_no_other_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = scenario(dir.path(), SIMULATED);
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    for (flags, wanted) in [
+        (
+            &["--csv", "new", "--svg", "new"][..],
+            "--svg: new; accepted: another file than that of --csv",
+        ),
+        (
+            &["--html", "sub/x.svg", "--svg", "sub"],
+            "--html: sub/x.svg, where --svg writes its figures; ",
+        ),
+        (&["--csv", "./x.svg", "--svg", "."], "--csv: ./x.svg, where --svg writes its figures; "),
+    ] {
+        let (code, out, err) =
+            run(dir.path(), &[&["run", "--simulate", &path][..], flags].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{flags:?}: {err}");
+        assert!(err.contains(wanted), "{flags:?}: {err}");
+    }
+    let beside = ["run", "--simulate", &path, "--csv", "sub/x.csv", "--svg", "sub"];
+    assert_eq!(run(dir.path(), &beside).0, Some(0));
+}
+
+/// A disk that is full takes a file, and no result: how to get it is said.
+#[test]
+fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start();
+    let test = ["-p", &server.1, "-u", "-k", "50", "-b", "500pps", "--csv", "/dev/full"];
+    let words = [&["sweep", "127.0.0.1", "--over", "size=100"][..], &test].concat();
+    let (code, out, err) = run(dir.path(), &words);
+    assert_eq!(code, Some(4), "{out}{err}");
+    let again = err
+        .lines()
+        .find_map(|l| l.strip_prefix("the result is kept: weir "))
+        .unwrap_or_else(|| panic!("{err}"));
+    let command = again.strip_suffix(" writes it again").unwrap().replace("FILE", "x.csv");
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!(run(dir.path(), &words).0, Some(0), "{command}");
+    assert!(std::fs::read_to_string(dir.path().join("x.csv")).unwrap().starts_with("step,size,"));
+    let (code, out, err) = run(dir.path(), &[&["test", "127.0.0.1"][..], &test].concat());
+    assert_eq!(code, Some(4), "{out}{err}");
+    let again = err
+        .lines()
+        .find(|l| l.starts_with("the result is kept: weir runs show "))
+        .unwrap_or_else(|| panic!("{err}"));
+    let command = again.rsplit(", weir ").next().unwrap().strip_suffix(" writes it").unwrap();
+    let words = command.replace("FILE", "y.csv");
+    assert_eq!(run(dir.path(), &words.split(' ').collect::<Vec<_>>()).0, Some(0), "{again}");
+    let (_, _, err) = run(dir.path(), &[&["test", "127.0.0.1", "--no-store"][..], &test].concat());
+    assert!(!err.contains("the result is kept"), "{err}");
+}
+
+/// Who has an experiment's id is told what it is, and which command takes it.
+#[test]
+fn an_experiment_where_a_run_is_meant_is_told_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
+    let path = scenario(dir.path(), text);
+    let (_, out, _) = run(dir.path(), &["run", &path, "--json"]);
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let id = result["id"].as_str().unwrap();
+    let (code, _, err) = run(dir.path(), &["runs", "show", id]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains(&format!("{id} is an experiment, not a run: weir report {id} shows it")),
+        "{err}"
+    );
+    let (code, _, err) = run(dir.path(), &["report", id, id]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains(&format!("experiment {id} twice")), "{err}");
+}
+
+/// A page of what still runs would be of nothing; to go on with it is refused, so that is not what is said.
+#[test]
+fn a_running_experiment_is_told_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = scenario(
+        dir.path(),
+        "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\nwait = { time = 100 }",
+    );
+    let mut command = weir(dir.path(), &["run", &path]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !journal(dir.path()).contains('\n') && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let head: Value = serde_json::from_str(journal(dir.path()).lines().next().unwrap()).unwrap();
+    let id = head["id"].as_str().unwrap();
+    let (code, _, err) = run(dir.path(), &["report", id]);
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains(&format!("experiment {id} is running: it has no result yet")), "{err}");
+    let (_, _, err) = run(dir.path(), &["report", id]);
+    assert!(err.contains(&format!("weir run --resume {id} resumes it")), "{err}");
+}

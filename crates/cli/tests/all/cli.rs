@@ -1,0 +1,357 @@
+//! The program from outside: what it prints, where, and with which exit code.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn weir(words: &[&str]) -> Output {
+    weir_with(words, &[])
+}
+
+fn weir_with(words: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(words)
+        .env_remove("COLUMNS")
+        .env_remove("WEIR_KEY")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// Compares with a committed file; WEIR_BLESS=1 writes it anew.
+fn golden(name: &str, text: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "{name} differs: WEIR_BLESS=1 writes it; got\n{text}");
+}
+
+#[test]
+fn help_is_what_was_agreed() {
+    for command in ["test", "serve", "ctl"] {
+        let output = weir(&[command, "--help"]);
+        assert_eq!(code(&output), 0);
+        assert_eq!(err(&output), "");
+        golden(&format!("help-{command}.txt"), &out(&output));
+    }
+}
+
+#[test]
+fn version_tells_the_build() {
+    let output = weir(&["--version"]);
+    assert_eq!(code(&output), 0);
+    let text = out(&output);
+    assert!(text.starts_with(&format!("weir {} (", env!("CARGO_PKG_VERSION"))), "{text}");
+    assert!(text.contains("commit ") && text.contains("-"), "{text}");
+    let commit = text.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
+    let short = out(&weir(&["-V"]));
+    assert_eq!(short.contains(commit), commit != "unknown", "{short}");
+}
+
+#[test]
+fn wrong_words_are_exit_2_on_stderr() {
+    for (words, part) in [
+        (vec!["frob"], "frob"),
+        (vec!["test", "h", "--frob"], "--frob"),
+        (vec!["test", "h", "-b", "10Q"], "10Q"),
+        (vec!["test", "h", "-i", "5ms"], "-i/--interval"),
+        (vec!["test", "h", "--runs", "0"], "--runs"),
+        (vec!["serve", "-p", "0"], "--port"),
+        (vec!["schema", "x"], "run"),
+        (vec!["completions", "x"], "bash"),
+    ] {
+        let output = weir(&words);
+        assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{words:?}");
+        assert!(
+            err(&output).starts_with("error: ") && err(&output).contains(part),
+            "{}",
+            err(&output)
+        );
+    }
+    assert_eq!(code(&weir(&[])), 2);
+}
+
+#[test]
+fn with_json_errors_are_json_on_stdout() {
+    for words in [
+        vec!["test", "h", "--json", "-b", "10Q"],
+        vec!["test", "h", "-uJ", "-i", "5ms"],
+        vec!["test", "--json", "--frob"],
+        vec!["test", "h", "--json", "--plan", "/no/such/plan"],
+    ] {
+        let output = weir(&words);
+        assert_eq!((code(&output), err(&output).as_str()), (2, ""), "{words:?}");
+        let object: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(object["error"]["exit_code"], 2);
+        assert!(object["error"]["code"].is_string());
+        assert!(object["error"]["message"].as_str().unwrap().len() > 10);
+    }
+    let output = weir(&["test", "h", "--json-stream", "-b", "10Q"]);
+    let event: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&event["event"], &event["data"]["exit_code"]), (&"error".into(), &2.into()));
+}
+
+#[test]
+fn a_wrong_plan_is_refused_by_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wrong.toml");
+    std::fs::write(&path, "schema = \"weir.plan/1\"\n[[connection]]\nspeed = 3\n").unwrap();
+    let output = weir(&["test", "h", "--plan", path.to_str().unwrap()]);
+    assert_eq!(code(&output), 2);
+    let text = err(&output);
+    assert!(
+        text.contains("wrong.toml") && text.contains("line 3") && text.contains("speed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_plan_is_saved_without_a_host_and_reads_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("plan.toml");
+    let output = weir(&["test", "-u", "-b", "10M", "--save-plan", path.to_str().unwrap()]);
+    assert_eq!((code(&output), out(&output), err(&output)), (0, String::new(), String::new()));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("weir.plan/1") && text.contains("rate = \"10M\""), "{text}");
+    let again = dir.path().join("again.toml");
+    let words = ["test", "--plan", path.to_str().unwrap(), "--save-plan", again.to_str().unwrap()];
+    assert_eq!(code(&weir(&words)), 0);
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), text);
+}
+
+#[test]
+fn a_key_is_made_each_time_anew_and_is_taken() {
+    let (one, two) = (out(&weir(&["keygen"])), out(&weir(&["keygen"])));
+    assert_ne!(one, two);
+    assert!((44..=65).contains(&one.len()) && one.ends_with('\n'), "{one:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let plan = dir.path().join("plan.toml");
+    let save = ["test", "--save-plan", plan.to_str().unwrap()];
+    for key in [one.trim(), two.trim()] {
+        let output = weir_with(&save, &[("WEIR_KEY", key)]);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+    }
+    let output = weir_with(&save, &[("WEIR_KEY", "nonsense-secret")]);
+    assert_eq!(code(&output), 2);
+    assert!(
+        err(&output).contains("WEIR_KEY") && !err(&output).contains("nonsense-secret"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_dash_saves_the_plan_to_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["-", "/dev/stdout"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["test", "--save-plan", path, "-u"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let plan = out(&output);
+        assert!(output.status.success() && plan.contains("schema = \"weir.plan/1\""), "{plan}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn keys_that_others_can_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (file, plan) = (dir.path().join("key"), dir.path().join("plan.toml"));
+    let key = out(&weir(&["keygen"]));
+    std::fs::write(&file, &key).unwrap();
+    let refused_host = "no.such.host.invalid";
+    let with = |words: &[&str]| {
+        let base = ["test", refused_host, "--no-store", "--save-plan", plan.to_str().unwrap()];
+        err(&weir(&[&base, words].concat()))
+    };
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = with(&["--key-file", file.to_str().unwrap()]);
+    assert!(
+        refused.starts_with("error: --key-file: ") && refused.contains("chmod 600"),
+        "{refused}"
+    );
+    assert!(!plan.exists(), "nothing is started");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(!with(&["--key-file", file.to_str().unwrap()]).contains("chmod"));
+    let text = with(&["--key", key.trim()]);
+    assert!(text.contains("list of processes") && !text.contains(key.trim()), "{text}");
+}
+
+#[test]
+fn schemas_are_those_of_the_types() {
+    let of =
+        |which| serde_json::from_str::<serde_json::Value>(&out(&weir(&["schema", which]))).unwrap();
+    assert_eq!(of("run"), weir_model::schema::run_schema());
+    assert_eq!(of("plan"), weir_model::schema::plan_schema());
+}
+
+#[test]
+fn completions_know_the_flags() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = weir(&["completions", shell]);
+        assert_eq!(code(&output), 0);
+        assert!(out(&output).contains("catch-up"), "{shell}");
+    }
+}
+
+#[test]
+fn manual_pages_of_all_commands() {
+    assert!(out(&weir(&["man"])).contains(".TH weir 1"));
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man1");
+    assert_eq!(code(&weir(&["man", "--out", pages.to_str().unwrap()])), 0);
+    for page in [
+        "weir.1",
+        "weir-test.1",
+        "weir-serve.1",
+        "weir-runs.1",
+        "weir-sweep.1",
+        "weir-run.1",
+        "weir-compare.1",
+    ] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.len() > 500, "{page}");
+    }
+    let text = std::fs::read_to_string(pages.join("weir-test.1")).unwrap();
+    assert!(text.contains("congestion") && text.contains("\\-\\-runs"), "{text}");
+    assert!(!text.contains("\\-\\-file"), "hidden flags stay hidden");
+}
+
+#[test]
+fn a_control_socket_that_is_not_there_is_exit_3() {
+    let output = weir(&["ctl", "--socket", "/no/such/socket", "status"]);
+    assert_eq!(code(&output), 3);
+    assert!(err(&output).contains("/no/such/socket"), "{}", err(&output));
+}
+
+#[test]
+fn a_control_socket_answers() {
+    use std::io::{BufRead, BufReader, Write};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let answering = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        (&stream).write_all(b"{\"ok\":true}\n").unwrap();
+        line
+    });
+    let output = weir(&["ctl", "--json", "--socket", path.to_str().unwrap(), "start", "voice"]);
+    assert_eq!((code(&output), out(&output).as_str()), (0, "{\"ok\":true}\n"));
+    assert_eq!(answering.join().unwrap(), "{\"connection\":\"voice\",\"verb\":\"start\"}\n");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["completions", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        eprintln!("SKIPPED a_full_disk_is_an_error: no /dev/full");
+        return;
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["schema", "run"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 4);
+    assert!(err(&output).contains("stdout"), "{}", err(&output));
+}
+
+#[test]
+fn a_path_that_cannot_be_used_has_one_code_wherever_it_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("no/such");
+    let missing = missing.to_str().unwrap();
+    let directory = dir.path().to_str().unwrap();
+    for flag in ["--packet-log", "--csv", "--logfile", "--control-socket"] {
+        for path in [missing, directory] {
+            // Nobody listens there: what is refused before connecting is refused for the path.
+            let output = weir(&["test", "127.0.0.1:9", "--no-store", flag, path]);
+            assert_eq!(code(&output), 2, "{flag} {path}: {}", err(&output));
+            assert!(err(&output).contains(path), "{flag}: {}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn a_congestion_control_that_this_host_has_not_is_refused_at_once() {
+    let output = weir(&["test", "127.0.0.1:9", "--no-store", "-C", "nosuch"]);
+    assert_eq!(code(&output), 4, "{}", err(&output));
+    let said = err(&output);
+    assert!(said.contains("nosuch") && said.contains("reno"), "{said}");
+}
+
+#[test]
+fn a_key_in_a_file_is_the_owner_s_alone() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    let output = weir(&["keygen", "--output", path.to_str().unwrap()]);
+    assert_eq!((code(&output), out(&output), err(&output)), (0, String::new(), String::new()));
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let first = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(code(&weir(&["keygen", "--output", path.to_str().unwrap()])), 2, "one is there");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+    // Into a file of the shell's making.
+    for (mode, warned) in [(0o644, true), (0o600, false)] {
+        let open = dir.path().join(format!("{mode:o}"));
+        let file = std::fs::File::create(&open).unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        file.set_permissions(permissions).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("keygen")
+            .stdout(file)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert_eq!(err(&output).contains("chmod 600"), warned, "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&open).unwrap().lines().count(), 1);
+    }
+}
+
+#[test]
+fn the_simulated_demo_holds_and_is_the_same_each_time() {
+    let run = || {
+        let output = weir(&["demo", "--simulate"]);
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        out(&output)
+    };
+    let (first, second) = (run(), run());
+    assert!(first.contains("11 of 11 rows hold"), "{first}");
+    assert!(first.contains("ledger remainder 0"), "{first}");
+    assert!(first.contains("not simulated: TCP"), "{first}");
+    // All but the last line, which tells how long it took.
+    let table = |text: &str| text.rsplit_once("rows hold").map(|(head, _)| head.to_string());
+    assert_eq!(table(&first), table(&second));
+}

@@ -1,0 +1,150 @@
+//! Connections of a running test, started and stopped one by one through `weir ctl`.
+
+use crate::faults_common;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use faults_common::*;
+use serde_json::Value;
+
+const PLAN: &str = r#"
+schema = "weir.plan/1"
+interval = "100ms"
+[[connection]]
+name = "voice"
+transport = "udp"
+rate = "500pps"
+duration = "0s"
+[[connection]]
+name = "later"
+transport = "udp"
+rate = "500pps"
+duration = "0s"
+autostart = false
+[[connection]]
+name = "back"
+transport = "udp"
+direction = "reverse"
+rate = "500pps"
+duration = "0s"
+autostart = false
+"#;
+
+fn ctl(socket: &Path, words: &[&str]) -> (i32, String) {
+    let output = weir().args(["ctl", "--socket"]).arg(socket).args(words).output().unwrap();
+    (output.status.code().unwrap(), out(&output) + &err(&output))
+}
+
+/// The state of a connection, as `status` tells it.
+fn state(socket: &Path, name: &str) -> String {
+    let (code, text) = ctl(socket, &["status", "--json", name]);
+    assert_eq!(code, 0, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["flows"].as_array().unwrap().len(), 1);
+    answer["flows"][0]["state"].as_str().unwrap().into()
+}
+
+#[test]
+fn one_of_several_connections_is_started_and_stopped_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (socket, plan) = (dir.path().join("socket"), dir.path().join("plan.toml"));
+    let server = Serve::start(&[]);
+    let text = PLAN.replacen("interval", &format!("port = {}\ninterval", server.port), 1);
+    fs::write(&plan, text).unwrap();
+    let mut command = weir();
+    command.args(["test", "127.0.0.1", "--json-stream", "--no-store", "--plan"]);
+    command.arg(&plan).arg("--control-socket").arg(&socket);
+    let mut client = Watched::start(command);
+    client.wait_for("interval", 2);
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let states = || ["voice", "later", "back"].map(|name| state(&socket, name));
+    assert_eq!(states(), ["started", "waiting", "waiting"]);
+    // For people: a line for each.
+    let text = ctl(&socket, &["status"]);
+    let lines = "[  1] voice: started\n[  2] later: waiting\n[  3] back: waiting\n";
+    assert_eq!(text, (0, lines.into()));
+
+    let (code, text) = ctl(&socket, &["start", "nobody"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("nobody") && text.contains("voice, later, back"), "{text}");
+    // What is no request is answered, too, and the line is bounded.
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    for bad in [
+        "{}",
+        "nonsense",
+        r#"{"verb":"explode","connection":"voice"}"#,
+        r#"{"verb":"status","x":1}"#,
+    ] {
+        stream.write_all(format!("{bad}\n").as_bytes()).unwrap();
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["ok"], false, "{bad}");
+        assert!(answer["error"].is_string(), "{bad}");
+    }
+
+    for name in ["later", "back"] {
+        assert_eq!(ctl(&socket, &["start", name]).0, 0);
+        assert_eq!(state(&socket, name), "started");
+    }
+    let seen = client.count("interval");
+    client.wait_for("interval", seen + 3);
+    assert_eq!(ctl(&socket, &["stop", "voice"]).0, 0);
+    until("voice ends", || state(&socket, "voice") == "finished");
+    assert_eq!([state(&socket, "later"), state(&socket, "back")], ["started", "started"]);
+    let seen = client.count("interval");
+    client.wait_for("interval", seen + 3);
+    // Without a name: all. Then the test is over.
+    assert_eq!(ctl(&socket, &["stop"]).0, 0);
+    assert_eq!(client.ended(), Some(0), "{}", client.errors());
+    assert!(!socket.exists());
+    let record = client.last("end");
+    assert_eq!(record["status"], "complete");
+    let packets = |i: usize| record["flows"][i]["receiver"]["packets"].as_u64().unwrap();
+    assert!(packets(0) > 0 && packets(1) > 0 && packets(2) > 0, "{record}");
+    // Who reads the record later learns why they ended when they did.
+    let notes: Vec<&Value> = record["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|w| w["code"] == "stopped-by-request")
+        .collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0]["text"].as_str().unwrap().starts_with("voice was stopped"), "{notes:?}");
+    assert_eq!(notes[0]["flow"], 1);
+    assert!(notes[1]["text"].as_str().unwrap().starts_with("2 flows"), "{notes:?}");
+    for flow in record["flows"].as_array().unwrap() {
+        assert_eq!(flow["sender"]["packets"], flow["receiver"]["packets"], "{flow}");
+    }
+}
+
+#[test]
+fn a_socket_left_by_a_killed_test_is_taken_over_and_nothing_else_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let path = socket.to_str().unwrap();
+    let server = Serve::start(&[]);
+    let words = ["-u", "--no-store", "--control-socket", path];
+    let mut client = server.running(&words);
+    // One that is in use stays with its test.
+    let output = server.client(&words).output().unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    assert!(err(&output).contains(path), "{}", err(&output));
+    assert_eq!(ctl(&socket, &["status"]).0, 0);
+    client.signal(KILL);
+    client.ended();
+    assert!(socket.exists());
+    assert_eq!(ctl(&socket, &["status"]).0, 3);
+    let mut client = server.running(&words);
+    assert_eq!(ctl(&socket, &["status"]).0, 0);
+    client.signal(INT);
+    assert_eq!(client.ended(), Some(130));
+    assert!(!socket.exists());
+    // A file that is no socket is not ours.
+    fs::write(&socket, "precious").unwrap();
+    let output = server.client(&words).output().unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
+}

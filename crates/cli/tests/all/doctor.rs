@@ -1,0 +1,41 @@
+//! `weir doctor` and `weir calibrate` as a user runs them.
+#![cfg(target_os = "linux")]
+
+use std::process::{Command, Output};
+
+fn weir(arguments: &[&str], data: &std::path::Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).env("WEIR_DATA_DIR", data).output().unwrap()
+}
+
+#[test]
+fn doctor_speaks_json_and_refuses_an_unknown_interface() {
+    let data = tempfile::tempdir().unwrap();
+    let out = weir(&["doctor", "--json"], data.path());
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["schema"], "weir.doctor/1");
+    let findings = json["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    assert!(findings.iter().all(|f| f["evidence"].as_str().is_some_and(|e| !e.is_empty())));
+    let error = findings.iter().any(|f| f["severity"] == "error");
+    assert_eq!(out.status.code(), Some(if error { 4 } else { 0 }));
+    let out = weir(&["doctor", "--interface", "wdoc-none"], data.path());
+    assert_eq!(out.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("--interface") && stderr.contains("wdoc-none"), "{stderr}");
+}
+
+#[test]
+fn a_calibration_is_kept_and_shown() {
+    let data = tempfile::tempdir().unwrap();
+    let none = weir(&["calibrate", "--show"], data.path());
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(4), 0));
+    let out = weir(&["calibrate", "--json", "--no-lab"], data.path());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let made: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(made["schema"], "weir.calibration/1");
+    let shown = weir(&["calibrate", "--show", "--json"], data.path());
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap(), made);
+    let text = weir(&["calibrate", "--show"], data.path());
+    assert!(String::from_utf8_lossy(&text.stdout).starts_with("Noise floor of "));
+}

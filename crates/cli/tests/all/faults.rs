@@ -1,0 +1,423 @@
+//! Bad input and faults as a user meets them: two processes, signals, full disks. Each with its message, its exit code,
+//! and what is kept.
+
+use crate::faults_common;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use faults_common::*;
+use serde_json::Value;
+
+/// A partial record: whole JSON, with what this side counted.
+fn assert_partial(record: &Value, status: &str) {
+    assert_eq!(record["schema"], "weir.run/1");
+    assert_eq!(record["status"], status);
+    let sender = &record["flows"][0]["sender"];
+    assert!(sender["packets"].as_u64().unwrap() > 0, "{sender}");
+    assert!(!record["intervals"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn impossible_input_is_exit_2_and_named() {
+    for (words, parts) in [
+        (&["test", "h", "-u", "-l", "65508"][..], &["65508", "65507"][..]),
+        (&["test", "h", "-l", "17M"], &["16M"]),
+        (&["test", "h", "-P", "0"], &["0", "100"]),
+        (&["test", "h", "-P", "100001"], &["100001"]),
+        (&["test", "h", "-u", "-l", "0", "-b", "1M"], &["--bitrate", "empty payload"]),
+        (&["test", "h", "-u", "-b", "0.4"], &["--bitrate", "0.4"]),
+        (&["test", "h", "--verify", "--skip-rx-copy"], &["--verify", "--skip-rx-copy"]),
+        (&["test", "h", "--runs", "2", "-A", "9999"], &["9999", "--affinity"]),
+        (&["test", "h", "-M", "87"], &["87"]),
+        (&["test", "h", "-u", "-M", "1000"], &["udp"]),
+        (&["test", "h", "-w", "1"], &["1K"]),
+        (&["test", "h", "-w", "2G"], &["1G"]),
+        (&["test", "h", "-t", "8d"], &["--time", "'8d'", "7 days"]),
+        (&["test", "h", "-t", "169h"], &["7 days"]),
+        (&["test", "h", "-t", "-1"], &["-1"]),
+        (&["test", "h", "-n", "0"], &["1"]),
+        (&["test", "h", "-k", "0"], &["1"]),
+        (&["test", "h", "-b=-5M"], &["-5M"]),
+        (&["test", "h", "-S", "256"], &["256"]),
+        (&["test", "h", "--dscp", "64"], &["64"]),
+        (&["test", "h", "-p", "65536"], &["65536"]),
+        (&["test", "h", "-C", "no such"], &["no such"]),
+        (&["test", "h", "-A", "9999"], &["9999"]),
+        (&["test", "h", "-u", "-t", "1", "-n", "1"], &["--bytes"]),
+        (&["test", "http://h"], &["http://h"]),
+        (&["test", "h:99999"], &["99999"]),
+        (&["test"], &["HOST"]),
+        (&["serve", "--max-sessions", "0"], &["0"]),
+        (&["serve", "--hello-time", "0"], &["0"]),
+        (&["serve", "-B", "nowhere"], &["nowhere"]),
+    ] {
+        let output = weir().args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+        assert_eq!(out(&output), "", "{words:?}");
+        for part in parts {
+            assert!(err(&output).contains(part), "{words:?}: {}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn plan_files_are_refused_by_file_line_and_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bad.toml");
+    let name = path.to_str().unwrap();
+    let head = "schema = \"weir.plan/1\"\n";
+    let deep = format!("{{\"schema\":{}", "[".repeat(10_000));
+    for (text, parts) in [
+        (String::new(), &["schema"][..]),
+        ("schema = \"weir.plan/9\"\n[[connection]]\n".into(), &["schema", "weir.plan/9"]),
+        (format!("{head}[[connection]]\nspeed = 1\n"), &["line 3", "speed"]),
+        (format!("{head}[[connection]]\nrate = \"10Q\"\n"), &["line 3", "10Q"]),
+        (format!("{head}[[connection]]\ntransport = \"sctp\"\n"), &["line 3", "sctp"]),
+        (format!("{head}connection = []\n"), &["connection"]),
+        (format!("{head}[[connection]]\n[[connection]]\ncount = 0\n"), &["connection[1].count"]),
+        (format!("{head}[[connection]]\nwindow = 5\n"), &["connection[0].window", "5"]),
+        (
+            format!("{head}[[connection]]\nname = \"a\"\n[[connection]]\nname = \"a\"\n"),
+            &["connection[1].name"],
+        ),
+        (format!("{head}port = 70000\n[[connection]]\n"), &["line 2", "70000"]),
+        (format!("{head}[[connection\n"), &["line 2"]),
+        ("\u{0}\u{1}".into(), &["line 1"]),
+        (deep, &["line 1"]),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let output = weir().args(["test", "h", "--plan", name]).output().unwrap();
+        let error = err(&output);
+        assert_eq!(output.status.code(), Some(2), "{text:.80}: {error}");
+        for part in parts.iter().chain(&["bad.toml"]) {
+            assert!(error.contains(part), "{text:.80}: {error}");
+        }
+    }
+    fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
+    let output = weir().args(["test", "h", "--plan", name]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let output = weir().args(["test", "h", "--plan", dir.path().to_str().unwrap()]).output();
+    assert_eq!(output.unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_exit_3_by_name() {
+    let port = free_port().to_string();
+    for (words, part) in [
+        (&["no-such-host.invalid", "-p", "9347"], "no-such-host.invalid".to_string()),
+        (&["127.0.0.1", "-p", &port], format!("127.0.0.1:{port}")),
+        (&["::1", "-p", &port], port.clone()),
+    ] {
+        let output = weir().arg("test").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {}", err(&output));
+        assert!(err(&output).contains(&part), "{words:?}: {}", err(&output));
+        // As JSON, the same in one object.
+        let output = weir().args(["test", "--json"]).args(words).output().unwrap();
+        let object: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(object["error"]["exit_code"], 3, "{object}");
+    }
+    // The system would say that an argument is invalid, and not which.
+    let output = weir().args(["test", "fe80::1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(err(&output).contains("fe80::1%eth0"), "{}", err(&output));
+    // Somebody else listens there.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port().to_string();
+    let closes = std::thread::spawn(move || drop(other.accept()));
+    let output = weir().args(["test", "127.0.0.1", "-p", &port]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(err(&output).contains("no Weir server"), "{}", err(&output));
+    closes.join().unwrap();
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_the_client_with_what_it_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    for words in [&["-u"][..], &["-u", "--bidir"], &[]] {
+        let server = Serve::start(&[]);
+        let mut command = server.client(&["--json-stream", "-t", "0", "-i", "0.1", "-b", "2M"]);
+        command.args(words).env("WEIR_DATA_DIR", dir.path());
+        let mut client = Watched::start(command);
+        client.wait_for("interval", 2);
+        server.process.signal(KILL);
+        assert_eq!(client.ended(), Some(3), "{words:?}");
+        assert!(client.lines.lock().unwrap().iter().all(Value::is_object));
+        assert_partial(&client.last("end"), "partial");
+        assert_eq!(client.last("error")["exit_code"], 3);
+    }
+    let runs = kept(dir.path());
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|r| r["status"] == "partial"), "{runs:?}");
+}
+
+#[test]
+fn a_client_that_is_killed_makes_room_for_the_next_at_once() {
+    let server = Serve::start(&["--max-sessions", "1"]);
+    for words in
+        [&["-u", "-R", "--no-store"][..], &["-R", "--no-store"], &["--bidir", "--no-store"]]
+    {
+        let mut client = server.running(words);
+        client.signal(KILL);
+        assert_eq!(client.ended(), None);
+        server.idle();
+        server.still_serves();
+        server.idle();
+    }
+    assert_eq!(server.process.count("refused"), 0);
+    // While one runs, the limit is told by name.
+    let holder = server.running(&["-u", "--no-store"]);
+    let output = server.client(&["--no-store"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(err(&output).contains("1 sessions are running"), "{}", err(&output));
+    drop(holder);
+}
+
+#[test]
+fn sessions_leave_nothing_behind_in_a_busy_server() {
+    let entries = |path: String| fs::read_dir(path).map_or(0, Iterator::count);
+    let server = Serve::start(&[]);
+    let id = server.process.id();
+    let held = || (entries(format!("/proc/{id}/fd")), entries(format!("/proc/{id}/task")));
+    if held().0 == 0 {
+        eprintln!("SKIPPED sessions_leave_nothing_behind_in_a_busy_server: no /proc");
+        return;
+    }
+    // It never comes to rest: what is tidied only when idle would pile up.
+    let busy = server.running(&["-u", "--bidir", "--no-store"]);
+    let before = held();
+    for words in [&["-u", "-k", "20", "-P", "5"][..], &["-n", "9999", "-P", "5", "--bidir"]] {
+        for _ in 0..4 {
+            let output = server.client(&[words, &["--no-store"]].concat()).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        }
+        let mut killed = server.running(&["-u", "-R", "-P", "5", "--no-store"]);
+        killed.signal(KILL);
+        killed.ended();
+    }
+    until("descriptors and threads are given back", || {
+        let now = held();
+        // Threads for blocking work rest a while before they end; there are few of them.
+        now.0 <= before.0 && now.1 <= before.1 + 3
+    });
+    drop(busy);
+}
+
+#[test]
+fn a_client_that_is_signalled_keeps_and_shows_what_it_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Serve::start(&[]);
+    for (signal, code) in [(INT, 130), (TERM, 143)] {
+        for words in [&["-u"][..], &["-R"]] {
+            let mut command = server.client(&["--json-stream", "-t", "0", "-i", "0.1", "-b", "2M"]);
+            command.args(words).env("WEIR_DATA_DIR", dir.path());
+            let mut client = Watched::start(command);
+            client.wait_for("interval", 2);
+            client.signal(signal);
+            assert_eq!(client.ended(), Some(code), "{words:?}");
+            let record = client.last("end");
+            assert_partial(&record, "interrupted");
+            // The other side had its say, too.
+            let (sent, received) = (&record["flows"][0]["sender"], &record["flows"][0]["receiver"]);
+            assert_eq!(sent["bytes"], received["bytes"], "{words:?}");
+        }
+    }
+    assert_eq!(kept(dir.path()).len(), 4);
+    // As one object, and as text.
+    let csv = dir.path().join("rows.csv");
+    let base = ["-u", "-t", "0", "-i", "0.1", "--no-store", "--csv", csv.to_str().unwrap()];
+    for form in ["--json", "--verbose"] {
+        let _ = std::fs::remove_file(&csv); // of the form before
+        let child = server.client(&[&base[..], &[form]].concat()).spawn().unwrap();
+        // In mid-test once a row of an interval is in the file.
+        until("the first interval", || {
+            std::fs::read_to_string(&csv).is_ok_and(|text| text.contains("\ninterval,"))
+        });
+        let id = child.id().to_string();
+        let killed = std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+        if form == "--json" {
+            assert_eq!(
+                serde_json::from_str::<Value>(&out(&output)).unwrap()["status"],
+                "interrupted"
+            );
+        } else {
+            let text = out(&output);
+            assert!(text.contains("Interrupted: what was measured until then"), "{text}");
+        }
+    }
+    server.idle();
+}
+
+#[test]
+fn signals_before_the_test_and_while_it_drains() {
+    // Before: somebody who takes the connection and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    for (signal, code) in [(INT, 130), (TERM, 143)] {
+        let mut command = weir();
+        command.args(["test", "127.0.0.1", "-p", &port, "--json-stream"]);
+        let mut client = Watched::start(command);
+        let _held = silent.accept().unwrap();
+        let begun = Instant::now();
+        client.signal(signal);
+        assert_eq!(client.ended(), Some(code));
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(client.last("error")["exit_code"], code);
+    }
+    // Draining: the server is stopped, so that what it received can't be had; the second signal does not wait for it.
+    let dir = tempfile::tempdir().unwrap();
+    let (socket, plan) = (dir.path().join("socket"), dir.path().join("plan.toml"));
+    let server = Serve::start(&[]);
+    let text = format!(
+        "schema = 'weir.plan/1'\nport = {}\ninterval = '100ms'\n\
+         [[connection]]\nname = 'first'\ntransport = 'udp'\nrate = '1000pps'\npackets = 600\n\
+         [[connection]]\nname = 'second'\ntransport = 'udp'\nautostart = false\n",
+        server.port
+    );
+    fs::write(&plan, text).unwrap();
+    let mut command = weir();
+    command.args(["test", "127.0.0.1", "--json-stream", "--no-store", "--plan"]).arg(&plan);
+    let mut client = Watched::start({
+        command.arg("--control-socket").arg(&socket);
+        command
+    });
+    client.wait_for("interval", 2);
+    server.process.signal(STOP);
+    let ended = |name: &str| {
+        let output = weir().args(["ctl", "--socket"]).arg(&socket).args(["status", name]).output();
+        out(&output.unwrap()).contains(": finished")
+    };
+    until("sending ends", || ended("first"));
+    assert!(!ended("second"));
+    client.signal(TERM);
+    until("the first signal is heard", || ended("second"));
+    client.signal(TERM);
+    assert_eq!(client.ended(), Some(143));
+    assert_partial(&client.last("end"), "interrupted");
+    assert!(!socket.exists());
+    server.process.signal(CONT);
+    server.still_serves();
+}
+
+#[test]
+fn a_server_that_is_signalled_ends_and_tells_its_clients() {
+    for (signal, code) in [(INT, 130), (TERM, 143)] {
+        let mut server = Serve::start(&[]);
+        let words = ["-u", "-t", "3600", "-i", "0.1", "-b", "2M", "--json-stream", "--no-store"];
+        let mut client = Watched::start(server.client(&words));
+        client.wait_for("interval", 2);
+        let begun = Instant::now();
+        server.process.signal(signal);
+        assert_eq!(server.process.ended(), Some(code));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!(server.process.count("session_closed"), 1);
+        assert_eq!(client.ended(), Some(3));
+        let partial = client.last("end");
+        assert_partial(&partial, "partial");
+        let error = client.last("error")["message"].as_str().unwrap().to_string();
+        assert!(error.contains("being stopped"), "{error}");
+        // Sending ended then, and not with its planned end.
+        for (key, end) in [("sender", "seconds"), ("sender", "end_seconds")] {
+            let seconds = partial["flows"][0][key][end].as_f64().unwrap();
+            assert!(seconds < 600.0, "{key} {end}: {seconds}");
+        }
+        let last = partial["intervals"].as_array().unwrap().last().unwrap().clone();
+        assert!(last["end_seconds"].as_f64().unwrap() < 600.0, "{last}");
+        // Nothing holds the port any more.
+        std::net::TcpListener::bind(("127.0.0.1", server.port.parse().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn a_server_for_one_client_refuses_the_second() {
+    let mut server = Serve::start(&["-1"]);
+    let mut first = server.running(&["-u", "--no-store"]);
+    let second = server.client(&["-u", "-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(3), "{}", err(&second));
+    assert!(err(&second).contains("serves one client"), "{}", err(&second));
+    first.signal(INT);
+    assert_eq!(first.ended(), Some(130));
+    assert_eq!(server.process.ended(), Some(0));
+    assert_eq!(server.process.count("session_opened"), 1);
+}
+
+#[test]
+fn a_server_for_one_client_that_it_refuses_serves_the_next() {
+    let mut server = Serve::start(&["-1", "--max-flows", "2"]);
+    // It has the session when it is refused for what it asks.
+    let first = server.client(&["-P", "3", "-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(first.status.code(), Some(3), "{}", err(&first));
+    assert!(!err(&first).contains("serves one client"), "{}", err(&first));
+    let second = server.client(&["-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(0), "{}", err(&second));
+    assert_eq!(server.process.ended(), Some(0));
+}
+
+#[test]
+fn a_full_disk_is_told_and_loses_no_result() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("SKIPPED a_full_disk_is_told_and_loses_no_result: no /dev/full");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Serve::start(&[]);
+    let short = ["-u", "-k", "20", "-b", "1000pps"];
+    // What can't be printed is still kept.
+    for form in ["--json", "--json-stream", "--verbose"] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = server.client(&[&short[..], &[form]].concat());
+        let output = command.env("WEIR_DATA_DIR", dir.path()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{form}: {}", err(&output));
+        assert!(err(&output).contains("stdout"), "{form}: {}", err(&output));
+    }
+    assert_eq!(kept(dir.path()).len(), 3);
+    // What can't be written beside is still printed.
+    for flag in ["--csv", "--packet-log"] {
+        let words = [&short[..], &["-R", "--json", "--no-store", flag, "/dev/full"]].concat();
+        let output = server.client(&words).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{flag}: {}", err(&output));
+        assert!(err(&output).contains("/dev/full"), "{flag}: {}", err(&output));
+        let record: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(record["flows"][0]["receiver"]["packets"], 20, "{flag}");
+    }
+    let words = [&short[..], &["--logfile", "/dev/full", "--no-store"]].concat();
+    let output = server.client(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    // A store that can't be written costs a warning, not the result.
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut command = server.client(&[&short[..], &["--json"]].concat());
+    let output = command.env("WEIR_DATA_DIR", file.join("below")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("was not stored"), "{}", err(&output));
+    assert!(serde_json::from_str::<Value>(&out(&output)).is_ok());
+}
+
+#[test]
+fn wrong_keys_are_told() {
+    let key = |_| out(&weir().arg("keygen").output().unwrap()).trim().to_string();
+    let [right, wrong] = [0, 1].map(key);
+    let port = free_port().to_string();
+    let mut command = weir();
+    command.args(["serve", "-B", "127.0.0.1", "--json-stream", "-p", &port]);
+    let server = Watched::start({
+        command.env("WEIR_KEY", &right);
+        command
+    });
+    server.wait_for("listening", 1);
+    let with = |key: Option<&str>| {
+        let mut command = weir();
+        command.args(["test", "127.0.0.1", "-p", &port, "-n", "1000", "--no-store"]);
+        key.map(|key| command.env("WEIR_KEY", key));
+        command.output().unwrap()
+    };
+    assert_eq!(with(Some(&right)).status.code(), Some(0));
+    for output in [with(Some(&wrong)), with(None)] {
+        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+        assert!(err(&output).contains("key") && !err(&output).contains(&wrong), "{}", err(&output));
+    }
+    assert_eq!(server.count("session_opened"), 1);
+}

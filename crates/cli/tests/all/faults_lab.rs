@@ -1,0 +1,168 @@
+//! Faults of the network between two hosts of a lab: datagrams that a firewall drops, an interface that goes away.
+
+use crate::faults_common;
+use std::time::{Duration, Instant};
+
+use faults_common::*;
+use weir_lab::{Lab, LabSpec};
+
+/// A lab, or `None` after saying why the test is skipped. With CI set, root that cannot make one is a failure.
+fn lab(test: &str) -> Option<Lab> {
+    // The owner of our own entry.
+    let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    if uid != 0 {
+        eprintln!("SKIPPED {test}: needs root");
+        return None;
+    }
+    match Lab::up(&LabSpec::default()) {
+        Ok(lab) => Some(lab),
+        Err(e) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED {test}: {e}");
+            None
+        }
+        Err(e) => panic!("{test}: {e}"),
+    }
+}
+
+/// Runs a tool on a host; `false` after saying so where it is not installed.
+fn tool(lab: &Lab, test: &str, host: &str, program: &str, words: &str) -> bool {
+    let output = match lab.command(host, program).unwrap().args(words.split(' ')).output() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED {test}: no {program}");
+            return false;
+        }
+        output => output.unwrap(),
+    };
+    assert!(output.status.success(), "{program} {words}: {}", err(&output));
+    true
+}
+
+fn serve(lab: &Lab) -> Watched {
+    let mut command = clean(lab.command("b", env!("CARGO_BIN_EXE_weir")).unwrap());
+    command.args(["serve", "--json-stream"]);
+    let server = Watched::start(command);
+    server.wait_for("listening", 1);
+    server
+}
+
+fn client(lab: &Lab, words: &[&str]) -> std::process::Command {
+    let mut command = clean(lab.command("a", env!("CARGO_BIN_EXE_weir")).unwrap());
+    command.args(["test", &lab.host("b").unwrap().ipv4.to_string(), "--no-store"]).args(words);
+    command
+}
+
+#[test]
+fn a_firewall_that_drops_udp_is_told_as_such() {
+    let test = "a_firewall_that_drops_udp_is_told_as_such";
+    let Some(lab) = lab(test) else { return };
+    let _server = serve(&lab);
+    for words in [
+        "add table inet faults",
+        "add chain inet faults in { type filter hook input priority 0 ; }",
+        "add rule inet faults in udp dport 9347 drop",
+    ] {
+        if !tool(&lab, test, "b", "nft", words) {
+            return;
+        }
+    }
+    let begun = Instant::now();
+    let output = client(&lab, &["-u"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    let said = out(&output) + &err(&output);
+    assert!(said.contains("UDP 9347 is blocked") && !said.contains("100"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // TCP is not.
+    let output = client(&lab, &["-n", "1M", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let record: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let told = |record: &serde_json::Value| {
+        record["warnings"].as_array().unwrap().iter().any(|w| w["code"] == "latency-missing")
+    };
+    assert!(told(&record) && record.get("latency").is_none(), "{record}");
+    // Nobody is told of what was not asked for.
+    let output = client(&lab, &["-n", "1M", "--json", "--no-latency"]).output().unwrap();
+    assert!(!told(&serde_json::from_str(&out(&output)).unwrap()));
+}
+
+#[test]
+fn a_host_without_a_route_is_unreachable() {
+    let Some(lab) = lab("a_host_without_a_route_is_unreachable") else { return };
+    for address in ["203.0.113.1", "2001:db8::1"] {
+        let mut command = clean(lab.command("a", env!("CARGO_BIN_EXE_weir")).unwrap());
+        let output = command.args(["test", address, "--no-store"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+        assert!(err(&output).contains(address), "{}", err(&output));
+    }
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
+    let test = "an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured";
+    let Some(lab) = lab(test) else { return };
+    let server = serve(&lab);
+    let base = ["--json-stream", "-t", "0", "-i", "0.1", "-b", "2M"];
+    let shapes = [&["-u"][..], &["-u", "-R"], &[], &["-R"], &["-u", "-b", "0", "-l", "1000"]];
+    let mut clients: Vec<_> = shapes
+        .iter()
+        .map(|words| {
+            let base = if words.len() > 2 { &base[..5] } else { &base[..] };
+            let client = Watched::start(client(&lab, &[base, words].concat()));
+            client.wait_for("interval", 2);
+            client
+        })
+        .collect();
+    let interface = &lab.host("a").unwrap().interface;
+    if !tool(&lab, test, "a", "ip", &format!("link del dev {interface}")) {
+        return;
+    }
+    for (client, words) in clients.iter_mut().zip(shapes) {
+        assert_eq!(client.ended(), Some(3), "{words:?}");
+        let record = client.last("end");
+        assert_eq!(record["status"], "partial", "{words:?}");
+        let flow = &record["flows"][0];
+        let counted = if words.contains(&"-R") { &flow["receiver"] } else { &flow["sender"] };
+        assert!(counted["bytes"].as_u64().unwrap() > 0, "{words:?}: {flow}");
+        assert_eq!(client.last("error")["exit_code"], 3, "{words:?}");
+        if words.first() == Some(&"-u") && !words.contains(&"-R") {
+            // It names the cause, and not the silence that came of it.
+            let error = client.last("error")["message"].as_str().unwrap().to_string();
+            assert!(error.contains("no way to the receiver"), "{words:?}: {error}");
+        }
+    }
+    drop(server);
+}
+
+#[test]
+fn datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts() {
+    let test = "datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts";
+    let Some(lab) = lab(test) else { return };
+    let server = serve(&lab);
+    let b = lab.host("b").unwrap();
+    let send = |address: &str, length: &str, words: &[&str]| {
+        let mut command = clean(lab.command("a", env!("CARGO_BIN_EXE_weir")).unwrap());
+        let base = ["-u", "-k", "10", "-b", "1000pps", "--no-store", "--dont-fragment"];
+        command.args(["test", address, "-l", length]).args(base).args(words).output().unwrap()
+    };
+    let (v4, v6) = (b.ipv4.to_string(), b.ipv6.to_string());
+    // The interface's own limit, then a smaller one of the route.
+    for (address, fits, too_large) in [(&v4, "1472", "1473"), (&v6, "1452", "1453")] {
+        let output = send(address, fits, &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        for words in [&[][..], &["-R"]] {
+            let sessions = server.count("session_opened");
+            let output = send(address, too_large, words);
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+            let said = err(&output);
+            assert!(said.contains("--dont-fragment") && said.contains(fits), "{said}");
+            assert_eq!(server.count("session_opened"), sessions, "something was started");
+        }
+    }
+    let route = format!("route add {v4}/32 dev {} mtu 1000", lab.host("a").unwrap().interface);
+    if !tool(&lab, test, "a", "ip", &route) {
+        return;
+    }
+    let output = send(&v4, "973", &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("up to 972"), "{}", err(&output));
+    assert_eq!(send(&v4, "972", &[]).status.code(), Some(0));
+}

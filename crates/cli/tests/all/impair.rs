@@ -1,0 +1,834 @@
+//! `weir impair` between the hosts of a lab: what it does to packets, what it leaves behind, what it refuses.
+
+use crate::common;
+use crate::impair_path;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Running, WEIR, has_tools, run, signal, skip, until};
+use impair_path::{Path, round_trips};
+use serde_json::Value;
+use weir_model::plan::Direction;
+use weir_model::record::Record;
+use weir_net::namespace::{Process, effective_user_id, process_start_time};
+use weir_wire::packets::{FLAG_CONTROL, Judged, Kind, PacketLogReader, Record as Verdict};
+
+#[test]
+fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
+    let test = "ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind";
+    let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    let emulator = path.emulator(&["--both", "delay 40ms", "--seed", "7"]);
+    assert!(emulator.head.contains("tpacket-v2 (delay and rate count"), "{}", emulator.head);
+    assert!(emulator.head.contains("delay 40ms") && emulator.head.contains("seed 0x7"));
+    let changed = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    assert_ne!(before, changed);
+    let b = path.lab.host("b").unwrap();
+    for address in [b.ipv4.to_string(), b.ipv6.to_string()] {
+        let text = path.tool("a", &["ping", "-c", "5", "-i", "0.2", &address]).good();
+        let times = round_trips(&text);
+        assert_eq!(times.len(), 5, "{text}");
+        assert!(times.iter().all(|&ms| ms >= 80.0), "{text}");
+    }
+    let report = path.stats();
+    for flow in report["impairment"]["flows"].as_array().unwrap() {
+        assert_eq!(flow["counters"]["sent_packets"], flow["counters"]["received_packets"]);
+        assert!(flow["counters"]["received_packets"].as_u64() >= Some(10), "{flow}");
+        assert!(flow["realised"]["delay_min_seconds"].as_f64() >= Some(0.04), "{flow}");
+    }
+    let (code, stdout, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stdout.contains("late p99"), "{stdout}");
+    assert_eq!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
+    let left: Vec<_> = std::fs::read_dir(path.file("runtime")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Nothing but address resolution can tell: all else is lost.
+#[test]
+fn address_resolution_passes_the_laws_only_where_it_is_asked_for() {
+    let test = "address_resolution_passes_the_laws_only_where_it_is_asked_for";
+    let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
+    let b = path.lab.host("b").unwrap();
+    let addresses = [b.ipv4.to_string(), b.ipv6.to_string()];
+    for (more, is_exempt) in [(&[][..], true), (&["--impair-arp"], false)] {
+        let words = [&["--both", "loss 100%", "--seed", "7"], more].concat();
+        let emulator = path.emulator(&words);
+        assert_eq!(emulator.head.contains("exempt: ARP"), is_exempt);
+        for host in ["a", "b"] {
+            path.tool(host, &["ip", "neigh", "flush", "all"]).good();
+        }
+        for address in &addresses {
+            let ping = path.tool("a", &["ping", "-c", "1", "-W", "2", address]);
+            assert_eq!(ping.status.code(), Some(1), "{}", ping.stdout);
+            let known = path.tool("a", &["ip", "neigh", "show", address]).good();
+            assert_eq!(known.contains("lladdr"), is_exempt, "{known}");
+        }
+        let report = path.stats();
+        for direction in report["directions"].as_array().unwrap() {
+            let exempt = direction["exempt_packets"].as_u64().unwrap();
+            assert_eq!(exempt >= 2, is_exempt, "{direction}");
+            assert_eq!(direction["sent_packets"], 0, "{direction}");
+        }
+        assert_eq!(emulator.interrupt().0, Some(130));
+    }
+}
+
+#[test]
+fn settings_are_restored_after_sigkill() {
+    let test = "settings_are_restored_after_sigkill";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    assert_ne!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("settings as before", || {
+        ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))) == before
+    });
+    // Its watchdog was the last to touch anything: nothing is left for the next one to find.
+    until("nothing is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
+    let ended = run(path.weir("m", &["impair", "show"]));
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no emulator"), "{}", ended.stderr);
+}
+
+/// Permitted and effective capabilities of a thread, from its `status`.
+fn capability_sets(status: &str) -> Vec<u64> {
+    let set = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    ["CapPrm:", "CapEff:"].map(|name| u64::from_str_radix(set(name), 16).unwrap()).to_vec()
+}
+
+/// The greatest real-time priority that a process may take without a capability.
+fn real_time_limit(pid: u32) -> u64 {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max realtime priority")).unwrap();
+    let soft = line.split_whitespace().next().unwrap();
+    if soft == "unlimited" { u64::MAX } else { soft.parse().unwrap() }
+}
+
+#[test]
+fn one_that_the_server_starts_runs_with_its_two_capabilities() {
+    let test = "one_that_the_server_starts_runs_with_its_two_capabilities";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    const NET_ADMIN: u64 = 1 << 12;
+    const NET_RAW: u64 = 1 << 13;
+    const SYS_NICE: u64 = 1 << 23;
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    for words in [&["--no-real-time"][..], &[], &["--link", "xdp-generic"]] {
+        let emulator = path.emulator_job(&serde_json::json!({
+            "job": "emulator", "interfaces": ["to-a", "to-b"], "few_capabilities": true,
+            "impairment": { "schema": "weir.impair/1", "other": { "a_to_b": "delay 1ms", "b_to_a": "delay 1ms" } },
+            "real_time": words != ["--no-real-time"],
+            "link": if words == ["--link", "xdp-generic"] { "xdp-generic" } else { "auto" },
+        }));
+        let pid = emulator.child.id();
+        // Where the limit could not be raised (without CAP_SYS_RESOURCE), the capability has to do.
+        let is_limited = words != ["--no-real-time"] && real_time_limit(pid) < 10;
+        let own = capability_sets(&std::fs::read_to_string("/proc/self/status").unwrap())[0];
+        let expected = NET_ADMIN | NET_RAW | if is_limited { SYS_NICE & own } else { 0 };
+        let mut threads = 0;
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            assert_eq!(capability_sets(&status), [expected; 2], "{words:?}: {status}");
+            threads += 1;
+        }
+        assert!(threads >= 3, "a direction each, and the one that waits");
+        // Its watchdog sets interfaces, nothing else.
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let watchdogs: Vec<&str> = children.split_whitespace().collect();
+        assert_eq!(watchdogs.len(), 1, "{words:?}: {children}");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", watchdogs[0])).unwrap();
+        assert_eq!(capability_sets(&status), [NET_ADMIN; 2], "{words:?}: {status}");
+        // Nothing that it does asks for more: it forwards, is changed, and restores.
+        let b = path.lab.host("b").unwrap().ipv4.to_string();
+        let text = path.tool("a", &["ping", "-c", "3", "-i", "0.2", &b]).good();
+        assert_eq!(round_trips(&text).len(), 3, "{text}");
+        run(path.weir("m", &["impair", "set", "--both", "delay 3ms"])).good();
+        assert_ne!(["to-a", "to-b"].map(|i| path.offloads(i)), before, "{words:?}");
+        let (code, _, stderr) = emulator.interrupt();
+        assert_eq!(code, Some(130), "{stderr}");
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before, "{words:?}");
+    }
+}
+
+#[test]
+fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
+    let test = "a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let journal = path.file("journal");
+    std::fs::write(&journal, "an earlier measurement").unwrap();
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    let file = path.file("file");
+    std::fs::write(&file, "mine").unwrap();
+    for socket in [path.file("no/such/directory"), file.clone()] {
+        let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
+        command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+        let ended = run(command);
+        assert!(!ended.status.success(), "{}", ended.stderr);
+        assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+        assert_eq!(std::fs::read_to_string(&journal).unwrap(), "an earlier measurement");
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+/// Between the look at its path and its use there are interfaces to be taken: what comes there meanwhile is left alone, and the
+/// emulator does not run where nobody could steer it.
+#[test]
+fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
+    let test = "a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back";
+    let Some(path) = Path::up(test, &["ip", "mkfifo"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    // It waits where it opens its journal, until somebody reads that.
+    let (journal, socket) = (path.file("journal"), path.file("socket"));
+    path.tool("m", &["mkfifo", journal.to_str().unwrap()]).good();
+    let mut command =
+        path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms", "--duration", "2s"]);
+    command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+    let running = Running::start(command);
+    // The note of offloads is made behind the look at the path.
+    let note = path.file("runtime").join(format!("offloads-{}.restoration", running.child().id()));
+    until("the path was looked at", || note.exists());
+    std::fs::write(&socket, "mine").unwrap();
+    let reader = std::thread::spawn(move || std::fs::read(journal).unwrap());
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
+    until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
+    assert!(!note.exists());
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit() {
+    let test = "a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let (laws, journal) = (path.file("laws"), path.file("journal"));
+    std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
+    let (laws, file) = (laws.to_str().unwrap(), journal.to_str().unwrap());
+    let emulator = path.emulator(&["--config", laws, "--journal", file, "--journal-limit", "4096"]);
+    let seed = path.stats()["impairment"]["config"]["seed"].as_str().unwrap().to_owned();
+    assert_ne!(seed, "0x0");
+    assert!(emulator.head.contains(&format!("seed {seed}\n")), "{seed}: {}", emulator.head);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-q", "-c", "100", "-i", "0.002", &b]).good();
+    let (code, stdout, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stdout.contains("MISSING: its limit was reached"), "{stdout}");
+    assert!(journal.metadata().unwrap().len() <= 4096);
+}
+
+#[test]
+fn an_interface_belongs_to_one_emulator() {
+    let test = "an_interface_belongs_to_one_emulator";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    let during = ["to-a", "to-b"].map(|i| path.offloads(i));
+    for (words, interface) in [
+        (&["to-a", "to-b", "--both", "delay 3ms"][..], "to-a"),
+        (&["to-b", "to-a", "--force"], "to-b"),
+    ] {
+        let mut command = path.weir("m", &[&["impair"], words].concat());
+        // As another user's would be.
+        command.env("WEIR_RUNTIME_DIR", path.file("other"));
+        let ended = run(command);
+        let pid = emulator.child.id();
+        let wanted = format!("{interface}: it is taken by the emulator of process {pid}");
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&wanted), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("--force takes it"), "{}", ended.stderr);
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), during);
+    }
+    assert_eq!(emulator.interrupt().0, Some(130));
+    assert_eq!(path.emulator(&["--both", "delay 3ms"]).interrupt().0, Some(130));
+}
+
+#[test]
+fn a_socket_that_a_dead_emulator_has_left_goes_with_the_next_start() {
+    let test = "a_socket_that_a_dead_emulator_has_left_goes_with_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    let socket = path.file("runtime").join(format!("impair-{}.socket", emulator.child.id()));
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("the watchdog has removed it", || !socket.exists());
+    // As where the watchdog was killed too.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let next = path.emulator(&["--both", "delay 1ms"]);
+    let all = std::fs::read_dir(path.file("runtime")).unwrap();
+    let names: Vec<String> =
+        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let sockets: Vec<_> = names.iter().filter(|name| name.ends_with(".socket")).collect();
+    assert_eq!(sockets, [&format!("impair-{}.socket", next.child.id())]);
+    assert_eq!(next.interrupt().0, Some(130));
+}
+
+/// Two ends of an output that takes nothing more.
+fn full() -> (UnixStream, OwnedFd) {
+    let (reader, mut writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    for size in [4096, 1] {
+        while writer.write(&vec![b' '; size]).is_ok() {}
+    }
+    writer.set_nonblocking(false).unwrap();
+    (reader, writer.into())
+}
+
+/// It hangs at an output that nobody reads, so that nothing of it can end in order.
+#[test]
+fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
+    let test = "three_signals_end_it_wherever_it_hangs_and_leave_nothing";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    let (reader, writer) = full();
+    let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
+    let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let runtime = path.file("runtime");
+    let left = || {
+        let all = std::fs::read_dir(&runtime).into_iter().flatten().flatten();
+        let names = all.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| name.contains(&child.id().to_string())).count()
+    };
+    // The socket, and the note of offloads.
+    until("it runs", || left() == 2);
+    assert_ne!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
+    // Again and again, as two of one kind may be taken as one.
+    let id = child.id().to_string();
+    until("nothing is left", || {
+        let _ = Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
+        left() == 0
+    });
+    until("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
+    assert_eq!(path.emulator(&["--both", "delay 3ms"]).interrupt().0, Some(130));
+    drop(reader);
+}
+
+/// A test through an emulator of its own: its record, and the journal.
+fn measured(path: &Path, laws: &[&str], words: &[&str]) -> (Record, Vec<(Verdict, Judged)>) {
+    let journal = path.file("journal");
+    let with = ["--seed", "7", "--journal", journal.to_str().unwrap()];
+    let emulator = path.emulator(&[laws, &with].concat());
+    let mut server = path.weir("b", &["serve", "-1"]);
+    server.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = server.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let words = [&["test", &b, "-u", "-l", "200", "--no-store", "--json"], words].concat();
+    let ended = run(path.weir("a", &words));
+    let record = ended.record();
+    let _ = server.kill();
+    let _ = server.wait();
+    let (code, _, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    let mut reader = PacketLogReader::new(std::fs::File::open(&journal).unwrap()).unwrap();
+    let read = || reader.read_judged().unwrap().map(|(record, judged)| (record, judged.unwrap()));
+    (record, std::iter::from_fn(read).collect())
+}
+
+#[test]
+fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
+    let test = "one_percent_is_lost_as_the_journal_says_and_the_receiver_counts";
+    let Some(path) = Path::up(test, &[]) else { return };
+    let (record, journal) =
+        measured(&path, &["--a-to-b", "loss 1%"], &["-b", "4000pps", "-k", "8000"]);
+    let receiver = record.flows[0].receiver.as_ref().unwrap();
+    let sent = record.flows[0].sender.as_ref().unwrap().packets;
+    assert_eq!(sent, 8000);
+    let flow = record.flows[0].id;
+    let (mut lost, mut forwarded) = (0, 0);
+    for (record, judged) in journal {
+        let ours = judged.native_flow == flow && judged.native_sequence.is_some_and(|s| s < sent);
+        if record.direction == 0 && ours {
+            lost += u64::from(record.kind == Kind::LOST);
+            forwarded += u64::from(record.kind == Kind::FORWARDED);
+        }
+    }
+    assert_eq!((lost + forwarded, Some(lost)), (sent, receiver.lost_packets));
+    // 80 are expected; five standard deviations.
+    assert!((35..=125).contains(&lost), "{lost}");
+}
+
+#[test]
+fn the_same_seed_loses_the_same_packets_whatever_was_probed() {
+    let test = "the_same_seed_loses_the_same_packets_whatever_was_probed";
+    let Some(path) = Path::up(test, &[]) else { return };
+    // The flow of the test's datagrams, its hellos, probes and feedback; the control connection is another flow's.
+    let laws = path.file("laws");
+    let text = r#"
+        schema = "weir.impair/1"
+        [[flow]]
+        name = "udp"
+        filter = { protocol = "udp" }
+        a_to_b = "loss 10% run 2"
+    "#;
+    std::fs::write(&laws, text).unwrap();
+    let laws = ["--config", laws.to_str().unwrap()];
+    let outcome = |rate: &str| {
+        let (record, journal) = measured(&path, &laws, &["-b", rate, "-k", "2000"]);
+        let ahead = journal.iter().filter(|(r, _)| r.direction == 0);
+        let probes = ahead.clone().filter(|(r, _)| r.flags & FLAG_CONTROL != 0 && r.flow == 1);
+        let lost = ahead.filter(|(r, _)| r.kind == Kind::LOST && r.flags & FLAG_CONTROL == 0);
+        let lost: Vec<u64> = lost.filter_map(|(_, judged)| judged.native_sequence).collect();
+        let receiver = record.flows[0].receiver.as_ref().unwrap();
+        assert_eq!(receiver.lost_packets, Some(lost.len() as u64));
+        (probes.count(), lost)
+    };
+    // As many datagrams in a fourth of the time: fewer probes, about 10 a second, among them.
+    let (probes, lost) = outcome("2000pps");
+    let (more, again) = outcome("500pps");
+    assert!(probes < more, "the runs differ in what was probed: {probes} {more}");
+    assert!(!lost.is_empty());
+    assert_eq!(lost, again);
+}
+
+#[test]
+fn laws_are_changed_while_packets_are_held() {
+    let test = "laws_are_changed_while_packets_are_held";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 400ms"]);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let mut ping = path.lab.command("a", "ping").unwrap();
+    ping.args(["-c", "4", "-i", "0.2", "-W", "5", &b]);
+    let ping = Running::start(ping);
+    until("something is held", || path.stats()["directions"][0]["held_packets"].as_u64() > Some(0));
+    let set = run(path.weir("m", &["impair", "set", "--both", "delay 10ms"])).good();
+    assert!(set.contains("configuration 1"), "{set}");
+    let text = ping.finish().good();
+    assert_eq!(round_trips(&text).len(), 4, "{text}");
+    let shown = run(path.weir("m", &["impair", "show"])).good();
+    assert!(shown.contains("delay 10ms"), "{shown}");
+    let saved = path.file("saved.toml");
+    run(path.weir("m", &["impair", "save", saved.to_str().unwrap()])).good();
+    run(path.weir("m", &["impair", "stop"])).good();
+    assert!(run(path.weir("m", &["impair", "show"])).good().contains("stopped: other"));
+    run(path.weir("m", &["impair", "set", "--config", saved.to_str().unwrap()])).good();
+    let bad = run(path.weir("m", &["impair", "start", "nobody"]));
+    assert_eq!(bad.status.code(), Some(2), "{}", bad.stderr);
+    let report = path.stats();
+    assert_eq!(report["directions"][0]["unplanned_dropped_packets"], 0);
+    emulator.interrupt();
+}
+
+#[test]
+fn interfaces_in_use_are_refused_with_the_reason() {
+    let test = "interfaces_in_use_are_refused_with_the_reason";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    path.tool("a", &["ip", "route", "add", "default", "dev", "eth0"]).good();
+    path.tool("a", &["ip", "link", "add", "name", "other", "type", "veth", "peer", "name", "peer"])
+        .good();
+    path.tool("a", &["ip", "link", "add", "name", "bridge", "type", "bridge"]).good();
+    path.tool("a", &["ip", "link", "set", "dev", "peer", "up", "master", "bridge"]).good();
+    for (words, reasons) in [
+        (&["eth0", "peer"][..], &["default route", "has addresses (198.18.0.1/15", "--force"][..]),
+        (&["peer", "eth0"], &["member of bridge", "--force"]),
+        (&["other", "peer"], &["other: it is down"]),
+        (&["peer", "peer"], &["same interface"]),
+        (&["lo", "peer"], &["Ethernet"]),
+        (&["nosuch", "peer"], &["nosuch"]),
+        (&["other", "peer", "--force"], &["down"]),
+    ] {
+        let ended = run(path.weir("a", &[&["impair"], words].concat()));
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", ended.stderr);
+        for reason in reasons {
+            assert!(ended.stderr.contains(reason), "{words:?}: {}", ended.stderr);
+        }
+    }
+    // The session that one works through.
+    let mut command = path.weir("a", &["impair", "eth0", "peer"]);
+    command.env("SSH_CONNECTION", "198.18.0.2 51000 198.18.0.1 22");
+    let ended = run(command);
+    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_interface_that_others_work_through_is_refused() {
+    let test = "an_interface_that_others_work_through_is_refused";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let ip = |words: &[&str]| path.tool("m", &[&["ip"], words].concat());
+    // Where the kernel has neither kind there is nothing to be refused for.
+    let kinds = [&["vlan", "id", "7"][..], &["macvlan", "mode", "bridge"]];
+    let add = |kind: &&[&str]| {
+        let words = [&["link", "add", "link", "to-a", "name", "upper", "type"], *kind].concat();
+        ip(&words).status.success()
+    };
+    if !kinds.iter().any(add) {
+        return skip(test, "the kernel has neither VLANs nor macvlans");
+    }
+    let refused = |why: &str| {
+        let ended = run(path.weir("m", &["impair", "to-a", "to-b"]));
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        assert!(ended.stderr.contains("to-a: upper works through it"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--force"), "{}", ended.stderr);
+    };
+    ip(&["address", "add", "203.0.113.1/24", "dev", "upper"]).good();
+    refused("it has addresses (203.0.113.1/24");
+    ip(&["link", "set", "dev", "upper", "up"]).good();
+    ip(&["route", "add", "default", "via", "203.0.113.2"]).good();
+    refused("the default route leaves by it");
+    let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
+    command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
+    let ended = run(command);
+    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+    // An upper one that nobody needs is no reason.
+    ip(&["address", "flush", "dev", "upper"]).good();
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    assert_eq!(emulator.interrupt().0, Some(130));
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
+    let test = "an_interface_that_is_removed_ends_it_with_what_was_counted";
+    let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
+    let words = ["impair", "to-a", "to-b", "--both", "delay 1ms", "--json"];
+    let emulator = Running::start(path.weir("m", &words));
+    until("it listens", || run(path.weir("m", &["impair", "stats"])).status.success());
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "2", "-i", "0.2", &b]).good();
+    path.tool("m", &["ip", "link", "del", "dev", "to-b"]).good();
+    let ended = emulator.finish();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("error: ") && ended.stderr.contains("gone"), "{}", ended.stderr);
+    // One object, which tells the reason as well.
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let reason = report["end_reason"].as_str().unwrap();
+    assert!(reason.contains("to-b") && reason.contains("gone"), "{reason}");
+    assert_eq!(report["directions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
+    let test = "a_lab_with_an_emulator_is_impaired_and_takes_it_along";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    if !has_tools(test, &["ping"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        run(command)
+    };
+    let up = weir(&["lab", "up", "--lab", "g3lab", "--impair", "delay 30ms", "--seed", "1"]).good();
+    assert!(up.contains("delay 30ms"), "{up}");
+    let ping = weir(&[
+        "lab",
+        "exec",
+        "--lab",
+        "g3lab",
+        "a",
+        "--",
+        "ping",
+        "-c",
+        "3",
+        "-i",
+        "0.2",
+        "198.18.0.2",
+    ]);
+    let times = round_trips(&ping.good());
+    assert!(times.len() == 3 && times[1..].iter().all(|&ms| ms >= 60.0), "{times:?}");
+    let sockets = || {
+        std::fs::read_dir(dir.path().join("runtime"))
+            .unwrap()
+            .filter_map(|entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                name.strip_prefix("impair-")?.strip_suffix(".socket")?.parse::<u32>().ok()
+            })
+            .collect::<Vec<_>>()
+    };
+    let pid = sockets()[0];
+    let process = Process::open(pid, process_start_time(pid).unwrap()).unwrap().unwrap();
+    weir(&["lab", "down", "--lab", "g3lab"]).good();
+    assert!(process.wait(std::time::Duration::from_secs(10)).unwrap(), "the emulator has ended");
+    // The same where the lab's holder is killed: its emulator's socket goes too.
+    weir(&["lab", "up", "--lab", "g3lab", "--impair", "delay 30ms"]).good();
+    assert_eq!(sockets().len(), 1);
+    let entry = std::fs::read(dir.path().join("runtime/labs/g3lab.json")).unwrap();
+    let entry: Value = serde_json::from_slice(&entry).unwrap();
+    let holder = entry["holder"]["pid"].to_string();
+    assert!(Command::new("kill").args(["-s", "KILL", &holder]).status().unwrap().success());
+    until("the socket is gone", || sockets().is_empty());
+}
+
+/// A test in a host of a lab finds the lab's emulator: its laws, seed and counters are in the record, and what it dropped is
+/// placed in the ledger, exactly, though the control connection and probes are lost there too.
+#[test]
+fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
+    let test = "a_test_in_a_lab_attributes_the_losses_of_its_emulator";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command.env("XDG_DATA_HOME", dir.path()).env("HOME", dir.path());
+        command
+    };
+    let weir = |words: &[&str]| run(command(words));
+    // A queue that is too short for the rate offered below: both kinds of planned loss.
+    let laws = "loss 10%, rate 4M queue 50ms";
+    weir(&["lab", "up", "--lab", "g3own", "--impair", laws, "--seed", "9"]).good();
+    let servers = ["a", "b"].map(|host| {
+        let mut serve = command(&["lab", "exec", "--lab", "g3own", host, "--", WEIR, "serve"]);
+        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        (server, said)
+    });
+    let tested = |host: &str, words: &[&str]| {
+        let exec = ["lab", "exec", "--lab", "g3own", host, "--", WEIR, "test"];
+        let all = [&exec[..], words, &["-u", "-t", "1", "-l", "500", "--json", "--no-store"]];
+        weir(&all.concat()).record()
+    };
+    for (host, direction, words) in [
+        ("a", Direction::Forward, &["198.18.0.2", "-b", "6M"][..]),
+        ("a", Direction::Reverse, &["198.18.0.2", "-b", "6M", "-R"]),
+        // The forward direction of the test is B to A.
+        ("b", Direction::Reverse, &["198.18.0.1", "-b", "6M"]),
+    ] {
+        let record = tested(host, words);
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        assert!(ledger.missing_packets > 100, "{ledger:?}");
+        let of = |stage: &str| {
+            let rows = ledger.rows.iter().filter(|row| row.stage == stage);
+            rows.map(|row| (row.packets, row.kind.as_str())).collect::<Vec<_>>()
+        };
+        let (planned, queue) = (of("emulator planned"), of("emulator queue"));
+        assert!(matches!(planned[..], [(1.., "exact")]), "{ledger:?}");
+        assert!(matches!(queue[..], [(1.., "exact")]), "{ledger:?}");
+        let placed: u64 = ledger.rows.iter().filter(|r| r.kind == "exact").map(|r| r.packets).sum();
+        assert_eq!((placed as i64, ledger.remainder_packets), (ledger.missing_packets, 0));
+        let used = record.impairment.as_ref().unwrap();
+        assert_eq!((used.config.seed.0, used.client_side.as_deref()), (9, Some(host)));
+        assert_eq!(used.config.other.a_to_b, laws.parse().unwrap());
+        assert_eq!(used.changes, None);
+        let flow = used.flows.iter().find(|f| f.direction == direction).unwrap();
+        // Counted since this test began, and not the one before it; the control connection is in these as well.
+        let sent = record.flows[0].sender.as_ref().unwrap().packets;
+        let received = flow.counters["received_packets"];
+        assert!(received > sent && received < sent + 500, "{received} of {sent}");
+        assert!(flow.counters["lost_packets"] >= planned[0].0);
+    }
+    // What does not cross the emulator has no part of it.
+    let own = tested("a", &["127.0.0.1", "-b", "6M"]);
+    assert!(own.impairment.is_none());
+    let not_crossed =
+        |record: &Record| record.warnings.iter().any(|w| w.code == "emulator-not-on-path");
+    assert!(!not_crossed(&own), "nothing says that it should");
+    let socket = std::fs::read_dir(dir.path().join("runtime")).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.extension().is_some_and(|e| e == "socket").then_some(path)
+    });
+    let socket = socket.unwrap();
+    let socket = socket.to_str().unwrap();
+    let own = tested("a", &["127.0.0.1", "-b", "6M", "--emulator", socket]);
+    assert!(own.impairment.is_none() && not_crossed(&own), "{:?}", own.warnings);
+    let set = |laws: &str| weir(&["impair", "set", "--both", laws, "--socket", socket]).good();
+    // Laws that come into force while it runs are a warning if they differ from those before.
+    let changed = |laws: [&str; 2]| {
+        std::thread::scope(|scope| {
+            let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            for laws in laws.into_iter().cycle() {
+                if tested.is_finished() || Instant::now() > deadline {
+                    break;
+                }
+                set(laws);
+            }
+            tested.join().unwrap()
+        })
+    };
+    let is_told = |record: &Record| record.warnings.iter().any(|w| w.code == "laws-changed");
+    let change = changed(["none", "delay 1ms"]);
+    assert!(is_told(&change) && change.impairment.unwrap().changes.is_some_and(|n| n > 0));
+    set("none");
+    let same = changed(["none", "none"]);
+    assert!(!is_told(&same) && same.impairment.unwrap().changes.is_none());
+    // Damage that the receiver's kernel drops is the emulator's, in either direction, and not the path's.
+    set("corrupt 3% leave");
+    for more in [&[][..], &["-R"]] {
+        let record = tested(
+            "a",
+            &[&["198.18.0.2", "-b", "4M", "--gso", "off", "--no-latency"], more].concat(),
+        );
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        let rows: Vec<_> = ledger
+            .rows
+            .iter()
+            .map(|r| (r.stage.as_str(), r.packets as i64, r.kind.as_str()))
+            .collect();
+        assert!(ledger.missing_packets > 5, "{ledger:?}");
+        assert_eq!(rows, [("emulator damaged", ledger.missing_packets, "exact")]);
+        assert_eq!(ledger.remainder_packets, 0);
+        assert!(
+            record.warnings.iter().all(|w| w.code != "checksum-errors"),
+            "{:?}",
+            record.warnings
+        );
+    }
+    weir(&["lab", "down", "--lab", "g3own"]).good();
+    for (mut server, _) in servers {
+        server.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_command_behind_the_emulator_reaches_this_host() {
+    let test = "a_command_behind_the_emulator_reaches_this_host";
+    if !has_tools(test, &["bash"]) {
+        return;
+    }
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let answering = std::thread::spawn(move || {
+        use std::io::Write;
+        service.accept().unwrap().0.write_all(b"here\n").unwrap();
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(WEIR);
+    let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{port}; cat <&3; exit 7");
+    command.args(["impair", "exec", "--both", "delay 50ms", "--", "bash", "-c", &script]);
+    command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+    let start = std::time::Instant::now();
+    let ended = run(command);
+    if ended.status.code() == Some(4) {
+        return skip(test, &ended.stderr);
+    }
+    assert_eq!(
+        (ended.status.code(), ended.stdout.as_str()),
+        (Some(7), "here\n"),
+        "{}",
+        ended.stderr
+    );
+    // Handshake and answer: three ways of 50 ms.
+    assert!(start.elapsed().as_millis() >= 150);
+    assert!(
+        ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"),
+        "{}",
+        ended.stderr
+    );
+    answering.join().unwrap();
+}
+
+#[test]
+fn captures_and_profiles_need_no_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    // Classic pcap, µs, one frame of 60 bytes at 1 s.
+    let mut bytes =
+        vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);
+    bytes.extend([0xff; 60]);
+    std::fs::write(file("in"), &bytes).unwrap();
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("NO_COLOR", "1");
+        run(command)
+    };
+    let (from, to) = (file("in"), file("out"));
+    let words =
+        ["impair", "--pcap-in", &from, "--pcap-out", &to, "--both", "delay 500ms", "--json"];
+    let report: Value = serde_json::from_str(&weir(&words).good()).unwrap();
+    assert_eq!(report["impairment"]["flows"][0]["counters"]["sent_packets"], 1);
+    let out = std::fs::read(file("out")).unwrap();
+    assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
+    assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
+    // By whatever name: a second name of a file is that file.
+    std::fs::hard_link(&from, file("again")).unwrap();
+    for same in [from.clone(), file("again")] {
+        let refused = weir(&["impair", "--pcap-in", &from, "--pcap-out", &same]);
+        assert_eq!(refused.status.code(), Some(2), "{same}");
+        assert!(refused.stderr.contains("--pcap-out"), "{}", refused.stderr);
+    }
+    // Nor is either of them the journal, there or not; and nothing was cut for being refused.
+    let new = file("new");
+    for (to, journal) in [(&to, &from), (&to, &to), (&new, &new)] {
+        let words = ["impair", "--pcap-in", &from, "--pcap-out", to, "--journal", journal];
+        let refused = weir(&words);
+        assert_eq!(refused.status.code(), Some(2), "{journal}");
+        assert!(refused.stderr.contains("--journal"), "{journal}");
+    }
+    // A journal is a file, and has another beside it.
+    for journal in ["-", dir.path().to_str().unwrap()] {
+        for words in [
+            &["impair", "--pcap-in", &from, "--pcap-out", &to][..],
+            &["impair", "a", "b"],
+            &["impair", "exec"],
+        ] {
+            let mut words = [words, &["--journal", journal]].concat();
+            words.extend(words[1].eq("exec").then_some(["--", "true"]).into_iter().flatten());
+            let refused = weir(&words);
+            assert_eq!(refused.status.code(), Some(2), "{words:?}");
+            let wanted = format!("--journal: {journal}");
+            assert!(refused.stderr.contains(&wanted), "{words:?}: {}", refused.stderr);
+            assert_eq!(refused.stdout, "", "{words:?}");
+        }
+    }
+    // What is no capture, and a journal that cannot be, leave an earlier result as it was.
+    std::fs::write(file("nonsense"), "nonsense").unwrap();
+    let directory = dir.path().to_str().unwrap();
+    for (input, more) in [
+        (file("nonsense"), &[][..]),
+        (directory.to_owned(), &[]),
+        (from.clone(), &["--journal", "/nonexistent/j"]),
+    ] {
+        let words = [&["impair", "--pcap-in", &input, "--pcap-out", &to], more].concat();
+        assert_eq!(weir(&words).status.code(), Some(2), "{words:?}");
+        assert_eq!(std::fs::read(&to).unwrap(), out, "{words:?}");
+    }
+    // Nor is what a journal has beside it, and removes, either of them.
+    let (beside, own) = (file("j.configurations"), file("j"));
+    std::fs::copy(&from, &beside).unwrap();
+    for (from, to) in [(&beside, &new), (&from, &beside)] {
+        let refused = weir(&["impair", "--pcap-in", from, "--pcap-out", to, "--journal", &own]);
+        assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    }
+    assert_eq!(std::fs::read(&beside).unwrap(), bytes);
+    // A name that leads to nothing yet is what it leads to.
+    std::os::unix::fs::symlink("new", file("dangling")).unwrap();
+    let words = ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--journal", &new];
+    assert_eq!(weir(&words).status.code(), Some(2));
+    // The laws are read, and not begun anew as a journal.
+    let laws = file("laws");
+    std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
+    let refused = weir(&["impair", "a", "b", "--config", &laws, "--journal", &laws]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stderr.contains("--journal"), "{}", refused.stderr);
+    assert_eq!((std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap()), (bytes, out.clone()));
+    assert!(!std::path::Path::new(&new).exists());
+    // The same through pipes.
+    let piped = Command::new(WEIR)
+        .args(["impair", "--pcap-in", "-", "--pcap-out", "-", "--both", "delay 500ms"])
+        .stdin(std::fs::File::open(file("in")).unwrap())
+        .output()
+        .unwrap();
+    assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
+    assert_eq!(piped.stdout, out, "nothing but the capture");
+    assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
+    assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
+    let both = weir(&["impair", "a", "b", "--pcap-out", &new]);
+    assert_eq!(both.status.code(), Some(2), "{}", both.stderr);
+    assert!(both.stderr.contains("--pcap-out"), "{}", both.stderr);
+    let flag = weir(&["impair", "exec", "--both", "loss 1%", "--silent", "--", "true"]);
+    assert_eq!(flag.status.code(), Some(2), "{}", flag.stderr);
+    assert!(flag.stderr.contains("--silent: no flag of weir impair exec"), "{}", flag.stderr);
+    assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
+    let list = weir(&["profiles"]).good();
+    assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");
+    let json: Value = serde_json::from_str(&weir(&["profiles", "--json"]).good()).unwrap();
+    assert!(json["profiles"].as_array().unwrap().len() >= 20);
+}

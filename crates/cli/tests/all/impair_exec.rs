@@ -1,0 +1,500 @@
+//! `weir impair exec`: a command behind the emulator reaches this host's services and what is beyond, by TCP and UDP,
+//! and names are answered.
+
+use crate::common;
+use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Running, WEIR, has_tools, run, signal, skip, until};
+use weir_lab::{Lab, LabSpec};
+use weir_net::namespace::{ChildSetup, effective_user_id};
+
+/// Two hosts that play the machine on which the command is run, and another beyond it.
+fn world(test: &str) -> Option<Lab> {
+    if effective_user_id() != 0 {
+        skip(test, "needs root");
+        return None;
+    }
+    if !has_tools(test, &["ip", "nft", "bash", "getent", "unshare", "ping"]) {
+        return None;
+    }
+    let lab = Lab::up(&LabSpec::default()).unwrap();
+    for (host, address) in [("a", "192.0.2.1/24"), ("b", "192.0.2.7/24")] {
+        let mut command = lab.command(host, "ip").unwrap();
+        command.args(["addr", "add", address, "dev", "eth0"]);
+        run(command).good();
+    }
+    Some(lab)
+}
+
+/// Says `word` to whoever connects.
+fn greets(lab: &Lab, host: &str, address: &str, word: &'static str) -> u16 {
+    let listener = lab.run_in(host, || TcpListener::bind(address).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(format!("{word}\n").as_bytes());
+        }
+    });
+    port
+}
+
+/// Answers each datagram by what `answer` makes of it.
+fn answers(
+    lab: &Lab,
+    host: &str,
+    address: &str,
+    answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static,
+) -> u16 {
+    let socket = lab.run_in(host, || UdpSocket::bind(address).unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 2000];
+        while let Ok((n, from)) = socket.recv_from(&mut bytes) {
+            let _ = socket.send_to(&answer(&bytes[..n]), from);
+        }
+    });
+    port
+}
+
+/// The answer to a DNS query: 192.0.2.99 for an address of IPv4, nothing for other kinds.
+fn name(query: &[u8]) -> Vec<u8> {
+    let end = 12 + query[12..].iter().position(|&b| b == 0).unwrap() + 5;
+    let is_a = query[end - 4..end - 2] == [0, 1];
+    let mut out = [&query[..2], &[0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]].concat();
+    out.extend(&query[12..end]);
+    if is_a {
+        out.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 99]);
+    }
+    out
+}
+
+#[test]
+fn services_here_and_beyond_are_reached_and_names_answered() {
+    let test = "services_here_and_beyond_are_reached_and_names_answered";
+    let Some(lab) = world(test) else { return };
+    let here = greets(&lab, "a", "127.0.0.1:0", "here");
+    let beyond = greets(&lab, "b", "192.0.2.7:0", "beyond");
+    let echo = |bytes: &[u8]| [b"echo ", bytes].concat();
+    let udp_here = answers(&lab, "a", "127.0.0.1:0", echo);
+    let udp_beyond = answers(&lab, "b", "192.0.2.7:0", echo);
+    answers(&lab, "a", "127.0.0.53:53", name);
+    let directory = tempfile::tempdir().unwrap();
+    let resolver = directory.path().join("resolv.conf");
+    std::fs::write(&resolver, "search invalid\nnameserver 127.0.0.53\noptions timeout:2\n")
+        .unwrap();
+    let script = format!(
+        "tcp() {{ exec 3<>/dev/tcp/$1/$2; cat <&3; }}
+         udp() {{ exec 4<>/dev/udp/$1/$2; echo $3 >&4; timeout 5 dd bs=100 count=1 status=none <&4; }}
+         tcp $WEIR_HOST {here}; tcp 192.0.2.7 {beyond}
+         udp $WEIR_HOST {udp_here} one; udp 192.0.2.7 {udp_beyond} two; udp 192.0.2.7 {udp_beyond} three
+         getent ahostsv4 www.example.org | head -1 | cut -d' ' -f1
+         ping -c 1 -W 1 192.0.2.7 >/dev/null; echo ping $?
+         (tcp 192.0.2.7 1) 2>/dev/null; echo closed"
+    );
+    // This host's own resolv.conf, for the time of the test, in a mount namespace.
+    let mut command = lab.command("a", "unshare").unwrap();
+    let with = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", with]).arg(&resolver).args([WEIR, "impair", "exec"]);
+    command.args(["--both", "delay 25ms", "--", "bash", "-c", &script]);
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+    let started = std::time::Instant::now();
+    let ended = run(command);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        ["here", "beyond", "echo one", "echo two", "echo three", "192.0.2.99", "ping 1", "closed"],
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("TCP and UDP over IPv4 go out too"), "{}", ended.stderr);
+    // Six exchanges, each behind the delay.
+    assert!(started.elapsed() > Duration::from_millis(6 * 50));
+    assert!(std::fs::read_dir(directory.path().join("runtime")).unwrap().next().is_none());
+}
+
+#[test]
+fn without_the_tools_only_services_here_are_reached_and_that_is_said() {
+    let test = "without_the_tools_only_services_here_are_reached_and_that_is_said";
+    let Some(lab) = world(test) else { return };
+    let here = greets(&lab, "a", "127.0.0.1:0", "here");
+    let directory = tempfile::tempdir().unwrap();
+    // A kernel or machine without nft: nothing of that name is found.
+    let mut command = lab.command("a", "unshare").unwrap();
+    let hide = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /sbin; exec \"$@\"";
+    let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{here}; cat <&3");
+    command.args(["--mount", "sh", "-c", hide, "sh", WEIR, "impair", "exec", "--"]);
+    command.args(["bash", "-c", &script]);
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+    let ended = run(command);
+    assert_eq!(ended.stdout, "here\n", "{}", ended.stderr);
+    assert!(ended.stderr.contains("there is no way out (nft"), "{}", ended.stderr);
+}
+
+/// `weir impair exec` around a command, not of the terminal that the tests may run in.
+fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
+    let mut command = lab.command("a", WEIR).unwrap();
+    ChildSetup::new().new_session().apply(&mut command).unwrap();
+    command.args(["impair", "exec", "--both", "delay 5ms", "--"]).args(words);
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command.env("DIRECTORY", directory);
+    command
+}
+
+/// Runs until it is told, and says so.
+const TOLD: &str = "trap 'echo told; touch $DIRECTORY/told' TERM INT; touch $DIRECTORY/ready
+    while [ ! -e $DIRECTORY/told ]; do sleep 0.05; done";
+
+fn is_left(directory: &Path) -> bool {
+    std::fs::read_dir(directory.join("runtime")).unwrap().next().is_some()
+}
+
+#[test]
+fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
+    let test = "what_ends_this_program_ends_the_command_and_leaves_a_report";
+    let Some(lab) = world(test) else { return };
+    for (name, code) in [("TERM", 143), ("HUP", 143), ("INT", 130)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        until("the command runs", || file("ready").exists());
+        signal(name, running.child());
+        let ended = running.finish();
+        assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains("late p99"), "{name}: {}", ended.stderr);
+        assert!(!is_left(directory.path()), "{name}");
+    }
+}
+
+#[test]
+fn a_first_packet_waits_for_no_address_behind_the_laws() {
+    let test = "a_first_packet_waits_for_no_address_behind_the_laws";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab.command("a", WEIR).unwrap();
+    command.args(["impair", "exec", "-q", "--both", "delay 700ms", "--"]);
+    command.args(["sh", "-c", "ping -c 1 -W 10 $WEIR_HOST"]);
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+    let said = run(command).good();
+    let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
+    let milliseconds: f64 = time.unwrap().parse().unwrap();
+    // Once there and back; with an address asked for on the same way it would be twice.
+    assert!((1400.0..2800.0).contains(&milliseconds), "{said}");
+}
+
+/// Whoever reads the command's own words alone has nothing else among them; what goes wrong is told all the same.
+#[test]
+fn a_quiet_one_says_only_what_goes_wrong() {
+    let test = "a_quiet_one_says_only_what_goes_wrong";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    // As on a machine without nft, whose name is not found.
+    let hide = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /sbin; exec \"$@\"";
+    for (quiet, prepare) in [("--quiet", "exec \"$@\""), ("-q", hide)] {
+        let mut command = lab.command("a", "unshare").unwrap();
+        command.args(["--mount", "sh", "-c", prepare, "sh", WEIR, "impair", "exec", quiet]);
+        command.args(["--both", "delay 5ms", "--", "sh", "-c", "echo $WEIR_HOST >&2"]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+        let ended = Running::start(command).finish();
+        assert!(ended.status.success(), "{}", ended.stderr);
+        let said: Vec<&str> = ended.stderr.lines().collect();
+        let lacks = prepare == hide;
+        assert_eq!(said.len(), if lacks { 2 } else { 1 }, "{said:?}");
+        assert!(said.last().unwrap().parse::<std::net::Ipv4Addr>().is_ok(), "{said:?}");
+        assert_eq!(lacks, said[0].starts_with("there is no way out (nft"), "{said:?}");
+    }
+}
+
+/// How often the thread that takes signals has gone to sleep.
+fn sleeps_of_the_listener(process: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let read = |name: &str, task: &Path| std::fs::read_to_string(task.join(name)).ok();
+    let listener = tasks.map(|task| task.unwrap().path());
+    let mut listener =
+        listener.filter(|task| read("comm", task).as_deref() == Some("weir-signals\n"));
+    let status = read("status", &listener.next()?)?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// `weir impair exec`, held where it opens the way out until the file `go` is there.
+fn held(lab: &Lab, directory: &Path) -> Running {
+    let file = |name: &str| directory.join(name);
+    // Its nft is one that waits, for a minute at most: the test may fail.
+    let nft = "#!/bin/sh\ntouch $DIRECTORY/asked\n\
+               n=0; while [ ! -e $DIRECTORY/go ] && [ $n -lt 3000 ]; do sleep 0.02; n=$((n+1)); done; exit 1\n";
+    std::fs::write(file("nft"), nft).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(file("nft"), executable).unwrap();
+    let mut command = exec(lab, directory, &["sh", "-c", "touch $DIRECTORY/ready"]);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", directory.display()));
+    let running = Running::start(command);
+    until("it prepares", || file("asked").exists());
+    running
+}
+
+#[test]
+fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
+    let test = "a_signal_while_it_starts_starts_nothing_and_leaves_nothing";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let running = held(&lab, directory.path());
+    let id = running.child().id();
+    let slept = sleeps_of_the_listener(id).unwrap();
+    signal("TERM", running.child());
+    until("the signal is taken", || sleeps_of_the_listener(id) > Some(slept));
+    std::fs::write(file("go"), "").unwrap();
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    assert!(ended.stderr.contains("before the command was started"), "{}", ended.stderr);
+    assert!(!file("ready").exists() && !is_left(directory.path()));
+}
+
+#[test]
+fn the_third_signal_while_it_starts_ends_it_whatever_it_waits_for() {
+    let test = "the_third_signal_while_it_starts_ends_it_whatever_it_waits_for";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let mut running = held(&lab, directory.path());
+    let id = running.child().id();
+    for _ in 0..2 {
+        let slept = sleeps_of_the_listener(id).unwrap();
+        signal("TERM", running.child());
+        until("the signal is taken", || sleeps_of_the_listener(id) > Some(slept));
+    }
+    assert!(running.child_mut().try_wait().unwrap().is_none(), "two let it end in order");
+    signal("TERM", running.child());
+    until("it ends", || running.child_mut().try_wait().unwrap().is_some());
+    std::fs::write(file("go"), "").unwrap();
+    assert_eq!(running.finish().status.code(), Some(143));
+    // What it had begun ends by itself: the lab is gone, and of the emulator nothing is left for its next start.
+    until("nothing is left", || !is_left(directory.path()));
+    assert!(!file("ready").exists());
+}
+
+/// Types Ctrl-C as soon as the words are there behind which the command is started; prints the exit code.
+const TYPED: &str = "
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+seen = b''
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not part:
+        break
+    told = b'command\\'s side' in seen
+    seen += part
+    if not told and b'command\\'s side' in seen:
+        os.write(terminal, b'\\x03')
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";
+
+/// Between the last look and the command's own first step there is nobody whom the terminal's signal would end.
+#[test]
+fn an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost() {
+    let test = "an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost";
+    let Some(lab) = world(test).filter(|_| has_tools(test, &["python3"])) else { return };
+    for _ in 0..8 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = lab.command("a", "python3").unwrap();
+        command.args(["-c", TYPED, WEIR, "impair", "exec", "--both", "delay 1ms"]);
+        command.args(["--", "sleep", "20"]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+        let ended = run(command);
+        assert_eq!(ended.stdout, "130\n", "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_when_asked_again() {
+    let test = "a_command_that_does_not_end_is_killed_when_asked_again";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let script = "trap 'touch $DIRECTORY/told' TERM; touch $DIRECTORY/ready
+        while :; do sleep 0.05; done";
+    let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", script]));
+    until("the command runs", || file("ready").exists());
+    signal("TERM", running.child());
+    until("the command was told", || file("told").exists());
+    signal("TERM", running.child());
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    assert!(!is_left(directory.path()));
+}
+
+#[test]
+fn an_emulator_that_dies_ends_the_command_and_is_told() {
+    let test = "an_emulator_that_dies_ends_the_command_and_is_told";
+    let Some(lab) = world(test) else { return };
+    for (name, code) in [("KILL", 70), ("TERM", 3)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        until("the command runs", || file("ready").exists());
+        let parent = running.child().id().to_string();
+        let emulator = Command::new("sh")
+            .args(["-c", "grep -l \"^PPid:.$0$\" /proc/[0-9]*/status 2>/dev/null", &parent])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(emulator.stdout).unwrap();
+        let pids = text.lines().map(|line| line.split('/').nth(2).unwrap());
+        let is_emulator = |pid: &&str| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).starts_with("weir\0job\0emulator\0")
+        };
+        let emulators: Vec<&str> = pids.filter(is_emulator).collect();
+        assert_eq!(emulators.len(), 1, "{text}");
+        assert!(Command::new("kill").args(["-s", name, emulators[0]]).status().unwrap().success());
+        let ended = running.finish();
+        assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains("error: the emulator ended early"), "{}", ended.stderr);
+    }
+}
+
+/// In a mount namespace in which `prepare` was run, with `$0` a file of the test's.
+fn after(lab: &Lab, prepare: &str, file: &Path, directory: &Path, words: &[&str]) -> Command {
+    let mut command = lab.command("a", "unshare").unwrap();
+    command.args(["--mount", "sh", "-c", &format!("{prepare} && exec \"$@\"")]).arg(file);
+    command.args([WEIR, "impair", "exec", "--"]).args(words);
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command
+}
+
+#[test]
+fn without_a_resolv_conf_the_command_runs_all_the_same() {
+    let test = "without_a_resolv_conf_the_command_runs_all_the_same";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for prepare in [
+        "mount -t tmpfs none /etc",
+        "mount -t tmpfs none /etc && ln -s /nowhere/resolv.conf /etc/resolv.conf",
+    ] {
+        let words = ["sh", "-c", "echo ran; exit 7"];
+        let ended = run(after(&lab, prepare, directory.path(), directory.path(), &words));
+        assert_eq!(ended.stdout, "ran\n", "{prepare}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(7), "{prepare}: {}", ended.stderr);
+        assert!(ended.stderr.contains("has no /etc/resolv.conf"), "{prepare}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours() {
+    let test = "a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let resolver = directory.path().join("resolv.conf");
+    for server in ["127.0.0.53", "192.0.2.53"] {
+        std::fs::write(&resolver, format!("nameserver {server}\n")).unwrap();
+        let bind = "mount --bind \"$0\" /etc/resolv.conf";
+        let on = |words: &[&str]| run(after(&lab, bind, &resolver, directory.path(), words));
+        let ended = on(&["wexec-no-such"]);
+        assert_eq!(ended.status.code(), Some(127), "{}", ended.stderr);
+        let words = "error: cannot run wexec-no-such: No such file or directory";
+        assert!(ended.stderr.contains(words), "{server}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("control socket"), "built a path: {}", ended.stderr);
+        assert_eq!(on(&["./wexec-no-such"]).status.code(), Some(127));
+        assert_eq!(on(&["/etc"]).status.code(), Some(126));
+        // What the command sees, and that nothing of it has a name elsewhere.
+        let seen =
+            on(&["sh", "-c", "cat /etc/resolv.conf; ls $WEIR_RUNTIME_DIR; ls -d /sys/class"]);
+        let own = if server == "127.0.0.53" { "198.18.0.2" } else { server };
+        let lines: Vec<&str> = seen.stdout.lines().collect();
+        assert_eq!(lines[0], format!("nameserver {own}"), "{}", seen.stderr);
+        assert!(lines.len() == 3 && lines[1].ends_with(".socket"), "{lines:?}");
+        assert_eq!(lines[2], "/sys/class");
+    }
+}
+
+/// From so many ports, one after the other; each waits for its answer.
+const MANY: &str = "
+import socket, sys
+good = 0
+for port in range(20000, 20000 + int(sys.argv[3])):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('', port))
+    s.settimeout(5)
+    s.sendto(b'x', (sys.argv[1], int(sys.argv[2])))
+    try:
+        good += s.recv(100) == b'echo x'
+    except OSError:
+        break
+    s.close()
+print(good)
+";
+
+#[test]
+fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
+    let test = "more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest";
+    let Some(lab) = world(test) else { return };
+    if !has_tools(test, &["python3"]) {
+        return;
+    }
+    let port = answers(&lab, "b", "192.0.2.7:0", |bytes| [b"echo ", bytes].concat());
+    for (limit, count) in [("soft", 1100), ("hard", 200)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = lab.command("a", "sh").unwrap();
+        // Fewer descriptors than exchanges, and no way to have more.
+        let limited = if limit == "hard" { "ulimit -n 100" } else { "ulimit -Sn 256" };
+        command.args(["-c", &format!("{limited} && exec \"$@\""), "sh", WEIR, "impair", "exec"]);
+        command.args(["--both", "delay 100us", "--", "python3", "-c", MANY, "192.0.2.7"]);
+        command.args([port.to_string(), count.to_string()]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+        let ended = run(command);
+        assert_eq!(ended.stdout, format!("{count}\n"), "{limit}: {}", ended.stderr);
+        assert!(ended.stderr.contains("ended before their time"), "{limit}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("dropped:"), "{limit}: {}", ended.stderr);
+    }
+}
+
+/// A test behind the emulator finds it: what that drops is placed in the loss ledger.
+#[test]
+fn a_test_behind_the_emulator_attributes_its_losses() {
+    let test = "a_test_behind_the_emulator_attributes_its_losses";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command
+    };
+    let mut serve = command(&["serve", "-p", &port, "-B", "127.0.0.1"]);
+    serve.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let mut server = serve.spawn().unwrap();
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(server.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let script = format!(
+        "exec {WEIR} test $WEIR_HOST -p {port} -u -b 500pps -k 400 -l 200 --json --no-store"
+    );
+    let exec = ["impair", "exec", "--a-to-b", "loss 20%", "--seed", "4", "--", "sh", "-c", &script];
+    let ended = run(command(&exec));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let record = ended.record();
+    let ledger = record.loss_ledger.as_ref().unwrap();
+    let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.kind.as_str())).collect();
+    assert_eq!(rows, [("emulator planned", "exact")], "{ledger:?}");
+    assert!(ledger.missing_packets > 0 && ledger.remainder_packets == 0, "{ledger:?}");
+    let used = record.impairment.unwrap();
+    assert_eq!((used.config.seed.0, used.client_side.as_deref()), (4, Some("a")));
+}

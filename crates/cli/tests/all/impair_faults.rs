@@ -1,0 +1,360 @@
+//! What `weir impair` does when something goes wrong around it (docs/emulator.md): each fault has its behaviour, and what
+//! was lost by it is counted.
+
+use crate::common;
+use crate::impair_path;
+use std::net::UdpSocket;
+use std::process::Child;
+use std::time::Duration;
+
+use common::{signal, until};
+use impair_path::{Path, round_trips};
+use serde_json::Value;
+
+/// Totals of A to B.
+fn forward(report: &Value) -> &Value {
+    &report["directions"][0]
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn alarms(report: &Value, kind: &str) -> Vec<bool> {
+    let all = report["alarms"].as_array().into_iter().flatten();
+    all.filter(|a| a["kind"] == kind).map(|a| a["active"].as_bool().unwrap()).collect()
+}
+
+/// Stops a process and waits until each of its threads stands.
+fn stop(child: &Child) {
+    signal("STOP", child);
+    let tasks = format!("/proc/{}/task", child.id());
+    until("it stands", || {
+        std::fs::read_dir(&tasks).unwrap().all(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+        })
+    });
+}
+
+impl Path {
+    fn ip(&self, host: &str, words: &str) {
+        let words: Vec<&str> = ["ip"].into_iter().chain(words.split(' ')).collect();
+        self.tool(host, &words).good();
+    }
+
+    fn b(&self) -> String {
+        self.lab.host("b").unwrap().ipv4.to_string()
+    }
+
+    /// Echo requests from a to b that were answered.
+    fn answered(&self, requests: &str, bytes: &str) -> usize {
+        let b = self.b();
+        let words = ["ping", "-c", requests, "-i", "0.05", "-W", "1", "-s", bytes, "-M", "do", &b];
+        round_trips(&self.tool("a", &words).stdout).len()
+    }
+
+    /// Neighbours that are known for good: nothing but the test's own packets crosses.
+    fn introduce(&self) {
+        for (host, other) in [("a", "b"), ("b", "a")] {
+            let mac = self.lab.run_in(other, || weir_net::interface::interface("eth0")).unwrap();
+            let mac = mac.unwrap().mac.unwrap().map(|octet| format!("{octet:02x}")).join(":");
+            let address = self.lab.host(other).unwrap().ipv4;
+            self.ip(host, &format!("neigh replace {address} lladdr {mac} dev eth0 nud permanent"));
+            // A router solicitation or a report of groups would cross some seconds later.
+            let off = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+            self.lab.run_in(host, off).unwrap().unwrap();
+        }
+    }
+
+    /// A socket in b with room for everything, and one in a connected to it.
+    fn datagrams(&self) -> (UdpSocket, UdpSocket) {
+        let b = self.lab.host("b").unwrap().ipv4;
+        let receiver = self.lab.run_in("b", || UdpSocket::bind((b, 5000)).unwrap()).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let sender = self.lab.run_in("a", || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((b, 5000)).unwrap();
+            socket
+        });
+        (sender.unwrap(), receiver)
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_costs_what_is_sent_meanwhile_and_comes_back() {
+    let test = "an_interface_that_goes_down_costs_what_is_sent_meanwhile_and_comes_back";
+    for words in [&["--both", "delay 5ms"][..], &["--link", "xdp"]] {
+        let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
+        path.introduce();
+        let emulator = path.emulator(words);
+        until("the path works", || path.answered("1", "56") == 1);
+        let lost = |report: &Value| count(&forward(report)["unplanned_dropped_packets"]);
+        let before = lost(&path.stats());
+        path.ip("m", "link set dev to-b down");
+        assert_eq!(path.answered("4", "56"), 0, "{words:?}");
+        until("the drops and the alarm", || {
+            let report = path.stats();
+            lost(&report) >= before + 3 && alarms(&report, "link-down").contains(&true)
+        });
+        path.ip("m", "link set dev to-b up");
+        until("the path works again", || path.answered("1", "56") == 1);
+        until("the alarm has passed", || {
+            let alarms = alarms(&path.stats(), "link-down");
+            !alarms.is_empty() && !alarms.contains(&true)
+        });
+        let (code, stdout, stderr) = emulator.interrupt();
+        assert_eq!(code, Some(130), "{words:?}: {stderr}");
+        assert!(stderr.contains("alarm: to-b is down"), "{words:?}: {stderr}");
+        assert!(stdout.contains("refused by the outgoing interface"), "{words:?}: {stdout}");
+    }
+}
+
+#[test]
+fn an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted() {
+    let test = "an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted";
+    for link in ["packet", "xdp"] {
+        let Some(path) = Path::up(test, &["ip"]) else { return };
+        path.introduce();
+        let emulator = path.emulator(&["--link", link]);
+        let (sender, receiver) = path.datagrams();
+        let mut expected_loss = 0;
+        // Sends three datagrams of `bytes` (of IP) and says whether they arrive, or are counted.
+        let mut send = |bytes: usize, arrive: bool| {
+            for _ in 0..3 {
+                sender.send(&vec![7; bytes - 28]).unwrap();
+            }
+            if arrive {
+                for _ in 0..3 {
+                    assert_eq!(receiver.recv(&mut [0; 4000]).unwrap(), bytes - 28, "{link}");
+                }
+            } else {
+                expected_loss += 3;
+            }
+            let lost = || count(&forward(&path.stats())["unplanned_dropped_packets"]);
+            until("what is lost is counted", || lost() >= expected_loss);
+            assert_eq!(lost(), expected_loss, "{link}: {bytes}");
+        };
+        send(1400, true);
+        path.ip("m", "link set dev to-b mtu 1000");
+        send(900, true);
+        // AF_XDP sends whatever fits its memory, as the cable behind it would take it.
+        send(1400, link == "xdp");
+        for (host, interface) in [("m", "to-a"), ("m", "to-b"), ("a", "eth0"), ("b", "eth0")] {
+            path.ip(host, &format!("link set dev {interface} mtu 3000"));
+        }
+        send(1400, true);
+        // The memory that AF_XDP shares with the kernel is cut into pieces when the link is opened.
+        send(2900, link == "packet");
+        send(1400, true);
+        let (code, _, stderr) = emulator.interrupt();
+        assert_eq!(code, Some(130), "{link}: {stderr}");
+    }
+}
+
+#[test]
+fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts() {
+    let test = "a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts";
+    for link in ["packet", "xdp"] {
+        let Some(path) = Path::up(test, &["ip"]) else { return };
+        path.introduce();
+        let emulator = path.emulator(&["--link", link, "--ring", "64"]);
+        let (sender, receiver) = path.datagrams();
+        let before = path.stats();
+        let arrive = |packets: u64| {
+            for _ in 0..packets {
+                receiver.recv(&mut [0; 100]).unwrap();
+            }
+        };
+        // As many as surely fit.
+        stop(&emulator.child);
+        for _ in 0..50 {
+            sender.send(&[1; 18]).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        signal("CONT", &emulator.child);
+        arrive(50);
+        let fit = path.stats();
+        assert_eq!(count(&forward(&fit)["unplanned_dropped_packets"]), 0, "{link}");
+        assert_eq!(
+            count(&forward(&fit)["received_packets"]),
+            count(&forward(&before)["received_packets"]) + 50,
+            "{link}"
+        );
+        if link == "packet" {
+            // The kernel's stamp tells how long they waited; AF_XDP has none, and dates them when they are read.
+            assert!(count(&forward(&fit)["late_packets"]) >= 50, "{}", forward(&fit));
+        }
+        // More than any ring of that size holds.
+        stop(&emulator.child);
+        for _ in 0..2000 {
+            sender.send(&[2; 18]).unwrap();
+        }
+        signal("CONT", &emulator.child);
+        let mut after = Value::Null;
+        until("all are accounted for", || {
+            after = path.stats();
+            let seen = count(&forward(&after)["received_packets"])
+                + count(&forward(&after)["link"]["kernel_dropped_packets"]);
+            seen == count(&forward(&fit)["received_packets"]) + 2000
+        });
+        let dropped = count(&forward(&after)["link"]["kernel_dropped_packets"]);
+        assert!(dropped >= 1000, "{link}: {dropped}");
+        assert_eq!(count(&forward(&after)["unplanned_dropped_packets"]), dropped, "{link}");
+        arrive(2000 - dropped);
+        until("the alarm", || !alarms(&path.stats(), "unplanned-drop").is_empty());
+        let (_, stdout, stderr) = emulator.interrupt();
+        assert!(stderr.contains("alarm: a-to-b") && stderr.contains("lost unasked"), "{stderr}");
+        assert!(stdout.contains("the receive ring was full"), "{stdout}");
+    }
+}
+
+#[test]
+fn what_the_memory_cap_drops_is_counted_and_told() {
+    let test = "what_the_memory_cap_drops_is_counted_and_told";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    path.introduce();
+    let file = path.file("cap.toml");
+    let text = "schema = \"weir.impair/1\"\nmemory = \"64K\"\n[other]\na_to_b = { delay = { constant = \"1h\" } }\n";
+    std::fs::write(&file, text).unwrap();
+    let emulator = path.emulator(&["--config", file.to_str().unwrap()]);
+    let (sender, _receiver) = path.datagrams();
+    for _ in 0..1000 {
+        sender.send(&[1; 18]).unwrap();
+    }
+    let mut report = Value::Null;
+    until("all are in", || {
+        report = path.stats();
+        count(&forward(&report)["received_packets"]) >= 1000
+    });
+    let held = count(&forward(&report)["held_packets"]);
+    // 60 bytes and what the bookkeeping of each counts.
+    assert!(held > 100 && held <= (64 << 10) / 60, "{held}");
+    assert_eq!(
+        count(&forward(&report)["unplanned_dropped_packets"]),
+        count(&forward(&report)["received_packets"]) - held
+    );
+    until("the alarms", || {
+        let report = path.stats();
+        alarms(&report, "memory-cap-near") == [true]
+            && !alarms(&report, "unplanned-drop").is_empty()
+    });
+    // What is held for an hour does not hold up the end: two seconds, and less when asked again.
+    signal("INT", &emulator.child);
+    let (code, stdout, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stderr.contains("beyond is dropped"), "{stderr}");
+    let line = stdout.lines().find(|line| line.contains("A to B")).unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let (received, sent, unplanned) = (numbers[0], numbers[1], numbers[8]);
+    assert!(received >= 1000 && sent == 0 && unplanned == received, "{stdout}");
+}
+
+#[test]
+fn offloads_and_promiscuous_mode_return_however_it_ends() {
+    let test = "offloads_and_promiscuous_mode_return_however_it_ends";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    // One more than a virtual cable has on by itself.
+    let on = || weir_net::interface::set_offload("to-a", "rx-gro", true).unwrap();
+    path.lab.run_in("m", on).unwrap();
+    let offloads = || ["to-a", "to-b"].map(|i| path.offloads(i));
+    let promiscuity = || ["to-a", "to-b"].map(|i| path.promiscuity(i));
+    let (offloads_before, promiscuity_before) = (offloads(), promiscuity());
+    assert!(offloads_before[0].contains("rx-gro"), "{offloads_before:?}");
+    for link in ["packet", "xdp"] {
+        for name in ["KILL", "TERM", "INT", "ABRT"] {
+            let emulator = path.emulator(&["--link", link]);
+            let changed = offloads();
+            assert!(!changed[0].contains("rx-gro"), "{changed:?}");
+            assert_ne!(changed[1], offloads_before[1], "{changed:?}");
+            assert_eq!(promiscuity(), promiscuity_before.map(|n| n + 1), "{link}");
+            signal(name, &emulator.child);
+            let (code, ..) = emulator.ended();
+            let expected = [("INT", 130), ("TERM", 143)].into_iter().find(|(n, _)| *n == name);
+            assert_eq!(code, expected.map(|(_, code)| code), "{name}");
+            until("settings as before", || {
+                offloads() == offloads_before && promiscuity() == promiscuity_before
+            });
+        }
+    }
+}
+
+/// Processes of one name that a process has started.
+fn children(parent: u32, name: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_child = |stat: &str| {
+        let (command, rest) = stat.rsplit_once(')').unwrap();
+        command.ends_with(&format!("({name}"))
+            && rest.split_whitespace().nth(1) == Some(parent.to_string().as_str())
+    };
+    all.filter(|process| {
+        std::fs::read_to_string(process.path().join("stat")).is_ok_and(|stat| is_child(&stat))
+    })
+    .map(|process| process.file_name().into_string().unwrap())
+    .collect()
+}
+
+#[test]
+fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
+    let test = "what_the_watchdog_has_put_back_is_no_business_of_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let set = |on: bool| {
+        let set = || weir_net::interface::set_offload("to-a", "rx-gro", on).unwrap();
+        path.lab.run_in("m", set).unwrap();
+    };
+    set(true);
+    let before = path.offloads("to-a");
+    let emulator = path.emulator(&[]);
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("settings as before", || path.offloads("to-a") == before);
+    until("no note is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
+    // The administrator wants it off, before, during and after the next emulator.
+    set(false);
+    let (code, _, stderr) = path.emulator(&[]).interrupt();
+    assert_eq!((code, stderr.contains("is on again")), (Some(130), false), "{stderr}");
+    assert!(!path.offloads("to-a").contains("rx-gro"));
+}
+
+#[test]
+fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
+    let test = "what_was_killed_with_its_watchdog_is_put_back_by_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let on = || weir_net::interface::set_offload("to-a", "rx-gro", true).unwrap();
+    path.lab.run_in("m", on).unwrap();
+    let offloads = || ["to-a", "to-b"].map(|i| path.offloads(i));
+    let before = offloads();
+    let noted = || -> Vec<_> {
+        let all = std::fs::read_dir(path.file("runtime")).unwrap().flatten();
+        all.map(|f| f.path())
+            .filter(|f| f.extension().is_some_and(|e| e == "restoration"))
+            .collect()
+    };
+    let emulator = path.emulator(&[]);
+    let off = offloads();
+    assert!(!off[0].contains("rx-gro"), "{off:?}");
+    let found = noted();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&found[0].metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let watchdogs = children(emulator.child.id(), "weir-watchdog");
+    assert_eq!(watchdogs.len(), 1);
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-s", "KILL", &watchdogs[0]])
+            .status()
+            .unwrap()
+            .success()
+    );
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    // A start elsewhere is none of theirs.
+    let elsewhere = path.weir("a", &["impair", "eth0", "nosuch"]);
+    assert_eq!(common::run(elsewhere).status.code(), Some(2));
+    assert_eq!((offloads(), noted().len()), (off, 1));
+    let (code, _, stderr) = path.emulator(&[]).interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stderr.contains("to-a: rx-gro is on again"), "{stderr}");
+    assert_eq!(offloads(), before);
+    assert!(noted().is_empty(), "{:?}", noted());
+}

@@ -1,0 +1,427 @@
+//! `weir lab` as a user meets it: the program, its files, its processes.
+// Helper functions of tests: a failure is a failed test.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_net::namespace::ChildSetup;
+
+const NOBODY: u32 = 65_534;
+
+/// A user with a runtime directory of its own.
+struct User {
+    directory: tempfile::TempDir,
+    program: PathBuf,
+    id: Option<u32>,
+}
+
+impl User {
+    /// The caller, which must be root, or `None` after saying why the test is skipped.
+    fn root(test: &str) -> Option<Self> {
+        let directory = tempfile::Builder::new().prefix("wlab-").tempdir().unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_weir"));
+        Self { directory, program, id: None }.if_able(test)
+    }
+
+    /// An ordinary user, with a copy of the program that it may run wherever it was built.
+    fn nobody(test: &str) -> Option<Self> {
+        let directory = tempfile::Builder::new().prefix("wlab-").tempdir().unwrap();
+        let program = directory.path().join("weir");
+        // Not fs::copy: a fork of another test at that moment would keep the file open for writing,
+        // and running it would fail with ETXTBSY.
+        let copy = [Path::new(env!("CARGO_BIN_EXE_weir")), &program];
+        assert!(Command::new("cp").args(copy).status().unwrap().success());
+        // Refused to all but root, which is then told by `if_able`.
+        let _ = chown(directory.path(), Some(NOBODY), Some(NOBODY));
+        Self { directory, program, id: Some(NOBODY) }.if_able(test)
+    }
+
+    /// With CI set, root that cannot make a lab is a failure.
+    fn if_able(self, test: &str) -> Option<Self> {
+        if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0
+        {
+            eprintln!("SKIPPED {test}: needs root");
+            return None;
+        }
+        let output = self.run(&["up", "--lab", "wlab-probe"]);
+        let refused = output.status.code() == Some(4)
+            && text(&output.stderr).contains("create network namespace")
+            || text(&output.stderr).contains("create user namespace");
+        if refused && std::env::var_os("CI").is_none() {
+            eprintln!("SKIPPED {test}: {}", text(&output.stderr));
+            return None;
+        }
+        assert!(output.status.success(), "{test}: {}", text(&output.stderr));
+        assert_eq!(self.run(&["down", "--lab", "wlab-probe"]).status.code(), Some(0));
+        Some(self)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("lab").args(args).env("WEIR_RUNTIME_DIR", self.runtime());
+        command.stdin(Stdio::null());
+        ChildSetup::new().default_signals().apply(&mut command).unwrap();
+        if let Some(id) = self.id {
+            // A PATH through directories closed to this user turns "not found" into "not permitted".
+            command.uid(id).gid(id).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        }
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs and expects success; the answer on standard output.
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn refused(&self, args: &[&str], code: i32) -> String {
+        let output = self.run(args);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+        message
+    }
+
+    fn labs(&self) -> Value {
+        serde_json::from_str(&self.ok(&["list", "--json"])).unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let labs = self.labs();
+        let labs = labs["labs"].as_array().unwrap().iter();
+        labs.map(|lab| lab["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn runtime(&self) -> PathBuf {
+        self.directory.path().join("runtime")
+    }
+
+    fn entries(&self) -> PathBuf {
+        self.runtime().join("labs")
+    }
+
+    fn entry(&self, name: &str) -> PathBuf {
+        self.entries().join(format!("{name}.json"))
+    }
+
+    fn holder(&self, name: &str) -> u32 {
+        let entry: Value = serde_json::from_slice(&fs::read(self.entry(name)).unwrap()).unwrap();
+        entry["holder"]["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.run(&["down", "--all"]);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether a process is there; one that has ended but was not waited for is not.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+fn kill(pid: u32, signal: &str) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn files(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A datagram from b to a in both families, by programs run inside with `exec`.
+fn exchange(user: &User, lab: &str) {
+    for (family, address) in [("AF_INET", "198.18.0.1"), ("AF_INET6", "2001:2::1")] {
+        let receive = format!(
+            "import socket;s=socket.socket(socket.{family},socket.SOCK_DGRAM);s.settimeout(15);\
+             s.bind(('{address}',5555));print('ready',flush=True);print(s.recvfrom(99)[0].decode())"
+        );
+        let mut receiver = user
+            .command(&["exec", "--lab", lab, "a", "--", "python3", "-c", &receive])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(receiver.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let send = format!(
+            "import socket;socket.socket(socket.{family},socket.SOCK_DGRAM).sendto(b'hello',('{address}',5555))"
+        );
+        user.ok(&["exec", "--lab", lab, "b", "--", "python3", "-c", &send]);
+        line.clear();
+        std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+        assert_eq!(line, "hello\n");
+        assert!(receiver.wait().unwrap().success());
+    }
+}
+
+/// The whole life of a lab, the same for every user.
+fn life(user: &User) -> String {
+    let said = user.ok(&["up", "--mtu", "9000", "--cut"]);
+    let expected = json!({ "labs": [{ "name": "default", "hosts": [
+        { "name": "a", "ipv4": "198.18.0.1", "ipv6": "2001:2::1" },
+        { "name": "b", "ipv4": "198.18.0.2", "ipv6": "2001:2::2" },
+    ] }] });
+    assert_eq!(user.labs(), expected);
+    assert!(user.ok(&["list"]).contains("198.18.0.2"));
+    exchange(user, "default");
+    assert_eq!(user.ok(&["exec", "b", "--", "cat", "/sys/class/net/eth0/mtu"]), "9000\n");
+    assert_eq!(user.ok(&["exec", "b", "cat", "/sys/class/net/eth0/mtu"]), "9000\n");
+    let code = user.run(&["exec", "a", "--", "sh", "-c", "exit 37"]).status.code();
+    assert_eq!(code, Some(37), "the command's own exit code");
+    let signal = user.run(&["exec", "a", "--", "sh", "-c", "kill -USR1 $$"]).status.signal();
+    assert_eq!(signal, Some(libc::SIGUSR1), "the command's own death");
+    assert!(user.refused(&["exec", "c", "--", "true"], 2).contains("`c`"));
+    assert!(user.refused(&["exec", "a", "--", "wlab-no-such"], 2).contains("wlab-no-such"));
+    assert!(user.refused(&["up"], 2).contains("default"), "the name is taken");
+
+    // A process inside that left its parent and its session goes with the lab.
+    let said_pid =
+        user.ok(&["exec", "a", "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]);
+    let inside: u32 = said_pid.trim().parse().unwrap();
+    assert!(lives(inside));
+    let holder = user.holder("default");
+    user.ok(&["down"]);
+    assert!(!lives(holder));
+    // It has left its namespaces, or `down` would still wait; the kernel may yet be burying it.
+    until("the end of the process inside", || !lives(inside));
+    assert_eq!(user.labs(), json!({ "labs": [] }));
+    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(user.refused(&["down"], 2).contains("default"));
+    assert!(user.refused(&["exec", "a", "--", "true"], 2).contains("default"));
+    said
+}
+
+#[test]
+fn life_of_a_lab_of_root() {
+    let Some(user) = User::root("life_of_a_lab_of_root") else { return };
+    assert!(!life(&user).contains("user namespace"));
+}
+
+#[test]
+fn life_of_a_lab_of_an_ordinary_user() {
+    let Some(user) = User::nobody("life_of_a_lab_of_an_ordinary_user") else { return };
+    assert!(life(&user).contains("BPF is not permitted"));
+}
+
+/// SIGKILL gives the holder no chance: the kernel and the watchdog do it all.
+fn killed_holder(user: &User) {
+    user.ok(&["up", "--lab", "wlab-k"]);
+    let mut inside = user.command(&["exec", "--lab", "wlab-k", "b", "--", "sleep", "60"]);
+    let mut inside = inside.spawn().unwrap();
+    let cable = || {
+        let text = fs::read_to_string(format!("/proc/{}/net/dev", inside.id())).unwrap_or_default();
+        text.contains("eth0:") && text.lines().count() == 4
+    };
+    until("inside", cable);
+    kill(user.holder("wlab-k"), "-KILL");
+    assert_eq!(inside.wait().unwrap().signal(), Some(libc::SIGKILL), "the watchdog's doing");
+    assert!(user.entry("wlab-k").exists(), "nobody was there to remove it");
+    // The next start heals, and so does the next look.
+    user.ok(&["up", "--lab", "wlab-k"]);
+    kill(user.holder("wlab-k"), "-KILL");
+    until("healed", || user.names().is_empty());
+    assert!(!user.entries().exists(), "an empty directory stays");
+}
+
+#[test]
+fn a_killed_holder_leaves_nothing() {
+    let Some(user) = User::root("a_killed_holder_leaves_nothing") else { return };
+    killed_holder(&user);
+}
+
+#[test]
+fn a_killed_holder_of_an_ordinary_user_leaves_nothing() {
+    let Some(user) = User::nobody("a_killed_holder_of_an_ordinary_user_leaves_nothing") else {
+        return;
+    };
+    killed_holder(&user);
+}
+
+#[test]
+fn two_labs_at_once_do_not_meet() {
+    let Some(user) = User::root("two_labs_at_once_do_not_meet") else { return };
+    user.ok(&["up", "--lab", "wlab-two"]);
+    user.ok(&["up", "--lab", "wlab-one", "--hosts", "3"]);
+    assert_eq!(user.names(), ["wlab-one", "wlab-two"]);
+    exchange(&user, "wlab-one");
+    exchange(&user, "wlab-two");
+    user.ok(&["down", "--lab", "wlab-one"]);
+    exchange(&user, "wlab-two");
+    assert_eq!(user.names(), ["wlab-two"]);
+    user.ok(&["up", "--lab", "wlab-three", "--middle"]);
+    user.ok(&["down", "--all"]);
+    assert!(user.names().is_empty());
+}
+
+#[test]
+fn of_starters_with_one_name_one_wins() {
+    let Some(user) = User::root("of_starters_with_one_name_one_wins") else { return };
+    let start = || {
+        let mut command = user.command(&["up", "--lab", "wlab-race"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let starters: Vec<_> = (0..4).map(|_| start()).collect();
+    let mut codes: Vec<_> =
+        starters.into_iter().map(|mut s| s.wait().unwrap().code().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 2, 2, 2]);
+    assert_eq!(user.names(), ["wlab-race"]);
+}
+
+#[test]
+fn an_interrupt_during_up_leaves_nothing() {
+    let Some(user) = User::root("an_interrupt_during_up_leaves_nothing") else { return };
+    // Held by the test, the lock stops the holder at a known place.
+    let entries = user.entries();
+    if !entries.exists() {
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&entries).unwrap();
+    }
+    let lock = File::open(&entries).unwrap();
+    lock.lock().unwrap();
+    let mut starter = user.command(&["up", "--lab", "wlab-int"]);
+    let mut starter = starter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", starter.id());
+    let mut holder = 0;
+    until("a holder", || {
+        let text = fs::read_to_string(&children).unwrap_or_default();
+        holder = text.split_whitespace().next().map_or(0, |pid| pid.parse().unwrap());
+        // From then on it is out of the terminal's reach and hears only its socket.
+        holder != 0
+            && fs::read(format!("/proc/{holder}/cmdline")).is_ok_and(|c| c.ends_with(b"hold\0"))
+    });
+    kill(starter.id(), "-INT");
+    assert_eq!(starter.wait().unwrap().signal(), Some(libc::SIGINT));
+    lock.unlock().unwrap(); // dropping would not do while another test forks
+    until("the holder's end", || !lives(holder));
+    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(user.names().is_empty());
+}
+
+#[test]
+fn a_starter_that_never_says_keep_leaves_nothing() {
+    let Some(user) = User::root("a_starter_that_never_says_keep_leaves_nothing") else { return };
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut command = user.command(&["hold"]);
+    let mut holder = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
+    drop(command);
+    let spec = json!({ "topology": "pair", "mtu_bytes": null, "cut": false,
+        "transmit_queue_packets": null });
+    let order = json!({ "name": "wlab-keep", "spec": spec });
+    std::io::Write::write_all(&mut &ours, format!("{order}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(&ours), &mut line).unwrap();
+    assert!(line.contains("wlab-keep"), "{line}");
+    assert_eq!(user.names(), ["wlab-keep"]);
+    drop(ours);
+    let mut status = None;
+    until("the holder's end", || {
+        status = holder.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+    assert!(!user.entries().exists(), "an empty directory stays");
+}
+
+#[test]
+fn a_hostile_registry_is_survived() {
+    let Some(user) = User::root("a_hostile_registry_is_survived") else { return };
+    user.ok(&["up", "--lab", "wlab-good"]);
+    let good = fs::read(user.entry("wlab-good")).unwrap();
+    let secret = user.directory.path().join("secret");
+    fs::write(&secret, "untouched").unwrap();
+    // Nobody holds these locked: stale whatever they say.
+    fs::write(user.entry("wlab-copy"), &good).unwrap();
+    fs::write(user.entry("wlab-junk"), [0xff; 4096]).unwrap();
+    fs::write(user.entry("wlab-empty"), "").unwrap();
+    fs::write(user.entries().join(".wlab-x.tmp"), "half").unwrap();
+    symlink(&secret, user.entry("wlab-link")).unwrap();
+    assert!(Command::new("mkfifo").arg(user.entry("wlab-fifo")).status().unwrap().success());
+    fs::write(user.entries().join("no entry.json"), "").unwrap();
+    assert_eq!(user.names(), ["wlab-good"]);
+    assert_eq!(files(&user.entries()), ["no entry.json", "wlab-good.json"]);
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
+    // Locked, and so believed to be alive, but a lie: refused, and no process is touched.
+    let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut entry: Value = serde_json::from_slice(&good).unwrap();
+    entry["name"] = json!("wlab-lie");
+    entry["holder"]["pid"] = json!(bystander.id());
+    fs::write(user.entry("wlab-lie"), entry.to_string()).unwrap();
+    let held = File::open(user.entry("wlab-lie")).unwrap();
+    held.lock().unwrap();
+    user.refused(&["exec", "--lab", "wlab-lie", "a", "--", "true"], 2);
+    assert_ne!(user.run(&["down", "--lab", "wlab-lie"]).status.code(), Some(0));
+    assert!(bystander.try_wait().unwrap().is_none());
+    held.unlock().unwrap(); // dropping would not do while another test forks
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    assert_eq!(user.names(), ["wlab-good"]);
+    // A directory that others could write is not used at all.
+    fs::set_permissions(user.entries(), PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(user.refused(&["list"], 4).contains("777"));
+    fs::set_permissions(user.entries(), PermissionsExt::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn bad_flags_are_refused_by_name() {
+    let Some(user) = User::root("bad_flags_are_refused_by_name") else { return };
+    for (args, named) in [
+        (&["up", "--hosts", "17"][..], "--hosts: 17;"),
+        (&["up", "--hosts", "1"], "--hosts: 1;"),
+        (&["up", "--middle", "--hosts", "3"], "--hosts: 3;"),
+        (&["up", "--mtu", "100"], "--mtu: 100;"),
+        (&["up", "--txqueuelen", "0"], "--txqueuelen: 0;"),
+        (&["up", "--lab", "../x"], "--lab"),
+        (&["exec", "a"], "CMD"),
+        (&["down", "--all", "--lab", "x"], "--all"),
+    ] {
+        assert!(user.refused(args, 2).contains(named), "{args:?}");
+    }
+    assert!(!user.entries().exists(), "nothing was half-started");
+}
+
+#[test]
+fn the_noise_floor_of_an_ordinary_user_has_the_figures_between_two_hosts() {
+    let test = "the_noise_floor_of_an_ordinary_user_has_the_figures_between_two_hosts";
+    let Some(user) = User::nobody(test) else { return };
+    let mut command = Command::new(&user.program);
+    command.args(["calibrate", "--json", "--no-store"]).stdin(Stdio::null());
+    command.uid(NOBODY).gid(NOBODY).env("WEIR_RUNTIME_DIR", user.runtime());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert!(found["figures"]["lab_one_way_delay_p50_seconds"].is_f64(), "{found:#}");
+    assert!(found["figures"]["lab_tcp_bits_per_second"].is_f64(), "{found:#}");
+    assert!(found["warnings"].as_array().unwrap().iter().all(|w| w["code"] != "loopback-only"));
+}

@@ -1,0 +1,36 @@
+//! Every test of this crate in one program: one link instead of many.
+// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+#![allow(dead_code, clippy::unwrap_used)]
+
+mod common;
+mod faults_common;
+#[path = "../../../api/tests/all/http/mod.rs"]
+mod http;
+mod impair_path;
+
+mod campaigns;
+mod cli;
+mod clocks;
+mod control_socket;
+mod data_ports;
+mod demo;
+mod doctor;
+mod experiments;
+mod faults;
+mod faults_lab;
+mod impair;
+mod impair_exec;
+mod impair_faults;
+mod impaired;
+mod jobs;
+mod kernel;
+mod lab;
+mod outside;
+mod peers;
+mod report;
+mod schema;
+mod serve;
+mod speed;
+mod sweep;
+mod tshark;
+mod ui;

@@ -1,0 +1,146 @@
+//! iperf3 and ping on the same lab: they and Weir measure the same network, within their own spread.
+//!
+//! Each side measures several times, in turn, so that a disturbance of the machine meets both. What one side says of itself is
+//! the range of its figures, or their mean and its error, and the two must not be further apart.
+
+use crate::common;
+use common::{Bench, Running};
+use serde_json::Value;
+
+/// Runs iperf3 from host a to host b and gives its result.
+fn iperf3(bench: &Bench, words: &[&str]) -> Value {
+    let mut command = bench.lab.command("b", "iperf3").unwrap();
+    // Unbuffered, so that its first line tells that it listens.
+    let (log, port) = (bench.file("iperf3.log"), "5201");
+    let _ = std::fs::remove_file(&log);
+    command.args(["-s", "-1", "-p", port, "--forceflush", "--logfile"]).arg(&log);
+    let server = Running::start(command);
+    common::until("iperf3 listens", || {
+        std::fs::read_to_string(&log).unwrap_or_default().contains("Server listening")
+    });
+    let text = bench.tool("a", "iperf3", &[&["-c", &bench.b(), "-p", port, "-J"], words].concat());
+    assert!(server.finish().status.success());
+    serde_json::from_str(&text).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
+
+/// How often iperf3 may lose packets of its own, or not send them, in a path that loses none.
+const MOST_DISTURBED: usize = 6;
+
+#[test]
+fn a_paced_rate_is_iperf3s() {
+    let Some(mut bench) = Bench::up("a_paced_rate_is_iperf3s", &["iperf3"]) else { return };
+    bench.serve(&[]);
+    // Its socket has the default buffer, which a stall of a busy machine fills: at 10 Mbit/s one of 100 ms, and then again.
+    let words = ["-u", "-b", "10M", "-l", "1400", "-t", "2"];
+    // What a stall at the end kept it from sending is not made up for either.
+    let whole = |sum: &Value| {
+        number(&sum["lost_packets"]) < 0.01 * number(&sum["packets"])
+            && number(&sum["bits_per_second"]) > 0.99 * 10e6
+    };
+    let mut sums = (0..MOST_DISTURBED).map(|_| iperf3(&bench, &words)["end"]["sum"].clone());
+    let theirs = sums.find(whole).expect("iperf3 lost or kept back 1 % each time");
+    drop(sums);
+    // A slot that a busy machine made us miss is skipped and counted: as few of these, in as many tries.
+    let mut missed = vec![];
+    let record = (0..MOST_DISTURBED).map(|_| bench.test(&words)).find(|record| {
+        let sender = record.flows[0].sender.as_ref().unwrap();
+        missed.push((sender.missed_slots.unwrap(), sender.packets));
+        missed.last().is_some_and(|(missed, sent)| (*missed as f64) < 0.01 * *sent as f64)
+    });
+    let record = record.unwrap_or_else(|| panic!("1 % of the slots missed each time: {missed:?}"));
+    let ours = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
+    assert_eq!(ours.lost_packets, Some(0));
+    let sender = record.flows[0].sender.as_ref().unwrap();
+    // Those few are no fault of the pace.
+    let slots = sender.packets + sender.missed_slots.unwrap();
+    let ours = ours.bits_per_second.unwrap() * slots as f64 / sender.packets as f64;
+    let theirs = number(&theirs["bits_per_second"]);
+    assert!((ours / theirs - 1.0).abs() < 0.01, "weir {ours}, iperf3 {theirs} bit/s: {sender:?}");
+}
+
+/// How often each side measures at least.
+const ROUNDS: usize = 3;
+
+/// How often at most, where a busy machine scatters what either measures.
+const MOST_ROUNDS: usize = 40;
+
+/// The middle one.
+fn median(figures: &[f64]) -> f64 {
+    let mut figures = figures.to_vec();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Between the least and the greatest.
+fn spread(figures: &[f64]) -> f64 {
+    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+    figures.iter().copied().fold(0.0, f64::max) - least
+}
+
+/// How far from 1 the mean of ratios may lie: its distance, and three standard errors.
+fn distance_at_most(ratios: &[f64]) -> f64 {
+    let n = ratios.len() as f64;
+    let mean = ratios.iter().sum::<f64>() / n;
+    let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean - 1.0).abs() + 3.0 * (variance / n).sqrt()
+}
+
+/// TCP through a path of 50 Mbit/s in both directions: what decides is the path, and each side says what it carried. They
+/// are found to be within 5 % of each other, which takes more rounds where a busy machine scatters them; that a figure that
+/// is wrong by 5 % is found so is as rare as a mean three standard errors off.
+#[test]
+fn tcp_through_a_narrow_path_is_iperf3s() {
+    let Some(mut bench) = Bench::up("tcp_through_a_narrow_path_is_iperf3s", &["iperf3", "tc"])
+    else {
+        return;
+    };
+    for host in ["a", "b"] {
+        let narrow = "qdisc add dev eth0 root tbf rate 50mbit burst 32k latency 50ms";
+        bench.tool(host, "tc", &narrow.split(' ').collect::<Vec<_>>());
+    }
+    bench.serve(&[]);
+    for direction in [&[][..], &["-R"]] {
+        let mut figures: Vec<[f64; 2]> = vec![];
+        loop {
+            // Without the first second, in which the queue fills.
+            let words = [&["-t", "2", "-O", "1"], direction].concat();
+            let theirs = &iperf3(&bench, &words)["end"]["sum_received"]["bits_per_second"];
+            let total = bench.test(&words).total;
+            let ours = total.forward.or(total.reverse).unwrap().receiver.unwrap().bits_per_second;
+            figures.push([ours.unwrap(), number(theirs)]);
+            let ratios: Vec<f64> = figures.iter().map(|[ours, theirs]| ours / theirs).collect();
+            if ratios.len() >= ROUNDS && distance_at_most(&ratios) <= 0.05 {
+                break;
+            }
+            assert!(ratios.len() < MOST_ROUNDS, "{direction:?}: weir and iperf3 {figures:?}");
+        }
+    }
+}
+
+#[test]
+fn the_idle_round_trip_is_pings() {
+    let Some(mut bench) = Bench::up("the_idle_round_trip_is_pings", &["ping"]) else { return };
+    bench.serve(&[]);
+    let (mut medians, mut ours, mut theirs) = (vec![], vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let record = bench.test(&["-t", "100ms", "-b", "1M"]);
+        let idle = record.latency.as_ref().unwrap().idle.as_ref().unwrap();
+        medians.extend(idle.p50_seconds);
+        ours.extend([idle.min_seconds, idle.max_seconds]);
+        let text = bench.tool("a", "ping", &["-n", "-c", "40", "-i", "0.005", &bench.b()]);
+        let times = text.lines().filter_map(|l| l.split_once("time=")?.1.split(' ').next());
+        let times: Vec<f64> = times.map(|t| t.parse::<f64>().unwrap() / 1e3).collect();
+        assert_eq!(times.len(), 40, "{text}");
+        theirs.extend(times);
+    }
+    // ping's times hold its own call; ours are from the kernel's stamps at both hosts.
+    let (apart, own) = (median(&medians) - median(&theirs), spread(&ours) + spread(&theirs));
+    assert!(apart.abs() <= own, "weir {medians:?} in {ours:?}, ping {theirs:?} s");
+    // On so short a path the spread is as wide as the time itself.
+    let ratio = median(&medians) / median(&theirs);
+    assert!((0.2..5.0).contains(&ratio), "weir {medians:?}, ping {theirs:?} s");
+}

@@ -1,0 +1,334 @@
+//! `weir report`: from kept runs and files to pages, charts and exit codes; the page in a real browser.
+// Clippy knows test functions, not their helpers.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
+/// The record of a test of the crate that draws.
+fn record(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden").join(name)
+}
+
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs `weir` in a directory of its own, with its kept runs there.
+fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
+    let mut child = Command::new(WEIR)
+        .args(words)
+        .current_dir(dir)
+        .env("WEIR_DATA_DIR", dir.join("data"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that does not read is no failure of the test.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let done = child.wait_with_output().unwrap();
+    Ended {
+        code: done.status.code().unwrap(),
+        stdout: String::from_utf8(done.stdout).unwrap(),
+        stderr: String::from_utf8(done.stderr).unwrap(),
+    }
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let names =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|n| n != "data").collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_becomes_a_page_that_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = record("everything.json");
+    let file = file.to_str().unwrap();
+    let done = weir(dir.path(), &["report", file], "");
+    let name = "weir-report-20261122-081500-e0e0e0.html";
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{}", done.stderr);
+    assert!(done.stderr.starts_with(&format!("wrote {name} (")), "{}", done.stderr);
+    assert_eq!(files(dir.path()), [name]);
+    let page = std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Voice beside a bulk transfer"));
+    std::fs::write(dir.path().join(name), "mine").unwrap();
+    let refused = weir(dir.path(), &["report", file], "");
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused.stderr.contains(name) && refused.stderr.contains("--force"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "mine");
+    assert_eq!(weir(dir.path(), &["report", file, "--force"], "").code, 0);
+    assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), page);
+    assert_eq!(files(dir.path()), [name], "nothing else is left");
+    assert_eq!(weir(dir.path(), &["report", file, "-o", "-"], "").stdout, page);
+}
+
+#[test]
+fn kept_runs_by_id_beginning_or_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let nothing = weir(dir.path(), &["report"], "");
+    assert_eq!(nothing.code, 2);
+    assert!(nothing.stderr.contains("nothing is kept"), "{}", nothing.stderr);
+    for name in ["everything.json", "udp_loss.json", "partial.json"] {
+        assert_eq!(
+            weir(dir.path(), &["runs", "import", record(name).to_str().unwrap()], "").code,
+            0
+        );
+    }
+    let last = weir(dir.path(), &["report", "--format", "md"], "");
+    assert!(last.stdout.starts_with("## Voice beside a bulk transfer\n"), "{}", last.stdout);
+    let both = weir(dir.path(), &["report", "20261121-203009", "last", "--format", "md"], "");
+    assert!(both.stdout.contains("| run 1 | `20261121-203009-ab12cd` |"), "{}", both.stdout);
+    assert!(both.stdout.contains("| run 2 | `20261122-081500-e0e0e0` |"), "{}", both.stdout);
+    assert_eq!(weir(dir.path(), &["report", "20261121-203009", "last"], "").code, 0);
+    assert_eq!(files(dir.path()), ["weir-report-20261121-203009-ab12cd-and-1-more.html"]);
+    let ambiguous = weir(dir.path(), &["report", "20261121"], "");
+    assert_eq!(ambiguous.code, 2);
+    assert!(
+        ambiguous.stderr.contains("'20261121' begins more than one run"),
+        "{}",
+        ambiguous.stderr
+    );
+    let missing = weir(dir.path(), &["report", "last", "nowhere"], "");
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("'nowhere'"), "{}", missing.stderr);
+}
+
+#[test]
+fn records_from_stdin_one_or_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b] =
+        ["udp_loss.json", "tcp_bidir.json"].map(|n| std::fs::read_to_string(record(n)).unwrap());
+    let one = weir(dir.path(), &["report", "-", "--format", "md"], &a);
+    assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
+    for input in [format!("{a}\n{b}"), format!("[{a},{b}]")] {
+        let two = weir(dir.path(), &["report", "-", "--format", "md"], &input);
+        assert!(two.stdout.contains("| run 2 |"), "{}{}", two.stdout, two.stderr);
+    }
+    for (input, wanted) in [
+        ("", "stdin, record 1: nothing in it"),
+        ("{\"schema\":", "stdin, record 1: EOF"),
+        ("{\"error\":{\"message\":\"refused\"}}", "stdin, record 1: no schema"),
+        ("{\"schema\":\"weir.plan/1\"}", "schema \"weir.plan/1\""),
+        ("\"text\"", "stdin, record 1: invalid type"),
+    ] {
+        let refused = weir(dir.path(), &["report", "-"], input);
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+        assert!(refused.stderr.contains(wanted), "{wanted}: {}", refused.stderr);
+    }
+    let second = weir(dir.path(), &["report", "-"], &format!("{a}\n{{\"schema\":7}}"));
+    assert!(second.stderr.contains("stdin, record 2:"), "{}", second.stderr);
+    let missing = weir(dir.path(), &["report", "missing.json"], "");
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("read missing.json"), "{}", missing.stderr);
+    assert_eq!(files(dir.path()), [""; 0]);
+}
+
+#[test]
+fn charts_as_svg_and_csv() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = record("everything.json");
+    let file = file.to_str().unwrap();
+    for (format, first) in [("svg", "<svg "), ("csv", "series,")] {
+        let done =
+            weir(dir.path(), &["report", file, "--format", format, "-o", "charts/of this"], "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let text =
+            std::fs::read_to_string(dir.path().join(format!("charts/of this/delay-cdf.{format}")))
+                .unwrap();
+        assert!(text.starts_with(first), "{text}");
+        let one =
+            weir(dir.path(), &["report", file, "--format", format, "--figure", "delay-cdf"], "");
+        assert_eq!(one.stdout, text);
+    }
+    assert_eq!(files(&dir.path().join("charts/of this")).len(), 24);
+    // What is named is replaced; a name that Weir gives replaces nothing.
+    let throughput = dir.path().join("charts/of this/throughput.svg");
+    std::fs::write(&throughput, "old").unwrap();
+    let again = weir(dir.path(), &["report", file, "--format", "svg", "-o", "charts/of this"], "");
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert!(std::fs::read_to_string(&throughput).unwrap().starts_with("<svg "));
+    let unknown =
+        weir(dir.path(), &["report", file, "--format", "svg", "--figure", "nonsense"], "");
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.stderr.contains("nonsense") && unknown.stderr.contains("tcp-cwnd"),
+        "{}",
+        unknown.stderr
+    );
+    assert_eq!(weir(dir.path(), &["report", file, "--figure", "loss"], "").code, 2);
+    assert_eq!(weir(dir.path(), &["report", file, "--format", "svg", "-o", "-"], "").code, 2);
+    assert_eq!(weir(dir.path(), &["report", file, "--format", "svg"], "").code, 0);
+    assert!(dir.path().join("weir-report-20261122-081500-e0e0e0/loss.svg").is_file());
+    let again = weir(dir.path(), &["report", file, "--format", "svg"], "");
+    assert_eq!(again.code, 2);
+    assert!(again.stderr.contains("throughput.svg is there already"), "{}", again.stderr);
+}
+
+#[test]
+fn what_can_not_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = record("udp_loss.json");
+    let file = file.to_str().unwrap();
+    let nowhere = weir(dir.path(), &["report", file, "-o", "none/page.html"], "");
+    assert_eq!(nowhere.code, 2);
+    assert!(nowhere.stderr.contains("none/page.html"), "{}", nowhere.stderr);
+    #[cfg(target_os = "linux")]
+    {
+        let full = weir(dir.path(), &["report", file, "-o", "/dev/full"], "");
+        assert_eq!(full.code, 4, "{}", full.stderr);
+        assert!(full.stderr.contains("/dev/full"), "{}", full.stderr);
+        assert_eq!(weir(dir.path(), &["report", file, "-o", "/dev/null"], "").code, 0);
+    }
+    // An id from a hostile file makes no path.
+    let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
+    let hostile = text.replace("20261121-203009-ab12cd", "../../x/../y");
+    assert_eq!(weir(dir.path(), &["report", "-"], &hostile).code, 0);
+    assert_eq!(files(dir.path()), ["weir-report-....x..y.html"]);
+}
+
+/// A comparison with itself would show that nothing differs.
+#[test]
+fn a_run_is_not_compared_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
+    assert_eq!(weir(dir.path(), &["runs", "import", "-"], &text).code, 0);
+    let file = record("udp_loss.json");
+    for words in [["last", "last"], ["last", file.to_str().unwrap()]] {
+        let refused = weir(dir.path(), &["report", words[0], words[1], "-o", "-"], "");
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+        let wanted = "run 20261121-203009-ab12cd twice, which would be compared with itself";
+        assert!(refused.stderr.contains(wanted), "{}", refused.stderr);
+    }
+}
+
+/// Keeps an experiment as `weir run` does, and a journal without a result.
+fn keep_experiments(dir: &Path) {
+    let kept = dir.join("data/experiments");
+    std::fs::create_dir_all(&kept).unwrap();
+    let text = std::fs::read_to_string(record("experiment.json")).unwrap();
+    for id in ["20261122-090000-aaaaaa", "20261122-100000-bbbbbb"] {
+        let text = text.replace("20261122-120000-eeeeee", id);
+        std::fs::write(kept.join(format!("{id}.json")), text).unwrap();
+    }
+    std::fs::write(kept.join("20261122-110000-cccccc.journal"), "{}\n").unwrap();
+}
+
+#[test]
+fn a_kept_experiment_becomes_a_page_tables_and_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_experiments(dir.path());
+    let md = weir(dir.path(), &["report", "20261122-09", "--format", "md"], "");
+    assert!(md.stdout.starts_with("## Golden experiment\n"), "{}{}", md.stdout, md.stderr);
+    assert!(md.stdout.contains("20261122-090000-aaaaaa"), "{}", md.stdout);
+    let done = weir(dir.path(), &["report", "20261122-090000-aaaaaa"], "");
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(files(dir.path()), ["weir-report-20261122-090000-aaaaaa.html"]);
+    // The same from its file, and from stdin.
+    let file = record("experiment.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let of_file = weir(dir.path(), &["report", file.to_str().unwrap(), "--format", "md"], "");
+    let of_stdin = weir(dir.path(), &["report", "-", "--format", "md"], &text);
+    assert_eq!(of_file.stdout, of_stdin.stdout);
+    assert_eq!(of_file.stdout.replace("120000-eeeeee", "090000-aaaaaa"), md.stdout);
+    for (format, end) in [("svg", "svg"), ("csv", "csv")] {
+        let words = ["report", "20261122-09", "--format", format, "-o", "charts"];
+        let done = weir(dir.path(), &words, "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let made = files(&dir.path().join("charts"));
+        let made = made.iter().filter(|f| f.ends_with(end)).count();
+        assert!(made > 2, "{made} files of {format}");
+    }
+    let points = std::fs::read_to_string(dir.path().join("charts/points.csv")).unwrap();
+    assert!(points.starts_with("step,"), "{points}");
+    assert!(!dir.path().join("charts/points.svg").exists());
+    let words = ["report", "20261122-09", "--format", "csv", "--figure", "points"];
+    assert_eq!(weir(dir.path(), &words, "").stdout, points);
+}
+
+#[test]
+fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_experiments(dir.path());
+    let refused = |words: &[&str], wanted: &str| {
+        let done = weir(dir.path(), &[&["report"], words].concat(), "");
+        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(wanted), "{wanted}: {}", done.stderr);
+    };
+    refused(&["20261122-11"], "weir run --resume 20261122-110000-cccccc");
+    refused(&["last-experiment"], "has not ended");
+    refused(&["20261122"], "more than one experiment");
+    refused(&["nowhere"], "nowhere");
+    refused(&["20261122-09", "20261122-10"], "several experiments");
+    let last = weir(dir.path(), &["report", "last-experiment~1", "--format", "md"], "");
+    assert!(last.stdout.contains("20261122-100000-bbbbbb"), "{}{}", last.stdout, last.stderr);
+    // Runs beside them.
+    let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
+    let run = text.replace("20261121-203009-ab12cd", "20261122-093000-dddddd");
+    assert_eq!(weir(dir.path(), &["runs", "import", "-"], &run).code, 0);
+    refused(&["20261122-09"], "begins runs and experiments");
+    refused(&["20261122-090000-aaaaaa", "last"], "an experiment and runs");
+    let whole = weir(dir.path(), &["report", "20261122-090000-aaaaaa", "--format", "md"], "");
+    assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);
+    let one = weir(dir.path(), &["report", "20261122-093000", "--format", "md"], "");
+    assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
+    // The last run of an experiment says that there is more.
+    assert_eq!(weir(dir.path(), &["runs", "tag", "last", "experiment=x1"], "").code, 0);
+    let part = weir(dir.path(), &["report", "--format", "md"], "");
+    assert!(part.stderr.contains("weir report x1"), "{}", part.stderr);
+}
+
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    std::env::split_paths(&path).flat_map(|d| names.map(|n| d.join(n))).find(|p| p.is_file())
+}
+
+/// Pages of one run, of a poor one and of several, as a browser shows them. With WEIR_PICTURES set, screenshots go there.
+#[test]
+fn pages_in_a_browser() {
+    const NAME: &str = "pages_in_a_browser";
+    let Some(browser) = chromium() else {
+        // CI installs it (scripts/ensure.sh test).
+        assert!(std::env::var_os("CI").is_none(), "{NAME}: no chromium, and CI wants it run");
+        return eprintln!("SKIPPED {NAME}: no chromium (scripts/ensure.sh test)");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_browser.py");
+    for (name, runs) in [
+        ("run", &["everything.json"][..]),
+        ("streams", &["tcp_bidir.json"]),
+        ("compared", &["everything.json", "udp_loss.json", "tcp_bidir.json"]),
+        ("experiment", &["experiment.json"]),
+    ] {
+        let page = dir.path().join(format!("{name}.html"));
+        let records: Vec<PathBuf> = runs.iter().map(|r| record(r)).collect();
+        let mut words = vec!["report", "-o", page.to_str().unwrap()];
+        words.extend(records.iter().map(|r| r.to_str().unwrap()));
+        assert_eq!(weir(dir.path(), &words, "").code, 0);
+        let mut look = Command::new("python3");
+        look.arg(&script).arg(&browser).arg(&page);
+        if let Some(pictures) = std::env::var_os("WEIR_PICTURES") {
+            let pictures = PathBuf::from(pictures).join(name);
+            std::fs::create_dir_all(&pictures).unwrap();
+            look.arg(pictures);
+        }
+        let seen = look.output().unwrap();
+        let words = String::from_utf8_lossy(&seen.stderr);
+        if seen.status.code() == Some(3) && std::env::var_os("CI").is_none() {
+            return eprintln!("SKIPPED {NAME}: {words}");
+        }
+        assert!(seen.status.success(), "{name}: {words}");
+    }
+}

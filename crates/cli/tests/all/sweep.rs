@@ -1,0 +1,542 @@
+//! Sweeps and their like from outside, without a lab: servers that go away, what is refused before the first run, and in which
+//! words.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn weir(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).env("XDG_DATA_HOME", home).env("HOME", home).env("NO_COLOR", "1");
+    command.env_remove("SUDO_UID").env_remove("WEIR_KEY").stdin(Stdio::null());
+    command
+}
+
+/// Exit code, standard output and standard error.
+fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(home, words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A server on loopback that dies with this.
+struct Server(Child);
+
+impl Server {
+    /// On a free port, which is named too.
+    fn start() -> (Server, String) {
+        // Another program may bind a port that was free, or have it in UDP.
+        for _ in 0..20 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port().to_string();
+            drop(listener);
+            if let Some(server) = Server::at(&port) {
+                return (server, port);
+            }
+        }
+        panic!("no server in 20 attempts");
+    }
+
+    /// Absent where it cannot listen.
+    fn at(port: &str) -> Option<Server> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["serve", "-B", "127.0.0.1", "-p", port]).env_remove("WEIR_KEY");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Server(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.contains("listening").then_some(server)
+    }
+}
+
+/// A server on the port of one that is gone; a connection of another program may have it for a moment.
+fn again(port: &str) -> Server {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(server) = Server::at(port) {
+            return server;
+        }
+        assert!(Instant::now() < end, "port {port} is in use");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lines of the one journal that is kept in a home.
+fn journal_lines(home: &Path) -> usize {
+    let entries = std::fs::read_dir(home.join("weir/experiments"));
+    let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let journal = paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "journal"));
+    journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default().lines().count()
+}
+
+/// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried for ever, and the
+/// last line says how to go on, which makes what is missing.
+#[test]
+fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, port) = Server::start();
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "10"];
+    let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
+    let mut command = weir(dir.path(), &words);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    // The first line names the experiment, each other one a run.
+    while journal_lines(dir.path()) < 3 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let go_on = out.lines().last().unwrap();
+    assert!(go_on.starts_with("to go on: weir run --resume "), "{out}");
+    let id = go_on.rsplit(' ').next().unwrap();
+    let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    assert_eq!((&kept["status"], &kept["outcome"]), (&"partial".into(), &"error".into()), "{kept}");
+    let runs = kept["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    assert!(whole >= 2, "{kept}");
+    // Three in a row, and no more is tried.
+    assert_eq!(runs.iter().filter(|r| r["peer_lost"] == true).count(), 3, "{kept}");
+    assert_eq!(runs.len(), whole + 3, "{kept}");
+    let reason = kept["steps"][0]["reason"].as_str().unwrap();
+    if whole + 3 < 20 {
+        let rest = format!("the other {} were not tried", 20 - whole - 3);
+        assert!(reason.contains(&rest), "{reason}");
+    }
+    // As one object on standard output, the words beside it; which experiment goes on is told first.
+    let (code, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
+    assert_eq!(code, Some(3), "nobody is there: {out}{err}");
+    let first = format!("resuming experiment {id}: sweep, started ");
+    assert!(err.starts_with(&first), "{err}");
+    let done = format!(", {whole} runs done");
+    assert!(err.lines().next().unwrap().ends_with(&done), "{err}");
+    assert!(err.contains(&format!("to go on: weir run --resume {id}")), "{err}");
+    assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
+    let _server = again(&port);
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(err.matches("(done before)").count(), whole, "{err}");
+    assert!(!out.contains("to go on"), "{out}");
+}
+
+/// Where each point runs once, none of those behind the loss had its peer before: one more run of one that had tells.
+#[test]
+fn a_server_that_dies_ends_a_sweep_of_single_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, port) = Server::start();
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100..1200:100", "--in-order"];
+    let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
+    let mut command = weir(dir.path(), &words);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while journal_lines(dir.path()) < 4 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+    let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    let runs = kept["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    // The one more is no run of the result.
+    assert_eq!((runs.len(), &kept["status"]), (whole + 3, &"partial".into()), "{kept}");
+    if whole < 9 {
+        let reason = kept["steps"][0]["reason"].as_str().unwrap();
+        let last = format!("one more at size={}", 100 * whole);
+        assert!(reason.contains(&last), "{reason}");
+        let rest = 12 - whole - 3;
+        assert!(reason.contains(&format!(" {rest} were not tried")) || rest == 1, "{reason}");
+    }
+    let (code, out, err) = run(dir.path(), &["runs", "list", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let list: Value = serde_json::from_str(&out).unwrap();
+    assert!(list["runs"].as_array().unwrap().len() <= whole + 1, "{list}");
+    let _server = again(&port);
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+/// Nothing is measured where the result could not be written.
+#[test]
+fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(of("file"), "old").unwrap();
+    std::fs::create_dir(of("sub")).unwrap();
+    let scenario = of("s.toml");
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = {}\n";
+    std::fs::write(&scenario, text).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["sweep", "127.0.0.1", "-p", "1", "--over", "size=1"],
+        &["run", &scenario],
+        &["compare", "127.0.0.1", "--tools", "weir"],
+        &["test", "127.0.0.1", "-p", "1", "--runs", "2"],
+    ];
+    for command in commands {
+        for (flag, path) in [
+            ("--csv", of("sub")),
+            ("--csv", of("none/x.csv")),
+            ("--html", of("none/x.html")),
+            ("--junit", of("file/x.xml")),
+            ("--svg", of("file")),
+            ("--svg", of("file/charts")),
+        ] {
+            if command[0] == "test" && flag != "--csv" {
+                continue;
+            }
+            let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{command:?} {flag} {path}: {err}");
+            assert!(err.starts_with(&format!("error: {flag}: {path}")), "{command:?}: {err}");
+        }
+    }
+    std::fs::hard_link(of("file"), of("hard")).unwrap();
+    std::os::unix::fs::symlink("new", of("soft")).unwrap();
+    for (csv, junit) in [
+        (of("x"), of("x")),
+        (of("x"), of("./x")),
+        (of("file"), of("hard")),
+        (of("soft"), of("new")),
+    ] {
+        let both = ["run", &scenario, "--csv", &csv, "--junit", &junit];
+        let (code, _, err) = run(dir.path(), &both);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(
+            err.contains("--csv: ") && err.contains("another file than that of --junit"),
+            "{err}"
+        );
+    }
+    // Nothing was begun, and nothing is left of the looking.
+    assert!(!dir.path().join("weir").exists());
+    assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
+}
+
+/// A plan, a scenario, what a step runs, a journal and a result that are read are written over by nothing.
+#[test]
+fn nothing_that_is_read_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    let make = |name: &str, text: &str| std::fs::write(of(name), text).unwrap();
+    make("p.toml", "schema = \"weir.plan/1\"\nhost = \"127.0.0.1\"\nport = 1\n[[connection]]\n");
+    make("script.sh", "#!/bin/sh\n");
+    let scenario = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
+                    [[step]]\ntest = {}\nname = \"t\"\n[[step]]\nname = \"r\"\n[step.repeat]\ntimes = 1\n\
+                    [[step.repeat.step]]\ncommand = { run = [\"sh\", \"./script.sh\"] }\n";
+    make("s.toml", scenario);
+    std::fs::create_dir(of("svg")).unwrap();
+    std::fs::hard_link(of("s.toml"), of("svg/a.svg")).unwrap();
+    // An experiment that did not end, and its id.
+    let (code, out, err) = run(dir.path(), &["run", &of("s.toml")]);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().rsplit(' ').next().unwrap();
+    let kept = |end: &str| of(&format!("weir/experiments/{id}.{end}"));
+    let text = |path: &str| std::fs::read(path).unwrap();
+    let plan: &[&str] = &["test", "--plan", &of("p.toml")];
+    let sweep: &[&str] = &["sweep", "127.0.0.1", "--plan", &of("p.toml"), "--over", "size=64"];
+    let scenario: &[&str] = &["run", &of("s.toml")];
+    let resume: &[&str] = &["run", "--resume", id];
+    let report: &[&str] = &["report", id];
+    make("key", "x");
+    let key: &[&str] = &["test", "127.0.0.1", "-p", "1", "--key-file", &of("key")];
+    for (command, flag, path, read) in [
+        (plan, "--csv", of("p.toml"), "--plan"),
+        (plan, "--packet-log", of("./p.toml"), "--plan"),
+        (plan, "--save-plan", of("p.toml"), "--plan"),
+        (key, "--csv", of("key"), "--key-file"),
+        (sweep, "--csv", of("p.toml"), "--plan"),
+        (scenario, "--html", of("s.toml"), "FILE"),
+        (scenario, "--csv", of("script.sh"), "a step's command"),
+        (scenario, "--svg", of("svg"), "FILE"),
+        (resume, "--csv", kept("journal"), "--resume"),
+        (resume, "--junit", kept("json"), "--resume"),
+        (report, "-o", kept("json"), "RUN"),
+        (report, "-o", kept("journal"), "RUN"),
+        (report, "-o", of("weir/runs.db"), "RUN"),
+    ] {
+        let is_there = std::path::Path::new(&path).is_file();
+        let before = is_there.then(|| text(&path));
+        let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
+        assert_eq!(code, Some(2), "{command:?} {flag} {path}: {out}{err}");
+        assert!(err.contains(&format!("another file than that of {read}")), "{flag} {path}: {err}");
+        assert!(err.contains(flag) || flag == "-o", "{err}");
+        assert_eq!(before, is_there.then(|| text(&path)), "{path}");
+    }
+    assert_eq!(text(&of("svg/a.svg")), text(&of("s.toml")));
+}
+
+/// What grows while a test runs goes on behind what is in the file of a descriptor.
+#[test]
+fn rows_of_a_test_go_on_in_a_descriptors_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, port) = Server::start();
+    let all = dir.path().join("all");
+    for (path, redirected) in [("/dev/stdout", ">>all"), ("/dev/fd/3", "3>>all"), ("-", ">>all")] {
+        for flag in ["--csv", "--packet-log"] {
+            if path == "-" && flag != "--csv" {
+                continue;
+            }
+            std::fs::write(&all, "before\n").unwrap();
+            let line = format!(
+                "\"$0\" test 127.0.0.1 -p {port} -u -R -b 100k -k 5 --no-store {flag} {path} {redirected}"
+            );
+            let done = Command::new("sh")
+                .args(["-c", &line, env!("CARGO_BIN_EXE_weir")])
+                .current_dir(dir.path())
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            let bytes = std::fs::read(&all).unwrap();
+            assert!(bytes.starts_with(b"before\n"), "{flag} {path}");
+            let wanted: &[u8] = if flag == "--csv" { b"\nrun_id" } else { b"weir.packets/1" };
+            let is_there = bytes.windows(wanted.len()).any(|part| part == wanted);
+            assert!(is_there || flag == "--csv" && bytes.len() > 200, "{flag} {path}");
+        }
+    }
+}
+
+/// What is named is replaced, whole, and a device stays one.
+#[test]
+fn files_that_are_named_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(of("x.csv"), "old").unwrap();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n\
+                sweep = { over = [\"size=64,128\"], test = { args = \"-u -b 100k -t 1\" } }\n";
+    std::fs::write(of("s.toml"), text).unwrap();
+    let run =
+        |more: &[&str]| run(dir.path(), &[&["run", "--simulate", &of("s.toml")], more].concat());
+    let (code, out, err) =
+        run(&["--csv", &of("x.csv"), "--html", "/dev/null", "--svg", &of("a/b")]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(std::fs::read_to_string(of("x.csv")).unwrap().starts_with("step,"));
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(std::fs::read_dir(of("a/b")).unwrap().count() > 0);
+    // Through the link of standard output, which stays where it is.
+    let (code, out, err) = run(&["--csv", "/dev/stdout", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("\nstep,size,"), "{out}");
+    assert!(Path::new("/dev/stdout").is_symlink());
+}
+
+/// The path of a scenario of no traffic, run on the virtual clock.
+fn simulated(dir: &Path) -> String {
+    let path = dir.join("s.toml").display().to_string();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n\
+                sweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }\n";
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Standard output that goes into a file is written on where it is: what stands there before, and what the program prints, stay.
+#[test]
+fn descriptors_are_written_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = simulated(dir.path());
+    let all = dir.path().join("all");
+    let shell = |redirected: &str, path: &str, more: &str| {
+        std::fs::write(&all, "before\n").unwrap();
+        let line = format!(
+            "{{ echo first; \"$0\" run --no-store --simulate \"$1\" --csv {path} {more}; echo last; }} {redirected}"
+        );
+        let done = Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_weir"), &scenario])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        std::fs::read_to_string(&all).unwrap()
+    };
+    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        for redirected in [">all", ">>all"] {
+            let text = shell(redirected, path, "--json");
+            let lines: Vec<&str> = text.lines().collect();
+            let begin = if redirected == ">all" { 0 } else { 1 };
+            assert_eq!(lines[..begin], ["before"][..begin], "{redirected} {path}: {text}");
+            assert_eq!(lines[begin], "first", "{redirected} {path}: {text}");
+            assert!(lines[begin + 1].starts_with('{'), "{redirected} {path}: {text}");
+            assert!(lines[begin + 2].starts_with("step,size,"), "{redirected} {path}: {text}");
+            assert_eq!(*lines.last().unwrap(), "last", "{redirected} {path}: {text}");
+            assert!(!text.contains('\0'), "{redirected} {path}: {text}");
+        }
+    }
+    let text = shell("2>>all", "/dev/stderr", "--json");
+    assert!(text.starts_with("before\n") && text.contains("\nstep,size,"), "{text}");
+    let text = shell("3>>all", "/dev/fd/3", "--json");
+    assert!(text.starts_with("before\nstep,size,"), "{text}");
+}
+
+/// A file that is mounted by its name (as containers have it) keeps it: it is written anew where it is.
+#[test]
+fn a_mounted_file_is_written_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = simulated(dir.path());
+    std::fs::write(dir.path().join("source"), "old\n".repeat(10_000)).unwrap();
+    std::fs::write(dir.path().join("x.csv"), "under it").unwrap();
+    let in_namespaces = |namespaces: &[&str], line: &str| {
+        Command::new("unshare")
+            .args(namespaces)
+            .args(["--mount", "sh", "-c", line])
+            .args([env!("CARGO_BIN_EXE_weir"), &scenario])
+            .current_dir(dir.path())
+            .output()
+            .unwrap()
+    };
+    let read_only = "mount --bind source x.csv && mount -o remount,bind,ro x.csv";
+    // Root needs no user namespace, and others may not be given one.
+    let ways: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
+    let can = |way: &&&[&str]| in_namespaces(way, read_only).status.success();
+    let Some(way) = ways.iter().find(can) else {
+        println!("SKIPPED a_mounted_file_is_written_where_it_is: files can't be mounted here");
+        return;
+    };
+    let inside = |line: &str| in_namespaces(way, line);
+    let weir = "\"$0\" run --no-store --simulate \"$1\" --csv x.csv";
+    let done = inside(&format!("mount --bind source x.csv && {weir} --json >json"));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    // One that may not be written either is refused before anything is measured.
+    let refused = inside(&format!("{read_only} && {weir}"));
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{text}");
+    assert!(text.starts_with("error: --csv x.csv: Read-only file system"), "{text}");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let text = read("source");
+    assert!(text.starts_with("step,size,") && !text.contains("old"), "{text}");
+    assert_eq!(read("x.csv"), "under it");
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["json", "s.toml", "source", "x.csv"]);
+}
+
+/// Who wrote a flag reads of the flag: what was given, and what is accepted.
+#[test]
+fn what_flags_made_is_refused_in_words_of_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let sweep = ["sweep", "127.0.0.1", "-p", "1"];
+    let compare = ["compare", "127.0.0.1"];
+    for (command, words, wanted) in [
+        (
+            &sweep[..],
+            &["--over", "size=0.1"][..],
+            "--over size: '0.1'; accepted: whole bytes such as 1460",
+        ),
+        (&sweep, &["--over", "size=x"], "--over size: 'x'; accepted: whole bytes"),
+        (
+            &sweep,
+            &["-u", "--over", "size=70000"],
+            "--over size: 70000; accepted: 0 to 65507 bytes for UDP",
+        ),
+        (&sweep, &["--over", "connections=x"], "--over connections: 'x'; accepted: a whole number"),
+        (
+            &sweep,
+            &["--over", "size=5..1"],
+            "--over size: '5..1'; accepted: a range from its smaller end",
+        ),
+        (&sweep, &["--over", "size"], "--over: size; accepted: NAME=VALUES"),
+        (&sweep, &["--over", "sise=5"], "--over sise: no parameter of a plan; accepted: "),
+        (&sweep, &["--over", "sise=5"], "(did you mean size?)"),
+        (
+            &sweep,
+            &["--over", "size=5", "--expect", "loss<1"],
+            "--expect: expectation 'loss<1': '1'",
+        ),
+        (&sweep, &["--over", "size=5", "--metric", "speed"], "--metric: metric: 'speed'"),
+        (
+            &sweep,
+            &["--over", "size=5", "--runs", "abc"],
+            "'abc' for '--runs <N>': expected a whole number, 1 to 10000",
+        ),
+        (
+            &sweep,
+            &["--over", "size=5", "--confidence", "200%"],
+            "expected a percentage from 50 to below 100",
+        ),
+        (&sweep, &["--over", "time=1,2", "-t", "5"], "-t: given beside --over time"),
+        (&sweep, &["--over", "size=1,2", "-l", "5"], "-l: given beside --over size"),
+        (&sweep, &["--over", "time=1", "-l", "0.5"], "expected whole bytes such as 1460"),
+        (
+            &compare,
+            &["--over", "sise=5"],
+            "--over sise: nothing that all tools know; accepted: transport, size,",
+        ),
+        (&compare, &["--over", "size=0.1"], "--over size: '0.1'; accepted: whole bytes"),
+        (&compare, &["--over", "seconds=1,2", "-t", "5"], "-t: given beside --over seconds"),
+        (
+            &compare,
+            &["--over", "size=5", "--runs", "x"],
+            "'x' for '--runs <N>': expected a whole number, 1 to 10000",
+        ),
+        (&compare, &["-P", "0"], "expected a whole number, 1 to 128"),
+        (&["test", "127.0.0.1", "-p", "1"], &["-l", "0.5"], "'0.5' for '--length <SIZE>'"),
+    ] {
+        let (code, out, err) = run(dir.path(), &[command, words].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {err}");
+        assert!(err.contains(wanted), "{words:?}\n  said: {err}\n  wanted: {wanted}");
+        assert!(!err.contains("step[0]") && !err.contains("invalid digit"), "{err}");
+    }
+}
+
+/// A scenario with an emulator in its lab, and a host from elsewhere.
+#[test]
+fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let of = |name: &str| scenarios.join(name).display().to_string();
+    // As their own words say.
+    for name in ["saturation.toml", "rfc2544.toml"] {
+        let words = ["run", "--check", "--quick", &of(name), "--host", "b=192.0.2.1"];
+        let (code, out, err) = run(dir.path(), &words);
+        assert_eq!(code, Some(0), "{name}: {out}{err}");
+        assert!(err.contains("without the lab there is no emulator "), "{name}: {err}");
+    }
+    let words = ["run", "--check", &of("emulator-throughput.toml"), "--host", "b=192.0.2.1"];
+    let (code, _, err) = run(dir.path(), &words);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("--host: emulator m, which step "), "{err}");
+    assert!(err.contains("accepted: a scenario whose emulators have interfaces"), "{err}");
+}
+
+/// Nothing is written over what it is read from, whatever it is called there.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\ntest = { args = \"-u -k 9 -b 900pps\" }\n";
+    std::fs::write(of("s.toml"), text).unwrap();
+    std::os::unix::fs::symlink(of("s.toml"), of("link")).unwrap();
+    std::fs::create_dir(of("sub")).unwrap();
+    for other in ["s.toml", "link", "sub/../s.toml"] {
+        let (code, _, err) =
+            run(dir.path(), &["run", &of("s.toml"), "--simulate", "--csv", &of(other)]);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("--csv") && err.contains("another file than that of FILE"), "{err}");
+        assert_eq!(std::fs::read_to_string(of("s.toml")).unwrap(), text);
+    }
+    let (code, out, err) = run(dir.path(), &["run", &of("s.toml"), "--simulate", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    std::fs::write(of("r.json"), &out).unwrap();
+    let (code, _, err) = run(dir.path(), &["report", &of("r.json"), "-o", &of("sub/../r.json")]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("another file than that of RUN"), "{err}");
+    assert_eq!(std::fs::read_to_string(of("r.json")).unwrap(), out);
+}

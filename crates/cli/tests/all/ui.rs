@@ -1,0 +1,633 @@
+//! `weir serve --ui` from outside: tests, plans, emulators and experiments over HTTP, on real servers in a lab.
+
+use crate::common;
+use crate::http;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{WEIR, skip, until, wait};
+use http::{Events, Reply, ask_on};
+use serde_json::{Value, json};
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_net::namespace::effective_user_id;
+
+/// A server with its page, in a namespace of a lab or here.
+struct Ui<'a> {
+    child: Child,
+    address: SocketAddr,
+    lab: Option<(&'a Lab, &'a str)>,
+    _stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Drop for Ui<'_> {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            common::signal("TERM", &self.child);
+            wait(&mut self.child, "weir serve --ui");
+        }
+    }
+}
+
+impl<'a> Ui<'a> {
+    fn start(directory: &Path, lab: Option<(&'a Lab, &'a str)>, words: &[&str]) -> Ui<'a> {
+        let mut command = match lab {
+            Some((lab, host)) => lab.command(host, WEIR).unwrap(),
+            None => Command::new(WEIR),
+        };
+        command.args(["serve", "--ui=127.0.0.1:0"]).args(words);
+        command.env_remove("WEIR_KEY").env("NO_COLOR", "1");
+        command.env("WEIR_DATA_DIR", directory.join("data"));
+        command.env("WEIR_CONFIG_DIR", directory.join("config"));
+        command.env("WEIR_RUNTIME_DIR", directory.join("runtime"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert!(stdout.read_line(&mut line).unwrap() > 0, "weir serve --ui ended");
+            // With the page in the program or without.
+            if let Some((_, at)) = line.split_once("API on http://") {
+                break at.split('/').next().unwrap().trim().parse().unwrap();
+            }
+        };
+        Ui { child, address, lab, _stdout: stdout }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let connect = || {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(http::LIMIT)).unwrap();
+            stream
+        };
+        match self.lab {
+            // A socket stays in the namespace that it was made in.
+            Some((lab, host)) => lab.run_in(host, connect).unwrap(),
+            None => connect(),
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
+        self.ask_with(method, path, &[], body)
+    }
+
+    fn ask_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Reply {
+        let text = body.map(|b| b.to_string().into_bytes());
+        let path = format!("/api/v1{path}");
+        ask_on(self.connect(), method, &path, headers, text.as_deref()).unwrap()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, None).expect(200)
+    }
+
+    fn events(&self, query: &str) -> Events {
+        Events::open(self.connect(), query)
+    }
+}
+
+/// A port that nobody has at the moment.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+fn udp(packets: u64, rate: &str) -> Value {
+    json!({
+        "schema": "weir.plan/1", "interval": "100ms",
+        "connection": [{ "name": "one", "transport": "udp", "rate": rate, "packets": packets }],
+    })
+}
+
+#[test]
+fn a_test_is_started_watched_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let system = ui.get("/system");
+    assert_eq!(system["may"]["capabilities"], json!([]), "the web server has none");
+    let mut events = ui.events("?topics=tests,clients");
+    events.until("hello", |h| h["instance"] == system["instance"]);
+    let request = json!({
+        "host": format!("127.0.0.1:{port}"), "plan": udp(2000, "1000pps"), "tags": { "from": "page" },
+    });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let id = test["id"].as_str().unwrap().to_owned();
+    let mine = |e: &Value| e["id"] == id.as_str() && e["kind"] == "tests";
+    events.until("state", |e| mine(e) && e["state"] == "running");
+    let sample = events.until("sample", mine);
+    assert!(sample["interval"]["total"]["forward"].is_object(), "{sample}");
+    let ended = events.until("state", |e| mine(e) && e["state"] == "ended");
+    let run = ended["run_id"].as_str().unwrap();
+    let record = ui.get(&format!("/tests/{id}/record"));
+    assert_eq!(record["flows"][0]["sender"]["packets"], 2000);
+    let kept = ui.get(&format!("/runs/{run}"));
+    assert_eq!((&kept["id"], &kept["labels"]["from"]), (&json!(run), &json!("page")));
+    assert_eq!(kept["flows"], record["flows"]);
+    // Who comes later is told as well.
+    let now = ui.get(&format!("/tests/{id}"));
+    let warned = record["warnings"].as_array().cloned().unwrap_or_default();
+    assert_eq!(now["warnings"].as_array(), Some(&warned), "{now}");
+    let client = &ui.get("/clients")["clients"][0];
+    assert_eq!(client["report"]["flows"][0]["receiver"]["packets"], 2000, "{client}");
+    ui.ask("DELETE", &format!("/tests/{id}"), None).expect(204);
+    ui.ask("GET", &format!("/tests/{id}"), None).expect(404);
+    ui.get(&format!("/runs/{run}"));
+}
+
+#[test]
+fn a_new_token_is_told_once_and_in_no_log() {
+    use std::os::unix::fs::PermissionsExt;
+    for json in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (tokens, log) = (dir.path().join("tokens"), dir.path().join("log"));
+        let port = free_port();
+        let mut command = Command::new(WEIR);
+        command.args(["serve", "--ui=127.0.0.1:0", "-p", &port, "-B", "127.0.0.1"]);
+        command.arg("--ui-token-file").arg(&tokens).arg("--logfile").arg(&log);
+        command.args(json.then_some("--json-stream"));
+        command.env("WEIR_DATA_DIR", dir.path().join("data")).env("NO_COLOR", "1");
+        command.env("WEIR_CONFIG_DIR", dir.path().join("config"));
+        command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+        until("the log tells of the page", || logged().contains("127.0.0.1:"));
+        common::signal("TERM", &child);
+        let printed = child.wait_with_output().unwrap().stdout;
+        let token = if json {
+            let event: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(event["event"], "token");
+            assert!(logged().lines().all(|l| serde_json::from_str::<Value>(l).is_ok()));
+            event["data"]["token"].as_str().unwrap().to_owned()
+        } else {
+            said.trim().rsplit(' ').next().unwrap().to_owned()
+        };
+        assert!(token.starts_with("weir_") && token.len() > 60, "{said}");
+        assert!(!logged().contains(&token), "{}", logged());
+        assert!(!String::from_utf8_lossy(&printed).contains(&token));
+        assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_test_is_stopped_and_what_it_measured_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let mut plan = udp(1_000_000, "1000pps");
+    let second = json!({ "name": "two", "transport": "udp", "rate": "100pps", "duration": "0", "autostart": false });
+    plan["connection"].as_array_mut().unwrap().push(second);
+    let mut events = ui.events("");
+    let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": plan });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let path = format!("/tests/{}", test["id"].as_str().unwrap());
+    events.until("sample", |e| e["id"] == test["id"] && e["sequence"].as_u64() > Some(2));
+    assert_eq!(ui.get(&path)["flows"].as_array().unwrap().len(), 2);
+    ui.ask("POST", &format!("{path}/connections/two/start"), None).expect(200);
+    ui.ask("POST", &format!("{path}/connections/three/start"), None).expect(422);
+    ui.ask("POST", &format!("{path}/connections/one/stop"), None).expect(200);
+    ui.ask("POST", &format!("{path}/stop"), None).expect(202);
+    let ended = events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    assert_eq!(ui.get(&path)["flow_states"], json!({ "one": "finished", "two": "finished" }));
+    let run = ui.get(&format!("/runs/{}", ended["run_id"].as_str().unwrap()));
+    assert_eq!(run["status"], "interrupted");
+    assert!(run["flows"][0]["sender"]["packets"].as_u64() > Some(0), "{run}");
+    // One that can't be reached fails with the program's words.
+    let nobody = json!({ "host": format!("127.0.0.1:{}", free_port()), "plan": udp(1, "1M") });
+    let test = ui.ask("POST", "/tests", Some(nobody)).expect(201);
+    let failed = events.until("state", |e| e["id"] == test["id"] && e["state"] == "failed");
+    assert!(failed["error"].as_str().is_some_and(|e| e.contains("refused")), "{failed}");
+}
+
+#[test]
+fn what_runs_ends_with_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": udp(1_000_000, "1000pps") });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let mut events = ui.events("");
+    events.until("sample", |e| e["id"] == test["id"]);
+    ui.child.kill().unwrap();
+    ui.child.wait().unwrap();
+    // The launcher hears of it, and ends the answering side too: its port is free again.
+    until("the answering side has ended", || {
+        std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
+    });
+}
+
+#[test]
+fn an_experiment_is_simulated_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let scenarios = dir.path().join("config/scenarios");
+    std::fs::create_dir_all(&scenarios).unwrap();
+    let text = r#"
+        schema = "weir.scenario/1"
+        name = "lossy"
+        [lab]
+        middle = true
+        [emulator.m]
+        both = "loss every 10"
+        [[step]]
+        test = { args = "-u -b 1000pps -k 1000" }
+        expect = ["loss >= 9 %"]
+    "#;
+    std::fs::write(scenarios.join("lossy.toml"), text).unwrap();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    assert_eq!(ui.get("/scenarios")["scenarios"][0]["name"], "lossy");
+    let mut events = ui.events("?topics=experiments");
+    let request = json!({ "scenario": "lossy", "simulate": true });
+    let begun = ui.ask("POST", "/experiments", Some(request)).expect(201);
+    let path = format!("/experiments/{}", begun["id"].as_str().unwrap());
+    events.until("state", |e| e["id"] == begun["id"] && e["state"] == "ended");
+    let done = ui.get(&path);
+    assert_eq!(done["outcome"]["outcome"], "passed", "{done}");
+    let report = ui.ask("GET", &format!("{path}/report"), None);
+    assert!(report.status == 200 && report.text().contains("lossy"));
+    let mut document: Value = serde_json::to_value(&done).unwrap();
+    document = json!({ "scenario": document["name"], "document": {} });
+    ui.ask("POST", "/experiments", Some(document)).expect(422);
+}
+
+#[test]
+fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
+    const TEST: &str = "an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let far = tempfile::tempdir().unwrap();
+    let _b = Ui::start(far.path(), Some((&lab, "b")), &[]);
+    let a = Ui::start(dir.path(), Some((&lab, "a")), &[]);
+    let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let laws = json!({
+        "schema": "weir.impair/1", "seed": "0x7",
+        "other": { "a_to_b": { "delay": { "constant": "1ms" } } },
+    });
+    let request = json!({ "interfaces": ["to-a", "to-b"], "configuration": laws });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    let mut events = m.events("");
+    // Staged, then applied together; who comes second is told.
+    let read = m.ask("GET", &format!("{path}/configuration"), None);
+    let mut laws = read.expect(200);
+    laws["flow"] = json!([{
+        "name": "weir", "filter": { "protocol": "udp" },
+        "a_to_b": { "loss": { "every_nth": 10 }, "delay": { "constant": "20ms" } },
+    }]);
+    let preview =
+        json!({ "configuration": laws, "flow": "weir", "packets": 1000, "size_bytes": 1000 });
+    let preview = m.ask("POST", "/laws/preview", Some(preview)).expect(200);
+    let configuration = format!("{path}/configuration");
+    let tag = read.etag();
+    let put = m.ask_with("PUT", &configuration, &[("If-Match", &tag)], Some(laws.clone()));
+    put.expect(200);
+    events.until("edited", |e| e["document"] == configuration[1..]);
+    let late = m.ask_with("PUT", &configuration, &[("If-Match", &tag)], Some(laws)).expect(412);
+    assert_eq!(late["changed"]["by"], "127.0.0.1");
+    let wrong = json!({ "schema": "weir.impair/1", "other": { "a_to_b": { "loss": { "percentage": 200.0 } } } });
+    let refused = m.ask("PUT", &configuration, Some(wrong)).expect(422);
+    assert!(
+        refused["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"),
+        "{refused}"
+    );
+    // Asked, shown before and measured are one.
+    let b = lab.host("b").unwrap().ipv4.to_string();
+    let request = json!({ "host": b, "plan": udp(1000, "1000pps") });
+    let mut of_a = a.events("?topics=tests");
+    let test = a.ask("POST", "/tests", Some(request)).expect(201);
+    of_a.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    let record = a.get(&format!("/tests/{}/record", test["id"].as_str().unwrap()));
+    let receiver = &record["flows"][0]["receiver"];
+    assert_eq!(preview["lost_packets"], 100);
+    // Hellos and feedback are packets of the flow too, and do not move the count.
+    let lost = receiver["lost_packets"].as_i64().unwrap();
+    assert_eq!(preview["lost_packets"], lost, "{receiver}");
+    let delay = receiver["one_way_delay"]["p50_seconds"].as_f64().unwrap();
+    assert!((0.02..0.025).contains(&delay), "{delay}");
+    let counters = m.get(&format!("{path}/counters"));
+    let flow = counters["impairment"]["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|f| f["name"] == "weir" && f["direction"] == "forward")
+        .unwrap()
+        .clone();
+    assert!(flow["counters"]["lost_packets"].as_i64() >= Some(lost), "{flow}");
+    // The flow came with its laws; a reset starts a new period and leaves the counters since the start alone.
+    let current = || {
+        let counters = m.get(&format!("{path}/counters"));
+        let flows = counters["impairment"]["flows"].as_array().unwrap().clone();
+        let forward = |f: &Value| f["name"] == "weir" && f["direction"] == "forward";
+        flows.into_iter().find(forward).unwrap()["current"].clone()
+    };
+    assert_eq!(current()["reason"], "laws");
+    assert!(current()["counters"]["lost_packets"].as_i64() >= Some(lost), "{}", current());
+    m.ask("POST", &format!("{path}/flows/nobody/reset"), None).expect(404);
+    m.ask("POST", &format!("{path}/flows/weir/reset"), None).expect(204);
+    assert_eq!(current()["reason"], "reset");
+    assert_eq!(current()["counters"]["lost_packets"], 0);
+    m.ask("POST", &format!("{path}/reset"), None).expect(204);
+    let sample = events.until("sample", |e| e["kind"] == "emulators");
+    assert_eq!(sample["id"], made["id"]);
+    assert!(sample["emulator"]["directions"].is_array());
+    m.ask("POST", &format!("{path}/flows/weir/stop"), None).expect(200);
+    assert_eq!(m.get(&path)["stopped_flows"], json!(["weir"]));
+    m.ask("POST", &format!("{path}/flows/nobody/stop"), None).expect(404);
+    // The server goes, the emulator stays, and another server finds it.
+    m.child.kill().unwrap();
+    m.child.wait().unwrap();
+    // The first one's answering side may still be on its way out.
+    let again = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
+    assert_eq!(again.get(&path)["stopped_flows"], json!(["weir"]));
+    assert_eq!(again.get("/emulators")["emulators"].as_array().unwrap().len(), 1);
+    assert!(again.get(&path)["lab"].is_null(), "its lab has no name");
+    again.ask("DELETE", &path, None).expect(204);
+    assert_eq!(again.get("/emulators")["emulators"], json!([]));
+    // What it is refused is said in its words.
+    let request = json!({ "interfaces": ["to-a", "lo"] });
+    let refused = again.ask("POST", "/emulators", Some(request)).expect(422);
+    assert!(refused["detail"].as_str().unwrap().contains("lo"), "{refused}");
+}
+
+#[test]
+fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
+    const TEST: &str = "a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let (dir, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _b = Ui::start(far.path(), Some((&lab, "b")), &[]);
+    let a = Ui::start(far.path(), Some((&lab, "a")), &[]);
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let start = |more: Value| {
+        let mut request = json!({ "interfaces": ["to-a", "to-b"] });
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        m.ask("POST", "/emulators", Some(request))
+    };
+    // Where it is written is nobody's to say.
+    let named = start(json!({ "journal": "/tmp/x" })).expect(422);
+    assert_eq!(named["errors"][0]["field"], "/journal", "{named}");
+    let bare = start(json!({})).expect(201);
+    let path = format!("/emulators/{}", bare["id"].as_str().unwrap());
+    assert_eq!(bare["journal"], "none");
+    let log = |path: &str, on: bool| {
+        m.ask("PUT", &format!("{path}/flows/other/log"), Some(json!({ "on": on })))
+    };
+    let refused = log(&path, true).expect(409);
+    assert_eq!(refused["errors"][0]["field"], "/on", "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("\"journal\": true"), "{refused}");
+    m.ask("GET", &format!("{path}/journal"), None).expect(404);
+    m.ask("DELETE", &path, None).expect(204);
+    let made = start(json!({ "journal": true })).expect(201);
+    let id = made["id"].as_str().unwrap();
+    let path = format!("/emulators/{id}");
+    assert_eq!(made["journal"], "kept");
+    let send = |packets: u64| {
+        let b = lab.host("b").unwrap().ipv4.to_string();
+        let mut events = a.events("?topics=tests");
+        let request = json!({ "host": b, "plan": udp(packets, "2000pps") });
+        let test = a.ask("POST", "/tests", Some(request)).expect(201);
+        events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    };
+    send(500);
+    let records = || -> Vec<(u64, Option<u64>)> {
+        let reply = m.ask("GET", &format!("{path}/journal"), None);
+        assert_eq!(reply.status, 200);
+        let mut reader = weir_wire::packets::PacketLogReader::new(&reply.body[..]).unwrap();
+        let native = |(record, judged): (weir_wire::packets::Record, Option<_>)| {
+            let judged: weir_wire::packets::Judged = judged.unwrap();
+            (record.sequence, judged.native_sequence)
+        };
+        std::iter::from_fn(|| reader.read_judged().unwrap().map(native)).collect()
+    };
+    let data = |records: &[(u64, Option<u64>)]| {
+        records.iter().filter(|(_, native)| native.is_some_and(|n| (400..500).contains(&n))).count()
+    };
+    until("the journal has the test's last packets", || data(&records()) >= 100);
+    log(&path, false).expect(204);
+    let counters = m.get(&format!("{path}/counters"));
+    assert_eq!(counters["impairment"]["flows"][0]["logged"], false, "{counters}");
+    let counters = m.get(&format!("{path}/counters"));
+    let before = counters["journal"]["records"].as_u64().unwrap();
+    send(500);
+    let counters = m.get(&format!("{path}/counters"));
+    assert_eq!(counters["journal"]["records"].as_u64(), Some(before), "{counters}");
+    assert_eq!(counters["journal"]["limit_bytes"], 1 << 30);
+    let file = dir.path().join(format!("data/emulators/{id}.packets"));
+    assert!(file.exists());
+    m.ask("POST", &format!("{path}/stop"), None).expect(200);
+    let lines = m.ask("GET", &format!("{path}/journal/configurations"), None);
+    assert_eq!((lines.status, lines.text().lines().count()), (200, 1));
+    m.ask("DELETE", &path, None).expect(204);
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+    m.ask("GET", &format!("{path}/journal"), None).expect(404);
+    // One that ends by itself leaves its journal until it is asked to go.
+    let made = start(json!({ "journal": true, "duration_seconds": 1 })).expect(201);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    until("it has ended", || m.ask("GET", &path, None).status == 404);
+    assert_eq!(m.ask("GET", &format!("{path}/journal"), None).status, 200);
+    m.ask("DELETE", &path, None).expect(204);
+    m.ask("DELETE", &path, None).expect(404);
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+    // Those of emulators that were killed, whose sockets nobody listens on any more, make room like others.
+    let most = m.get("/system")["limits"]["emulators"].as_u64().unwrap();
+    for n in 0..most + 2 {
+        std::fs::write(file.with_file_name(format!("k{n}.packets")), "").unwrap();
+        let socket = dir.path().join(format!("runtime/impair-k{n}.socket"));
+        drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+    }
+    let made = start(json!({ "journal": true })).expect(201);
+    let left = std::fs::read_dir(file.parent().unwrap()).unwrap().flatten();
+    let left = left.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"k")).count();
+    assert_eq!(left as u64, most - 1, "with the new one as many as there may be emulators");
+    m.ask("DELETE", &format!("/emulators/{}", made["id"].as_str().unwrap()), None).expect(204);
+}
+
+#[test]
+fn a_named_lab_and_its_emulator_are_told_of_by_their_names() {
+    const TEST: &str = "a_named_lab_and_its_emulator_are_told_of_by_their_names";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let words = ["-p", &*port, "-B", "127.0.0.1"];
+    let ui = Ui::start(dir.path(), None, &words);
+    let lab = json!({ "name": "the_lab", "middle": true });
+    ui.ask("POST", "/labs", Some(lab.clone())).expect(201);
+    // What was made goes, whatever is found.
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let refused = ui.ask("POST", "/labs", Some(lab)).expect(422);
+        assert_eq!(refused["errors"][0]["field"], "/name", "{refused}");
+        let wrong = json!({ "interfaces": ["to-a", "to-z"], "lab": "the_lab/m" });
+        let refused = ui.ask("POST", "/emulators", Some(wrong)).expect(422);
+        assert_eq!(refused["errors"][0]["field"], "/interfaces/1", "{refused}");
+        let wanted = json!({ "interfaces": ["to-a", "to-b"], "lab": "the_lab/m" });
+        let made = ui.ask("POST", "/emulators", Some(wanted)).expect(201);
+        assert_eq!(made["lab"], "the_lab/m");
+        // Another server knows it too.
+        let other = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
+        let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+        assert_eq!(other.get(&path)["lab"], "the_lab/m");
+    }));
+    ui.ask("DELETE", "/labs/the_lab", None).expect(204);
+    if let Err(why) = found {
+        std::panic::resume_unwind(why);
+    }
+}
+
+/// The network namespaces, other than this program's, of what was started with this directory: processes by their environment.
+fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let mark = format!("WEIR_DATA_DIR={}", directory.join("data").display());
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_of = |path: &Path| {
+        let words = std::fs::read(path.join("environ")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
+    };
+    // One that ends meanwhile is none.
+    let found = all.map(|entry| entry.path()).filter(|path| is_of(path));
+    found
+        .filter_map(|path| std::fs::read_link(path.join("ns/net")).ok())
+        .filter(|at| *at != own)
+        .collect()
+}
+
+#[test]
+fn the_demo_that_is_stopped_leaves_nothing_behind() {
+    const TEST: &str = "the_demo_that_is_stopped_leaves_nothing_behind";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let ui = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
+    let mut events = ui.events("?topics=demo");
+    ui.ask("POST", "/demo", Some(json!({}))).expect(202);
+    until("its hosts are there", || !namespaces_of(dir.path()).is_empty());
+    ui.ask("POST", "/demo/stop", None).expect(202);
+    events.until("state", |e| e["kind"] == "demo" && e["state"] == "interrupted");
+    until("its hosts are gone", || namespaces_of(dir.path()).is_empty());
+    let demo = ui.get("/demo");
+    assert_eq!(
+        (&demo["state"], &demo["exit_code"]),
+        (&json!("interrupted"), &json!(130)),
+        "{demo}"
+    );
+    assert!(demo["result"].is_null(), "{demo}");
+    assert_eq!(ui.get("/labs")["labs"], json!([]));
+}
+
+#[test]
+fn a_dead_man_lets_everything_pass() {
+    const TEST: &str = "a_dead_man_lets_everything_pass";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    assert_eq!(made["dead_man_seconds"], 1);
+    m.child.kill().unwrap();
+    m.child.wait().unwrap();
+    let log = dir.path().join(format!("runtime/impair-{}.log", made["id"].as_str().unwrap()));
+    until("the dead man's words", || {
+        std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
+    });
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    assert_eq!(m.get(&path)["stopped_flows"], json!(["other"]));
+    m.ask("DELETE", &path, None).expect(204);
+}
+
+#[test]
+fn a_reader_that_takes_nothing_does_not_hold_the_dead_man() {
+    const TEST: &str = "a_reader_that_takes_nothing_does_not_hold_the_dead_man";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    let id = made["id"].as_str().unwrap();
+    // One that reads, of other things; one that asks for its samples and takes none.
+    let _elsewhere = m.events("?samples=tests");
+    let _dead = m.events(&format!("?samples=emulators:{id}"));
+    let log = dir.path().join(format!("runtime/impair-{id}.log"));
+    until("the dead man's words", || {
+        std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
+    });
+    m.ask("DELETE", &format!("/emulators/{id}"), None).expect(204);
+}
+
+#[test]
+fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let words = ["-p", &*port, "-B", "127.0.0.1"];
+    let sweep = json!({
+        "host": format!("127.0.0.1:{port}"), "plan": udp(100, "200pps"), "over": ["payload=100,200,300"], "runs": 1000,
+    });
+    // Half a second each, so that no server is slow enough to see their end: it is stopped here.
+    let first = Ui::start(dir.path(), None, &words);
+    let begun = first.ask("POST", "/sweeps", Some(sweep)).expect(201);
+    // Its runs are found by its id while it runs.
+    let label = format!("/runs?tag=experiment={}", begun["id"].as_str().unwrap());
+    until("a run is done", || first.get(&label)["total"].as_u64() >= Some(1));
+    drop(first);
+    let ui = Ui::start(dir.path(), None, &words);
+    let open = || -> Option<Value> {
+        let list = ui.get("/experiments");
+        list["experiments"].as_array().unwrap().iter().find(|e| e["can_go_on"] == true).cloned()
+    };
+    until("it is offered", || open().is_some());
+    let one = open().unwrap();
+    assert_eq!((&one["name"], &one["state"]), (&json!("sweep"), &json!("interrupted")), "{one}");
+    let mut events = ui.events("?topics=experiments");
+    let path = format!("/experiments/{}", one["id"].as_str().unwrap());
+    assert_eq!(one["id"], begun["id"], "the id that it was begun with");
+    let later = ui.ask("POST", &format!("{path}/resume"), None).expect(202);
+    assert_eq!(later["id"], one["id"]);
+    let total = || ui.get("/runs")["total"].as_u64();
+    let before = total();
+    until("it goes on", || total() > before);
+    ui.ask("POST", &format!("{path}/stop"), None).expect(202);
+    events.until("state", |e| e["id"] == later["id"] && e["state"] == "interrupted");
+    let ended = ui.get(&path);
+    assert_eq!(
+        (&ended["outcome"]["status"], &ended["can_go_on"]),
+        (&json!("interrupted"), &json!(true)),
+        "{ended}"
+    );
+    // The same experiment, with the runs of both; what was done was not made again.
+    assert_eq!(ended["outcome"]["id"], one["id"]);
+    let runs = ended["outcome"]["steps"][0]["runs"].as_array().unwrap();
+    let total = total().unwrap();
+    assert!(runs.len() as u64 >= total - 1, "{} of {total} runs: {ended}", runs.len());
+    let oldest =
+        ui.get(&format!("/runs?limit={total}"))["runs"].as_array().unwrap().last().unwrap()["id"]
+            .clone();
+    assert!(runs.iter().any(|run| run["id"] == oldest), "{oldest} is of the first server: {ended}");
+}

@@ -1,0 +1,7 @@
+//! Every test of this crate in one program: one link instead of many.
+// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+#![allow(dead_code, clippy::unwrap_used)]
+
+mod between;
+mod clock;
+mod replay;

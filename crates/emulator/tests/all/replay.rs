@@ -1,0 +1,188 @@
+//! From capture to capture: the same bytes and seed give the same bytes, on any machine.
+
+use sha2::{Digest, Sha256};
+use weir_emulator::Ending;
+use weir_emulator::replay::Replay;
+use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
+use weir_model::impairment::Impairment;
+use weir_wire::packets::PacketLogReader;
+
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+/// Datagrams of several sizes, 100 µs apart, every other one from B.
+fn capture(format: CaptureFormat, frames: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let sides: &[&str] = if format == CaptureFormat::Pcap { &["x"] } else { &["x", "y"] };
+    let mut writer = CaptureWriter::new(&mut out, "test", format, sides).unwrap();
+    for i in 0..frames {
+        let from_b = i % 2 == 1;
+        let side = u8::from(from_b);
+        let len = 60 + (i * 37 % 1400) as usize;
+        let mut frame = vec![2, 0, 0, 0, 0, 1 - side, 2, 0, 0, 0, 0, side, 0x08, 0x00, 0x45, 0];
+        frame.extend((len as u16 - 14).to_be_bytes());
+        frame.extend([0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0x13, 0xc4]);
+        frame.extend((len as u16 - 34).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(i.to_be_bytes());
+        frame.resize(len, i as u8);
+        let interface = if format == CaptureFormat::Pcap { 0 } else { side.into() };
+        writer.write(interface, START_NS + i * 100_000, len as u32, &frame).unwrap();
+    }
+    out
+}
+
+fn replay(laws: &str) -> Replay {
+    let impairment =
+        Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws.parse().unwrap()) };
+    Replay { impairment, a_mac: None, journal: None }
+}
+
+fn run(replay: &Replay, input: &[u8]) -> (Vec<u8>, weir_emulator::Report) {
+    let mut out = Vec::new();
+    let Ending { report, error } = replay.run((input, "in"), (&mut out, "out")).unwrap();
+    assert!(error.is_none(), "{error:?}");
+    (out, report)
+}
+
+/// Times and frames of a capture.
+fn frames(bytes: &[u8]) -> Vec<(u64, u32, Vec<u8>)> {
+    let mut reader = CaptureReader::new(bytes, "out").unwrap();
+    let mut all = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        all.push((frame.time_ns, frame.interface, frame.data.to_vec()));
+    }
+    all
+}
+
+#[test]
+fn a_delay_moves_every_frame_by_as_much_and_changes_nothing_else() {
+    for format in [CaptureFormat::Pcap, CaptureFormat::PcapNg] {
+        let input = capture(format, 200);
+        let (out, report) = run(&replay("delay 40ms"), &input);
+        let moved: Vec<_> =
+            frames(&input).into_iter().map(|(t, i, f)| (t + 40_000_000, i, f)).collect();
+        assert_eq!(frames(&out), moved);
+        let both = if format == CaptureFormat::Pcap { [200, 0] } else { [100, 100] };
+        assert_eq!([0, 1].map(|i| report.directions[i].sent_packets), both);
+        assert_eq!(report.impairment.flows[0].realised.delay_mean_seconds, Some(0.04));
+    }
+}
+
+#[test]
+fn the_side_is_told_by_the_address_when_one_is_given() {
+    let input = capture(CaptureFormat::Pcap, 100);
+    let a_mac = Some([2, 0, 0, 0, 0, 0]);
+    let (out, report) = run(&Replay { a_mac, ..replay("loss every 2") }, &input);
+    assert_eq!([0, 1].map(|i| report.directions[i].received_packets), [50, 50]);
+    assert_eq!(frames(&out).len(), 50);
+}
+
+#[test]
+fn departures_are_in_order_across_both_directions() {
+    let input = capture(CaptureFormat::PcapNg, 2000);
+    let (out, report) = run(&replay("delay 5ms ±4ms uniform allow, duplicate 10%"), &input);
+    let out = frames(&out);
+    assert!(out.is_sorted_by_key(|frame| frame.0));
+    let sent: u64 = report.directions.iter().map(|d| d.sent_packets).sum();
+    assert_eq!(out.len() as u64, sent);
+    assert!(report.impairment.flows[0].counters.reordered_packets > 0);
+}
+
+#[test]
+fn the_same_capture_and_seed_give_the_committed_bytes() {
+    let input = capture(CaptureFormat::PcapNg, 5000);
+    let laws = "loss 2% run 3, duplicate 1%, rate 20M queue 50ms, delay 20ms ±5ms normal fifo-release, corrupt 3% repair";
+    let (out, report) = run(&replay(laws), &input);
+    let hex: String = Sha256::digest(&out).iter().map(|byte| format!("{byte:02x}")).collect();
+    let counters = report.impairment.flows[0].counters;
+    assert!(counters.lost_packets > 0 && counters.modified_packets > 0, "{counters:?}");
+    assert!(counters.queue_dropped_packets > 0, "{counters:?}");
+    assert_eq!(hex, include_str!("../golden/replay.sha256").trim());
+    let other = Replay {
+        impairment: Impairment { seed: "0x8".parse().unwrap(), ..replay(laws).impairment },
+        ..replay(laws)
+    };
+    assert_ne!(run(&other, &input).0, out);
+}
+
+#[test]
+fn what_is_no_ethernet_capture_is_refused_by_name() {
+    let mut out = Vec::new();
+    let error = replay("none").run((&b"nonsense"[..], "in"), (&mut out, "out")).unwrap_err();
+    assert!(error.to_string().starts_with("in,"), "{error}");
+    let mut raw_ip = capture(CaptureFormat::Pcap, 1);
+    raw_ip[20] = 101;
+    let error = replay("none").run((&raw_ip[..], "in"), (&mut out, "out")).unwrap_err();
+    assert!(error.to_string().contains("link type 101"), "{error}");
+}
+
+#[test]
+fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
+    let input = capture(CaptureFormat::Pcap, 200);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let replay = Replay { journal: Some(path.clone()), ..replay("delay 40ms") };
+    let mut out = Vec::new();
+    // Held at the cut: all of them, since they came within 20 ms.
+    let ending = replay.run((&input[..input.len() - 1], "in"), (&mut out, "out")).unwrap();
+    let reason = ending.error.unwrap().to_string();
+    assert!(reason.contains("ends within a frame"), "{reason}");
+    assert!(ending.report.end_reason.unwrap().starts_with(&reason));
+    assert_eq!(ending.report.impairment.flows[0].counters.sent_packets, 199);
+    let whole = frames(&input);
+    let moved: Vec<_> =
+        whole[..199].iter().map(|(t, i, f)| (t + 40_000_000, *i, f.clone())).collect();
+    assert_eq!(frames(&out), moved);
+    let mut reader = PacketLogReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    assert_eq!(std::iter::from_fn(|| reader.read_judged().unwrap()).count(), 199);
+}
+
+/// A file that takes nothing for a while, and then slowly.
+#[cfg(unix)]
+#[test]
+fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
+    const FRAMES: u64 = 100_000;
+    let mut input = Vec::new();
+    let mut writer = CaptureWriter::new(&mut input, "test", CaptureFormat::Pcap, &["x"]).unwrap();
+    for i in 0..FRAMES {
+        writer.write(0, START_NS + i * 1000, 60, &[0; 60]).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let from = path.clone();
+    let reader = std::thread::spawn(move || {
+        let file = std::fs::File::open(from).unwrap();
+        // However long this is, nothing may be missing; so long that the queue is full meanwhile.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let mut reader = PacketLogReader::new(std::io::BufReader::new(file)).unwrap();
+        std::iter::from_fn(|| reader.read_judged().unwrap()).count() as u64
+    });
+    let replay = Replay { journal: Some(path), ..replay("none") };
+    let ending = replay.run((&input[..], "in"), (std::io::sink(), "out")).unwrap();
+    let journal = ending.report.journal.unwrap();
+    assert_eq!((journal.records, journal.dropped_records), (FRAMES, 0));
+    assert_eq!(reader.join().unwrap(), FRAMES);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_whole() {
+    let full = std::path::PathBuf::from("/dev/full");
+    if !full.exists() {
+        eprintln!("SKIPPED a_journal_that_cannot_be_written: no /dev/full");
+        return;
+    }
+    let input = capture(CaptureFormat::Pcap, 200);
+    let (out, report) = run(&replay("delay 40ms"), &input);
+    let replay = Replay { journal: Some(full), ..replay("delay 40ms") };
+    let mut same = Vec::new();
+    let ending = replay.run((&input[..], "in"), (&mut same, "out")).unwrap();
+    assert!(ending.error.is_some());
+    let reason = ending.report.end_reason.clone().unwrap();
+    assert!(reason.contains("/dev/full") && reason.contains("No space left"), "{reason}");
+    let counters = |report: &weir_emulator::Report| -> Vec<_> {
+        report.impairment.flows.iter().map(|flow| flow.counters).collect()
+    };
+    assert_eq!(counters(&ending.report), counters(&report));
+    assert!(ending.report.journal.is_some_and(|journal| journal.failed) && same == out);
+}

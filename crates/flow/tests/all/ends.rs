@@ -1,0 +1,780 @@
+//! What the two ends of a flow do at their limits, and what they report of it.
+
+use weir_flow::{
+    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving,
+    SenderClock, Sending, segments_per_message,
+};
+use weir_model::content::Content;
+use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport, TransportName};
+use weir_model::record::{Crossing, Tcp};
+use weir_model::units::{ByteSize, Span};
+use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+
+fn spec(transport: TransportName, rate: &str, change: impl FnOnce(&mut Connection)) -> FlowSpec {
+    let mut connection = Connection {
+        transport: transport.into(),
+        payload: Some(ByteSize(100)),
+        rate: Some(rate.parse().unwrap()),
+        ..Connection::default()
+    };
+    change(&mut connection);
+    let plan = Plan { connections: vec![connection], ..Plan::default() };
+    plan.check().unwrap();
+    plan.flows(Family::Ipv4, 1500).remove(0)
+}
+
+fn key() -> TagKey {
+    TagKey::for_flow(&[9; 16], 1)
+}
+
+fn clock(start_ns: u64) -> IntervalClock {
+    IntervalClock { start_ns, interval_ns: SECOND, omit_ns: 0 }
+}
+
+/// A sender of `rate` that begins at 10 s.
+fn sending(rate: &str, segmented: bool, change: impl FnOnce(&mut Connection)) -> Sending {
+    let mut s = Sending::new(&spec(TransportName::Udp, rate, change), key(), 0, segmented);
+    s.start(10 * SECOND, clock(10 * SECOND));
+    s
+}
+
+fn receiving(rate: &str, change: impl FnOnce(&mut Connection)) -> Receiving {
+    let mut r = Receiving::new(&spec(TransportName::Udp, rate, change), key(), 2 * SECOND, None);
+    r.start(clock(0));
+    r
+}
+
+fn datagram(payload: usize, sequence: u64, send_time_ns: u64, lateness_ns: i32) -> Vec<u8> {
+    let mut bytes = vec![0; payload];
+    let fields = HeaderFields { sequence, send_time_ns, lateness_ns, flow: 1, flags: 0 };
+    data::encode(HeaderLayout::for_payload(payload), &key(), &fields, &mut bytes);
+    bytes
+}
+
+#[test]
+fn sending_starts_and_ends_by_its_times() {
+    let mut s = Sending::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), 0, false);
+    assert_eq!(s.next(5), Next::At(u64::MAX), "it has not been started");
+    s.stop();
+    assert_eq!(s.next(5), Next::Done, "stopped before its start");
+
+    let half = |c: &mut Connection| c.duration = Some(Span(2500 * MS / 1000));
+    let mut s = sending("1000pps", false, half);
+    assert_eq!(s.next(9 * SECOND), Next::At(10 * SECOND));
+    assert_eq!(s.next(10 * SECOND), Next::Now(1));
+    s.sent(1, 1, 10 * SECOND);
+    // 2.5 ms: the slots at 0, 1 and 2 ms; after those the end comes before the next slot.
+    for slot in 1..3 {
+        assert_eq!(s.next(10 * SECOND + slot * MS), Next::Now(1));
+        s.sent(1, 1, 10 * SECOND + slot * MS);
+    }
+    assert_eq!(s.next(10 * SECOND + 2 * MS), Next::At(10 * SECOND + 2500 * MS / 1000));
+    assert_eq!(s.next(10 * SECOND + 2500 * MS / 1000), Next::Done);
+    assert_eq!(s.end_ns(), 10 * SECOND + 2500 * MS / 1000);
+
+    // An unpaced one too, before and at its end; the omitted time comes on top of the duration.
+    let mut s = Sending::new(&spec(TransportName::Udp, "0", half), key(), 5 * SECOND, false);
+    s.start(10 * SECOND, clock(10 * SECOND));
+    assert_eq!(s.next(9 * SECOND), Next::At(10 * SECOND));
+    assert_eq!(s.end_ns(), 15 * SECOND + 2500 * MS / 1000);
+}
+
+#[test]
+fn slots_due_before_the_end_are_missed_but_not_those_beyond_a_limit() {
+    let mut s = sending("1000pps", false, |c| c.duration = Some(Span(100 * MS)));
+    assert_eq!(s.next(10 * SECOND), Next::Now(1));
+    s.sent(1, 1, 10 * SECOND);
+    // Asked again long after the end: only what was due before it counts.
+    assert_eq!(s.next(20 * SECOND), Next::Done);
+    let r = s.report("send", None);
+    assert_eq!((r.intended_slots, r.missed_slots, r.packets), (Some(100), Some(99), 1));
+    assert_eq!(r.late_slots, Some(0));
+
+    let mut s = sending("1000pps", false, |c| c.packets = Some(1));
+    s.sent(1, 1, 10 * SECOND);
+    assert_eq!(s.next(10 * SECOND), Next::Done);
+    s.stop();
+    assert_eq!(s.next(11 * SECOND), Next::Done);
+    assert_eq!(s.report("send", None).missed_slots, Some(0), "it had sent all that was asked");
+}
+
+#[test]
+fn limits_of_packets_and_of_bytes_bind() {
+    for (packets, bytes, most) in [(Some(7), None, 7), (None, Some(650), 7), (None, Some(601), 7)] {
+        let mut s = sending("0", false, |c| {
+            c.packets = packets;
+            c.bytes = bytes.map(ByteSize);
+        });
+        assert_eq!(s.next(10 * SECOND), Next::Now(most), "{packets:?} {bytes:?}");
+        s.sent(most, most, 10 * SECOND);
+        assert_eq!(s.next(10 * SECOND), Next::Done);
+    }
+    // A paced burst is cut at the limit.
+    let mut s = sending("1000pps/10", false, |c| c.packets = Some(4));
+    assert_eq!(s.next(10 * SECOND), Next::Now(4));
+}
+
+#[test]
+fn the_last_write_of_a_stream_is_short() {
+    let tcp = spec(TransportName::Tcp, "0", |c| c.bytes = Some(ByteSize(250)));
+    let mut s = Sending::new(&tcp, key(), 0, false);
+    s.start(0, clock(0));
+    assert_eq!((s.write_length(), s.position()), (100, 0));
+    s.wrote(100, true, 1);
+    // A write taken in part: its packet counts when it is whole.
+    s.wrote(40, false, 2);
+    assert_eq!(s.total(), (1, 140));
+    s.wrote(60, true, 3);
+    assert_eq!((s.write_length(), s.total()), (50, (2, 200)));
+    s.wrote(50, true, 4);
+    assert_eq!((s.next(5), s.total()), (Next::Done, (3, 250)));
+    assert_eq!(s.report("write", None).segments_per_message, None);
+}
+
+#[test]
+fn headers_carry_number_time_lateness_and_flags() {
+    let mut ring = PayloadRing::new(Content::Random, 1, 100);
+    for verify in [false, true] {
+        let mut s = sending("1000pps/3", false, |c| c.verify = verify);
+        s.sent(3, 3, 10 * SECOND);
+        // The burst of slots 3, 4, 5 is due 3 ms after the start; it goes 2 ms late.
+        let now = 10 * SECOND + 5 * MS;
+        let (bytes, count) = s.fill(&mut ring, 4, now);
+        assert_eq!(count, 4);
+        let read: Vec<_> = bytes
+            .chunks(100)
+            .map(|b| data::decode(HeaderLayout::Full32, &key(), b).unwrap())
+            .collect();
+        assert_eq!(read.iter().map(|d| d.sequence).collect::<Vec<_>>(), [3, 4, 5, 6]);
+        assert!(read.iter().all(|d| d.send_time == Some(data::SendTime::Full(now))));
+        assert!(read.iter().all(|d| d.flags == Some(if verify { FLAG_VERIFY } else { 0 })));
+        let late: Vec<_> = read.iter().map(|d| d.lateness_ns.unwrap()).collect();
+        assert_eq!(late, [2_000_000, 2_000_000, 2_000_000, -1_000_000], "each by its own slot");
+    }
+}
+
+#[test]
+fn a_sender_reports_what_the_network_took() {
+    let mut s = sending("1000pps/8", true, |c| c.duration = Some(Span(SECOND)));
+    let message = segments_per_message(100, FEW_SEGMENTS) as u32;
+    assert_eq!(s.next(10 * SECOND), Next::Now(message), "whole messages when segmented");
+    s.called(1, 1);
+    s.sent(0, 0, 10 * SECOND);
+    assert_eq!(s.report("send", None).segments_per_message, None, "nothing was taken");
+    for n in 0..15u64 {
+        let at = 10 * SECOND + n * u64::from(message) * MS;
+        assert_eq!(s.next(at), Next::Now(message));
+        s.called(1, 0);
+        s.sent(message, 1, at);
+    }
+    let r = s.report("gso", Some(4096));
+    assert_eq!((r.packets, r.bytes), (15 * u64::from(message), 1500 * u64::from(message)));
+    assert_eq!(r.segments_per_message, Some(f64::from(message)));
+    assert_eq!((r.io_calls, r.queue_full), (Some(16), Some(1)));
+    assert_eq!((r.intended_slots, r.missed_slots), (Some(r.packets), Some(0)));
+    assert_eq!(r.asked_packets_per_second, Some(1000.0));
+    // It has not come to its end: the time is the planned one.
+    assert_eq!(r.seconds, 1.0);
+    s.stop();
+    assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);
+    assert_eq!(sending("0", false, |_| {}).report("send", None).queue_full, None);
+    // One that reached its limit before its end took no longer than that.
+    let mut s = sending("0", false, |c| c.packets = Some(2));
+    s.sent(1, 1, 10 * SECOND);
+    s.sent(1, 1, 10 * SECOND + 3 * MS);
+    assert_eq!(s.report("send", None).seconds, 3e-3);
+}
+
+#[test]
+fn empty_datagrams_close_an_interval_too() {
+    let mut s = sending("0", false, |c| c.payload = Some(ByteSize(0)));
+    s.sent(3, 3, 10 * SECOND + 1);
+    s.finish(10 * SECOND + 2);
+    let counts = s.interval_counts();
+    assert_eq!(counts.iter().map(|c| (c.packets, c.bytes)).collect::<Vec<_>>(), [(3, 0)]);
+}
+
+#[test]
+fn fifo_is_told_only_of_a_flow_that_was_always_sent_under_it() {
+    use weir_flow::Class::{Fifo, Normal};
+    let told = |classes: &[weir_flow::Class]| {
+        let mut s = sending("0", false, |_| {});
+        classes.iter().for_each(|class| s.scheduled(*class));
+        s.report("send", None).scheduling
+    };
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&[Fifo, Fifo]).as_deref(), Some("fifo"));
+    assert_eq!(told(&[Fifo, Normal, Fifo]).as_deref(), Some("normal"));
+    assert_eq!(told(&[Normal, Fifo]).as_deref(), Some("normal"));
+}
+
+#[test]
+fn a_senders_time_leaves_the_omitted_part_out() {
+    let s = spec(TransportName::Udp, "0", |c| c.duration = Some(Span(SECOND)));
+    let mut s = Sending::new(&s, key(), SECOND, false);
+    s.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: SECOND });
+    for ms in 0..1500 {
+        let _ = s.next(ms * MS);
+        s.sent(1, 1, ms * MS);
+    }
+    let r = s.report("send", None);
+    assert_eq!((r.packets, r.bytes, r.seconds), (500, 50_000, 1.0));
+    assert_eq!((r.packets_per_second, r.bits_per_second), (Some(500.0), Some(400_000.0)));
+    s.stop();
+    assert_eq!(s.report("send", None).seconds, 0.499);
+}
+
+#[test]
+fn a_sender_that_is_not_served_has_its_intervals_until_its_end() {
+    let mut s = sending("0", false, |c| c.transport = Transport::tcp());
+    s.wrote(500, false, 10 * SECOND);
+    s.advance(13 * SECOND);
+    assert_eq!(s.interval_counts().iter().map(|c| c.bytes).collect::<Vec<_>>(), [500, 0, 0]);
+    s.wrote(700, true, 13_100 * MS);
+    s.stop();
+    s.finish(13_200 * MS);
+    s.advance(20 * SECOND);
+    assert_eq!(s.interval_counts().len(), 4, "behind its end it has none");
+    assert_eq!(s.end_offset_ns(), Some(3_100 * MS));
+}
+
+#[test]
+fn a_sender_that_is_taken_away_ended_with_its_last_send() {
+    let mut s = sending("10pps", false, |c| c.duration = Some(Span::from_seconds(10)));
+    for n in 0..15 {
+        let now = 10 * SECOND + n * 100 * MS;
+        s.next(now);
+        s.sent(1, 1, now);
+    }
+    // The other end ended the test after 1.6 of its 10 s.
+    s.finish(11_600 * MS);
+    let report = s.report("send", None);
+    assert_eq!((report.seconds, report.end_seconds), (1.4, Some(1.4)));
+    assert_eq!(s.end_offset_ns(), Some(1400 * MS));
+    // Finishing it again, as the last report does, does not make it longer.
+    s.finish(25 * SECOND);
+    assert_eq!(s.end_offset_ns(), Some(1400 * MS));
+}
+
+#[test]
+fn a_lost_tail_has_its_intervals_until_the_sender_s_end() {
+    let mut r = receiving("10pps", |_| {});
+    for n in 0..15 {
+        r.on_message(&datagram(100, n, n * 100 * MS, 0), None, n * 100 * MS, |_| {});
+    }
+    r.set_sent_total(40);
+    r.set_sender_end(4 * SECOND);
+    r.finish(6 * SECOND);
+    let rows: Vec<_> =
+        r.interval_counts().iter().map(|c| (c.packets, c.lost_packets.unwrap())).collect();
+    assert_eq!(rows, [(10, 0), (5, 5), (0, 10), (0, 10)]);
+}
+
+#[test]
+fn spacing_is_reported_by_bursts() {
+    let mut s = sending("1000pps/2", false, |_| {});
+    for n in 0..2000u64 {
+        // One burst of fifty leaves 300 us late: the gap before it is longer, that behind it shorter.
+        let at = 10 * SECOND + n * 2 * MS + if n % 50 == 25 { 300_000 } else { 0 };
+        s.sent(2, 2, at);
+    }
+    let spacing = s.report("send", None).spacing.unwrap();
+    assert_eq!(spacing.intended_seconds, 0.002);
+    assert_eq!((spacing.p50_seconds, spacing.deviation_seconds), (0.0, 0.0));
+    assert_eq!(spacing.max_seconds, 0.0003);
+    assert_eq!((spacing.p01_seconds, spacing.p99_seconds), (Some(-0.0003), Some(0.0003)));
+}
+
+#[test]
+fn tcp_figures_are_of_their_interval() {
+    let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), 0, false);
+    s.start(0, clock(0));
+    s.wrote(1000, true, 1);
+    s.note_tcp(3, 5000, 20 * MS);
+    s.note_tcp(4, 6000, 30 * MS);
+    let _ = s.next(SECOND);
+    s.wrote(500, true, SECOND + 500 * MS);
+    s.note_tcp(9, 7000, 40 * MS);
+    s.finish(SECOND + 500 * MS);
+    let counts = s.interval_counts();
+    let got: Vec<_> = counts
+        .iter()
+        .map(|c| (c.bytes, c.retransmits.unwrap(), c.cwnd_bytes.unwrap(), c.rtt_seconds.unwrap()))
+        .collect();
+    assert_eq!(got, [(1000, 4, 6000, 0.03), (500, 5, 7000, 0.04)]);
+    // Where the last one was cut is for the record to say, which knows both ends.
+    let rates = (counts[0].bits_per_second, counts[1].bits_per_second);
+    assert_eq!(rates, (Some(8000.0), Some(4000.0)));
+}
+
+#[test]
+fn round_trip_and_window_of_a_whole_stream_are_means_over_its_sending() {
+    let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: SECOND };
+    let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), SECOND, false);
+    s.start(0, clock);
+    let of = |s: &Sending| {
+        let mut tcp = Tcp::default();
+        s.report_tcp(&mut tcp);
+        (tcp.rtt_seconds, tcp.max_rtt_seconds, tcp.cwnd_bytes, tcp.max_cwnd_bytes)
+    };
+    // Nothing was sent; then it was, in the omitted start.
+    s.note_tcp(0, 1000, 500 * MS);
+    s.wrote(1000, true, 1);
+    s.note_tcp(0, 1000, 500 * MS);
+    assert_eq!(of(&s), (None, None, None, None));
+    let _ = s.next(SECOND);
+    s.note_tcp(0, 5000, 20 * MS);
+    s.note_tcp(0, 8000, 30 * MS);
+    s.note_tcp(0, 5000, 40 * MS);
+    s.finish(SECOND + 500 * MS);
+    // What follows the end of sending is no part of it.
+    s.note_tcp(0, 9000, 900 * MS);
+    assert_eq!(of(&s), (Some(0.03), Some(0.04), Some(6000), Some(8000)));
+}
+
+#[test]
+fn a_log_of_very_many_intervals_stays_bounded() {
+    let mut log = IntervalLog::<u64>::default();
+    log.start(IntervalClock { start_ns: 0, interval_ns: 1, omit_ns: 0 });
+    while log.is_due(2 * MAX_INTERVALS as u64) {
+        log.close(|_| {});
+    }
+    assert_eq!(log.closed().len(), MAX_INTERVALS);
+}
+
+#[test]
+fn numbers_beyond_what_was_announced_are_not_believed() {
+    for limit in [(|c: &mut Connection| c.packets = Some(4)) as fn(&mut Connection), |c| {
+        c.bytes = Some(ByteSize(301))
+    }] {
+        let mut r = receiving("0", limit);
+        for n in [0, 1, 2, 3, 4] {
+            r.on_message(&datagram(100, n, 0, 0), None, n, |_| {});
+        }
+        r.set_sent_total(4);
+        r.finish(10 * SECOND);
+        let report = r.report("recvmmsg", None, None);
+        assert_eq!((report.packets, report.implausible_packets), (4, Some(1)));
+        assert_eq!((report.corrupted_packets, report.unreadable_packets), (Some(0), Some(0)));
+    }
+}
+
+#[test]
+fn delays_need_related_clocks_and_keep_the_worst_bound() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 5, |_| {});
+    r.on_message(&datagram(100, 1, MS, 0), None, MS + 5, |_| {});
+    assert_eq!(r.report("", None, None).one_way_delay, None);
+    assert_eq!(r.report("", None, None).jitter_seconds, Some(0.0));
+    r.set_clock(SenderClock { error_ns: 700, ..SenderClock::default() });
+    r.set_clock(SenderClock { error_ns: 300, ..SenderClock::default() });
+    // Sent 4 us after its slot, 10 us under way.
+    r.on_message(&datagram(100, 2, 2 * MS, 4000), None, 2 * MS + 10_000, |_| {});
+    let report = r.report("", None, None);
+    let delay = report.one_way_delay.unwrap();
+    assert_eq!((delay.count, delay.error_seconds), (3, Some(7e-7)));
+    assert_eq!((delay.min_seconds, delay.max_seconds, delay.negative_samples), (5e-9, 1e-5, None));
+    assert_eq!(report.one_way_delay_from_intended.unwrap().max_seconds, 1.4e-5);
+    // Without a pace there is no intended time.
+    let mut r = receiving("0", |_| {});
+    r.set_clock(SenderClock::default());
+    r.on_message(&datagram(100, 0, 0, 4000), None, 10_000, |_| {});
+    assert_eq!(r.report("", None, None).one_way_delay_from_intended, None);
+}
+
+#[test]
+fn quantiles_of_delay_and_variation_are_those_named() {
+    let mut r = receiving("1000pps", |_| {});
+    r.set_clock(SenderClock::default());
+    // Delays of 1 to 1000 us, in order: neighbours differ by 1 us.
+    for n in 0..1000u64 {
+        r.on_message(&datagram(100, n, n * MS, 0), None, n * MS + (n + 1) * 1000, |_| {});
+    }
+    let report = r.report("", None, None);
+    let d = report.one_way_delay.unwrap();
+    let near = |got: Option<f64>, us: f64| {
+        assert!((got.unwrap() * 1e6 / us - 1.0).abs() < 0.002, "{got:?} {us}")
+    };
+    near(d.p50_seconds, 500.0);
+    near(d.p90_seconds, 900.0);
+    near(d.p99_seconds, 990.0);
+    near(Some(d.max_seconds), 1000.0);
+    assert_eq!(d.p99_9_seconds, None, "too few for it");
+    let variation = report.delay_variation.unwrap();
+    near(variation.pdv_p99_seconds, 989.0);
+    assert_eq!(variation.ipdv_p99_seconds, None, "999 pairs");
+    r.on_message(&datagram(100, 1000, 1000 * MS, 0), None, 1000 * MS + 1_001_000, |_| {});
+    near(r.report("", None, None).delay_variation.unwrap().ipdv_p99_seconds, 1.0);
+    // Each interval has its own mean.
+    r.finish(10 * SECOND);
+    near(r.interval_counts()[0].mean_delay_seconds, 500.5);
+}
+
+#[test]
+fn a_short_send_time_is_made_whole_by_the_clocks_relation() {
+    // A payload of 8 bytes carries 32 bits of a time on a clock 1000 s ahead.
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(8)));
+    let ahead = 1000 * SECOND;
+    r.set_clock(SenderClock { offset_ns: ahead as i64, ..SenderClock::default() });
+    let mut send_ns = None;
+    r.on_message(&datagram(8, 0, ahead + 7 * SECOND, 0), None, 7 * SECOND + 100, |l| {
+        send_ns = l.send_ns
+    });
+    assert_eq!(send_ns, Some(ahead + 7 * SECOND));
+    assert_eq!(r.report("", None, None).one_way_delay.unwrap().min_seconds, 1e-7);
+}
+
+#[test]
+fn late_and_long_datagrams_are_told_from_good_ones() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(100, 2, 0, 0), None, MS, |_| {});
+    r.advance(3 * SECOND);
+    assert_eq!(r.report("", None, None).packets, 2);
+    r.on_message(&datagram(100, 1, 0, 0), None, 3 * SECOND, |_| {});
+    r.set_sent_total(4);
+    assert!(!r.is_complete(), "the last one has not come");
+    r.on_message(&datagram(100, 3, 0, 0), None, 3 * SECOND, |_| {});
+    assert!(r.is_complete());
+    r.finish(6 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.lost_packets, report.late_packets), (3, Some(1), Some(1)));
+    assert_eq!(report.bytes, 300);
+    assert_eq!(report.loss_ratio, Some(0.25));
+    // A message of one datagram that claims a segment of its own size, or more, is one that crossed alone.
+    assert_eq!(report.crossing, Some(Crossing::PerPacket));
+    let mut r = receiving("0", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), Some(100), 1, |_| {});
+    r.on_message(&datagram(100, 1, 0, 0), Some(500), 2, |_| {});
+    assert_eq!(r.report("", None, None).crossing, Some(Crossing::PerPacket));
+}
+
+#[test]
+fn verification_reads_every_byte_behind_the_header() {
+    let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
+    let mut ring = PayloadRing::new(Content::Random, 1, 100);
+    let mut r = Receiving::new(&s, key(), 2 * SECOND, Some(ring.clone()));
+    r.start(clock(0));
+    let mut tx = Sending::new(&s, key(), 0, false);
+    tx.start(0, clock(0));
+    for n in 0..4 {
+        let (bytes, _) = tx.fill(&mut ring, 1, n);
+        let mut bytes = bytes.to_vec();
+        tx.sent(1, 1, n);
+        match n {
+            1 => bytes[99] ^= 1,
+            2 => bytes.push(0),
+            _ => {}
+        }
+        r.on_message(&bytes, None, n, |_| {});
+    }
+    let report = r.report("", None, None);
+    assert_eq!((report.bit_errors, report.corrupted_packets), (Some(1), Some(2)));
+    // The two with damaged content are among the four.
+    assert_eq!(report.segments_per_message, Some(1.0));
+    // Narrow headers have no tag; damage is known only by verification.
+    let s = spec(TransportName::Udp, "1000pps", |c| {
+        c.verify = true;
+        c.payload = Some(ByteSize(10));
+    });
+    let ring = PayloadRing::new(Content::Random, 1, 10);
+    let r = Receiving::new(&s, key(), 2 * SECOND, Some(ring));
+    assert_eq!(r.report("", None, None).corrupted_packets, Some(0));
+    let r = receiving("1000pps", |c| c.payload = Some(ByteSize(10)));
+    assert_eq!(r.report("", None, None).corrupted_packets, None);
+}
+
+/// The relation of the clocks arrives over the path and can be later than the first datagrams: they have a delay all the same.
+#[test]
+fn datagrams_before_the_clocks_relation_have_a_delay() {
+    for payload in [10, 100] {
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(payload)));
+        r.start(IntervalClock { start_ns: 10 * SECOND, interval_ns: SECOND, omit_ns: 0 });
+        // Ahead by more than the header's 32 bits of time can hold.
+        let ahead = 1000 * SECOND;
+        let arrive = |r: &mut Receiving, n: u64, delay_ns: u64| {
+            let sent = 10 * SECOND + n * 100 * MS;
+            let bytes = datagram(payload as usize, n, sent + ahead, 0);
+            r.advance(sent + delay_ns);
+            r.on_message(&bytes, None, sent + delay_ns, |_| {});
+        };
+        for n in 0..12 {
+            arrive(&mut r, n, 20 * MS);
+        }
+        assert!(r.report("", None, None).one_way_delay.is_none(), "nothing is known yet");
+        r.set_clock(SenderClock { offset_ns: ahead as i64, ..SenderClock::default() });
+        arrive(&mut r, 12, 40 * MS);
+        let delay = r.report("", None, None).one_way_delay.unwrap();
+        assert_eq!((delay.count, delay.min_seconds, delay.max_seconds), (13, 0.02, 0.04));
+        r.advance(12 * SECOND);
+        let means = r.interval_counts().into_iter().map(|i| i.mean_delay_seconds.unwrap());
+        let means: Vec<f64> = means.collect();
+        assert_eq!(means[0], 0.02);
+        assert!((means[1] - 0.08 / 3.0).abs() < 1e-12, "{means:?}");
+    }
+}
+
+/// A sender that learns of the start late has a shorter time of sending, and no lower rate.
+#[test]
+fn the_time_of_sending_begins_with_the_first_datagram() {
+    let second = |c: &mut Connection| c.duration = Some(Span(SECOND));
+    let mut s = sending("100pps", false, second);
+    for slot in 2..100 {
+        s.sent(1, 1, 10 * SECOND + slot * 10 * MS);
+    }
+    let report = s.report("send", None);
+    assert_eq!((report.start_seconds, report.seconds), (Some(0.02), 0.98));
+    assert_eq!(report.packets_per_second, Some(100.0));
+}
+
+#[test]
+fn merged_copies_and_strangers_count_once() {
+    let mut r = receiving("0", |_| {});
+    r.set_clock(SenderClock::default());
+    let message = |numbers: &[u64]| -> Vec<u8> {
+        numbers.iter().flat_map(|n| datagram(100, *n, 0, 0)).collect()
+    };
+    let mut logged = vec![];
+    r.on_message(&message(&[0, 1, 2, 1, 5, 6, 3]), Some(100), 1000, |l| logged.push(l.sequence));
+    assert_eq!(logged, [0, 1, 2, 1, 5, 6, 3]);
+    let mut damaged = message(&[7, 8, 9]);
+    damaged[105] ^= 1;
+    r.on_message(&damaged, Some(100), 2000, |_| {});
+    r.set_sent_total(10);
+    r.finish(9 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes), (8, 800));
+    assert_eq!((report.duplicate_packets, report.reordered_packets), (Some(1), Some(1)));
+    assert_eq!((report.corrupted_packets, report.lost_packets), (Some(1), Some(2)));
+    assert_eq!(
+        (report.crossing, report.time_unit.as_deref()),
+        (Some(Crossing::Coalesced), Some("batch"))
+    );
+    assert_eq!(report.one_way_delay.unwrap().count, 2, "one time for each message");
+    // A short last datagram leaves the message its one time; alone among damaged ones it has that time itself.
+    for head in [datagram(100, 0, 0, 0), vec![0; 100]] {
+        let mut r = receiving("0", |_| {});
+        r.set_clock(SenderClock::default());
+        let mut message = head;
+        message.extend(&datagram(100, 1, 0, 0)[..60]);
+        r.on_message(&message, Some(100), 1000, |_| {});
+        assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
+    }
+    // Small coalesced datagrams take the plain way: one time a message as well.
+    let mut r = receiving("0", |c| c.payload = Some(ByteSize(16)));
+    r.set_clock(SenderClock::default());
+    let small: Vec<u8> = (0..3).flat_map(|n| datagram(16, n, 0, 0)).collect();
+    r.on_message(&small, Some(16), 1000, |_| {});
+    assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
+}
+
+#[test]
+fn rates_are_over_as_many_gaps_as_packets() {
+    let mut r = receiving("1000pps", |_| {});
+    for n in 0..3u64 {
+        r.on_message(&datagram(100, n, 0, 0), None, SECOND + n * MS, |_| {});
+    }
+    // A stamp that steps back is taken for the last one.
+    r.on_message(&datagram(100, 3, 0, 0), None, SECOND + 3 * MS, |_| {});
+    r.on_message(&datagram(100, 4, 0, 0), None, SECOND + 2 * MS, |_| {});
+    assert_eq!(r.last_ns(), SECOND + 3 * MS);
+    r.on_message(&datagram(100, 5, 0, 0), None, SECOND + 5 * MS, |_| {});
+    r.finish(30 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.seconds), (6, 0.005));
+    assert!((report.packets_per_second.unwrap() - 1000.0).abs() < 1e-9, "{report:?}");
+    assert!((report.bits_per_second.unwrap() - 800_000.0).abs() < 1e-6);
+    // No empty intervals up to the end of waiting.
+    let counts = r.interval_counts();
+    assert_eq!(counts.len(), 2);
+    assert_eq!((counts[0].packets, counts[1].packets), (0, 6));
+    assert_eq!(counts[1].packets_per_second, Some(6.0));
+}
+
+#[test]
+fn the_omitted_start_is_forgotten_by_every_figure() {
+    let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
+    let mut ring = PayloadRing::new(Content::Random, 1, 100);
+    let mut r = Receiving::new(&s, key(), 20 * SECOND, Some(ring.clone()));
+    r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
+    r.set_clock(SenderClock::default());
+    let mut tx = Sending::new(&s, key(), 0, false);
+    tx.start(0, clock(0));
+    let mut at = 0;
+    for n in 0..40u64 {
+        at = n * 100 * MS;
+        let (bytes, _) = tx.fill(&mut ring, 1, at);
+        let mut bytes = bytes.to_vec();
+        tx.sent(1, 1, at);
+        let early = n < 20;
+        match n % 5 {
+            1 if early => bytes[50] ^= 1,
+            2 if early => bytes.truncate(60),
+            3 if early => r.on_message(&bytes, None, at, |_| {}),
+            _ => {}
+        }
+        r.on_message(&bytes, None, at + if early { 9 * MS } else { MS }, |_| {});
+    }
+    r.set_sent_total(40);
+    r.finish(at + SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes, report.lost_packets), (20, 2000, Some(0)));
+    assert_eq!(
+        (report.bit_errors, report.truncated_packets, report.corrupted_packets),
+        (Some(0), Some(0), Some(0))
+    );
+    assert_eq!((report.duplicate_packets, report.reordered_packets), (Some(0), Some(0)));
+    assert_eq!(report.one_way_delay.unwrap().max_seconds, 0.001);
+    assert_eq!(report.one_way_delay_from_intended.unwrap().count, 20);
+    assert_eq!(report.seconds, 1.9);
+}
+
+#[test]
+fn narrow_numbers_tell_when_they_may_be_wrong() {
+    // 8 bits: an arrival 200 numbers ahead can't be distinguished from one 56 back.
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+    for n in 0..10 {
+        r.on_message(&datagram(1, n, 0, 0), None, n, |_| {});
+    }
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).ambiguous, Some(false));
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+    r.on_message(&datagram(1, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(1, 100, 0, 0), None, 1, |_| {});
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).ambiguous, Some(true));
+    // At 1000/s 128 numbers, half of all, take 128 ms: after so long a silence the next may stand for more than itself.
+    for (silence, ambiguous) in [(127 * MS, false), (128 * MS, true)] {
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+        r.on_message(&datagram(1, 0, 0, 0), None, SECOND, |_| {});
+        // What has no number ends no silence.
+        r.on_message(&[], None, SECOND + MS, |_| {});
+        r.on_message(&datagram(1, 1, 0, 0), None, SECOND + silence, |_| {});
+        r.finish(2 * SECOND);
+        assert_eq!(r.report("", None, None).ambiguous, Some(ambiguous), "{silence}");
+    }
+}
+
+#[test]
+fn what_the_network_did_not_take_starts_no_time() {
+    let mut s = sending("0", false, |c| c.duration = None);
+    s.sent(0, 1, 10 * SECOND);
+    s.sent(1, 1, 11 * SECOND);
+    s.sent(1, 1, 12 * SECOND);
+    s.stop();
+    let r = s.report("send", None);
+    assert_eq!((r.packets, r.seconds, r.segments_per_message), (2, 1.0, Some(1.0)));
+}
+
+#[test]
+fn time_that_passes_gives_up_what_is_overdue() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(100, 2, 0, 0), None, MS, |_| {});
+    r.set_sent_total(3);
+    r.advance(SECOND);
+    assert!(!r.is_complete(), "it may still come");
+    r.advance(4 * SECOND);
+    assert!(r.is_complete());
+}
+
+#[test]
+fn cut_datagrams_count_what_came_of_them() {
+    // Behind the header: numbers are believed, bytes are those that came. Within it: nothing is.
+    let cut = |sequence: u64, length: usize| datagram(100, sequence, 0, 0)[..length].to_vec();
+    let mut r = receiving("0", |_| {});
+    r.on_message(&cut(0, 60), None, 1, |_| {});
+    r.on_message(&cut(1, 10), None, 2, |_| {});
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes), (1, 60));
+    assert_eq!((report.truncated_packets, report.corrupted_packets), (Some(2), Some(2)));
+    // The same in a coalesced message.
+    let mut r = receiving("0", |_| {});
+    r.on_message(&[cut(0, 60), cut(1, 60), cut(2, 60)].concat(), Some(60), 1, |_| {});
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes), (3, 180));
+    assert_eq!((report.truncated_packets, report.corrupted_packets), (Some(3), Some(3)));
+}
+
+#[test]
+fn a_late_datagram_gives_no_delay_and_waiting_has_no_end_without_a_count() {
+    let mut r = receiving("1000pps", |_| {});
+    r.set_clock(SenderClock::default());
+    r.on_message(&datagram(100, 0, 0, 0), None, 10, |_| {});
+    r.on_message(&datagram(100, 2, 0, 0), None, 20, |_| {});
+    assert!(!r.is_complete(), "the sender has not told its count");
+    r.advance(3 * SECOND);
+    r.on_message(&datagram(100, 1, 0, 0), None, 3 * SECOND, |_| {});
+    assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 2);
+}
+
+#[test]
+fn jitter_is_in_seconds_in_totals_and_intervals() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(100, 1, MS, 0), None, MS + 160_000, |_| {});
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).jitter_seconds, Some(1e-5));
+    assert_eq!(r.interval_counts()[0].jitter_seconds, Some(1e-5));
+}
+
+#[test]
+fn a_mean_delay_is_over_the_delays_and_not_the_packets() {
+    let mut r = receiving("0", |_| {});
+    r.set_clock(SenderClock::default());
+    let coalesced: Vec<u8> = (0..4).flat_map(|n| datagram(100, n, 0, 0)).collect();
+    r.on_message(&coalesced, Some(100), 4000, |_| {});
+    r.finish(SECOND);
+    assert_eq!(r.interval_counts()[0].mean_delay_seconds, Some(4e-6));
+}
+
+#[test]
+fn contradicting_counts_and_too_many_runs_are_told() {
+    let mut r = receiving("1000pps", |_| {});
+    for n in 0..3 {
+        r.on_message(&datagram(100, n, 0, 0), None, n, |_| {});
+    }
+    r.set_sent_total(2);
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).ambiguous, Some(true), "three came of two");
+    // Runs of 257 different lengths: one more than are kept apart.
+    let mut r = receiving("1000pps", |_| {});
+    let mut next = 0;
+    for length in 0..=257 {
+        next += length;
+        r.on_message(&datagram(100, next, 0, 0), None, next, |_| {});
+        next += 1;
+    }
+    r.finish(SECOND);
+    let runs = r.report("", None, None).loss_periods.unwrap();
+    assert_eq!((runs.len(), runs.get("256"), runs.get("more")), (257, Some(&1), Some(&1)));
+}
+
+#[test]
+fn variation_of_the_omitted_start_is_forgotten() {
+    let mut r = Receiving::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), SECOND, None);
+    r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
+    r.set_clock(SenderClock::default());
+    for n in 0..4000u64 {
+        // Delays swing by 50 us in the omitted two seconds, and are even behind them.
+        let delay = if n < 2000 && n % 2 == 0 { 60_000 } else { 10_000 };
+        r.on_message(&datagram(100, n, n * MS, 0), None, n * MS + delay, |_| {});
+    }
+    r.finish(10 * SECOND);
+    let variation = r.report("", None, None).delay_variation.unwrap();
+    assert_eq!((variation.ipdv_p99_seconds, variation.pdv_p99_seconds), (Some(0.0), Some(0.0)));
+}
+
+/// Segmentation may be asked for and refused by the kernel, message by message.
+#[test]
+fn a_sender_has_coalesced_when_a_message_held_more_than_one_datagram() {
+    let mut s = sending("0", true, |_| {});
+    assert!(!s.has_coalesced());
+    s.sent(3, 3, 10 * SECOND);
+    assert!(!s.has_coalesced(), "each left alone");
+    s.sent(10, 1, 10 * SECOND + 1);
+    assert!(s.has_coalesced());
+}

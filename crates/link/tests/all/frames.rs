@@ -1,0 +1,589 @@
+//! One suite of frames over every link: what goes in at one side comes out at the other byte for byte.
+#![cfg(target_os = "linux")]
+
+use crate::path;
+use path::{Forwarder, RawSocket, path};
+use weir_link::{LinkOptions, Mode, Slabs, memory};
+use weir_net::clock::Clock;
+use weir_net::counters::protocol_counters;
+use weir_wire::checksum::Sum;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+const MODES: [Mode; 3] = [Mode::Packet, Mode::XdpNative, Mode::XdpGeneric];
+/// Tells this test's frames from others.
+const SOURCE: [u8; 6] = [2, b'W', b'e', b'i', b'r', 1];
+const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+
+/// Waits for a condition; the bound only ends a broken run.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The tags or nothing, EtherType, payload; to a station that does not exist here.
+fn ethernet(tags: &[&[u8]], kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 9], &SOURCE[..], &tags.concat(), &kind.to_be_bytes(), payload].concat()
+}
+
+fn ipv4(options: &[u8], fragment: u16, number: u8, payload: &[u8]) -> Vec<u8> {
+    let header = 20 + options.len();
+    let mut ip = vec![0x40 | (header / 4) as u8, 0xb8];
+    ip.extend((header as u16 + payload.len() as u16).to_be_bytes());
+    ip.extend([0x12, 0x34]);
+    ip.extend(fragment.to_be_bytes());
+    ip.extend([64, number, 0, 0]);
+    ip.extend([V4[0].octets(), V4[1].octets()].concat());
+    ip.extend(options);
+    let sum = Sum::new().add_bytes(&ip).checksum().to_be_bytes();
+    ip[10..12].copy_from_slice(&sum);
+    ip.extend(payload);
+    ip
+}
+
+fn ipv6(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x6b, 0x81, 0x23, 0x45];
+    ip.extend((payload.len() as u16).to_be_bytes());
+    ip.extend([first, 255]);
+    ip.extend([v6(1).octets(), v6(2).octets()].concat());
+    ip.extend(payload);
+    ip
+}
+
+fn v6(host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, host)
+}
+
+fn udp(payload: &[u8], pseudo: Sum) -> Vec<u8> {
+    let mut udp = vec![0x24, 0x83, 0x13, 0x88];
+    udp.extend((8 + payload.len() as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(payload);
+    let sum = pseudo.add_bytes(&udp).udp_checksum().to_be_bytes();
+    udp[6..8].copy_from_slice(&sum);
+    udp
+}
+
+fn udp4(payload: &[u8]) -> Vec<u8> {
+    udp(payload, Sum::new().add_pseudo_v4(V4[0], V4[1], 17, 8 + payload.len() as u16))
+}
+
+fn udp6(payload: &[u8]) -> Vec<u8> {
+    udp(payload, Sum::new().add_pseudo_v6(v6(1), v6(2), 17, 8 + payload.len() as u32))
+}
+
+/// The suite: name and frame. `mtu` is the longest payload.
+fn suite(mtu: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let vlan: &[u8] = &[0x81, 0x00, 0xb0, 0x07];
+    let service: &[u8] = &[0x88, 0xa8, 0x20, 0x64];
+    let arp = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &SOURCE, &[198, 18, 0, 7], &[0; 6], &[198, 18, 0, 8]]
+        .concat();
+    let tcp = |flags: u8, data: &[u8]| {
+        let mut tcp = vec![
+            0x24, 0x83, 0x00, 0x50, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0,
+        ];
+        tcp.extend(data);
+        let sum =
+            Sum::new().add_pseudo_v4(V4[0], V4[1], 6, tcp.len() as u16).add_bytes(&tcp).checksum();
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        tcp
+    };
+    // Hop-by-hop, routing (type 4, no segments left), destination options, then UDP.
+    let extensions = [
+        &[43, 0, 5, 2, 0, 0, 1, 0][..],
+        &[60, 2, 4, 0, 0, 0, 0, 0],
+        &v6(2).octets(),
+        &[17, 0, 1, 4, 0, 0, 0, 0],
+        &udp6(b"behind extension headers"),
+    ]
+    .concat();
+    let mut solicitation = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    solicitation.extend(v6(2).octets());
+    solicitation.extend([&[1, 1], &SOURCE[..]].concat());
+    let sum = Sum::new().add_pseudo_v6(v6(1), v6(2), 58, solicitation.len() as u32);
+    let sum = sum.add_bytes(&solicitation).checksum().to_be_bytes();
+    solicitation[2..4].copy_from_slice(&sum);
+    let broadcast = |mut frame: Vec<u8>| {
+        frame[..6].fill(0xff);
+        frame
+    };
+    let group = |last: u8, mut frame: Vec<u8>| {
+        frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, last]);
+        frame
+    };
+    let mut wrong_udp = ipv4(&[], 0, 17, &udp4(b"wrong checksum"));
+    *wrong_udp.last_mut().expect("byte") ^= 0x55;
+    let mut unsummed = udp4(b"sent without");
+    unsummed[6..8].fill(0);
+    let mut bad_header = ipv4(&[], 0, 17, &udp4(b"x"));
+    bad_header[0] = 0x43;
+    let mut too_long = ipv4(&[], 0, 6, &tcp(0x18, b"abc"));
+    too_long[2..4].copy_from_slice(&2000_u16.to_be_bytes());
+    let mut bad_offset = ipv4(&[], 0, 6, &tcp(0x18, b"abc"));
+    bad_offset[32] = 0xf0;
+    let big = vec![0xa5; mtu - 28];
+    let frame = ethernet;
+    vec![
+        ("ARP", broadcast(frame(&[], 0x0806, &arp))),
+        ("gratuitous ARP, padded", broadcast(frame(&[], 0x0806, &[&arp[..], &[0; 18]].concat()))),
+        ("IPv4 UDP", frame(&[], 0x0800, &ipv4(&[], 0, 17, &udp4(b"hello")))),
+        ("IPv4 UDP, checksum wrong", frame(&[], 0x0800, &wrong_udp)),
+        ("IPv4 UDP without checksum", frame(&[], 0x0800, &ipv4(&[], 0, 17, &unsummed))),
+        ("IPv4 with options", frame(&[], 0x0800, &ipv4(&[0x94, 4, 0, 0], 0, 17, &udp4(b"alert")))),
+        ("TCP SYN", frame(&[], 0x0800, &ipv4(&[], 0x4000, 6, &tcp(2, b"")))),
+        (
+            "TCP data, padded",
+            frame(&[], 0x0800, &[ipv4(&[], 0x4000, 6, &tcp(0x18, b"x")), vec![0; 5]].concat()),
+        ),
+        ("IPv4 first fragment", frame(&[], 0x0800, &ipv4(&[], 0x2000, 17, &udp4(&[7; 32])))),
+        ("IPv4 later fragment", frame(&[], 0x0800, &ipv4(&[], 0x0005, 17, &[9; 40]))),
+        ("IPv6 UDP", frame(&[], 0x86dd, &ipv6(17, &udp6(b"hello")))),
+        ("IPv6 extension headers", frame(&[], 0x86dd, &ipv6(0, &extensions))),
+        (
+            "IPv6 fragment",
+            frame(
+                &[],
+                0x86dd,
+                &ipv6(44, &[&[17, 0, 0, 1, 0, 0, 0, 9], &udp6(&[3; 24])[..]].concat()),
+            ),
+        ),
+        ("ICMPv6 neighbour solicitation", frame(&[], 0x86dd, &ipv6(58, &solicitation))),
+        ("VLAN", frame(&[vlan], 0x0800, &ipv4(&[], 0, 17, &udp4(b"tagged")))),
+        ("VLAN priority only", frame(&[&[0x81, 0, 0xe0, 0]], 0x0806, &arp)),
+        ("QinQ", frame(&[service, vlan], 0x0800, &ipv4(&[], 0, 17, &udp4(b"twice")))),
+        ("two customer tags", frame(&[vlan, vlan], 0x86dd, &ipv6(17, &udp6(b"twice")))),
+        (
+            "MPLS",
+            frame(
+                &[],
+                0x8847,
+                &[&[0, 1, 0x01, 64][..], &ipv4(&[], 0, 17, &udp4(b"label"))].concat(),
+            ),
+        ),
+        (
+            "LLDP",
+            group(
+                0x0e,
+                frame(&[], 0x88cc, &[2, 7, 4, 2, 0, 0, 0, 0, 1, 4, 2, 7, b'x', 6, 2, 0, 120, 0, 0]),
+            ),
+        ),
+        ("pause", group(1, frame(&[], 0x8808, &[&[0, 1, 0xff, 0xff][..], &[0; 42]].concat()))),
+        ("STP over LLC", group(0, frame(&[], 38, &[&[0x42, 0x42, 3][..], &[0; 43]].concat()))),
+        ("unknown EtherType", frame(&[], 0x88b5, &[0xff; 46])),
+        ("runt: one byte", frame(&[], 0x88b5, &[1])),
+        ("runt: IPv4 cut", frame(&[], 0x0800, &ipv4(&[], 0, 17, &udp4(b"cut"))[..12])),
+        ("runt: IPv6 cut", frame(&[], 0x86dd, &ipv6(17, &udp6(b"cut"))[..30])),
+        ("malformed: header length", frame(&[], 0x0800, &bad_header)),
+        ("malformed: total length", frame(&[], 0x0800, &too_long)),
+        ("malformed: TCP offset", frame(&[], 0x0800, &bad_offset)),
+        ("malformed: version", frame(&[], 0x0800, &[0xf5; 60])),
+        ("full size", frame(&[], 0x0800, &ipv4(&[], 0, 17, &udp4(&big)))),
+        ("full size, tagged", frame(&[vlan], 0x0800, &ipv4(&[], 0, 17, &udp4(&big)))),
+    ]
+}
+
+/// Sends the suite from one end and expects it, in order, at the other.
+fn passes(from: &RawSocket, to: &RawSocket, mtu: usize, what: &str) -> u64 {
+    let frames = suite(mtu);
+    for (name, frame) in &frames {
+        from.send(frame).unwrap_or_else(|e| panic!("{what}, {name}: {e}"));
+        let got = loop {
+            let got = to.recv().unwrap_or_else(|| panic!("{what}, {name}: never arrived"));
+            if got[6..12] == SOURCE {
+                break got;
+            }
+        };
+        assert_eq!(&got, frame, "{what}, {name}");
+    }
+    frames.len() as u64
+}
+
+fn frames_pass(test: &str, mtu: u32, modes: &[Mode]) {
+    for &mode in modes {
+        let Some(path) = path(test, mtu) else { return };
+        let forwarder = Forwarder::start(&path, mode);
+        let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+        let there = passes(&a, &b, mtu as usize, &format!("{mode} there"));
+        let back = passes(&b, &a, mtu as usize, &format!("{mode} back"));
+        // Own echoes would come in on the other side, and be sent back, and be counted.
+        for ((received, sent), expected) in forwarder.stop().into_iter().zip([there, back]) {
+            assert_eq!(
+                (received.frames, sent.frames),
+                (expected, expected),
+                "{mode}: {received:?}"
+            );
+            assert_eq!(received.unplanned_drops() + sent.unplanned_drops(), 0, "{mode}");
+        }
+    }
+}
+
+#[test]
+fn every_frame_passes_unchanged() {
+    frames_pass("every_frame_passes_unchanged", 1500, &MODES);
+}
+
+#[test]
+fn jumbo_frames_pass_as_far_as_the_link_takes_them() {
+    frames_pass("jumbo_frames_pass_as_far_as_the_link_takes_them", 9000, &[Mode::Packet]);
+    frames_pass("jumbo_frames_pass_as_far_as_the_link_takes_them", 3498, &MODES);
+    let Some(path) = path("jumbo_frames_pass_as_far_as_the_link_takes_them", 9000) else { return };
+    for mode in [Mode::XdpNative, Mode::XdpGeneric] {
+        let error = path.link("A", mode, &LinkOptions::default()).expect_err("too large an MTU");
+        assert!(error.to_string().contains("MTU is 9000"), "{error}");
+    }
+}
+
+#[test]
+fn every_frame_passes_memory_unchanged() {
+    let mut slabs = Slabs::new(8 << 20);
+    let (mut a, cable_a) = memory::link("A", 1000).expect("link");
+    let (mut b, cable_b) = memory::link("B", 1000).expect("link");
+    for (i, (name, frame)) in suite(9000).into_iter().enumerate() {
+        cable_a.put(i as u64, &frame);
+        let mut received = Vec::new();
+        assert_eq!(a.receiver.recv(&mut slabs, 8, &mut received).expect("recv"), 1);
+        assert_eq!((received[0].ingress_ns, received[0].len as usize), (i as u64, frame.len()));
+        assert_eq!(b.transmitter.send(&slabs, &[received[0].handle]).expect("send"), 1);
+        slabs.release(received[0].handle);
+        assert_eq!(cable_b.take(), Some(frame), "{name}");
+    }
+    cable_b.set_room(1);
+    let frames = [slabs.insert(&[1; 60]).expect("room"), slabs.insert(&[2; 60]).expect("room")];
+    assert_eq!(b.transmitter.send(&slabs, &frames).expect("send"), 1, "no room for the second");
+    assert_eq!(b.transmitter.statistics().times_full, 1);
+}
+
+/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket reports it; AF_XDP sees a
+/// veth's frames without, and so is not chosen there, has a note, and keeps the tag once the sender puts it in itself.
+#[test]
+fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
+    let name = "a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen";
+    let plain = suite(1500)[2].1.clone();
+    let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+    for mode in MODES {
+        for put_in_by_sender in [false, true] {
+            let Some(path) = path(name, 1500) else { return };
+            if put_in_by_sender {
+                let off = || weir_net::interface::set_offload("ea", "tx-vlan-hw-insert", false);
+                path.a.run_in(off).expect("enter").expect("offload");
+            }
+            let Some(_tagging) = path.tag_at_a() else {
+                eprintln!("SKIPPED {name}: no program can be put on an interface's egress");
+                return;
+            };
+            let forwarder = Forwarder::start(&path, mode);
+            let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+            a.send(&plain).expect("send");
+            let got = loop {
+                let got = b.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+                if got[6..12] == SOURCE {
+                    break got;
+                }
+            };
+            let kept = mode == Mode::Packet || put_in_by_sender;
+            assert_eq!(got, if kept { &tagged[..] } else { &plain[..] }, "{mode}");
+            forwarder.stop();
+        }
+        let Some(path) = path(name, 1500) else { return };
+        let notes = path.link("A", mode, &LinkOptions::default()).expect("link").description.notes;
+        let told = notes.iter().any(|note| note.contains("VLAN"));
+        assert_eq!(told, mode != Mode::Packet, "{mode}: {notes:?}");
+    }
+    let Some(path) = path(name, 1500) else { return };
+    let chosen = path.best_link("A").expect("link").description;
+    assert_eq!(chosen.mode, Mode::Packet, "{chosen}");
+    assert!(chosen.reason.is_some_and(|reason| reason.contains("VLAN")));
+}
+
+/// Sockets of this host leave checksums to hardware and send super-packets; what arrives must be complete.
+#[test]
+fn what_sockets_send_arrives_with_right_checksums() {
+    for mode in MODES {
+        let Some(path) = path("what_sockets_send_arrives_with_right_checksums", 1500) else {
+            return;
+        };
+        if mode == Mode::XdpGeneric {
+            path.cut_at_the_ends();
+        }
+        let forwarder = Forwarder::start(&path, mode);
+        let (listener, receiver) = path
+            .b
+            .run_in(|| {
+                let receiver = UdpSocket::bind("198.18.0.2:5000").expect("bind");
+                receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+                (TcpListener::bind("198.18.0.2:5001").expect("bind"), receiver)
+            })
+            .expect("enter");
+        let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| (i ^ i >> 8) as u8).collect();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let (mut stream, _) = listener.accept().expect("accept");
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+            stream.read_to_end(&mut bytes).expect("read");
+            bytes
+        });
+        let sender = path
+            .a
+            .run_in(|| {
+                let mut stream = TcpStream::connect_timeout(
+                    &"198.18.0.2:5001".parse().expect("address"),
+                    Duration::from_secs(60),
+                )
+                .expect("connect");
+                stream.set_write_timeout(Some(Duration::from_secs(60))).expect("timeout");
+                stream.write_all(&bulk).expect("write");
+                UdpSocket::bind("198.18.0.1:0").expect("bind")
+            })
+            .expect("enter");
+        assert!(reader.join().expect("reader") == bulk, "{mode}: other bytes than were sent");
+        for len in [0, 1, 2, 3, 17, 18, 100, 1471, 1472, 4000] {
+            sender.send_to(&bulk[..len], "198.18.0.2:5000").expect("send");
+            let mut got = [0; 5000];
+            let n = receiver.recv(&mut got).unwrap_or_else(|e| panic!("{mode}: {len} bytes: {e}"));
+            assert_eq!(got[..n], bulk[..len], "{mode}");
+        }
+        let counters = path.b.run_in(protocol_counters).expect("enter").expect("counters");
+        assert!(counters.get("Udp", "InCsumErrors").is_some());
+        let wrong: Vec<_> =
+            counters.iter().filter(|(k, v)| k.contains("InCsumErrors") && *v > 0).collect();
+        assert!(wrong.is_empty(), "{mode}: {wrong:?}");
+        let [(received, _), _] = forwarder.stop();
+        assert!(received.checksums_completed > 0 && received.unusable == 0, "{mode}: {received:?}");
+        if mode == Mode::Packet {
+            assert!(
+                received.super_packets > 0 && received.segments > received.super_packets,
+                "{received:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn links_are_promiscuous_while_they_are_open() {
+    let Some(path) = path("links_are_promiscuous_while_they_are_open", 1500) else { return };
+    let shown = || {
+        let output = path.m.run_in(|| {
+            std::process::Command::new("ip")
+                .args(["-d", "link", "show", "dev", "A"])
+                .output()
+                .expect("ip")
+        });
+        String::from_utf8(output.expect("enter").stdout).expect("text")
+    };
+    for mode in MODES {
+        let link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        assert!(shown().contains("promiscuity 1"), "{mode}: {}", shown());
+        assert_eq!(shown().contains("xdp"), mode != Mode::Packet, "{mode}: {}", shown());
+        drop(link);
+        // The kernel takes a program off some time after its descriptor was closed, and a child that another test is
+        // about to start holds every descriptor for a moment.
+        until(&format!("{mode} is off"), || {
+            let after = shown();
+            after.contains("promiscuity 0") && !after.contains("xdp")
+        });
+    }
+}
+
+/// Frames that this host sends by the interface itself are not frames that came in.
+#[test]
+fn what_this_host_sends_is_not_received() {
+    for mode in MODES {
+        let Some(path) = path("what_this_host_sends_is_not_received", 1500) else { return };
+        let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        let frames = suite(1500);
+        RawSocket::open(&path.m, "A").send(&frames[0].1).expect("send");
+        RawSocket::open(&path.a, "ea").send(&frames[2].1).expect("send");
+        let mut slabs = Slabs::new(8 << 20);
+        let mut received = Vec::new();
+        until(&format!("{mode}: a frame"), || {
+            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv") > 0
+        });
+        assert_eq!(received.len(), 1, "{mode}");
+        assert_eq!(slabs.bytes(received[0].handle), frames[2].1, "{mode}");
+    }
+}
+
+/// An interface that is up, and whose other end is down, has no carrier: what is to leave by it is lost, and counted;
+/// nothing old comes out when the carrier is back.
+#[test]
+fn what_leaves_without_a_carrier_is_lost_at_once() {
+    for mode in MODES {
+        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else {
+            return;
+        };
+        let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        let frames = suite(1500);
+        let mut slabs = Slabs::new(8 << 20);
+        let old = slabs.insert(&frames[2].1).expect("room");
+        let new = slabs.insert(&frames[3].1).expect("room");
+        let set = |state: &str| {
+            let state = state.to_owned();
+            let run = move || {
+                let arguments = ["link", "set", "dev", "ea", &state];
+                std::process::Command::new("ip").args(arguments).status().expect("ip")
+            };
+            assert!(path.a.run_in(run).expect("enter").success());
+        };
+        set("down");
+        let mut dealt = 0;
+        let mut lost = || {
+            let handles = vec![old; 100 - dealt];
+            dealt += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
+            dealt
+        };
+        until(&format!("{mode}: frames are given up"), || lost() >= 100);
+        let statistics = link.transmitter.statistics();
+        assert_eq!((statistics.frames, statistics.unplanned_drops()), (0, 100), "{mode}");
+        set("up");
+        let a = RawSocket::open(&path.a, "ea");
+        until(&format!("{mode}: the carrier is back"), || {
+            link.transmitter.send(&slabs, &[new]).expect("send") > 0
+                && link.transmitter.statistics().frames > 0
+        });
+        let got = loop {
+            let got = a.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+            if got[6..12] == SOURCE {
+                break got;
+            }
+        };
+        assert_eq!(got, frames[3].1, "{mode}: a frame from before the carrier came back");
+    }
+}
+
+/// More queues than are read are refused by AF_XDP, and taken by the packet socket.
+#[test]
+fn no_queue_is_left_out() {
+    let Some(path) = path("no_queue_is_left_out", 1500) else { return };
+    let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
+    for (name, queues) in [("q64", 64_u32), ("q65", 65)] {
+        let both = format!("numtxqueues {queues} numrxqueues {queues}");
+        path.ip_in_middle(&format!("link add {name} {both} type veth peer name {name}p {both}"));
+        path.ip_in_middle(&format!("link set dev {name}p up"));
+        path.ip_in_middle(&format!("link set dev {name} up"));
+        let mode = Mode::XdpGeneric;
+        match (queues, path.link(name, mode, &options)) {
+            (64, Ok(link)) => assert_eq!(link.description.queues, 64),
+            (65, Err(error)) => assert!(error.to_string().contains("more than 64"), "{error}"),
+            (_, Ok(link)) => panic!("{queues} queues: {}", link.description),
+            (_, Err(error)) => panic!("{queues} queues: {error}"),
+        }
+    }
+}
+
+/// What a full ring or the cap costs is counted, not hidden.
+#[test]
+fn unplanned_drops_are_counted() {
+    for mode in MODES {
+        let Some(path) = path("unplanned_drops_are_counted", 1500) else { return };
+        let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
+        let mut link = path.link("A", mode, &options).expect("link");
+        let a = RawSocket::open(&path.a, "ea");
+        let room = u64::from(link.description.ring_frames);
+        let sent = room + 100;
+        for _ in 0..sent {
+            a.send(&suite(1500)[2].1).expect("send");
+        }
+        let mut slabs = Slabs::new(8 << 20);
+        let mut received = Vec::new();
+        // Deliveries end some time after the last send returns.
+        let mut drops = || link.receiver.statistics().expect("statistics").kernel_drops;
+        until(&format!("{mode}: {} drops", sent - room), || drops() >= sent - room);
+        assert_eq!(drops(), sent - room, "{mode}");
+        link.receiver.recv(&mut slabs, usize::MAX, &mut received).expect("recv");
+        assert_eq!(received.len() as u64, room, "{mode}");
+        let mut none = Slabs::new(0);
+        let mut entries = 0;
+        for expected in 1..=300_u64 {
+            a.send(&suite(1500)[2].1).expect("send");
+            while link.receiver.statistics().expect("statistics").slab_drops < expected {
+                entries += link.receiver.recv(&mut none, 64, &mut received).expect("recv");
+            }
+        }
+        assert_eq!(entries, 300, "{mode}: an entry that gives no frame is an entry of the ring");
+        assert_eq!(
+            received.len() as u64,
+            room,
+            "{mode}: the ring went round, and all of it was dropped"
+        );
+    }
+}
+
+#[test]
+fn the_kernels_stamp_lies_between_sending_and_reading() {
+    let Some(path) = path("the_kernels_stamp_lies_between_sending_and_reading", 1500) else {
+        return;
+    };
+    let mut link = path.link("A", Mode::Packet, &LinkOptions::default()).expect("link");
+    let a = RawSocket::open(&path.a, "ea");
+    let mut slabs = Slabs::new(8 << 20);
+    for _ in 0..50 {
+        let mut received = Vec::new();
+        let before = Clock::System.monotonic_ns();
+        a.send(&suite(1500)[2].1).expect("send");
+        let sent = Clock::System.monotonic_ns();
+        // Long enough to distinguish a stamp taken on reading from the kernel's.
+        Clock::System.sleep_until(sent + 3_000_000);
+        while received.is_empty() {
+            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv");
+        }
+        let after = Clock::System.monotonic_ns();
+        let stamp = received[0].ingress_ns;
+        assert!(stamp + 50_000 >= before && stamp <= after, "{before} {stamp} {after}");
+        // The first may have been delivered late by a busy machine; all of them cannot.
+        if stamp < sent + 1_000_000 {
+            return;
+        }
+    }
+    panic!("fifty stamps, all later than 1 ms after sending");
+}
+
+#[test]
+fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
+    for mode in MODES {
+        let Some(path) = path("an_interface_that_goes_down", 1500) else { return };
+        let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        let a = RawSocket::open(&path.a, "ea");
+        let frame = &suite(1500)[2].1;
+        let mut slabs = Slabs::new(8 << 20);
+        let mut received = Vec::new();
+        path.ip_in_middle("link set dev A down");
+        for _ in 0..3 {
+            assert_eq!(
+                link.receiver.recv(&mut slabs, 64, &mut received).expect("down is no error"),
+                0
+            );
+        }
+        let handle = slabs.insert(frame).expect("room");
+        // AF_XDP has taken a batch before it knows.
+        link.transmitter.send(&slabs, &[handle]).expect("down is no error");
+        let taken = link.transmitter.send(&slabs, &[handle, handle]).expect("down is no error");
+        assert_eq!((taken, link.transmitter.refused()), (2, &[0, 1][..]), "{mode}");
+        assert!(link.transmitter.statistics().refused >= 2);
+        // What AF_XDP took before it knew is in its ring; had it ended here, it would not have been sent.
+        let before = link.transmitter.statistics();
+        link.transmitter.finish();
+        let after = link.transmitter.statistics();
+        let parked = u64::from(mode != Mode::Packet);
+        assert_eq!((before.frames, after.frames), (parked, 0), "{mode}");
+        assert_eq!(after.dropped - before.dropped, parked, "{mode}");
+        path.ip_in_middle("link set dev A up");
+        until(&format!("{mode}: a frame after the interface came up again"), || {
+            // A send may meet the far end before it has its carrier back.
+            let _ = a.send(frame);
+            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv") > 0
+        });
+        path.ip_in_middle("link delete dev A");
+        let mut outcome = Ok(0);
+        until(&format!("{mode}: it is gone"), || {
+            outcome = link.receiver.recv(&mut slabs, 64, &mut received);
+            outcome.is_err()
+        });
+        let error = outcome.expect_err("gone");
+        assert!(matches!(error, weir_link::Error::Gone(_)), "{mode}: {error}");
+    }
+}

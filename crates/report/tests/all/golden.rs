@@ -1,0 +1,280 @@
+//! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` rewrites them.
+// Clippy knows test functions, not their helpers.
+
+use crate::support;
+use std::path::PathBuf;
+
+use support::golden;
+
+use weir_model::record::{Flow, Record};
+use weir_report::{
+    CsvWriter, ErrorEvent, IntervalTable, JsonStream, Start, Style, TextOptions, csv_columns,
+    header, json_line, json_pretty, summary,
+};
+
+/// All that a terminal would see of a run.
+fn terminal(record: &Record, options: &TextOptions) -> String {
+    let start = Start::from(record);
+    let table = IntervalTable::new(&start.flows, options);
+    let mut out = header(&start, options) + &table.heading();
+    for interval in &record.intervals {
+        out += &table.rows(interval);
+    }
+    out + &summary(record, options)
+}
+
+fn csv(record: &Record) -> String {
+    let mut writer = CsvWriter::new(vec![]).unwrap();
+    writer.record(record).unwrap();
+    String::from_utf8(writer.into_inner()).unwrap()
+}
+
+#[test]
+fn text() {
+    let plain = TextOptions::default();
+    let verbose = TextOptions { verbose: true, ..plain };
+    golden("udp_loss.txt", &terminal(&support::udp_loss(), &plain));
+    golden("udp_loss_verbose.txt", &terminal(&support::udp_loss(), &verbose));
+    let bytes = TextOptions { units: "K".parse().unwrap(), width: 60, stored: false, ..plain };
+    golden("udp_loss_kbytes_narrow.txt", &terminal(&support::udp_loss(), &bytes));
+    golden("tcp_bidir.txt", &terminal(&support::tcp_bidir(), &plain));
+    golden("tcp_bidir_verbose.txt", &terminal(&support::tcp_bidir(), &verbose));
+    golden("partial.txt", &terminal(&support::partial(), &plain));
+    golden("thousand.txt", &terminal(&support::thousand(), &plain));
+}
+
+/// Where a peer's report is missing, the rows of the summary have no loss, as all other renderings: absent is absent.
+#[test]
+fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
+    let rows = |record: &Record| -> Vec<String> {
+        let text = summary(record, &TextOptions { verbose: true, ..TextOptions::default() });
+        text.lines().filter(|l| l.contains("  receiver")).map(Into::into).collect()
+    };
+    let mut record = support::udp_loss();
+    let told = rows(&record);
+    assert!(!told.is_empty() && told.iter().all(|l| l.contains("%)")), "{told:?}");
+    for flow in &mut record.flows {
+        flow.receiver.as_mut().unwrap().reported_until_seconds = Some(1.5);
+    }
+    let told = rows(&record);
+    assert!(
+        told.iter().all(|l| l.contains("  -  ") && !l.contains("-/") && !l.contains('%')),
+        "{told:?}"
+    );
+    // One of two that run together: its own row and the sum's.
+    let mut other = support::udp_loss().flows[0].clone();
+    (other.id, other.name) = (99, "other".into());
+    record.flows.truncate(1);
+    record.flows.push(other);
+    let told = rows(&record);
+    assert_eq!(told.len(), 3, "{told:?}");
+    let is_told: Vec<bool> = told.iter().map(|l| l.contains("%)")).collect();
+    assert_eq!(is_told, [false, true, false], "{told:?}");
+    // Streams have no loss: losing an end of one says nothing of the datagrams beside it.
+    let mut mixed = support::udp_loss();
+    let mut streams = support::tcp_bidir().flows;
+    streams[0].receiver.as_mut().unwrap().reported_until_seconds = Some(1.5);
+    mixed.flows.extend(streams);
+    let whole = mixed.flows[0].clone();
+    mixed.flows.extend((50..54).map(|id| Flow { id, ..whole.clone() }));
+    let text = summary(&mixed, &TextOptions::default());
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!words.contains("report missing"), "{text}");
+}
+
+#[test]
+fn colour_adds_escape_sequences_and_nothing_else() {
+    for record in [support::udp_loss(), support::tcp_bidir(), support::partial()] {
+        let plain = terminal(&record, &TextOptions::default());
+        let colour = terminal(&record, &TextOptions { style: Style::COLOUR, ..Default::default() });
+        assert!(colour.contains("\x1b[1m"));
+        let mut bare = colour;
+        for code in ["\x1b[1m", "\x1b[33m", "\x1b[31m", "\x1b[0m"] {
+            bare = bare.replace(code, "");
+        }
+        assert_eq!(bare, plain);
+    }
+}
+
+#[test]
+fn json() {
+    golden("udp_loss.json", &json_pretty(&support::udp_loss()));
+    golden("tcp_bidir.json", &json_pretty(&support::tcp_bidir()));
+    golden("partial.json", &json_pretty(&support::partial()));
+    for record in
+        [support::udp_loss(), support::tcp_bidir(), support::partial(), support::thousand()]
+    {
+        for text in [json_pretty(&record), json_line(&record)] {
+            assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+        }
+    }
+}
+
+#[test]
+fn json_stream() {
+    let record = support::udp_loss();
+    let mut stream = JsonStream::new(vec![]);
+    stream.start(&Start::from(&record)).unwrap();
+    for interval in &record.intervals {
+        stream.interval(interval).unwrap();
+    }
+    stream
+        .error(&ErrorEvent { message: "connect to 198.18.0.2: refused".into(), exit_code: 3 })
+        .unwrap();
+    stream.end(&record).unwrap();
+    let text = String::from_utf8(stream.into_inner()).unwrap();
+    golden("udp_loss.jsonl", &text);
+    let events: Vec<serde_json::Value> =
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let names: Vec<_> = events.iter().map(|e| e["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["start", "interval", "interval", "interval", "error", "end"]);
+    assert_eq!(serde_json::from_value::<Record>(events[5]["data"].clone()).unwrap(), record);
+    assert_eq!(
+        ErrorEvent { message: "m".into(), exit_code: 2 }.to_json(),
+        "{\"error\":{\"message\":\"m\",\"exit_code\":2}}\n"
+    );
+}
+
+#[test]
+fn csv_files() {
+    golden("udp_loss.csv", &csv(&support::udp_loss()));
+    golden("partial.csv", &csv(&support::partial()));
+    let thousand = csv(&support::thousand());
+    let kind = |k: &str| thousand.lines().filter(|l| l.split(',').next() == Some(k)).count();
+    assert_eq!((kind("interval"), kind("summary"), kind("total")), (1000, 1000, 1));
+    // No name of that record needs quotes, so a plain split must find each column.
+    assert!(thousand.lines().all(|l| l.split(',').count() == csv_columns().len()));
+}
+
+#[test]
+fn a_csv_cell_stands_under_its_column() {
+    let text = csv(&support::tcp_bidir());
+    let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap();
+    let flow3 = rows.iter().find(|r| r[0] == "summary" && r[column("flow_id")] == "3").unwrap();
+    assert_eq!(flow3[column("flow_name")], "tcp-forward-3");
+    assert_eq!(flow3[column("sender_bytes")], "1111000000");
+    assert_eq!(flow3[column("tcp_mss_bytes")], "1448");
+    assert_eq!(flow3[column("receiver_jitter_seconds")], "", "not measured: empty, never zero");
+    let interval = rows.iter().find(|r| r[0] == "interval" && r[column("flow_id")] == "8").unwrap();
+    assert_eq!(interval[column("flow_direction")], "reverse");
+    assert_eq!(interval[column("sender_cwnd_bytes")], "1310720");
+}
+
+/// Seeded mutations of good records: every rendering holds.
+#[test]
+fn mutated_records_render() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let pieces: [&[u8]; 10] = [
+        b"1e308",
+        b"-1",
+        b"0",
+        b"18446744073709551615",
+        b"\\u001b[31m",
+        b"\\n",
+        b"=",
+        b"\\\"",
+        b"null",
+        b"-0.0",
+    ];
+    let mut rendered = 0;
+    for record in [support::udp_loss(), support::tcp_bidir(), support::partial()] {
+        let seed = json_line(&record).into_bytes();
+        weir_report::fuzz::fuzz_render(&seed);
+        for _ in 0..1500 {
+            let mut data = seed.clone();
+            for _ in 0..=next() % 3 {
+                let at = (next() as usize) % data.len();
+                // A figure or a character of a string is replaced, mostly leaving JSON that reads.
+                match data[at] {
+                    b'0'..=b'9' if next() % 2 == 0 => data[at] = b'0' + (next() % 10) as u8,
+                    b'0'..=b'9' | b'a'..=b'z' => {
+                        let piece = pieces[(next() as usize) % pieces.len()];
+                        data.splice(at..=at, piece.iter().copied());
+                    }
+                    _ => {}
+                }
+            }
+            rendered += usize::from(serde_json::from_slice::<Record>(&data).is_ok());
+            weir_report::fuzz::fuzz_render(&data);
+        }
+    }
+    assert!(rendered > 500, "only {rendered} mutations were still records");
+}
+
+/// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
+#[test]
+fn documented_columns_are_current() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- columns -->\n").unwrap();
+    let after = &rest[rest.find("\n## ").unwrap()..];
+    let columns: Vec<String> = csv_columns().iter().map(|c| format!("`{c}`")).collect();
+    let now = format!("{before}<!-- columns -->\n{}\n{after}", columns.join(",\n"));
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(
+            page == now,
+            "docs/formats.md: the list of columns differs; run with WEIR_BLESS=1 and commit"
+        );
+    }
+}
+
+#[test]
+fn content_that_was_verified_is_told_when_nothing_is_wrong_with_it() {
+    let told = |bit_errors| {
+        let mut record = support::udp_loss();
+        for flow in &mut record.flows {
+            let receiver = flow.receiver.as_mut().unwrap();
+            (receiver.bit_errors, receiver.corrupted_packets) = (bit_errors, Some(0));
+            receiver.bytes = 4711;
+        }
+        summary(&record, &TextOptions::default())
+    };
+    assert!(
+        told(Some(0)).contains("Content verified 4711 bytes, no bit errors"),
+        "{}",
+        told(Some(0))
+    );
+    assert!(!told(Some(3)).contains("verified"));
+    assert!(told(Some(3)).contains("3 bit errors"));
+    // Not asked for, not measured.
+    assert!(!told(None).contains("verified"));
+}
+
+#[test]
+fn the_loss_line_says_how_far_a_lost_end_had_told() {
+    let line = |record: &Record| {
+        let text = terminal(record, &TextOptions { width: 400, ..TextOptions::default() });
+        text.lines().find(|l| l.trim_start().starts_with("Loss")).unwrap().to_owned()
+    };
+    let whole = support::udp_loss();
+    assert!(!line(&whole).contains("not known"), "{}", line(&whole));
+    let [mut no_receiver, mut no_sender, mut silent] = [whole.clone(), whole.clone(), whole];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    silent.flows[0].sender = None;
+    let until = line(&no_receiver);
+    assert!(until.contains("until 3.00 s; later not known"), "{until}");
+    for lost in [no_sender, silent] {
+        let arrived = line(&lost);
+        assert!(arrived.contains("how many more were sent is not known"), "{arrived}");
+    }
+    let mut many = support::thousand();
+    assert!(!line(&many).contains("not known"), "{}", line(&many));
+    for flow in &mut many.flows[..3] {
+        flow.receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    }
+    let of_many = line(&many);
+    assert!(
+        of_many.contains("peer report missing for 3 flows, whose loss is unknown"),
+        "{of_many}"
+    );
+}

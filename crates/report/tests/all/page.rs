@@ -1,0 +1,468 @@
+//! Pages: their content, that strings of a record stay text, and how large they are.
+// Clippy knows test functions, not their helpers.
+
+use crate::support;
+use serde_json::Value;
+use support::golden;
+use weir_model::record::Record;
+use weir_report::page::{html, markdown, of_run, of_runs};
+use weir_report::{CsvWriter, TextOptions, csv_columns, escape, json_pretty, summary};
+
+/// The text of a page as a reader sees it: without elements, references resolved.
+fn text_of(html: &str) -> String {
+    let body = &html[html.find("<body>").unwrap()..html.find("<script>").unwrap()];
+    let mut out = String::new();
+    for part in body.split('<') {
+        out.push_str(part.split_once('>').map_or(part, |(_, text)| text));
+        out.push(' ');
+    }
+    for (reference, c) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        out = out.replace(reference, c);
+    }
+    out.replace(['\u{a0}', '\u{202f}'], " ")
+}
+
+/// The names of all elements in their order.
+fn elements(html: &str) -> Vec<&str> {
+    let end = |c: char| c.is_whitespace() || c == '>' || c == '/';
+    html.split('<')
+        .skip(1)
+        .map(|part| {
+            let rest = part.strip_prefix('/').unwrap_or(part);
+            &rest[..rest.find(end).unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+#[test]
+fn an_experiment_is_shown_as_it_was() {
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/experiment.json");
+    let text = std::fs::read_to_string(input).unwrap();
+    let experiment: weir_model::experiment::Experiment = serde_json::from_str(&text).unwrap();
+    let page = weir_report::page::of_experiment(&experiment);
+    golden("experiment.md", &markdown(&page));
+    golden("experiment.csv", &weir_report::experiment_csv(&experiment));
+    let text = text_of(&html(&page));
+    for wanted in [
+        "Golden experiment",
+        "not for publication",
+        "saturation: received against sent",
+        "Their first packets arrived within",
+        "Notes of another tool, table 1",
+        "sum packet_rate >= 130000",
+        "hello <world>",
+    ] {
+        assert!(text.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_page_tells_everything_of_a_run() {
+    let record = support::everything();
+    golden("everything.json", &json_pretty(&record));
+    let page = html(&of_run(&record));
+    let text = text_of(&page);
+    for wanted in [
+        "Voice beside a bulk transfer",
+        "run 20261122-081500-e0e0e0",
+        "failed",
+        "Warning, flow 1:",
+        "socket-overflow",
+        "12 of 10 000 packets were lost (0.12 %)",
+        "p99 one_way_delay < 41 ms",
+        "weir test 198.18.0.2 --plan 'voice and bulk.toml'",
+        "0x7",
+        "offset -1.25 ms",
+        "send user, receive kernel, resolution 1.00 ns",
+        "Example CPU",
+        "socket overflow",
+        "loss 0.1%, delay 40ms",
+        "10 003",
+        "RFC 7679",
+        "RFC 3550",
+        "\"schema\": \"weir.plan/1\"",
+        "Spacing deviation 4.10 µs",
+    ] {
+        assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
+    }
+    let warnings = page.find("class=\"notices\"").unwrap();
+    assert!(
+        warnings < page.find("<svg").unwrap() && warnings < page.find("<table").unwrap(),
+        "in sight"
+    );
+    assert!(
+        !page.contains("http://")
+            && !page.contains("https://")
+            && !page.contains(" src=")
+            && !page.contains("style=\"")
+    );
+    golden("everything.md", &markdown(&of_run(&record)));
+}
+
+/// Coalesced and per-packet rates are not comparable: every rendering of a run says which its rate is.
+#[test]
+fn each_rendering_says_how_datagrams_crossed() {
+    use weir_model::record::Crossing::{Coalesced, Mixed, PerPacket};
+    for (both, wanted) in [
+        ([PerPacket, PerPacket], PerPacket),
+        ([Coalesced, Coalesced], Coalesced),
+        ([PerPacket, Coalesced], Mixed),
+    ] {
+        let mut record = support::udp_loss();
+        let mut other = record.flows[0].clone();
+        other.id = 2;
+        record.flows.push(other);
+        for (flow, crossing) in record.flows.iter_mut().zip(both) {
+            flow.receiver.as_mut().unwrap().crossing = Some(crossing);
+        }
+        // The rows of the two flows and of their sum.
+        let text = summary(&record, &TextOptions::default());
+        let labels: Vec<&str> =
+            text.lines().filter_map(|l| Some(l.split_once("receiver, ")?.1)).collect();
+        assert_eq!(labels, [both[0].word(), both[1].word(), wanted.word()], "{text}");
+        let page = of_run(&record);
+        let note = format!("sent, {}", wanted.word());
+        for (shown, page) in [("HTML", text_of(&html(&page))), ("Markdown", markdown(&page))] {
+            assert!(page.contains(&note), "{shown} without {note:?}: {page}");
+            assert!(both.iter().all(|c| page.contains(c.word())), "{shown}: {page}");
+        }
+        let mut csv = CsvWriter::new(vec![]).unwrap();
+        csv.record(&record).unwrap();
+        let csv = String::from_utf8(csv.into_inner()).unwrap();
+        let at = csv_columns().iter().position(|c| *c == "receiver_crossing").unwrap();
+        let cells = csv.lines().filter(|l| l.starts_with("summary,"));
+        let cells: Vec<&str> = cells.filter_map(|l| l.split(',').nth(at)).collect();
+        assert_eq!(cells, both.map(|c| c.word()));
+        let json: Value = serde_json::from_str(&json_pretty(&record)).unwrap();
+        let of = |flow: usize| &json["flows"][flow]["receiver"]["crossing"];
+        assert_eq!([of(0), of(1)], both.map(|c| c.word()));
+    }
+}
+
+#[test]
+fn what_was_not_measured_is_said_and_is_no_zero() {
+    let record = support::partial();
+    let text = text_of(&html(&of_run(&record)));
+    for wanted in [
+        "not measured",
+        "Not measured in this run: what arrived, loss, jitter, one-way delay, round trip under load, use of the link's nominal rate, CPU, figures over time, this host's noise floor",
+        "what arrived was not measured",
+        "closed the control connection after 3.2 s",
+    ] {
+        assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
+    }
+    for unwanted in ["RFC 3550", "0 packets were lost", "no packet was lost"] {
+        assert!(!text.contains(unwanted), "{unwanted:?} is in the page");
+    }
+    golden("partial.md", &markdown(&of_run(&record)));
+}
+
+#[test]
+fn runs_are_compared_and_warnings_keep_their_run() {
+    let runs = [support::everything(), support::udp_loss(), support::tcp_bidir()];
+    let text = text_of(&html(&of_runs(&runs)));
+    for wanted in [
+        "Warning, run 1, flow 1:",
+        "Warning, run 2, flow 1:",
+        "The runs differ in plans",
+        "What ran: run 3",
+    ] {
+        assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
+    }
+    golden("compared.md", &markdown(&of_runs(&runs)));
+    // Gaps are no numbers, which are not equal to themselves: the pages are compared.
+    assert!(html(&of_runs(&runs[..1])) == html(&of_run(&runs[0])));
+}
+
+/// Every string of a record that may be any string, keys of maps included, replaced by `words`.
+fn with_strings(record: &Record, words: &str) -> Record {
+    fn walk(value: &mut Value, words: &str, change: &mut dyn FnMut(&mut Value, &str)) {
+        match value {
+            Value::String(_) => change(value, words),
+            Value::Array(items) => items.iter_mut().for_each(|v| walk(v, words, change)),
+            Value::Object(map) => map.iter_mut().for_each(|(key, v)| {
+                // The distributions would be lost.
+                if !["encoding", "data", "metric"].contains(&key.as_str()) {
+                    walk(v, words, change);
+                }
+            }),
+            _ => {}
+        }
+    }
+    let mut tree = serde_json::to_value(record).unwrap();
+    // One string after the other, kept where the record still reads: the others are numbers, names of variants and the like.
+    for nth in 0.. {
+        let (mut seen, mut candidate) = (0, tree.clone());
+        walk(&mut candidate, words, &mut |v, words| {
+            if seen == nth {
+                *v = words.into();
+            }
+            seen += 1;
+        });
+        if nth >= seen {
+            break;
+        }
+        if serde_json::from_value::<Record>(candidate.clone()).is_ok() {
+            tree = candidate;
+        }
+    }
+    for pointer in [
+        "/labels",
+        "/local/sysctls",
+        "/local/interfaces/0/offloads",
+        "/calibration/noise_floor",
+        "/flows/0/receiver/loss_periods",
+        "/impairment/flows/0/realised",
+        "/impairment/flows/0/counters",
+    ] {
+        let map = tree
+            .pointer_mut(pointer)
+            .and_then(Value::as_object_mut)
+            .unwrap_or_else(|| panic!("no {pointer}"));
+        let value = map.values().next().unwrap().clone();
+        map.insert(words.into(), value);
+    }
+    serde_json::from_value(tree).unwrap()
+}
+
+/// Markdown without its code spans, as GitHub finds them: a row of backticks, not escaped, up to one as long.
+fn without_code(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while let Some(at) = rest.find('`') {
+            let run = rest[at..].len() - rest[at..].trim_start_matches('`').len();
+            let (before, after) = (&rest[..at], &rest[at + run..]);
+            let escaped = before.len() - before.trim_end_matches('\\').len();
+            out.push_str(before);
+            let fence = "`".repeat(run);
+            let close = after
+                .match_indices(&fence)
+                .find(|(i, _)| !after[..*i].ends_with('`') && !after[i + run..].starts_with('`'));
+            rest = match close {
+                Some((i, _)) if escaped % 2 == 0 => &after[i + run..],
+                _ => after,
+            };
+        }
+        out.push_str(rest);
+        out.push('\n');
+    }
+    out
+}
+
+#[test]
+fn strings_of_a_record_stay_text() {
+    let hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&lt;`|\\\n# @you </style><!-- \u{202e}";
+    // As long: what stands beside a line or above it depends on that.
+    let harmless: String =
+        hostile.chars().map(|c| if c.is_alphanumeric() { c } else { 'x' }).collect();
+    // Strings steer a page (times of packets or batches, shared or not): compared with a harmless one in the same places.
+    let (bad, good) = (
+        with_strings(&support::everything(), hostile),
+        with_strings(&support::everything(), &harmless),
+    );
+    assert_eq!(bad.flows[0].name, hostile);
+    assert_eq!(bad.warnings[0].text, hostile);
+    for (bad, good) in [
+        (of_run(&bad), of_run(&good)),
+        (of_runs(&[bad.clone(), bad.clone()]), of_runs(&[good.clone(), good.clone()])),
+    ] {
+        let (bad_page, good_page) = (html(&bad), html(&good));
+        // The legend takes the lines that it needs: labels of axes may fall away or come.
+        let without_words = |page| {
+            elements(page)
+                .into_iter()
+                .filter(|e| *e != "text")
+                .map(String::from)
+                .collect::<Vec<_>>()
+        };
+        let (bad_names, good_names) = (without_words(&bad_page), without_words(&good_page));
+        let at = bad_names.iter().zip(&good_names).position(|(a, b)| a != b);
+        assert!(
+            bad_names == good_names,
+            "elements differ at {at:?}: {:?}",
+            at.map(|i| (&bad_names[i - 9..i + 9], &good_names[i - 9..i + 9]))
+        );
+        assert!(bad_page.matches(&*escape(hostile)).count() > 20);
+        assert!(
+            !bad_page.contains("<img")
+                && !bad_page.contains("<!--")
+                && !bad_page.contains('\u{202e}')
+        );
+        let (bad_text, good_text) = (markdown(&bad), markdown(&good));
+        let bare = without_code(&bad_text);
+        assert_eq!(bare.matches('<').count(), 2, "only <sub> of ours: {bare}");
+        assert!(!bare.contains("@y") && !bare.contains("](") && !bare.contains("# @"), "{bare}");
+        assert!(
+            bare.contains("alert(1)") && bad_text.len() > bare.len(),
+            "words and code are both there"
+        );
+        assert_eq!(bad_text.lines().count(), good_text.lines().count(), "no line is broken");
+        for figure in bad.figures() {
+            let svg = figure.svg();
+            assert!(!svg.contains("<script") && !svg.contains("<img"), "{svg}");
+        }
+    }
+}
+
+/// Blocks put together by others are escaped as well, wherever the text stands.
+#[test]
+fn every_block_is_escaped() {
+    use weir_model::warning::Severity;
+    use weir_report::page::{Block, Cell, Column, Document, Grid, Headline, Notice, Section};
+    use weir_report::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series};
+    let bad = "\"'><img src=x onerror=alert(1)>";
+    let text = || bad.to_string();
+    let mut grid = Grid::new(bad, [Column::text(bad), Column::text(bad)]);
+    grid.row([Cell::Text(text()), Cell::Code(text())]);
+    let figure = Figure::grouped_bars(bad, bad, [bad], Axis::new(bad, bad, Quantity::Count))
+        .caption(bad)
+        .reference(bad, Place::Horizontal(1.0))
+        .with(Series::new(bad, Mark::Bars).points([Point::at(0.0, 1.0)]));
+    assert_eq!(figure.id, "img-src-x-onerror-alert-1");
+    let blocks = vec![
+        Block::Text(text()),
+        Block::Command(text()),
+        Block::Facts(vec![(text(), text())]),
+        Block::Grid(grid),
+        Block::Figures(vec![figure]),
+        Block::Verbatim { title: text(), text: text() },
+    ];
+    let document = Document {
+        title: text(),
+        subtitle: text(),
+        passed: Some(true),
+        headlines: vec![Headline::new(bad, Some(text()), bad)],
+        notices: vec![Notice {
+            severity: Severity::Info,
+            code: text(),
+            about: text(),
+            text: text(),
+        }],
+        sections: vec![Section::new(bad, bad, blocks)],
+        generator: text(),
+    };
+    let page = html(&document);
+    assert!(!page.contains("<img"), "{page}");
+    assert!(page.matches(&*escape(bad)).count() >= 25, "{page}");
+}
+
+#[test]
+fn an_hour_of_sixteen_flows_is_below_five_megabytes() {
+    let page = html(&of_run(&support::large(16, 3600)));
+    assert!(page.len() < 5_000_000, "{}", page.len());
+}
+
+#[test]
+fn thousand_flows_are_told_by_their_range() {
+    let document = of_run(&support::thousand());
+    let page = html(&document);
+    assert!(text_of(&page).contains("median, and the range from the smallest to the largest"));
+    assert!(page.len() < 2_500_000, "{}", page.len());
+    assert!(
+        markdown(&document).len() < 20_000,
+        "a ticket stays short: {}",
+        markdown(&document).len()
+    );
+}
+
+/// Contrast by WCAG 2.2: text 4.5 to 1, lines of charts 3 to 1, on both grounds.
+#[test]
+fn colours_have_contrast() {
+    let page = html(&of_run(&support::udp_loss()));
+    let style = &page[page.find("<style>").unwrap()..page.find("</style>").unwrap()];
+    let themes: Vec<std::collections::BTreeMap<String, String>> = {
+        let mut light = std::collections::BTreeMap::new();
+        let mut dark = std::collections::BTreeMap::new();
+        for (i, block) in style.split(":root{").enumerate().skip(1) {
+            let body = &block[..block.find('}').unwrap()];
+            let into = if style.split(":root{").nth(i - 1).unwrap().ends_with("dark){") {
+                &mut dark
+            } else {
+                &mut light
+            };
+            for (name, value) in body.split(';').filter_map(|d| d.split_once(':')) {
+                into.insert(name.to_string(), value.to_string());
+            }
+        }
+        vec![light, dark]
+    };
+    let luminance = |hex: &str| {
+        let hex = hex.trim_start_matches('#');
+        let hex = if hex.len() == 3 {
+            hex.chars().flat_map(|c| [c, c]).collect()
+        } else {
+            hex.to_string()
+        };
+        let channel = |i: usize| {
+            let v = f64::from(u8::from_str_radix(&hex[i..i + 2], 16).unwrap()) / 255.0;
+            if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
+    };
+    for theme in themes {
+        let contrast = |a: &str, b: &str| {
+            let (a, b) = (luminance(&theme[a]), luminance(&theme[b]));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        let pairs = [
+            ("--ink", "--paper"),
+            ("--soft", "--paper"),
+            ("--link", "--paper"),
+            ("--ink", "--code"),
+            ("--ink", "--shade"),
+            ("--soft", "--shade"),
+            ("--error", "--error-bg"),
+            ("--warning", "--warning-bg"),
+            ("--note", "--note-bg"),
+            ("--good", "--good-bg"),
+            // Names beside lines are text.
+            ("--c0", "--paper"),
+            ("--c1", "--paper"),
+            ("--c2", "--paper"),
+            ("--c3", "--paper"),
+            ("--c4", "--paper"),
+        ];
+        for (a, b) in pairs {
+            assert!(contrast(a, b) >= 4.5, "{a} on {b}: {:.2}", contrast(a, b));
+        }
+        for n in 0..8 {
+            let line = format!("--c{n}");
+            assert!(contrast(&line, "--paper") >= 3.0, "{line}: {:.2}", contrast(&line, "--paper"));
+        }
+    }
+}
+
+/// An unreachable peer's report is missing: the loss that was reported until then is nowhere called the loss of the run.
+#[test]
+fn the_loss_of_a_run_that_lost_an_end_is_in_no_table_and_no_sentence() {
+    let mut whole = support::udp_loss();
+    whole.flows[0].sender.as_mut().unwrap().packets = 92_823;
+    let told = whole.flows[0].receiver.as_mut().unwrap();
+    (told.lost_packets, told.loss_ratio) = (Some(42_420), Some(0.457));
+    let sums = whole.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+    (sums.lost_packets, sums.loss_ratio) = (Some(42_420), Some(0.457));
+    let [mut no_receiver, mut no_sender, mut silent] =
+        [whole.clone(), whole.clone(), whole.clone()];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    silent.flows[0].sender = None;
+    let named = |text: &str| (text.matches("42 420").count(), text.matches("45.7").count());
+    let alone = |record: &Record| text_of(&html(&of_run(record)));
+    let beside =
+        |record: &Record| text_of(&html(&of_runs(&[support::tcp_bidir(), record.clone()])));
+    // A headline with its note, a sentence, the totals and the flows; a row of the comparison.
+    assert_eq!(named(&alone(&whole)), (4, 4), "{}", alone(&whole));
+    assert!(named(&beside(&whole)).0 > 0 && named(&beside(&whole)).1 > 0);
+    for lost in [no_receiver, no_sender, silent] {
+        let text = alone(&lost);
+        assert_eq!(named(&text), (0, 0), "{text}");
+        for wanted in ["not known: an end was lost", "the loss is not known, since an end was lost"]
+        {
+            assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
+        }
+        assert_eq!(named(&beside(&lost)), (0, 0));
+    }
+}

@@ -1,0 +1,492 @@
+//! The store from outside: what is kept comes back, and every failure names its file.
+// Clippy knows test functions, not their helpers.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+
+use weir_model::record::{RUN_SCHEMA, Record};
+use weir_runs::{Filter, KeptCalibration, Place, Store, StoreError, new_run_id};
+
+const UDP: &str = include_str!("../../../report/tests/golden/udp_loss.json");
+const TCP: &str = include_str!("../../../report/tests/golden/tcp_bidir.json");
+const PARTIAL: &str = include_str!("../../../report/tests/golden/partial.json");
+
+fn read(json: &str) -> Record {
+    serde_json::from_str(json).unwrap()
+}
+
+fn small(id: &str) -> Record {
+    Record { schema: RUN_SCHEMA.into(), id: id.into(), ..Default::default() }
+}
+
+fn dated(unix_ms: u64) -> Record {
+    let id = new_run_id(unix_ms, unix_ms / 1000);
+    let d = &id;
+    let started_at = format!(
+        "{}-{}-{}T{}:{}:{}Z",
+        &d[..4],
+        &d[4..6],
+        &d[6..8],
+        &d[9..11],
+        &d[11..13],
+        &d[13..15]
+    );
+    Record { started_at, ..small(&id) }
+}
+
+fn fresh() -> (tempfile::TempDir, PathBuf, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runs.db");
+    let store = Store::open(&path).unwrap();
+    (dir, path, store)
+}
+
+fn says(error: &StoreError, path: &Path, words: &str) {
+    let text = error.to_string();
+    assert!(text.contains(path.to_str().unwrap()) && text.contains(words), "{text}");
+}
+
+#[test]
+fn what_is_kept_comes_back() {
+    let (_dir, path, mut store) = fresh();
+    let records = [read(UDP), read(TCP), read(PARTIAL)];
+    for record in &records {
+        store.insert(record).unwrap();
+    }
+    drop(store);
+    let store = Store::open_read_only(&path).unwrap();
+    for record in &records {
+        assert_eq!(&store.get(&record.id).unwrap(), record);
+    }
+}
+
+#[test]
+fn a_list_tells_the_main_figures_newest_first() {
+    let (_dir, _, mut store) = fresh();
+    for json in [UDP, TCP, PARTIAL] {
+        store.insert(&read(json)).unwrap();
+    }
+    let rows = store.list(&Filter::default()).unwrap();
+    // All three have one start; the id decides.
+    let ids: Vec<_> = rows.iter().map(|r| r.id.as_str()).collect();
+    assert_eq!(ids, ["20261121-203240-000001", "20261121-203112-00beef", "20261121-203009-ab12cd"]);
+    let (partial, tcp, udp) = (&rows[0], &rows[1], &rows[2]);
+    assert_eq!((partial.status.as_str(), partial.transport.as_str()), ("partial", "1 tcp, 1 udp"));
+    assert_eq!((partial.forward_bits_per_second, partial.loss_ratio), (None, None));
+    assert_eq!(tcp.transport, "8 tcp");
+    assert!(tcp.reverse_bits_per_second.unwrap() > 3e9 && tcp.loss_ratio.is_none());
+    assert_eq!(udp.loss_ratio, Some(12.0 / 10_000.0));
+    assert_eq!((udp.warnings, udp.host.as_deref()), (2, Some("198.18.0.2")));
+    assert_eq!(udp.title.as_deref(), Some("Line to the annex, \"east\""));
+    let json = serde_json::to_value(partial).unwrap();
+    assert!(json.get("loss_ratio").is_none(), "not measured: absent");
+}
+
+#[test]
+fn lists_are_filtered() {
+    let (_dir, _, mut store) = fresh();
+    store.insert(&read(UDP)).unwrap();
+    for n in 0..5 {
+        store.insert(&dated(1_000_000_000_000 + n * 1000)).unwrap();
+    }
+    let ids = |f: Filter| store.list(&f).unwrap().len();
+    assert_eq!(ids(Filter::default()), 6);
+    assert_eq!(ids(Filter { limit: Some(2), ..Default::default() }), 2);
+    assert_eq!(ids(Filter { since_unix_ms: Some(1_000_000_003_000), ..Default::default() }), 3);
+    assert_eq!(ids(Filter { host: Some("198.18.0.2".into()), ..Default::default() }), 1);
+    let label = |key: &str, value: Option<&str>| Filter {
+        labels: vec![(key.into(), value.map(Into::into))],
+        ..Default::default()
+    };
+    assert_eq!(ids(label("site", None)), 1);
+    assert_eq!(ids(label("site", Some("annex"))), 1);
+    assert_eq!(ids(label("site", Some("other"))), 0);
+    assert_eq!(ids(label("' OR 1 --", None)), 0);
+}
+
+#[test]
+fn a_run_is_named_by_last_by_id_or_by_its_beginning() {
+    let (_dir, path, mut store) = fresh();
+    says(&store.get("last").unwrap_err(), &path, "no run 'last'");
+    for id in [
+        "20260101-000000-aaaaaa",
+        "20260101-000000-ab0000",
+        "20260102-000000-ffffff",
+        "20260102-000000-ffffff2",
+    ] {
+        store.insert(&small(id)).unwrap();
+    }
+    store.insert(&dated(1_700_000_000_000)).unwrap();
+    assert_eq!(store.get("20260101-000000-aa").unwrap().id, "20260101-000000-aaaaaa");
+    assert_eq!(store.get("20260102-000000-ffffff").unwrap().id, "20260102-000000-ffffff");
+    let error = store.get("20260101").unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Ambiguous { matches, .. } if matches.len() == 2),
+        "{error}"
+    );
+    // The only one whose start is known is the newest.
+    assert_eq!(store.get("last").unwrap().started_at, "2023-11-14T22:13:20Z");
+    for selector in
+        ["last~9", "last~", "last~x", "last~-1", "", "2027", "%", "_", "20260101-000000-aaaaaa "]
+    {
+        assert!(matches!(store.get(selector), Err(StoreError::NotFound { .. })), "{selector:?}");
+    }
+}
+
+#[test]
+fn removal_is_all_or_none_and_takes_labels_along() {
+    let (_dir, path, mut store) = fresh();
+    store.insert(&read(UDP)).unwrap();
+    store.insert(&read(TCP)).unwrap();
+    assert!(store.remove(&["20261121-203009", "nothing"]).is_err());
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 2);
+    assert_eq!(store.remove(&["20261121-203009", "20261121-203009-ab12cd"]).unwrap().len(), 1);
+    let label = Filter { labels: vec![("site".into(), None)], ..Default::default() };
+    assert!(store.list(&label).unwrap().is_empty());
+    let raw = rusqlite::Connection::open(path).unwrap();
+    let left: i64 = raw.query_row("SELECT count(*) FROM labels", [], |r| r.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn ids_that_cant_be_named_are_refused() {
+    let (_dir, path, mut store) = fresh();
+    for id in ["", "last", "a b", "a\u{1b}[2J", "ü", "-n", &"x".repeat(65)] {
+        assert!(matches!(store.insert(&small(id)), Err(StoreError::Refused { .. })), "{id:?}");
+    }
+    let other = Record { schema: "weir.run/2".into(), ..small("x") };
+    assert!(store.insert(&other).unwrap_err().to_string().contains("weir.run/2"));
+    store.insert(&small("x")).unwrap();
+    says(&store.insert(&small("x")).unwrap_err(), &path, "run x is in");
+}
+
+#[test]
+fn export_and_import_go_round_and_are_idempotent() {
+    let (_dir, _, mut store) = fresh();
+    for json in [UDP, TCP, PARTIAL] {
+        store.insert(&read(json)).unwrap();
+    }
+    let mut lines = vec![];
+    store.export(&["20261121-203009", "20261121-203112", "last"], &mut lines).unwrap();
+    assert_eq!(lines.iter().filter(|b| **b == b'\n').count(), 3);
+    let array = format!(" [{UDP},\n{TCP}, {PARTIAL}]\n");
+    let both = [lines.as_slice(), array.as_bytes(), UDP.as_bytes()];
+    for (input, count) in both.into_iter().zip([3, 3, 1]) {
+        let (_dir, _, mut other) = fresh();
+        let first = other.import(&mut &*input).unwrap();
+        assert_eq!((first.added, first.already_there), (count, 0));
+        let second = other.import(&mut &*input).unwrap();
+        assert_eq!((second.added, second.already_there), (0, count));
+        assert_eq!(other.get("20261121-203009").unwrap(), read(UDP));
+    }
+    assert_eq!(store.import(&mut &b" \n"[..]).unwrap().added, 0);
+    assert_eq!(store.import(&mut &b"[]"[..]).unwrap().added, 0);
+}
+
+#[test]
+fn an_import_stops_at_the_bad_record_and_says_which() {
+    let good = |n: u32| serde_json::to_string(&small(&format!("r{n}"))).unwrap();
+    let bad_schema = r#"{"schema":"other/1","id":"x"}"#;
+    let many: Vec<String> = (0..120).map(good).collect();
+    let labelled = |key: &str, value: &str| {
+        let labels = [(key.to_owned(), value.to_owned())].into();
+        serde_json::to_string(&Record { labels, ..small("labelled") }).unwrap()
+    };
+    for (input, number, kept, word) in [
+        (format!("{}\n{}\nnot json\n", good(1), good(2)), 3, 2, "expected"),
+        (format!("{}\n{bad_schema}\n{}\n", good(1), good(2)), 2, 1, "other/1"),
+        (format!("[{},{bad_schema}]", good(1)), 2, 1, "other/1"),
+        (format!("[{},{}", good(1), good(2)), 3, 2, "EOF"),
+        (format!("[{}] trailing", good(1)), 2, 1, "trailing"),
+        (format!("{}\n{bad_schema}", many.join("\n")), 121, 120, "other/1"),
+        (format!("{}\n{}", good(1), labelled("a=b", "c")), 2, 1, "label 'a=b=c'"),
+        (labelled("site", "\u{1b}[2J"), 1, 0, "no control characters"),
+        ("7".into(), 1, 0, "expected"),
+        (format!("{}1", "{\"flows\":[".repeat(200)), 1, 0, ""),
+    ] {
+        let (_dir, _, mut store) = fresh();
+        match store.import(&mut input.as_bytes()) {
+            Err(StoreError::Import { number: n, kept: k, reason }) => {
+                assert_eq!((n, k), (number, kept), "{reason}");
+                assert!(reason.contains(word), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(store.list(&Filter::default()).unwrap().len() as u64, kept);
+    }
+}
+
+/// A CSV export is no import: what is accepted is said.
+#[test]
+fn an_import_of_something_else_says_what_is_accepted() {
+    let (_dir, _, mut store) = fresh();
+    for other in ["run_id,flow_id\n1,2\n", "[1]"] {
+        let error = store.import(&mut other.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("accepted: records as JSON"), "{error}");
+    }
+}
+
+#[test]
+fn an_import_is_bounded() {
+    // An endless record of the smallest values: refused by its count, long before memory is a matter.
+    struct Endless(bool);
+    impl std::io::Read for Endless {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let from: &[u8] =
+                if self.0 { b"{},{},{},{},{},{},{},{}," } else { b"{\"intervals\":[" };
+            self.0 = true;
+            let n = from.len().min(out.len());
+            out[..n].copy_from_slice(&from[..n]);
+            Ok(n)
+        }
+    }
+    let (_dir, _, mut store) = fresh();
+    let mut input = std::io::BufReader::with_capacity(24, Endless(false));
+    let error = store.import(&mut input).unwrap_err().to_string();
+    assert!(error.contains("objects and arrays"), "{error}");
+}
+
+#[test]
+fn two_writers_take_turns() {
+    let (_dir, path, store) = fresh();
+    drop(store);
+    let barrier = Arc::new(Barrier::new(4));
+    let threads: Vec<_> = (0..4)
+        .map(|t| {
+            let (path, barrier) = (path.clone(), barrier.clone());
+            std::thread::spawn(move || {
+                let mut store = Store::open(&path).unwrap();
+                barrier.wait();
+                for n in 0..10 {
+                    store.insert(&small(&format!("w{t}-{n}"))).unwrap();
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    assert_eq!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().len(), 40);
+}
+
+#[test]
+fn many_may_set_the_file_up_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::in_directory(dir.path().join("weir"));
+    assert!(Store::open_existing(&place).unwrap().is_none());
+    assert!(!place.directory().exists(), "looking makes nothing");
+    let barrier = Arc::new(Barrier::new(8));
+    let threads: Vec<_> = (0..8)
+        .map(|t| {
+            let (place, barrier) = (place.clone(), barrier.clone());
+            std::thread::spawn(move || {
+                barrier.wait();
+                Store::open_at(&place).unwrap().insert(&small(&format!("t{t}"))).unwrap();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    let store = Store::open_existing(&place).unwrap().unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 8);
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_store_stays_whole() {
+    let (_dir, path, mut store) = fresh();
+    store.insert(&small("before")).unwrap();
+    drop(store);
+    // SQLite's own limit stands for the disk: the code it returns is the same.
+    let mut store = Store::open(&path).unwrap();
+    store.set_page_limit_for_test(20).unwrap();
+    let record = read(UDP);
+    let many = Record { command: vec!["x".repeat(1 << 20)], ..record };
+    says(&store.insert(&many).unwrap_err(), &path, "the disk is full");
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.get("last").unwrap().id, "before");
+    store.insert(&many).unwrap();
+}
+
+#[test]
+fn a_read_only_store_refuses_writes() {
+    let (_dir, path, mut store) = fresh();
+    store.insert(&small("x")).unwrap();
+    drop(store);
+    let mut store = Store::open_read_only(&path).unwrap();
+    assert_eq!(store.get("last").unwrap().id, "x");
+    says(&store.insert(&small("y")).unwrap_err(), &path, "read-only");
+    says(&store.remove(&["x"]).unwrap_err(), &path, "read-only");
+    let missing = path.with_file_name("none.db");
+    says(&Store::open_read_only(&missing).unwrap_err(), &missing, "can't be opened");
+}
+
+#[test]
+fn what_is_no_database_of_ours_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runs.db");
+    let text = "these are my notes, not a database. ".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    says(&Store::open(&path).unwrap_err(), &path, "not a database");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+
+    let other = dir.path().join("other.db");
+    let raw = rusqlite::Connection::open(&other).unwrap();
+    raw.execute_batch("CREATE TABLE runs (mine)").unwrap();
+    says(&Store::open(&other).unwrap_err(), &other, "another program");
+    says(&Store::open(dir.path()).unwrap_err(), dir.path(), "can't be opened");
+}
+
+#[test]
+fn another_layout_is_refused_and_untouched() {
+    let (_dir, path, store) = fresh();
+    drop(store);
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.pragma_update(None, "user_version", 99).unwrap();
+    drop(raw);
+    let before = std::fs::read(&path).unwrap();
+    for error in [Store::open(&path).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
+        says(&error, &path, "layout 99");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn several_programs_can_create_a_file_concurrently() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runs.db");
+    let barrier = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        let open = || {
+            barrier.wait();
+            Store::open(&path).unwrap().list(&Filter::default()).unwrap().len()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 0));
+    });
+}
+
+#[test]
+fn damage_is_an_error_and_never_a_panic() {
+    let (_dir, path, mut store) = fresh();
+    for json in [UDP, TCP, PARTIAL] {
+        store.insert(&read(json)).unwrap();
+    }
+    drop(store);
+    let good = std::fs::read(&path).unwrap();
+    let mut failed = 0;
+    for page in 0..good.len() / 4096 {
+        let mut bytes = good.clone();
+        bytes[page * 4096..page * 4096 + 64].fill(0xa5);
+        std::fs::write(&path, &bytes).unwrap();
+        let outcome = Store::open(&path).and_then(|mut s| {
+            s.list(&Filter::default())?;
+            s.get("20261121-203009")?;
+            s.get("20261121-203112")?;
+            s.get("last")?;
+            s.insert(&small("new"))
+        });
+        if let Err(error) = outcome {
+            failed += 1;
+            says(&error, &path, "");
+        }
+    }
+    assert!(failed > 5, "{failed} damaged pages were noticed");
+}
+
+#[test]
+fn a_record_that_does_not_read_is_named() {
+    let (_dir, path, mut store) = fresh();
+    store.insert(&small("x")).unwrap();
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("UPDATE records SET record = '{\"seconds\":\"many\"}'", []).unwrap();
+    let error = store.get("x").unwrap_err();
+    says(&error, &path, "run x");
+    assert!(matches!(error, StoreError::Unreadable { .. }));
+}
+
+#[test]
+fn a_figure_that_is_no_number_is_kept_as_absent() {
+    let (_dir, _, mut store) = fresh();
+    let mut record = read(UDP);
+    record.flows[0].receiver.as_mut().unwrap().jitter_seconds = Some(f64::NAN);
+    store.insert(&record).unwrap();
+    let back = store.get("last").unwrap();
+    assert_eq!(back.flows[0].receiver.as_ref().unwrap().jitter_seconds, None);
+}
+
+#[test]
+fn calibrations_are_of_their_host() {
+    let (_dir, _, mut store) = fresh();
+    let kept = |id: &str, host: &str, n: f64| KeptCalibration {
+        id: id.into(),
+        host: host.into(),
+        at: "2026-11-21T20:30:09Z".into(),
+        calibration: serde_json::json!({ "noise_floor": { "delay_p50_seconds": n } }),
+    };
+    assert_eq!(store.latest_calibration("a").unwrap(), None);
+    for (id, host, n) in [("c1", "a", 1.0), ("c2", "a", 2.0), ("c3", "b", 3.0)] {
+        store.put_calibration(&kept(id, host, n)).unwrap();
+    }
+    assert_eq!(store.latest_calibration("a").unwrap(), Some(kept("c2", "a", 2.0)));
+    store.put_calibration(&kept("c1", "a", 4.0)).unwrap();
+    assert_eq!(store.latest_calibration("a").unwrap(), Some(kept("c1", "a", 4.0)));
+}
+
+#[test]
+fn hostile_imports() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let array = format!("[{PARTIAL},{PARTIAL}]");
+    for seed in [PARTIAL.as_bytes(), array.as_bytes(), b"2026-11-21T20:30:09.125+02:00"] {
+        weir_runs::fuzz::fuzz_import(seed);
+        for _ in 0..1000 {
+            let mut data = seed.to_vec();
+            for _ in 0..=next() % 3 {
+                let at = (next() as usize) % data.len().max(1);
+                match next() % 4 {
+                    0 if !data.is_empty() => data[at] = next() as u8,
+                    1 if !data.is_empty() => data[at] ^= 1 << (next() % 8),
+                    2 if next() % 4 == 0 => data.truncate(at),
+                    _ => data.extend_from_slice(&seed[..seed.len().min(40)]),
+                }
+            }
+            weir_runs::fuzz::fuzz_import(&data);
+        }
+    }
+}
+
+/// The peer was lost: 0 of what it had told of is not the loss of the run, in a list, in a search, or in a comparison.
+#[test]
+fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
+    let (_dir, _, mut store) = fresh();
+    let mut cut = read(UDP);
+    cut.status = weir_model::record::Status::Partial;
+    let receiver = cut.flows[0].receiver.as_mut().unwrap();
+    (receiver.lost_packets, receiver.loss_ratio) = (Some(0), Some(0.0));
+    cut.total.forward.as_mut().unwrap().receiver.as_mut().unwrap().loss_ratio = Some(0.0);
+    store.insert(&cut).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.0), "it was measured");
+    let [mut no_receiver, mut no_sender, mut silent] = [cut.clone(), cut.clone(), cut];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    silent.flows[0].sender = None;
+    for lost in [no_receiver, no_sender, silent] {
+        let (_dir, _, mut store) = fresh();
+        store.insert(&lost).unwrap();
+        let row = store.list(&Filter::default()).unwrap().remove(0);
+        assert_eq!((row.status.as_str(), row.loss_ratio), ("partial", None));
+        let conditions = vec!["loss<1%".parse().unwrap()];
+        let none = store.list(&Filter { conditions, ..Filter::default() }).unwrap();
+        assert!(none.is_empty(), "{none:?}");
+        let whole = read(UDP);
+        let [mut a, mut b] = [weir_runs::Side::new(), weir_runs::Side::new()];
+        a.add(&whole);
+        b.add(&lost);
+        let compared = weir_runs::diff(&a, &b, 0.95);
+        let names: Vec<&str> = compared.figures.iter().map(|f| f.name.as_str()).collect();
+        assert!(!names.contains(&"forward_loss_ratio"), "{names:?}");
+    }
+}

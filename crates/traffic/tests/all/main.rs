@@ -1,0 +1,11 @@
+//! Every test of this crate in one program: one link instead of many.
+// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+#![allow(dead_code, clippy::unwrap_used)]
+
+mod faults_common;
+
+mod faults;
+mod hostile;
+mod loopback;
+mod mptcp;
+mod unix;
