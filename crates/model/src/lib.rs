@@ -32,6 +32,7 @@ pub mod fuzz;
 pub mod hex;
 pub mod impairment;
 pub mod json;
+mod law;
 pub mod metric;
 pub mod names;
 pub mod plan;

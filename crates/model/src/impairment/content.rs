@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::law::{check_percentage, is_default, refuse};
 use super::slot::Slot;
-use super::text::Words;
 use crate::ModelError;
+use crate::law::Words;
+use crate::law::{check_percentage, is_default, refuse};
 
 /// Most bits that are flipped in one packet.
 pub const MAX_FLIP_BITS: u32 = 64;

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::law::check_percentage;
 use super::slot::Slot;
-use super::text::Words;
 use crate::ModelError;
+use crate::law::Words;
+use crate::law::check_percentage;
 
 /// Duplication: one copy, right behind its original, with draws of its own in the later stages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

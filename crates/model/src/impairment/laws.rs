@@ -14,12 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::content::Content;
 use super::delay::Delay;
 use super::duplicate::Duplicate;
-use super::law::refuse;
 use super::loss::Loss;
 use super::rate::Rate;
 use super::slot::Slot;
-use super::text::{TermName, Words};
+use super::text::TermName;
 use crate::ModelError;
+use crate::law::Words;
+use crate::law::refuse;
 
 /// The stages in their usual order: `Stage = slot: Type`, and `behind Other` for one that keeps its place right behind
 /// another, wherever that is, until an order names it.

@@ -16,8 +16,6 @@ mod content;
 mod counters;
 mod delay;
 mod duplicate;
-mod general;
-mod law;
 mod laws;
 mod loss;
 pub mod profiles;
@@ -29,11 +27,11 @@ mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
+pub use crate::law::{Law, Running};
 pub use content::*;
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
 pub use duplicate::Duplicate;
-pub use law::{Law, Running};
 pub use laws::{Laws, Stage};
 pub use loss::*;
 pub use rate::*;

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::delay::MAX_DELAY;
-use super::law::{is_default, refuse};
 use super::slot::Slot;
-use super::text::Words;
 use super::value::QueueLimit;
 use crate::ModelError;
+use crate::law::Words;
+use crate::law::{is_default, refuse};
 use crate::units::BitRate;
 
 /// Framing bytes for each packet beyond its network layer: Ethernet header and check sequence.

@@ -1,7 +1,7 @@
 //! What a slot of a direction's laws states in its own file; `laws.rs` registers them, each with its stage.
 
-use super::text::Words;
 use crate::ModelError;
+use crate::law::Words;
 
 /// A slot: what one stage does, as a table in files and as a term of a line.
 pub(super) trait Slot: Sized {

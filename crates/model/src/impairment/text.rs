@@ -6,18 +6,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use super::general;
-use super::law::Law;
 use super::laws::{Laws, SLOT_TERMS, Stage};
 use crate::ModelError;
 use crate::experiment::nearest;
-use crate::units::Span;
+use crate::law::{Language, Words, parenthesised, words_of};
 
-/// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
-const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
-const SHARE: &str =
-    "shares in per cent, with the sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
-const COMMA: &str = "a comma between two terms, such as delay 40ms, loss 1%";
+static LANGUAGE: Language = Language {
+    what: "impairment",
+    is_term,
+    separator: "a comma between two terms, such as delay 40ms, loss 1%",
+};
+
 /// A term: its name, what else people and other tools call it, and its form.
 pub(super) struct TermName {
     pub(super) name: &'static str,
@@ -46,160 +45,6 @@ fn form(name: &str) -> &'static str {
 
 fn is_term(word: &str) -> bool {
     term_names().any(|term| term.name == word)
-}
-
-/// Units that may stand apart from their number, as they are printed.
-const UNITS: [&str; 28] = [
-    "%", "ns", "us", "µs", "μs", "ms", "s", "packet", "packets", "B", "KiB", "MiB", "GiB", "bit/s",
-    "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bit", "kbit", "mbit", "Mbit", "Gbit", "k", "K", "M",
-    "G", "T",
-];
-
-/// The words of one term, read from left to right.
-#[derive(Clone)]
-pub struct Words<'a> {
-    /// The term as it was given, for refusals.
-    term: &'a str,
-    form: &'static str,
-    words: &'a [String],
-    /// What is between the parentheses behind the first word.
-    arguments: Option<&'a str>,
-    /// Words that may follow a law.
-    following: &'static [&'static str],
-}
-
-impl<'a> Words<'a> {
-    /// A refusal of the term, with the form that is accepted.
-    pub(super) fn bad(&self) -> ModelError {
-        self.refused(self.form)
-    }
-
-    fn refused(&self, accepted: &'static str) -> ModelError {
-        ModelError::Value { what: "impairment", given: self.term.to_owned(), accepted }
-    }
-
-    /// A refusal of words that are no law's form: perhaps they are two terms.
-    pub(super) fn no_form(&self) -> ModelError {
-        self.refused(if self.words.iter().any(|word| is_term(word)) { COMMA } else { self.form })
-    }
-
-    pub(super) fn peek(&self) -> Option<&'a str> {
-        self.words.first().map(String::as_str)
-    }
-
-    pub(super) fn next(&mut self) -> Result<&'a str, ModelError> {
-        let (first, rest) = self.words.split_first().ok_or_else(|| self.bad())?;
-        self.words = rest;
-        Ok(first)
-    }
-
-    /// The next word as a value; a value's own complaint is the better one.
-    pub(super) fn value<T: FromStr>(&mut self) -> Result<T, ModelError> {
-        let word = self.next()?;
-        word.parse().map_err(|_| self.bad())
-    }
-
-    /// A percentage, never without its sign: 5 may be meant as 5 % or as all.
-    pub(super) fn percent(&mut self) -> Result<f64, ModelError> {
-        self.percent_if_number()?.ok_or_else(|| self.bad())
-    }
-
-    /// The same; `None` when the next word is not a number.
-    pub(super) fn percent_if_number(&mut self) -> Result<Option<f64>, ModelError> {
-        let word = self.next()?;
-        let number = word.strip_suffix('%');
-        let Ok(value) = number.unwrap_or(word).parse::<f64>() else { return Ok(None) };
-        if number.is_none() && value != 0.0 {
-            return Err(self.refused(SHARE));
-        }
-        Ok(Some(value))
-    }
-
-    /// A time, as a word or a part of one: never without its unit.
-    pub(super) fn span(&self, word: &str) -> Result<Span, ModelError> {
-        if word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.parse() != Ok(0.0) {
-            return Err(self.refused(UNIT));
-        }
-        word.parse().map_err(|_| self.bad())
-    }
-
-    /// `T ±T`; `None` when the words are others.
-    pub(super) fn mean_and_spread(&mut self) -> Result<Option<(Span, Span)>, ModelError> {
-        let first = self.next()?;
-        let Some(spread) = self.peek().and_then(|word| word.strip_prefix('±')) else {
-            return Ok(None);
-        };
-        self.next()?;
-        let spread = if spread.is_empty() { self.next()? } else { spread };
-        Ok(Some((self.span(first)?, self.span(spread)?)))
-    }
-
-    /// Takes the next word if it is this one.
-    pub(super) fn took(&mut self, word: &str) -> bool {
-        let found = self.peek() == Some(word);
-        if found {
-            self.words = &self.words[1..];
-        }
-        found
-    }
-
-    /// Takes the next word if it is one of a list.
-    pub(super) fn took_one<T: Copy>(
-        &mut self,
-        list: &[T],
-        name: fn(T) -> &'static str,
-    ) -> Option<T> {
-        list.iter().copied().find(|item| self.took(name(*item)))
-    }
-
-    /// Names the words that may follow a law.
-    pub(super) fn may_follow(&mut self, words: &'static [&'static str]) {
-        self.following = words;
-    }
-
-    /// Whether nothing more belongs to a law.
-    pub(super) fn is_law_complete(&self) -> bool {
-        self.peek().is_none_or(|word| self.following.contains(&word))
-    }
-
-    /// Whether the next word is a name with arguments in parentheses.
-    pub(super) fn has_arguments(&self) -> bool {
-        self.arguments.is_some()
-    }
-
-    /// The law that the arguments say; `name` is that of the law.
-    pub(super) fn arguments<L: Law>(
-        &mut self,
-        name: &'static str,
-        slot: &str,
-    ) -> Result<L, ModelError> {
-        general::read(
-            self.arguments.take().unwrap_or_default(),
-            &format!("impairment.{slot}"),
-            name,
-        )
-    }
-
-    fn end(&self) -> Result<(), ModelError> {
-        match self.peek() {
-            None if self.arguments.is_none() => Ok(()),
-            Some(word) if is_term(word) => Err(self.refused(COMMA)),
-            _ => Err(self.bad()),
-        }
-    }
-}
-
-/// The words of a term, a unit at its number: `1 %` is `1%`.
-fn words_of(term: &str) -> Vec<String> {
-    let mut words: Vec<String> = vec![];
-    for word in term.split_whitespace() {
-        let is_number = |w: &String| w.ends_with(|c: char| c.is_ascii_digit());
-        match words.last_mut().filter(|last| UNITS.contains(&word) && is_number(last)) {
-            Some(last) => last.push_str(word),
-            None => words.push(word.to_owned()),
-        }
-    }
-    words
 }
 
 /// The form of the term that a word was probably meant to be.
@@ -241,10 +86,9 @@ impl Laws {
         let given = term.split_whitespace().collect::<Vec<_>>().join(" ");
         let (before, arguments, behind) = parenthesised(term);
         let list = words_of(&format!("{before} {behind}"));
-        let mut words =
-            Words { term: &given, form: &TERMS, words: &list, arguments, following: &[] };
+        let mut words = Words::new(&LANGUAGE, &given, &TERMS, &list, arguments);
         let name = words.next()?;
-        words.form = form(name);
+        words.set_form(form(name));
         let again = match name {
             "order" => {
                 let mut order = vec![];
@@ -259,7 +103,7 @@ impl Laws {
             name => match self.read_slot(name, &mut words) {
                 Some(again) => again?,
                 None => {
-                    words.form = form_near(name).unwrap_or(&TERMS);
+                    words.set_form(form_near(name).unwrap_or(&TERMS));
                     return Err(words.bad());
                 }
             },
@@ -275,16 +119,6 @@ impl Laws {
         }
         Ok(())
     }
-}
-
-/// A term in three parts: before its first parenthesis, within it, and behind it. A parenthesis that is not closed is a
-/// part of what is before.
-fn parenthesised(term: &str) -> (&str, Option<&str>, &str) {
-    let parts = term.split_once('(').and_then(|(before, rest)| {
-        let (within, behind) = rest.split_once(')')?;
-        Some((before, Some(within), behind))
-    });
-    parts.unwrap_or((term, None, ""))
 }
 
 impl fmt::Display for Laws {
@@ -305,6 +139,7 @@ impl fmt::Display for Laws {
 mod tests {
     use super::*;
     use crate::impairment::LossProcess;
+    use crate::units::Span;
 
     fn back(text: &str) -> String {
         let laws: Laws = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));

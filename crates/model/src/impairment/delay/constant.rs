@@ -6,8 +6,7 @@ use weir_laws::Draws;
 
 use super::{DelayMoments, DelayRule, check_span};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words};
 use crate::units::Span;
 
 /// The same delay for each packet.

@@ -6,8 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, is_default, refuse};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words, is_default, refuse};
 use crate::units::Span;
 
 /// An exponential delay: `min` and an exponential part of mean `mean` − `min`.

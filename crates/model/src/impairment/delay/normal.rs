@@ -6,8 +6,7 @@ use weir_laws::{Draws, normal_quantile, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words};
 use crate::units::Span;
 
 /// A normal (Gaussian) delay.

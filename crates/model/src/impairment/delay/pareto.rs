@@ -6,7 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, refuse};
+use crate::law::{Law, Running, refuse};
 use crate::units::Span;
 
 /// A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail.

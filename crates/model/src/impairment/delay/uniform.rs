@@ -6,8 +6,7 @@ use weir_laws::Draws;
 
 use super::{DelayMoments, DelayRule, check_span};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, refuse};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words, refuse};
 use crate::units::Span;
 
 /// A uniform delay between two bounds.

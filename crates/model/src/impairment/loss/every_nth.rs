@@ -6,8 +6,7 @@ use weir_laws::Draws;
 
 use super::{LossProcess, LossRule};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, refuse};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words, refuse};
 
 /// Every n-th packet is lost, the n-th first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use weir_laws::{Chance, Draws};
 
 use super::{LossChain, LossMoments, LossProcess, LossRule};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, check_percentage, refuse};
+use crate::law::{Law, Running, check_percentage, refuse};
 
 /// Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

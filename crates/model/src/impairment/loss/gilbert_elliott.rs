@@ -7,8 +7,7 @@ use weir_laws::{Chance, Draws};
 
 use super::{LossChain, LossProcess, LossRule};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, check_percentage, refuse};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words, check_percentage, refuse};
 
 /// Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 use super::slot::Slot;
-use super::text::Words;
 use crate::ModelError;
+use crate::law::Words;
+use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 
 pub use process::{LossChain, LossMoments, LossProcess};
 

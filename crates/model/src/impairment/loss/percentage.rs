@@ -6,8 +6,7 @@ use weir_laws::{Chance, Draws};
 
 use super::{LossProcess, LossRule};
 use crate::ModelError;
-use crate::impairment::law::{Law, Running, check_percentage};
-use crate::impairment::text::Words;
+use crate::law::{Law, Running, Words, check_percentage};
 
 /// Each packet is lost alone with this probability, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

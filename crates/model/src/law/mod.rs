@@ -1,4 +1,4 @@
-//! What a law of a slot states in its own file, and the two lists that register laws (`loss/mod.rs`, `delay/mod.rs`).
+//! What a law states in its own file, and the lists that register laws: `impairment/loss`, `impairment/delay`.
 //!
 //! A law is one type: its parameters with their schema. In the same file it says how its parameters are checked, which
 //! short one-line form it has, how it decides for a packet, and what it does on average. Everything else (the table in
@@ -10,9 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_laws::Draws;
 
-use super::general;
-use super::text::Words;
 use crate::ModelError;
+
+mod general;
+mod words;
+
+pub(crate) use words::{Language, Words, parenthesised, words_of};
 
 /// The parameters of a law. Its name is that of its module.
 pub trait Law: Serialize + DeserializeOwned + JsonSchema {
@@ -55,7 +58,7 @@ pub trait Running {
 }
 
 /// What is asked of the one law that a slot holds, whichever it is.
-pub(super) trait Stated {
+pub(crate) trait Stated {
     fn check(&self, at: &str) -> Result<(), ModelError>;
     /// Its one-line form: the short one, else the general one.
     fn text(&self, name: &str) -> String;
@@ -72,14 +75,14 @@ impl<L: Law> Stated for L {
 }
 
 /// A law's description, for the property that holds it.
-pub(super) fn description<L: JsonSchema>() -> String {
+pub(crate) fn description<L: JsonSchema>() -> String {
     let schema = L::json_schema(&mut SchemaGenerator::default());
     let text = schema.get("description").and_then(|text| text.as_str());
     text.unwrap_or_default().to_owned()
 }
 
 /// Puts the examples of a law of a single value where those of a property are looked for: beside its description.
-pub(super) fn raise_examples(slot: &mut Schema) {
+pub(crate) fn raise_examples(slot: &mut Schema) {
     let properties = slot.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
         let inner = property.pointer_mut("/anyOf/0").and_then(Value::as_object_mut);
@@ -91,7 +94,7 @@ pub(super) fn raise_examples(slot: &mut Schema) {
 }
 
 /// The forms that a slot accepts: every law's short ones, and the general one with the laws' names.
-pub(super) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
+pub(crate) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
     let mut out = String::new();
     for form in short.iter().copied().flatten() {
         out += &format!("{slot} {form}, ");
@@ -116,12 +119,12 @@ macro_rules! slot_of_laws {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
-        #[schemars(extend("x-one-of" = Self::NAMES), transform = crate::impairment::law::raise_examples)]
+        #[schemars(extend("x-one-of" = Self::NAMES), transform = crate::law::raise_examples)]
         #[allow(missing_docs, reason = "each law describes itself")]
         pub struct $slot {
             $(
                 #[serde(skip_serializing_if = "Option::is_none")]
-                #[schemars(description = crate::impairment::law::description::<$law>())]
+                #[schemars(description = crate::law::description::<$law>())]
                 pub $module: Option<$law>,
             )*
             $($extra)*
@@ -150,7 +153,7 @@ macro_rules! slot_of_laws {
                 if words.has_arguments() {
                     let name = words.next()?;
                     $(if name == stringify!($module) {
-                        let law = words.arguments(stringify!($module), $term)?;
+                        let law = words.arguments(stringify!($module), concat!("impairment.", $term))?;
                         return Ok(Self { $module: Some(law), ..Self::default() });
                     })*
                     return Err(words.bad());
@@ -189,10 +192,10 @@ macro_rules! slot_of_laws {
         }
     };
 }
-pub(super) use slot_of_laws;
+pub(crate) use slot_of_laws;
 
 /// A refusal of a field; `field` may be empty for the object at `at` itself.
-pub(super) fn refuse(
+pub(crate) fn refuse(
     at: &str,
     field: &str,
     given: impl ToString,
@@ -202,7 +205,7 @@ pub(super) fn refuse(
     Err(ModelError::Field { field, given: given.to_string(), accepted: accepted.into() })
 }
 
-pub(super) fn check_percentage(at: &str, field: &str, value: f64) -> Result<(), ModelError> {
+pub(crate) fn check_percentage(at: &str, field: &str, value: f64) -> Result<(), ModelError> {
     // A NaN is in no range.
     if (0.0..=100.0).contains(&value) {
         return Ok(());
@@ -210,6 +213,6 @@ pub(super) fn check_percentage(at: &str, field: &str, value: f64) -> Result<(), 
     refuse(at, field, value, "0 to 100 percent")
 }
 
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
