@@ -4,6 +4,7 @@
     benches/bench.py                      everything
     benches/bench.py --only udp-merged    groups or scenarios whose name starts so (may be repeated)
     benches/bench.py --list               what there is
+    benches/bench.py --before PROGRAM     this weir against an earlier one instead: each figure at least 0.95 of it
 
 A bar is met when the lower 95 % bootstrap bound of the median pairwise ratio passes it, missed when the upper bound
 fails it, else undecided: after 15 rounds undecided scenarios go on, to 45 rounds or the end of the time budget.
@@ -208,6 +209,7 @@ def parse_arguments():
     parser.add_argument("--most", type=int, default=judge.PAIRS_MOST, help="rounds at most (45)")
     parser.add_argument("--budget", type=float, default=570.0, metavar="SECONDS", help="no further rounds of a group after this (570)")
     parser.add_argument("--weir", default=os.path.join(target, "release", "weir"), help="the weir program")
+    parser.add_argument("--before", metavar="PROGRAM", help="an earlier weir program to compare with, instead of the bars")
     parser.add_argument("--bare", default=os.path.join(target, "bare"), help="directory of the bare programs")
     parser.add_argument("--iperf3-new", default=os.environ.get("IPERF3_NEW"), help="a newer iperf3 (environment IPERF3_NEW)")
     parser.add_argument("--out", help="directory of the raw results (benchruns/<date-host>)")
@@ -217,16 +219,46 @@ def parse_arguments():
     return arguments
 
 
+def catalogue(arguments, weir):
+    """All contenders with this weir program, and what each absent one lacks."""
+    contenders, missing = tools.catalogue(os.path.abspath(arguments.bare), os.path.abspath(weir), arguments.iperf3_new)
+    for all_of_them, more in zip((contenders, missing), middle.catalogue()):
+        all_of_them.update(more)
+    return contenders, missing
+
+
+class Earlier:
+    """A contender run with an earlier weir program."""
+
+    def __init__(self, contender, weir):
+        self.contender, self.weir = contender, weir
+
+    def run(self, place, values, seconds):
+        current, tools.WEIR = tools.WEIR, self.weir
+        try:
+            return tools.run(place, self.contender, values, seconds)
+        finally:
+            tools.WEIR = current
+
+
 def interrupted(number, _frame):
     raise KeyboardInterrupt(number)
 
 
 def main():
     arguments = parse_arguments()
-    contenders, missing = tools.catalogue(os.path.abspath(arguments.bare), os.path.abspath(arguments.weir), arguments.iperf3_new)
-    for all_of_them, more in zip((contenders, missing), middle.catalogue()):
-        all_of_them.update(more)
+    contenders, missing = catalogue(arguments, arguments.weir)
+    if arguments.before:
+        earlier, absent = catalogue(arguments, arguments.before)
+        if not any(map(scenarios.is_weir, earlier)):
+            print(f"--before {arguments.before}: {absent.get('weir-tcp', 'not a weir program')}", file=sys.stderr)
+            return 2
+        contenders |= {scenarios.BEFORE + name: Earlier(contender, os.path.abspath(arguments.before))
+                       for name, contender in earlier.items() if scenarios.is_weir(name)}
+        tools.WEIR = os.path.abspath(arguments.weir)
     chosen = [s for s in scenarios.scenarios() if not arguments.only or any(s.group == o or s.name.startswith(o) for o in arguments.only)]
+    if arguments.before:
+        chosen = [s for s in map(scenarios.against_before, chosen) if s.rules]
     if arguments.list:
         for s in chosen:
             print(f"{s.group:<15} {s.name}")

@@ -1,6 +1,6 @@
 """What is compared, and the bars. One round of a scenario runs each contender once; ratios are taken within rounds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PPS, BPS, LOST = "packets_per_second", "bits_per_second", "lost_packets"
 CPU, ROUND_TRIP = "cpu_nanoseconds_per_packet", "round_trip_seconds"
@@ -58,6 +58,27 @@ class Scenario:
     values: dict
     rules: tuple
     place: str = "pair"  # or "path": source, middle, destination
+
+
+# Names the same contender with an earlier weir program.
+BEFORE = "before:"
+NOT_WORSE = 0.95
+
+
+def is_weir(name):
+    """Whether a contender is a weir program."""
+    return name.startswith(("weir-", "impair-", "flows-", "other-only"))
+
+
+def against_before(scenario):
+    """The scenario with one rule for each of its Weir contenders and metrics: not worse than the earlier program."""
+    rules = {}
+    for rule in scenario.rules:
+        for name in (rule.a, getattr(rule, "b", None)):
+            if name and is_weir(name) and rule.metric in (PPS, BPS, CPU, DEVIATION):
+                less = rule.metric in (CPU, DEVIATION)
+                rules[name, rule.metric] = Ratio(name, BEFORE + name, rule.metric, 1 / NOT_WORSE if less else NOT_WORSE, "<=" if less else ">=")
+    return replace(scenario, rules=tuple(rules.values()))
 
 
 def scenarios():
