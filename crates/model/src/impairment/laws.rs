@@ -131,7 +131,7 @@ macro_rules! stages {
 stages! {
     /// Loss.
     Loss = loss: Loss;
-    /// Duplication. A packet that was lost before leaves no copy.
+    /// Duplication.
     Duplicate = duplicate: Duplicate, behind Loss;
     /// Rate and queue.
     Rate = rate: Rate;

@@ -3597,7 +3597,7 @@ export interface components {
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
             delay?: components["schemas"]["Delay2"] | null;
-            /** @description Duplication. A packet that was lost before leaves no copy. */
+            /** @description Duplication. */
             duplicate?: components["schemas"]["Duplicate"] | null;
             /** @description Loss. */
             loss?: components["schemas"]["Loss"] | null;
