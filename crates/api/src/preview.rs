@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_impair::{FLAG_REORDERED, Fate, Verdict};
+use weir_impair::{Disposition, FLAG_REORDERED, Verdict};
 use weir_model::impairment::{Impairment, OTHER};
 use weir_model::plan::Direction;
 use weir_sim::{Ingress, SimError};
@@ -16,7 +16,7 @@ pub(crate) const MOST_PACKETS: u32 = 100_000;
 const BINS: usize = 60;
 /// Points of the distribution.
 const CDF_POINTS: usize = 101;
-/// Most fates that are spelt out.
+/// Most dispositions that are spelt out.
 const MOST_FATES: usize = 2000;
 
 /// Computes a preview.
@@ -47,7 +47,8 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
         Direction::Forward => weir_laws::Direction::Forward,
         Direction::Reverse => weir_laws::Direction::Reverse,
     };
-    let fates = weir_sim::predict(&alone, &request.flow, direction, ingress).map_err(refused)?;
+    let dispositions =
+        weir_sim::predict(&alone, &request.flow, direction, ingress).map_err(refused)?;
     let laws = if request.flow == OTHER {
         alone.other.laws(request.direction)
     } else {
@@ -65,7 +66,7 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     if stopped {
         notes.push("the flow is stopped: its packets pass untouched".into());
     }
-    Ok(summed(request, &fates, laws.to_string(), notes))
+    Ok(summed(request, &dispositions, laws.to_string(), notes))
 }
 
 fn refused(error: SimError) -> Problem {
@@ -100,20 +101,25 @@ fn alone(configuration: &Impairment, flow: &str) -> Result<(Impairment, Vec<Stri
     Ok((alone, vec![format!("it shares its link with {others} more, which are silent here")]))
 }
 
-fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<String>) -> Preview {
+fn summed(
+    request: &PreviewRequest,
+    dispositions: &[Disposition],
+    laws: String,
+    notes: Vec<String>,
+) -> Preview {
     let packets = u64::from(request.packets);
-    let count = |verdict| fates.iter().filter(|f| f.verdict == verdict).count() as u64;
+    let count = |verdict| dispositions.iter().filter(|f| f.verdict == verdict).count() as u64;
     let mut what = vec![b'.'; request.packets as usize];
-    for fate in fates {
-        let mark = match fate.verdict {
+    for disposition in dispositions {
+        let mark = match disposition.verdict {
             Verdict::Lost => b'x',
             Verdict::QueueDropped | Verdict::Unplanned => b'q',
             Verdict::Copied => b'2',
             Verdict::Forwarded => continue,
         };
-        if let Some(place) = usize::try_from(fate.index).ok().and_then(|i| what.get_mut(i)) {
+        if let Some(place) = usize::try_from(disposition.index).ok().and_then(|i| what.get_mut(i)) {
             // What became of the packet itself says more than that of its copy.
-            if fate.copy == 0 || *place == b'.' {
+            if disposition.copy == 0 || *place == b'.' {
                 *place = mark;
             }
         }
@@ -131,7 +137,8 @@ fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<Str
         }
     }
     what.truncate(MOST_FATES);
-    let sent: Vec<&Fate> = fates.iter().filter(|f| f.verdict == Verdict::Forwarded).collect();
+    let sent: Vec<&Disposition> =
+        dispositions.iter().filter(|f| f.verdict == Verdict::Forwarded).collect();
     let first = sent.iter().map(|f| f.at_ns).min();
     let last = sent.iter().map(|f| f.at_ns).max();
     let span = first.zip(last).map(|(a, b)| (b - a) as f64 / 1e9).filter(|s| *s > 0.0);
@@ -148,7 +155,7 @@ fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<Str
         duplicated_packets: count(Verdict::Copied),
         reordered_packets: sent.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64,
         loss_periods,
-        fates: String::from_utf8(what).unwrap_or_default(),
+        dispositions: String::from_utf8(what).unwrap_or_default(),
         delay: delay(sent.iter().map(|f| f.at_ns.saturating_sub(f.arrived_ns)).collect()),
         sent_bits_per_second: span.map(|s| bytes as f64 * 8.0 / s),
         laws,
@@ -259,7 +266,7 @@ mod tests {
             (delay.cdf_seconds[0], delay.cdf_seconds[100]),
             (delay.min_seconds, delay.max_seconds)
         );
-        assert_eq!(shown.fates.len(), MOST_FATES);
+        assert_eq!(shown.dispositions.len(), MOST_FATES);
     }
 
     #[test]

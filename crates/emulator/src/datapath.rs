@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_impair::{
-    Engine, FLAG_EXEMPT, Fate, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict,
+    Disposition, Engine, FLAG_EXEMPT, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict,
 };
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
@@ -32,7 +32,7 @@ const HEADROOM_BYTES: u64 = 32 << 20;
 /// A frame that is to leave.
 #[derive(Debug)]
 struct Leaving {
-    fate: Fate,
+    disposition: Disposition,
     native: Option<(u64, u32)>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Datapath {
     copies: Copies,
     received: Vec<Received>,
     metas: Vec<Meta>,
-    fates: Vec<Fate>,
+    dispositions: Vec<Disposition>,
     /// Frames that are to leave, in order; those before `left` have left.
     handles: Vec<Handle>,
     leaving: Vec<Leaving>,
@@ -112,7 +112,7 @@ impl Datapath {
             copies: Copies::default(),
             received: Vec::with_capacity(4096),
             metas: Vec::with_capacity(4096),
-            fates: Vec::with_capacity(4096),
+            dispositions: Vec::with_capacity(4096),
             handles: Vec::with_capacity(2 * MOST_WAITING),
             leaving: Vec::with_capacity(2 * MOST_WAITING),
             left: 0,
@@ -242,71 +242,76 @@ impl Datapath {
             self.metas.push(self.engine.meta(handle, frame.ingress_ns, bytes));
         }
         self.received.clear();
-        self.fates.clear();
-        self.engine.step(now_ns, &self.metas, &mut self.fates);
+        self.dispositions.clear();
+        self.engine.step(now_ns, &self.metas, &mut self.dispositions);
         self.carry_out();
     }
 
-    /// Does what the fates say.
+    /// Does what the dispositions say.
     fn carry_out(&mut self) {
-        let fates = std::mem::take(&mut self.fates);
-        for fate in &fates {
-            let handle = Handle::from_bits(fate.handle);
-            match fate.verdict {
-                Verdict::Copied => self.copies.add(fate.handle),
+        let dispositions = std::mem::take(&mut self.dispositions);
+        for disposition in &dispositions {
+            let handle = Handle::from_bits(disposition.handle);
+            match disposition.verdict {
+                Verdict::Copied => self.copies.add(disposition.handle),
                 Verdict::Forwarded => {
-                    let native = self.native(fate);
-                    let mut fate = *fate;
-                    let edited = match self.engine.edit(&fate) {
+                    let native = self.native(disposition);
+                    let mut disposition = *disposition;
+                    let edited = match self.engine.edit(&disposition) {
                         None => Some((handle, true)),
                         Some(edit) => {
                             // Its addresses may be among what changes.
                             let is_watched = self.watches.is_active();
                             let frame = self.slabs.bytes(handle);
                             let before = is_watched.then(|| Watches::before(edit, frame)).flatten();
-                            let edited = self.copies.edit(&mut self.slabs, &fate, edit);
+                            let edited = self.copies.edit(&mut self.slabs, &disposition, edit);
                             if let (Some(before), Some((handle, true))) = (before, edited) {
                                 let frame = self.slabs.bytes(handle);
-                                self.watches.changed(fate.flow, before, frame);
+                                self.watches.changed(disposition.flow, before, frame);
                             }
                             edited
                         }
                     };
                     if !edited.is_some_and(|(_, changed)| changed) {
-                        self.engine.unmodified(&mut fate);
+                        self.engine.unmodified(&mut disposition);
                     }
                     if let Some((handle, _)) = edited {
                         self.handles.push(handle);
-                        self.waiting_bytes += u64::from(fate.length);
-                        self.leaving.push(Leaving { fate, native });
+                        self.waiting_bytes += u64::from(disposition.length);
+                        self.leaving.push(Leaving { disposition, native });
                     } else {
-                        self.unplanned(&fate, handle, native);
+                        self.unplanned(&disposition, handle, native);
                     }
                 }
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
-                    let native = self.native(fate);
-                    self.write(fate, None, native);
-                    self.dropped(fate.flow, fate.verdict, handle);
+                    let native = self.native(disposition);
+                    self.write(disposition, None, native);
+                    self.dropped(disposition.flow, disposition.verdict, handle);
                     self.copies.release(&mut self.slabs, handle);
                 }
             }
         }
-        self.fates = fates;
+        self.dispositions = dispositions;
     }
 
     /// Sequence and flow of native data, when someone wants to know.
     #[inline]
-    fn native(&self, fate: &Fate) -> Option<(u64, u32)> {
+    fn native(&self, disposition: &Disposition) -> Option<(u64, u32)> {
         self.journal.as_ref()?;
-        native(self.slabs.bytes(Handle::from_bits(fate.handle)), self.engine.native_port())
+        native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.engine.native_port())
     }
 
     #[inline]
-    fn write(&mut self, fate: &Fate, departed_ns: Option<u64>, native: Option<(u64, u32)>) {
+    fn write(
+        &mut self,
+        disposition: &Disposition,
+        departed_ns: Option<u64>,
+        native: Option<(u64, u32)>,
+    ) {
         if let Some(journal) = &mut self.journal
-            && !self.extras[fate.flow as usize].unlogged
+            && !self.extras[disposition.flow as usize].unlogged
         {
-            journal.write(fate, departed_ns, native);
+            journal.write(disposition, departed_ns, native);
         }
     }
 
@@ -339,17 +344,17 @@ impl Datapath {
     }
 
     /// Counts a packet that was to be sent and was not.
-    fn unplanned(&mut self, fate: &Fate, handle: Handle, native: Option<(u64, u32)>) {
-        if fate.flags & FLAG_EXEMPT != 0 {
+    fn unplanned(&mut self, disposition: &Disposition, handle: Handle, native: Option<(u64, u32)>) {
+        if disposition.flags & FLAG_EXEMPT != 0 {
             self.exempt_unplanned.0 += 1;
-            self.exempt_unplanned.1 += u64::from(fate.length);
+            self.exempt_unplanned.1 += u64::from(disposition.length);
             return;
         }
-        self.dropped(fate.flow, Verdict::Unplanned, handle);
-        let extra = &mut self.extras[fate.flow as usize];
+        self.dropped(disposition.flow, Verdict::Unplanned, handle);
+        let extra = &mut self.extras[disposition.flow as usize];
         extra.unplanned += 1;
-        extra.unplanned_bytes += u64::from(fate.length);
-        self.write(&Fate { verdict: Verdict::Unplanned, ..*fate }, None, native);
+        extra.unplanned_bytes += u64::from(disposition.length);
+        self.write(&Disposition { verdict: Verdict::Unplanned, ..*disposition }, None, native);
     }
 
     /// Sends what is to leave, as far as the link has room; `clock` tells the time of each departure.
@@ -368,12 +373,12 @@ impl Datapath {
             let mut refused = to.refused().iter().copied().peekable();
             for place in 0..sent {
                 let at = self.left + place;
-                let Leaving { fate, native } = self.leaving[at];
-                self.waiting_bytes -= u64::from(fate.length);
+                let Leaving { disposition, native } = self.leaving[at];
+                self.waiting_bytes -= u64::from(disposition.length);
                 if refused.next_if_eq(&(place as u32)).is_some() {
-                    self.unplanned(&fate, self.handles[at], native);
+                    self.unplanned(&disposition, self.handles[at], native);
                 } else {
-                    self.departed(&fate, native, departed_ns);
+                    self.departed(&disposition, native, departed_ns);
                 }
                 self.copies.release(&mut self.slabs, self.handles[at]);
             }
@@ -387,18 +392,23 @@ impl Datapath {
     }
 
     #[inline]
-    fn departed(&mut self, fate: &Fate, native: Option<(u64, u32)>, departed_ns: u64) {
-        if fate.flags & FLAG_EXEMPT != 0 {
+    fn departed(
+        &mut self,
+        disposition: &Disposition,
+        native: Option<(u64, u32)>,
+        departed_ns: u64,
+    ) {
+        if disposition.flags & FLAG_EXEMPT != 0 {
             return;
         }
-        let Extra { timing, period, .. } = &mut self.extras[fate.flow as usize];
-        timing.record(fate.arrived_ns, fate.at_ns, departed_ns);
+        let Extra { timing, period, .. } = &mut self.extras[disposition.flow as usize];
+        timing.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
         // One that was queued when the period started was delayed by other laws.
-        if period.start_ns.is_none_or(|start| fate.arrived_ns >= start) {
-            period.delays.record(departed_ns.saturating_sub(fate.arrived_ns));
+        if period.start_ns.is_none_or(|start| disposition.arrived_ns >= start) {
+            period.delays.record(departed_ns.saturating_sub(disposition.arrived_ns));
         }
-        self.late_packets += u64::from(departed_ns.saturating_sub(fate.at_ns) > LATE_NS);
-        self.write(fate, Some(departed_ns), native);
+        self.late_packets += u64::from(departed_ns.saturating_sub(disposition.at_ns) > LATE_NS);
+        self.write(disposition, Some(departed_ns), native);
     }
 
     fn tidy(&mut self) {
@@ -419,11 +429,11 @@ impl Datapath {
         mut out: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         for at in self.left..self.handles.len() {
-            let Leaving { fate, native } = self.leaving[at];
+            let Leaving { disposition, native } = self.leaving[at];
             self.left = at + 1;
-            self.waiting_bytes -= u64::from(fate.length);
-            out(fate.at_ns, self.slabs.bytes(self.handles[at]))?;
-            self.departed(&fate, native, fate.at_ns);
+            self.waiting_bytes -= u64::from(disposition.length);
+            out(disposition.at_ns, self.slabs.bytes(self.handles[at]))?;
+            self.departed(&disposition, native, disposition.at_ns);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
         self.tidy();
@@ -432,14 +442,14 @@ impl Datapath {
 
     /// Drops queued packets and those that wait for the link.
     pub(crate) fn abandon(&mut self) {
-        self.fates.clear();
-        let mut fates = std::mem::take(&mut self.fates);
-        self.engine.abandon(&mut fates);
-        self.fates = fates;
+        self.dispositions.clear();
+        let mut dispositions = std::mem::take(&mut self.dispositions);
+        self.engine.abandon(&mut dispositions);
+        self.dispositions = dispositions;
         self.carry_out();
         for at in self.left..self.handles.len() {
-            let Leaving { fate, native } = self.leaving[at];
-            self.unplanned(&fate, self.handles[at], native);
+            let Leaving { disposition, native } = self.leaving[at];
+            self.unplanned(&disposition, self.handles[at], native);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
         self.left = self.handles.len();
@@ -492,11 +502,12 @@ impl Datapath {
     /// Packets and bytes of each flow that the laws let go and that wait for room in the link.
     fn waiting_by_flow(&self) -> Vec<(u64, u64)> {
         let mut of = vec![(0, 0); self.extras.len()];
-        let judged = self.leaving[self.left..].iter().filter(|l| l.fate.flags & FLAG_EXEMPT == 0);
-        for Leaving { fate, .. } in judged {
-            let (packets, bytes) = &mut of[fate.flow as usize];
+        let judged =
+            self.leaving[self.left..].iter().filter(|l| l.disposition.flags & FLAG_EXEMPT == 0);
+        for Leaving { disposition, .. } in judged {
+            let (packets, bytes) = &mut of[disposition.flow as usize];
             *packets += 1;
-            *bytes += u64::from(fate.length);
+            *bytes += u64::from(disposition.length);
         }
         of
     }
@@ -504,11 +515,12 @@ impl Datapath {
     /// Exempt frames: sent on, their bytes, refused by the link.
     fn exempt(&self) -> ExemptSnapshot {
         let all = self.engine.exempt();
-        let waiting = self.leaving[self.left..].iter().filter(|l| l.fate.flags & FLAG_EXEMPT != 0);
+        let waiting =
+            self.leaving[self.left..].iter().filter(|l| l.disposition.flags & FLAG_EXEMPT != 0);
         let (mut packets, mut bytes) = self.exempt_unplanned;
-        for Leaving { fate, .. } in waiting {
+        for Leaving { disposition, .. } in waiting {
             packets += 1;
-            bytes += u64::from(fate.length);
+            bytes += u64::from(disposition.length);
         }
         ExemptSnapshot {
             packets: all.packets.saturating_sub(packets),

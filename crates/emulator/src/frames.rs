@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_impair::{Edit, Fate};
+use weir_impair::{Disposition, Edit};
 use weir_link::{Handle, Slabs};
 use weir_wire::datagram::looks_like_control;
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
@@ -14,7 +14,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// One more fate with this handle will come.
+    /// One more disposition with this handle will come.
     pub(crate) fn add(&mut self, handle: u32) {
         *self.further.entry(handle).or_default() += 1;
     }
@@ -38,16 +38,16 @@ impl Copies {
         slabs.release(handle);
     }
 
-    /// Applies a change to the frame of `fate`, to a frame of its own when a copy keeps the old bytes; tells whether
-    /// anything changed. `None` when there is no memory for that; the fate's share is given up then.
+    /// Applies a change to the frame of `disposition`, to a frame of its own when a copy keeps the old bytes; tells whether
+    /// anything changed. `None` when there is no memory for that; the disposition's share is given up then.
     pub(crate) fn edit(
         &mut self,
         slabs: &mut Slabs,
-        fate: &Fate,
+        disposition: &Disposition,
         edit: &Edit,
     ) -> Option<(Handle, bool)> {
-        let mut handle = Handle::from_bits(fate.handle);
-        if self.shared(fate.handle) {
+        let mut handle = Handle::from_bits(disposition.handle);
+        if self.shared(disposition.handle) {
             let own = slabs.duplicate(handle);
             self.release(slabs, handle);
             handle = own?;

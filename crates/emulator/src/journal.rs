@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
-use weir_impair::{Fate, Names};
+use weir_impair::{Disposition, Names};
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, OTHER};
 use weir_wire::packets::{JUDGED_LEN, Judged, Kind, PacketLogWriter, PacketsError, Record};
@@ -253,13 +253,13 @@ impl Writing {
     #[inline]
     pub(crate) fn write(
         &mut self,
-        fate: &Fate,
+        disposition: &Disposition,
         departed_ns: Option<u64>,
         native: Option<(u64, u32)>,
     ) {
-        let Some(record) = fate.record(self.direction, departed_ns) else { return };
+        let Some(record) = disposition.record(self.direction, departed_ns) else { return };
         let judged = Judged {
-            asked_ns: (record.kind == Kind::FORWARDED).then_some(fate.at_ns),
+            asked_ns: (record.kind == Kind::FORWARDED).then_some(disposition.at_ns),
             native_sequence: native.map(|n| n.0),
             native_flow: native.map_or(0, |n| n.1),
         };

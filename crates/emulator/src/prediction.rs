@@ -32,14 +32,15 @@ pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Pr
     let laws = Laws { delay: Some(delay.clone()), ..Laws::default() };
     let config = Impairment { seed: config.seed, ..Impairment::of_both(laws) };
     let mut engine = Engine::new(&config, Direction::Forward).ok()?;
-    let mut fates = Vec::new();
+    let mut dispositions = Vec::new();
     for packet in 0..PACKETS {
         let arrived_ns = packet * spacing_ns;
-        engine.step(arrived_ns, &[Meta::opaque(0, arrived_ns, 60)], &mut fates);
+        engine.step(arrived_ns, &[Meta::opaque(0, arrived_ns, 60)], &mut dispositions);
     }
-    engine.step(u64::MAX >> 1, &[], &mut fates);
+    engine.step(u64::MAX >> 1, &[], &mut dispositions);
     // Not the first packets, which have none before them.
-    let sent = fates.iter().filter(|f| f.verdict == Verdict::Forwarded && f.index >= PACKETS / 10);
+    let sent =
+        dispositions.iter().filter(|f| f.verdict == Verdict::Forwarded && f.index >= PACKETS / 10);
     let delays: Vec<f64> = sent.map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e9).collect();
     let count = delays.len() as f64;
     let mean_seconds = delays.iter().sum::<f64>() / count;

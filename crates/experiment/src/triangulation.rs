@@ -22,16 +22,16 @@ pub struct Subject {
     pub damaged_are_dropped: bool,
 }
 
-/// How often each fate was asked and seen, and the delays.
+/// How often each disposition was asked and seen, and the delays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Triangulation {
     /// Packets sent.
     pub sent: u64,
     /// Packets that the emulator judged (copies not counted).
     pub judged: u64,
-    /// Packets on whose fate the emulator and the receiver agree.
+    /// Packets on whose disposition the emulator and the receiver agree.
     pub matched: u64,
-    /// Packets on whose fate they don't.
+    /// Packets on whose disposition they don't.
     pub disagreeing: u64,
     /// The first few of those, in words.
     pub examples: Vec<String>,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn fates_that_agree() {
+    fn verdicts_that_agree() {
         let journal = [
             judged(0, Kind::FORWARDED, 0),
             judged(1, Kind::LOST, 0),

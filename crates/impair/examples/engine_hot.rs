@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use weir_impair::{Engine, Fate, Meta};
+use weir_impair::{Disposition, Engine, Meta};
 use weir_laws::Direction;
 use weir_model::impairment::{Filter, ImpairFlow, Impairment, Laws, Ranges};
 
@@ -70,12 +70,12 @@ fn run(
         (0..flows.max(1)).map(|n| frame(n as u16 + 1, (n / 250) as u8)).collect();
     let mut strange: Vec<[u8; 60]> = (0..64).map(|n| frame(1, n as u8)).collect();
     let mut metas: Vec<Meta> = Vec::with_capacity(64);
-    let mut fates: Vec<Fate> = Vec::with_capacity(1 << 16);
+    let mut dispositions: Vec<Disposition> = Vec::with_capacity(1 << 16);
     let (mut now, mut at, mut out) = (0u64, 0usize, 0usize);
     let start = Instant::now();
     for batch in 0..packets / 64 {
         metas.clear();
-        fates.clear();
+        dispositions.clear();
         for i in 0..64 {
             now += 1000;
             let frame = if misses {
@@ -90,11 +90,11 @@ fn run(
             };
             metas.push(engine.meta(i, now, frame));
         }
-        engine.step(now, &metas, &mut fates);
-        out += fates.len();
+        engine.step(now, &metas, &mut dispositions);
+        out += dispositions.len();
     }
     let ns = start.elapsed().as_nanos() as f64 / packets as f64;
-    println!("{mode:12} {ns:7.1} ns/packet, {out} fates, {} held", engine.held_packets());
+    println!("{mode:12} {ns:7.1} ns/packet, {out} dispositions, {} held", engine.held_packets());
     Ok(())
 }
 

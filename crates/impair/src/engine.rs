@@ -17,11 +17,12 @@ use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
 use crate::counters::{Counters, Exempt};
+use crate::disposition::{
+    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta,
+    Verdict,
+};
 use crate::edit::Edit;
 use crate::error::ImpairError;
-use crate::fate::{
-    FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict,
-};
 use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
@@ -70,7 +71,7 @@ struct Waiting {
 /// What an engine tells of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowStatus<'a> {
-    /// Its number, as in [`Fate::flow`]: 0 is Other.
+    /// Its number, as in [`Disposition::flow`]: 0 is Other.
     pub number: u32,
     /// Its name.
     pub name: &'a str,
@@ -203,48 +204,48 @@ impl Engine {
         (self.next_ns != u64::MAX).then_some(self.next_ns)
     }
 
-    /// The change of content of a fate of the last step. Where applying it changes nothing, tell
+    /// The change of content of a disposition of the last step. Where applying it changes nothing, tell
     /// [`unmodified`](Self::unmodified).
     #[must_use]
-    pub fn edit(&self, fate: &Fate) -> Option<&Edit> {
-        if fate.flags & FLAG_MODIFIED == 0 {
+    pub fn edit(&self, disposition: &Disposition) -> Option<&Edit> {
+        if disposition.flags & FLAG_MODIFIED == 0 {
             return None;
         }
-        self.edits.get(fate.edit as usize)
+        self.edits.get(disposition.edit as usize)
     }
 
     /// Takes back what was counted and flagged as changed: [`Edit::apply`] found nothing to change in the packet.
-    pub fn unmodified(&mut self, fate: &mut Fate) {
-        if fate.flags & FLAG_MODIFIED != 0 {
-            fate.flags &= !FLAG_MODIFIED;
-            self.flows[fate.flow as usize].counters.modified_packets -= 1;
+    pub fn unmodified(&mut self, disposition: &mut Disposition) {
+        if disposition.flags & FLAG_MODIFIED != 0 {
+            disposition.flags &= !FLAG_MODIFIED;
+            self.flows[disposition.flow as usize].counters.modified_packets -= 1;
         }
     }
 
-    /// Takes in what has come and lets go what is due at `now_ns`. Fates are added to `fates`, which is not
+    /// Takes in what has come and lets go what is due at `now_ns`. Dispositions are added to `dispositions`, which is not
     /// cleared, in the order in which packets have to leave; edits are those of this call.
-    pub fn step(&mut self, now_ns: u64, metas: &[Meta], fates: &mut Vec<Fate>) {
+    pub fn step(&mut self, now_ns: u64, metas: &[Meta], dispositions: &mut Vec<Disposition>) {
         self.edits.clear();
         for meta in metas {
             self.clock_ns = self.clock_ns.max(meta.arrived_ns);
             if self.next_ns <= self.clock_ns {
-                self.advance(fates);
+                self.advance(dispositions);
             }
             self.present_ns = self.clock_ns;
-            self.arrive(meta, fates);
+            self.arrive(meta, dispositions);
         }
         self.clock_ns = self.clock_ns.max(now_ns);
         if self.next_ns <= self.clock_ns {
-            self.advance(fates);
+            self.advance(dispositions);
         }
     }
 
     /// Gives up all that is held, as unplanned drops, at the end of a run.
-    pub fn abandon(&mut self, fates: &mut Vec<Fate>) {
+    pub fn abandon(&mut self, dispositions: &mut Vec<Disposition>) {
         while let Some(Reverse((_, _, path))) = self.fifos.pop() {
             while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) {
                 let held = self.free(node);
-                self.drop(held, self.clock_ns, Verdict::Unplanned, fates);
+                self.drop(held, self.clock_ns, Verdict::Unplanned, dispositions);
             }
         }
         while let Some(timer) = self.wheel.pop(u64::MAX) {
@@ -256,18 +257,18 @@ impl Engine {
             };
             if let Some(node) = node {
                 let held = self.free(node);
-                self.drop(held, self.clock_ns, Verdict::Unplanned, fates);
+                self.drop(held, self.clock_ns, Verdict::Unplanned, dispositions);
             }
         }
         self.next_ns = u64::MAX;
     }
 
     #[inline]
-    fn arrive(&mut self, meta: &Meta, fates: &mut Vec<Fate>) {
+    fn arrive(&mut self, meta: &Meta, dispositions: &mut Vec<Disposition>) {
         let class = match meta.role.exempt_place().filter(|_| self.exempts) {
             None => self.classifier.flow(&meta.key, meta.length, meta.arrived_ns),
             Some(role) => match self.classifier.naming(role, &meta.key, meta.length) {
-                OTHER => return self.pass_exempt(meta, fates),
+                OTHER => return self.pass_exempt(meta, dispositions),
                 class => class,
             },
         };
@@ -287,7 +288,7 @@ impl Engine {
             flow.counters.sent_bytes += u64::from(meta.length);
             // Packets that an earlier configuration still delays are overtaken here, and will be marked so.
             flow.sent_to = index + 1;
-            fates.push(Fate {
+            dispositions.push(Disposition {
                 handle: meta.handle,
                 flow: number,
                 index,
@@ -315,16 +316,16 @@ impl Engine {
             copy: 0,
             flags: role_flag,
         };
-        self.run(held, meta.arrived_ns, fates);
+        self.run(held, meta.arrived_ns, dispositions);
     }
 
     /// Sends a frame on that no law applies to.
     #[cold]
-    fn pass_exempt(&mut self, meta: &Meta, fates: &mut Vec<Fate>) {
+    fn pass_exempt(&mut self, meta: &Meta, dispositions: &mut Vec<Disposition>) {
         let index = self.exempt.packets;
         self.exempt.packets += 1;
         self.exempt.bytes += u64::from(meta.length);
-        fates.push(Fate {
+        dispositions.push(Disposition {
             handle: meta.handle,
             flow: 0,
             index,
@@ -347,17 +348,17 @@ impl Engine {
     }
 
     /// Passes the stages that are left, from time `t` on.
-    fn run(&mut self, mut held: Held, mut t: u64, fates: &mut Vec<Fate>) {
+    fn run(&mut self, mut held: Held, mut t: u64, dispositions: &mut Vec<Disposition>) {
         loop {
             match self.steps.take(&mut held.next) {
-                Step::End => return self.leave(held, t, fates),
+                Step::End => return self.leave(held, t, dispositions),
                 Step::Loss => {
                     let place = self.place(&held, slot::LOSS);
                     let flow = &mut self.flows[held.flow as usize];
                     let mut draws = place.draws_of_copy(&self.philox, held.copy);
                     let law = &mut flow.loss[usize::from(held.flags & FLAG_CONTROL != 0)];
                     if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
-                        return self.drop(held, t, Verdict::Lost, fates);
+                        return self.drop(held, t, Verdict::Lost, dispositions);
                     }
                 }
                 Step::Duplicate => {
@@ -365,8 +366,8 @@ impl Engine {
                     let flow = &mut self.flows[held.flow as usize];
                     if flow.duplicate.happens(place.draws(&self.philox).bits()) {
                         flow.counters.duplicated_packets += 1;
-                        fates.push(fate(&held, t, Verdict::Copied));
-                        self.run(held, t, fates);
+                        dispositions.push(disposition(&held, t, Verdict::Copied));
+                        self.run(held, t, dispositions);
                         held.copy = 1;
                     }
                 }
@@ -382,10 +383,15 @@ impl Engine {
                         match entry {
                             Entry::Sent(sent) => t = sent,
                             Entry::Full => {
-                                return self.drop(held, t, Verdict::QueueDropped, fates);
+                                return self.drop(held, t, Verdict::QueueDropped, dispositions);
                             }
                             Entry::NoMemory => {
-                                return self.drop(held, self.present_ns, Verdict::Unplanned, fates);
+                                return self.drop(
+                                    held,
+                                    self.present_ns,
+                                    Verdict::Unplanned,
+                                    dispositions,
+                                );
                             }
                         }
                     }
@@ -408,7 +414,7 @@ impl Engine {
                             path.latest_ns = t;
                         }
                         Order::Allow => {
-                            if let Some(node) = self.hold(held, until, fates) {
+                            if let Some(node) = self.hold(held, until, dispositions) {
                                 self.schedule(until, node);
                             }
                             return;
@@ -416,7 +422,7 @@ impl Engine {
                         Order::FifoRelease => {
                             // Whichever packet leaves, all wait at least for a candidate.
                             held.flags |= FLAG_DELAYED;
-                            if let Some(node) = self.hold(held, until, fates) {
+                            if let Some(node) = self.hold(held, until, dispositions) {
                                 let path = &mut self.paths[number as usize];
                                 self.pool.push_back(&mut path.waiting, node);
                                 self.schedule(until, number | FIRES);
@@ -431,17 +437,17 @@ impl Engine {
 
     /// Through all stages: out now, or into the FIFO queue.
     #[inline]
-    fn leave(&mut self, held: Held, t: u64, fates: &mut Vec<Fate>) {
+    fn leave(&mut self, held: Held, t: u64, dispositions: &mut Vec<Disposition>) {
         let number = self.flows[held.flow as usize].path;
         let path = &self.paths[number as usize];
         let empty = path.fifo.is_empty();
         // A stamp that went back does not go past those before it.
         let t = if empty { t } else { t.max(path.fifo_ns) };
         if t <= self.present_ns {
-            return self.emit(held, t, fates);
+            return self.emit(held, t, dispositions);
         }
         let number_of_event = self.number;
-        if let Some(node) = self.hold(held, t, fates) {
+        if let Some(node) = self.hold(held, t, dispositions) {
             let path = &mut self.paths[number as usize];
             self.pool.push_back(&mut path.fifo, node);
             path.fifo_ns = t;
@@ -454,11 +460,11 @@ impl Engine {
 
     /// Takes a packet in, if there is memory for it.
     #[inline]
-    fn hold(&mut self, held: Held, time: u64, fates: &mut Vec<Fate>) -> Option<u32> {
+    fn hold(&mut self, held: Held, time: u64, dispositions: &mut Vec<Disposition>) -> Option<u32> {
         let cost = cost(held.length);
         let has_room = self.memory.has_room(cost) || self.reclaim() && self.memory.has_room(cost);
         if !has_room {
-            self.drop(held, self.present_ns, Verdict::Unplanned, fates);
+            self.drop(held, self.present_ns, Verdict::Unplanned, dispositions);
             return None;
         }
         self.memory.used_bytes += cost;
@@ -511,7 +517,7 @@ impl Engine {
     }
 
     /// Lets everything happen that is due at the clock, in order.
-    fn advance(&mut self, fates: &mut Vec<Fate>) {
+    fn advance(&mut self, dispositions: &mut Vec<Disposition>) {
         let now = self.clock_ns;
         loop {
             let fifo = self.fifos.peek().map(|Reverse(head)| *head).filter(|head| head.0 <= now);
@@ -520,7 +526,7 @@ impl Engine {
                 (Some((time, number, path)), timer)
                     if timer.is_none_or(|timer| (time, number) < (timer.time, timer.number)) =>
                 {
-                    self.leave_fifo(time, path, fates);
+                    self.leave_fifo(time, path, dispositions);
                 }
                 (_, Some(timer)) => {
                     self.wheel.pop(now);
@@ -535,7 +541,7 @@ impl Engine {
                         let held = self.free(node);
                         // The candidate of a packet whose stamp went back may be before another one's arrival.
                         let t = timer.time.max(held.arrived_ns);
-                        self.run(held, t, fates);
+                        self.run(held, t, dispositions);
                     }
                 }
                 (_, None) => break,
@@ -546,10 +552,10 @@ impl Engine {
     }
 
     /// Lets the head of a FIFO queue go, and its neighbours as long as nothing else can be due between them.
-    fn leave_fifo(&mut self, time: u64, path: u32, fates: &mut Vec<Fate>) {
+    fn leave_fifo(&mut self, time: u64, path: u32, dispositions: &mut Vec<Disposition>) {
         let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) else { return };
         let held = self.free(node);
-        self.emit(held, time, fates);
+        self.emit(held, time, dispositions);
         let next = self.paths[path as usize].fifo;
         if next.is_empty() {
             self.fifos.pop();
@@ -563,17 +569,17 @@ impl Engine {
 
     /// Sends a packet.
     #[inline]
-    fn emit(&mut self, held: Held, t: u64, fates: &mut Vec<Fate>) {
+    fn emit(&mut self, held: Held, t: u64, dispositions: &mut Vec<Disposition>) {
         let place = self.place(&held, slot::CONTENT);
         let flow = &mut self.flows[held.flow as usize];
-        let mut fate = fate(&held, t, Verdict::Forwarded);
+        let mut disposition = disposition(&held, t, Verdict::Forwarded);
         if let Some(law) = &flow.content
             && held.from < held.to
             && law.chance.happens(place.draws_of_copy(&self.philox, held.copy).bits())
         {
             flow.counters.modified_packets += 1;
-            fate.flags |= FLAG_MODIFIED;
-            fate.edit = self.edits.len() as u32;
+            disposition.flags |= FLAG_MODIFIED;
+            disposition.edit = self.edits.len() as u32;
             self.edits.push(Edit {
                 philox: self.philox,
                 place,
@@ -589,16 +595,16 @@ impl Engine {
         flow.counters.delayed_packets += u64::from(held.flags & FLAG_DELAYED != 0);
         if held.copy == 0 {
             if held.index < flow.sent_to {
-                fate.flags |= FLAG_REORDERED;
+                disposition.flags |= FLAG_REORDERED;
                 flow.counters.reordered_packets += 1;
             } else {
                 flow.sent_to = held.index + 1;
             }
         }
-        fates.push(fate);
+        dispositions.push(disposition);
     }
 
-    fn drop(&mut self, held: Held, t: u64, verdict: Verdict, fates: &mut Vec<Fate>) {
+    fn drop(&mut self, held: Held, t: u64, verdict: Verdict, dispositions: &mut Vec<Disposition>) {
         let counters = &mut self.flows[held.flow as usize].counters;
         match verdict {
             Verdict::Lost => counters.lost_packets += 1,
@@ -606,7 +612,7 @@ impl Engine {
             Verdict::Unplanned => counters.unplanned_dropped_packets += 1,
             Verdict::Forwarded | Verdict::Copied => {}
         }
-        fates.push(fate(&held, t, verdict));
+        dispositions.push(disposition(&held, t, verdict));
     }
 }
 
@@ -617,8 +623,8 @@ fn cost(length: u32) -> u64 {
 }
 
 #[inline]
-fn fate(held: &Held, at_ns: u64, verdict: Verdict) -> Fate {
-    Fate {
+fn disposition(held: &Held, at_ns: u64, verdict: Verdict) -> Disposition {
+    Disposition {
         handle: held.handle,
         flow: held.flow,
         index: held.index,

@@ -1,6 +1,6 @@
 //! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
 
-use crate::{Edit, Engine, Fate, Key, Meta, Verdict};
+use crate::{Disposition, Edit, Engine, Key, Meta, Verdict};
 use weir_laws::{Direction, Philox, Place};
 use weir_model::impairment::{Checksum, Impairment};
 
@@ -36,27 +36,31 @@ pub fn fuzz_engine(data: &[u8]) {
     let Ok(laws) = text.parse() else { return };
     let config = Impairment { memory: "64K".parse().ok(), ..Impairment::of_both(laws) };
     let Ok(mut engine) = Engine::new(&config, Direction::Reverse) else { return };
-    let (mut now, mut came, mut fates) = (0u64, 0u64, Vec::<Fate>::new());
+    let (mut now, mut came, mut dispositions) = (0u64, 0u64, Vec::<Disposition>::new());
     for chunk in parts.next().unwrap_or(&[]).chunks(3).take(5000) {
         now += u64::from(chunk[0]) << (chunk[0] & 15);
         let length = u32::from(*chunk.get(1).unwrap_or(&0)) * 37;
         let stamp = now.saturating_sub(u64::from(*chunk.get(2).unwrap_or(&0)));
-        engine.step(now, &[Meta::opaque(came as u32, stamp, length)], &mut fates);
+        engine.step(now, &[Meta::opaque(came as u32, stamp, length)], &mut dispositions);
         came += 1;
         assert!(engine.next_deadline_ns().is_none_or(|next| next > now));
     }
-    let leaves = |fates: &[Fate]| fates.iter().filter(|f| f.verdict != Verdict::Copied).count();
-    let copies = fates.iter().filter(|f| f.verdict == Verdict::Copied).count();
-    assert_eq!(came as usize + copies, leaves(&fates) + engine.held_packets() as usize);
+    let leaves = |dispositions: &[Disposition]| {
+        dispositions.iter().filter(|f| f.verdict != Verdict::Copied).count()
+    };
+    let copies = dispositions.iter().filter(|f| f.verdict == Verdict::Copied).count();
+    assert_eq!(came as usize + copies, leaves(&dispositions) + engine.held_packets() as usize);
     for _ in 0..64 {
         let Some(next) = engine.next_deadline_ns() else { break };
-        engine.step(next, &[], &mut fates);
+        engine.step(next, &[], &mut dispositions);
     }
-    engine.abandon(&mut fates);
+    engine.abandon(&mut dispositions);
     assert_eq!((engine.held_packets(), engine.held_bytes()), (0, 0));
-    let copies = fates.iter().filter(|f| f.verdict == Verdict::Copied).count();
-    assert_eq!(came as usize + copies, leaves(&fates));
-    assert!(fates.iter().all(|f| f.verdict != Verdict::Forwarded || f.at_ns >= f.arrived_ns));
+    let copies = dispositions.iter().filter(|f| f.verdict == Verdict::Copied).count();
+    assert_eq!(came as usize + copies, leaves(&dispositions));
+    assert!(
+        dispositions.iter().all(|f| f.verdict != Verdict::Forwarded || f.at_ns >= f.arrived_ns)
+    );
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ impl Names {
         }
     }
 
-    /// Every name with its number, as in [`crate::Fate::flow`], by number; 0 is Other.
+    /// Every name with its number, as in [`crate::Disposition::flow`], by number; 0 is Other.
     #[must_use]
     pub fn numbered(&self) -> Vec<(u32, &str)> {
         let mut all: Vec<_> = self.by_hash.values().map(|(n, name)| (*n, &**name)).collect();

@@ -71,18 +71,18 @@ fn a_warm_engine_does_not_allocate() {
     let mut engine = Engine::new(&config, Direction::Forward).expect("as checked");
     let frames: Vec<Vec<u8>> = (0..5).map(frame).collect();
     let mut metas = Vec::with_capacity(32);
-    let mut fates = Vec::with_capacity(4096);
+    let mut dispositions = Vec::with_capacity(4096);
     let mut now = 0u64;
     let mut held = 0;
     let mut run = |rounds: u32, engine: &mut Engine| {
         for round in 0..rounds {
             metas.clear();
-            fates.clear();
+            dispositions.clear();
             for i in 0..32 {
                 now += 1_000;
                 metas.push(engine.meta(i, now, &frames[((i + round) % 5) as usize]));
             }
-            engine.step(now, &metas, &mut fates);
+            engine.step(now, &metas, &mut dispositions);
             held = held.max(engine.held_packets());
         }
     };

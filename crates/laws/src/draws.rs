@@ -1,6 +1,6 @@
 //! Which random number belongs to which decision: the counter's layout, and draws from it.
 //!
-//! The layout is fixed (`docs/randomness.md`): a fate depends on the seed and on the packet's place alone,
+//! The layout is fixed (`docs/randomness.md`): a disposition depends on the seed and on the packet's place alone,
 //! never on how many other flows, laws or packets there were, nor on the order in which they were asked.
 
 use crate::Philox;

@@ -22,7 +22,7 @@ pub enum SimError {
         /// What it would need.
         accepted: &'static str,
     },
-    /// A flow of the impairment whose fates do not depend on its own packets alone, or that does not exist.
+    /// A flow of the impairment whose dispositions do not depend on its own packets alone, or that does not exist.
     #[error("prediction: flow {flow:?} {given}; accepted: {accepted}")]
     Predict {
         /// Its name.

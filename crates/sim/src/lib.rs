@@ -1,6 +1,6 @@
 //! A test and the emulator under one virtual clock: sender, path and receiver without a network.
 //!
-//! The parts are those of a real run: `weir_flow` sends and receives, `weir_impair` decides fates, frames are real
+//! The parts are those of a real run: `weir_flow` sends and receives, `weir_impair` decides dispositions, frames are real
 //! bytes that a host's stack would accept or drop. Only the hosts are missing, and with them every error that is
 //! theirs: a packet leaves the sender exactly on its slot and the emulator exactly when it was asked to. The same
 //! simulation gives the same outcome, bit for bit, on any machine.

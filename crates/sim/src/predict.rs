@@ -1,6 +1,6 @@
 //! What the emulator will do, or should have done: the same laws, seed and arrivals on the virtual clock.
 
-use weir_impair::{Engine, Fate, Meta, Role};
+use weir_impair::{Disposition, Engine, Meta, Role};
 use weir_laws::Direction;
 use weir_model::impairment::{Filter, FlowDirection, Impairment, OTHER};
 
@@ -17,12 +17,12 @@ pub struct Ingress {
     pub is_control: bool,
 }
 
-/// The fates of the packets of one flow of an impairment in one direction, in the order in which packets leave.
+/// The dispositions of the packets of one flow of an impairment in one direction, in the order in which packets leave.
 /// `ingress` holds *all* packets of that flow and direction from the first on, in the order in which they came: ordinary
 /// packet k draws the numbers of index k, and so does control packet k of its own.
 ///
 /// Draws depend on a packet's place alone, so that other flows do not matter. Content is not predicted (it needs the
-/// bytes): no fate is marked as modified.
+/// bytes): no disposition is marked as modified.
 ///
 /// # Errors
 /// [`SimError::Predict`] for a flow that does not exist or shares its link with others; [`SimError::Impair`].
@@ -31,7 +31,7 @@ pub fn predict(
     flow: &str,
     direction: Direction,
     ingress: impl IntoIterator<Item = Ingress>,
-) -> Result<Vec<Fate>, SimError> {
+) -> Result<Vec<Disposition>, SimError> {
     let refuse = |given, accepted| SimError::Predict { flow: flow.into(), given, accepted };
     let mut alone = impairment.clone();
     alone.aggregates = vec![];
@@ -50,17 +50,17 @@ pub fn predict(
         alone.flows.push(own);
     }
     let mut engine = Engine::new(&alone, direction)?;
-    let mut fates = vec![];
+    let mut dispositions = vec![];
     for (packet, index) in ingress.into_iter().zip(0u64..) {
-        // The handle is not looked at; fates are known by their index.
+        // The handle is not looked at; dispositions are known by their index.
         let role = if packet.is_control { Role::Control } else { Role::Ordinary };
         let meta = Meta { role, ..Meta::opaque(index as u32, packet.at_ns, packet.length_bytes) };
-        engine.step(packet.at_ns, &[meta], &mut fates);
+        engine.step(packet.at_ns, &[meta], &mut dispositions);
     }
     while let Some(next) = engine.next_deadline_ns() {
-        engine.step(next, &[], &mut fates);
+        engine.step(next, &[], &mut dispositions);
     }
-    Ok(fates)
+    Ok(dispositions)
 }
 
 #[cfg(test)]
@@ -87,8 +87,8 @@ mod tests {
         "#;
         let impairment = Impairment::parse(text).unwrap();
         let lost = |flow: &str, direction| {
-            let fates = predict(&impairment, flow, direction, every_ms(1000)).unwrap();
-            let lost = fates.iter().filter(|f| f.verdict == Verdict::Lost);
+            let dispositions = predict(&impairment, flow, direction, every_ms(1000)).unwrap();
+            let lost = dispositions.iter().filter(|f| f.verdict == Verdict::Lost);
             lost.map(|f| f.index).collect::<Vec<_>>()
         };
         let voice = lost("voice", Direction::Forward);
@@ -104,7 +104,7 @@ mod tests {
         let laws = "loss 10% run 4, duplicate 5%, delay 5ms ±1ms normal allow".parse().unwrap();
         let impairment = Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws) };
         // The n-th packet of the flow, what became of it and when, whatever came between.
-        let fates = |probes: u64| {
+        let dispositions = |probes: u64| {
             let probe = |at_ns| Ingress { at_ns, length_bytes: 106, is_control: true };
             let mut ingress = vec![];
             for (i, packet) in every_ms(1000).into_iter().enumerate() {
@@ -123,10 +123,10 @@ mod tests {
             own.sort_unstable();
             own
         };
-        let alone = fates(0);
+        let alone = dispositions(0);
         assert!(alone.iter().any(|f| f.2 == Verdict::Lost as u8));
         for probes in 1..7 {
-            assert_eq!(fates(probes), alone, "{probes}");
+            assert_eq!(dispositions(probes), alone, "{probes}");
         }
     }
 

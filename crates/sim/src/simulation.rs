@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{Heard, IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
-use weir_impair::{Engine, FLAG_MODIFIED, Fate, Meta, Verdict};
+use weir_impair::{Disposition, Engine, FLAG_MODIFIED, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Family, FlowSpec, Plan};
@@ -78,7 +78,7 @@ struct Slot {
     frame: Vec<u8>,
     flow: u32,
     sequence: u64,
-    /// Fates still to come.
+    /// Dispositions still to come.
     owed: u32,
 }
 
@@ -88,7 +88,7 @@ struct Emulator {
     engine: Engine,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    fates: Vec<Fate>,
+    dispositions: Vec<Disposition>,
     damaged: Vec<u8>,
 }
 
@@ -130,7 +130,7 @@ impl Simulation {
                     for _ in 0..count {
                         let emulator = &mut emulators[flows[i].way() as usize];
                         let meta = emulator.take(&mut flows[i], now, self.before_ns);
-                        emulator.engine.step(meta.arrived_ns, &[meta], &mut emulator.fates);
+                        emulator.engine.step(meta.arrived_ns, &[meta], &mut emulator.dispositions);
                         emulator.deliver(&mut world, &mut flows);
                     }
                     sends.push(Reverse((now, i)));
@@ -139,7 +139,7 @@ impl Simulation {
         }
         for emulator in &mut emulators {
             while let Some(next) = emulator.engine.next_deadline_ns() {
-                emulator.engine.step(next, &[], &mut emulator.fates);
+                emulator.engine.step(next, &[], &mut emulator.dispositions);
                 emulator.deliver(&mut world, &mut flows);
             }
         }
@@ -208,7 +208,7 @@ impl Simulation {
             engine: Engine::new(&self.impairment, way)?,
             slots: vec![],
             free: vec![],
-            fates: vec![],
+            dispositions: vec![],
             damaged: vec![],
         })
     }
@@ -306,37 +306,39 @@ impl Emulator {
 
     /// Writes down what became of packets, and hands over those that were let go.
     fn deliver(&mut self, world: &mut World, flows: &mut [Flow]) {
-        for mut fate in std::mem::take(&mut self.fates) {
-            let slot = &mut self.slots[fate.handle as usize];
-            if fate.verdict == Verdict::Copied {
+        for mut disposition in std::mem::take(&mut self.dispositions) {
+            let slot = &mut self.slots[disposition.handle as usize];
+            if disposition.verdict == Verdict::Copied {
                 slot.owed += 1;
                 continue;
             }
-            let leaves = fate.verdict == Verdict::Forwarded;
-            if let Some(edit) = self.engine.edit(&fate) {
+            let leaves = disposition.verdict == Verdict::Forwarded;
+            if let Some(edit) = self.engine.edit(&disposition) {
                 // A copy of it must stay whole.
                 self.damaged.clear();
                 self.damaged.extend(&slot.frame);
                 if !edit.apply(&mut self.damaged) {
-                    self.engine.unmodified(&mut fate);
+                    self.engine.unmodified(&mut disposition);
                 }
             }
             let judged = packets::Judged {
-                asked_ns: leaves.then_some(fate.at_ns),
+                asked_ns: leaves.then_some(disposition.at_ns),
                 native_sequence: Some(slot.sequence),
                 native_flow: slot.flow,
             };
-            world
-                .journal
-                .extend(fate.record(self.way, Some(fate.at_ns)).map(|record| (record, judged)));
+            world.journal.extend(
+                disposition
+                    .record(self.way, Some(disposition.at_ns))
+                    .map(|record| (record, judged)),
+            );
             if leaves {
-                let is_damaged = fate.flags & FLAG_MODIFIED != 0;
+                let is_damaged = disposition.flags & FLAG_MODIFIED != 0;
                 let frame = if is_damaged { &self.damaged } else { &slot.frame };
-                world.arrive(self.way, frame, fate.at_ns, flows);
+                world.arrive(self.way, frame, disposition.at_ns, flows);
             }
             slot.owed -= 1;
             if slot.owed == 0 {
-                self.free.push(fate.handle);
+                self.free.push(disposition.handle);
             }
         }
     }

@@ -71,13 +71,13 @@ export function demoRows(result: unknown): DemoRow[] {
     const figures = list(row['figures']);
     const flows = new Set(figures.map((one) => one['flow'])).size > 1;
     const lines = figures.map((one) => lineOf(one, flows));
-    const fates = row['fates'] as Json | undefined;
-    if (fates !== undefined) {
-      const [sent = 0, matched = 0, predicted = 0, unpredicted = 0, remainder = 0] = ['sent_packets', 'matched_packets', 'predicted', 'unpredicted', 'remainder_packets'].map((key) => number(fates[key]));
+    const dispositions = row['dispositions'] as Json | undefined;
+    if (dispositions !== undefined) {
+      const [sent = 0, matched = 0, predicted = 0, unpredicted = 0, remainder = 0] = ['sent_packets', 'matched_packets', 'predicted', 'unpredicted', 'remainder_packets'].map((key) => number(dispositions[key]));
       const stream = sent === 0 && predicted > 0;
       const whole = matched === sent && remainder === 0 && unpredicted === 0;
       lines.push({
-        figure: 'fates',
+        figure: 'dispositions',
         asked: shown('packets', stream ? predicted + unpredicted : sent),
         realised: shown('packets', predicted),
         measured: stream ? shown('packets', undefined) : shown('packets', matched),

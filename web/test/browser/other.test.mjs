@@ -158,9 +158,9 @@ test('the demo is run, watched and stopped; its table tells asked, realised and 
   await comes(async () => (await cells(table)).slice(0, 6), [
     ['Path', 'Figure', 'Asked', 'Realised', 'Measured', 'Tolerance', 'Verdict'],
     ['loss loss 5%', 'lost', '50 pkt', '48 pkt', '48 pkt', '12 to 97', 'passed'],
-    ['fates', '1\u202f000 pkt', '1\u202f000 pkt', '1\u202f000 pkt', 'exact', 'passed'],
+    ['dispositions', '1\u202f000 pkt', '1\u202f000 pkt', '1\u202f000 pkt', 'exact', 'passed'],
     ['rate 10M rate 10M queue 200ms the host was disturbed; measured 3 times', 'rate', '10.00 Mbit/s', '10.00 Mbit/s', '–', '± 100.0 kbit/s', 'undecided'],
-    ['fates', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
+    ['dispositions', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
     ['delay delay 20ms', 'the peer was lost', 'failed'],
   ]);
   await page.getByText('2 of 4 rows hold').waitFor();

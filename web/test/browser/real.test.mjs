@@ -353,12 +353,12 @@ test('the demo on the virtual clock: every row of the program’s own result has
   await page.getByText(/(\d+) of \1 rows hold/).waitFor();
   const { result } = await api('GET', '/demo');
   const rows = async () => table.getByRole('row').allInnerTexts();
-  await comes(async () => (await rows()).length - 1, result.paths.reduce((sum, row) => sum + row.figures.length + Number(row.fates !== undefined), 0));
+  await comes(async () => (await rows()).length - 1, result.paths.reduce((sum, row) => sum + row.figures.length + Number(row.dispositions !== undefined), 0));
   for (const cells of (await rows()).slice(1).map((row) => row.split('\t'))) assert.match(cells.at(-1), /passed/, cells.join(' '));
   // A dash where there is a figure would be a key that the page does not know.
   const text = await table.innerText();
   const none = (figure) => ['asked_', 'realised_', 'measured_'].filter((part) => !Object.keys(figure).some((key) => key.startsWith(part))).length;
-  const dashes = result.paths.flatMap((row) => [...row.figures.map(none), Number(row.fates?.sent_packets === 0)]);
+  const dashes = result.paths.flatMap((row) => [...row.figures.map(none), Number(row.dispositions?.sent_packets === 0)]);
   assert.equal(text.match(/–/g)?.length ?? 0, dashes.reduce((sum, one) => sum + one, 0), text);
   assert.ok(!/undefined|NaN|null/.test(text), text);
   site.quiet();

@@ -68,7 +68,7 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
   const deviation = seconds(law.normal?.deviation) ?? 0;
   let state = 7;
   const draw = () => ((state = (state * 1_103_515_245 + 12_345) % 2_147_483_648), state / 2_147_483_648);
-  const fates = Array.from({ length: Math.min(packets, 2000) }, () => (draw() * 100 < loss ? 'x' : '.')).join('');
+  const dispositions = Array.from({ length: Math.min(packets, 2000) }, () => (draw() * 100 < loss ? 'x' : '.')).join('');
   const bins = 40;
   const low = Math.max(0, mean - 4 * deviation);
   const width = deviation > 0 ? (8 * deviation) / bins : mean / bins || 1e-6;
@@ -82,7 +82,7 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
     packets, interval_seconds, size_bytes,
     sent_packets: Math.round(packets * (1 - loss / 100)), lost_packets: Math.round((packets * loss) / 100), loss_ratio: loss / 100,
     queue_dropped_packets: 0, duplicated_packets: 0, reordered_packets: 0,
-    loss_periods: loss > 0 ? { 1: Math.round((packets * loss) / 110), 2: Math.round((packets * loss) / 2200) } : {}, fates,
+    loss_periods: loss > 0 ? { 1: Math.round((packets * loss) / 110), 2: Math.round((packets * loss) / 2200) } : {}, dispositions,
     ...(has && { delay: { mean_seconds: mean, deviation_seconds: deviation * 0.42, min_seconds: low, p50_seconds: mean, p90_seconds: mean + deviation, p99_seconds: mean + 2 * deviation, max_seconds: edges.at(-1), histogram_edges_seconds: edges, histogram_packets: counts, cdf_seconds: edges.slice(1), cdf_ratio: counts.map((one) => (sum += one) / packets) } }),
     sent_bits_per_second: (size_bytes * 8) / interval_seconds, laws: JSON.stringify(laws), notes: deviation > 0 ? ['fifo-release keeps the order, so the asked deviation shrinks where packets are close'] : [],
   };

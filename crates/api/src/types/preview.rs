@@ -69,7 +69,7 @@ pub struct Preview {
     /// Loss periods (RFC 3357): length in packets → number of periods.
     pub loss_periods: BTreeMap<u32, u64>,
     /// The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000.
-    pub fates: String,
+    pub dispositions: String,
     /// Between arrival and departure of what left; absent when nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<PreviewDelay>,

@@ -282,9 +282,9 @@ fn a_preview_is_what_the_engine_does() {
         length_bytes: 1000,
         is_control: false,
     });
-    let fates =
+    let dispositions =
         weir_sim::predict(&impairment, "other", weir_laws::Direction::Forward, ingress).unwrap();
-    let lost = fates.iter().filter(|f| f.verdict == weir_impair::Verdict::Lost).count();
+    let lost = dispositions.iter().filter(|f| f.verdict == weir_impair::Verdict::Lost).count();
     assert_eq!(shown["lost_packets"], lost);
     assert_eq!(shown["delay"]["p99_seconds"], 0.02);
     let mut reverse = request;

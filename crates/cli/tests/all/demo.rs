@@ -1,4 +1,4 @@
-//! `weir demo` with real programs: fates and ledger are exact on any host, and nothing is left behind.
+//! `weir demo` with real programs: dispositions and ledger are exact on any host, and nothing is left behind.
 
 use crate::common;
 use std::io::Read;
@@ -118,12 +118,12 @@ fn every_fate_and_the_ledger_are_exact_and_only_times_may_be_open() {
     let paths = found["paths"].as_array().unwrap();
     assert_eq!((paths.len(), found["clean"].as_array().unwrap().len()), (12, 11));
     for row in paths {
-        let fates = &row["fates"];
-        assert_eq!(fates["matched_packets"], fates["sent_packets"], "{row:#}");
+        let dispositions = &row["dispositions"];
+        assert_eq!(dispositions["matched_packets"], dispositions["sent_packets"], "{row:#}");
         for key in ["unpredicted", "remainder_packets", "unplanned_packets"] {
-            assert_eq!(fates[key], 0, "{key}: {row:#}");
+            assert_eq!(dispositions[key], 0, "{key}: {row:#}");
         }
-        assert!(fates["predicted"].as_u64().unwrap() > 0, "{row:#}");
+        assert!(dispositions["predicted"].as_u64().unwrap() > 0, "{row:#}");
         let ledger = &row["loss_ledger"];
         assert!(ledger.is_null() || ledger["remainder_packets"] == 0, "{row:#}");
         for figure in row["figures"].as_array().unwrap() {

@@ -174,8 +174,8 @@ fn what_a_link_needs_is_counted_apart_and_not_in_the_journal() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_fates_in_memory_as_on_the_virtual_clock() {
-    let fates = || {
+fn the_same_seed_gives_the_same_dispositions_in_memory_as_on_the_virtual_clock() {
+    let dispositions = || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
         let config = EmulatorConfig { journal: Some(path.clone()), ..config("loss 3% run 4") };
@@ -188,9 +188,9 @@ fn the_same_seed_gives_the_same_fates_in_memory_as_on_the_virtual_clock() {
         let lost = journal(&path).into_iter().filter(|(r, _)| r.kind == Kind::LOST);
         lost.map(|(r, _)| r.sequence).collect::<Vec<_>>()
     };
-    let first = fates();
+    let first = dispositions();
     assert!(!first.is_empty());
-    assert_eq!(first, fates());
+    assert_eq!(first, dispositions());
 }
 
 #[test]

@@ -107,7 +107,7 @@ proptest! {
     fn datagrams_are_all_in_their_intervals(
         clock in clocks(),
         payload in prop_oneof![Just(2u64), Just(8), Just(16), Just(40), Just(200)],
-        fates in prop::collection::vec((0u64..20 * MS, 0u8..12, 0u64..40 * MS), 1..150),
+        dispositions in prop::collection::vec((0u64..20 * MS, 0u8..12, 0u64..40 * MS), 1..150),
         coalesce in any::<bool>(),
     ) {
         let s = spec(payload, |_| {});
@@ -116,13 +116,13 @@ proptest! {
         let mut tx = Sending::new(&spec(payload, |c| c.rate = Some("0".parse().unwrap())), key, 0, false);
         tx.start(0, IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
         let mut arrivals: Vec<(u64, Vec<u8>)> = vec![];
-        let (mut now, sent) = (clock.start_ns, fates.len() as u64);
-        for (gap, fate, delay) in fates {
+        let (mut now, sent) = (clock.start_ns, dispositions.len() as u64);
+        for (gap, disposition, delay) in dispositions {
             now += gap;
             let (bytes, _) = tx.fill(&mut ring, 1, now);
             let mut datagram = bytes.to_vec();
             tx.sent(1, 1, 0);
-            match fate {
+            match disposition {
                 0 => continue,
                 1 => arrivals.push((now + delay + MS, datagram.clone())),
                 2 if payload >= 16 => datagram[0] ^= 1,

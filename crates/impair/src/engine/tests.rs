@@ -23,28 +23,28 @@ fn even(count: u64, gap: u64) -> Vec<Meta> {
 }
 
 /// Feeds packets one by one, and then time until nothing is held.
-fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Fate> {
-    let mut fates = vec![];
+fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Disposition> {
+    let mut dispositions = vec![];
     for meta in metas {
-        engine.step(meta.arrived_ns, std::slice::from_ref(meta), &mut fates);
+        engine.step(meta.arrived_ns, std::slice::from_ref(meta), &mut dispositions);
     }
-    drain(engine, &mut fates);
-    fates
+    drain(engine, &mut dispositions);
+    dispositions
 }
 
-fn drain(engine: &mut Engine, fates: &mut Vec<Fate>) {
+fn drain(engine: &mut Engine, dispositions: &mut Vec<Disposition>) {
     while let Some(next) = engine.next_deadline_ns() {
-        engine.step(next, &[], fates);
+        engine.step(next, &[], dispositions);
     }
     assert_eq!((engine.held_packets(), engine.held_bytes()), (0, 0));
 }
 
-fn sent(fates: &[Fate]) -> Vec<&Fate> {
-    fates.iter().filter(|fate| fate.verdict == Verdict::Forwarded).collect()
+fn sent(dispositions: &[Disposition]) -> Vec<&Disposition> {
+    dispositions.iter().filter(|disposition| disposition.verdict == Verdict::Forwarded).collect()
 }
 
-fn count(fates: &[Fate], verdict: Verdict) -> u64 {
-    fates.iter().filter(|fate| fate.verdict == verdict).count() as u64
+fn count(dispositions: &[Disposition], verdict: Verdict) -> u64 {
+    dispositions.iter().filter(|disposition| disposition.verdict == verdict).count() as u64
 }
 
 fn drawn(text: &str, index: u64) -> u64 {
@@ -62,9 +62,12 @@ fn drawn(text: &str, index: u64) -> u64 {
 fn without_laws_all_passes_at_once() {
     let mut engine = engine("none");
     assert!(!engine.needs_keys());
-    let fates = feed(&mut engine, &even(100, 1000));
+    let dispositions = feed(&mut engine, &even(100, 1000));
     assert!(
-        fates.iter().zip(0..).all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns && f.flags == 0)
+        dispositions
+            .iter()
+            .zip(0..)
+            .all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns && f.flags == 0)
     );
     assert_eq!(engine.next_deadline_ns(), None);
     let counters = *engine.flows().next().unwrap().counters;
@@ -75,11 +78,14 @@ fn without_laws_all_passes_at_once() {
 fn a_constant_delay_is_exact() {
     for order in ["allow", "fifo-release", "max"] {
         let mut engine = engine(&format!("delay 20ms {order}"));
-        let fates = feed(&mut engine, &even(1000, 777));
+        let dispositions = feed(&mut engine, &even(1000, 777));
         assert!(
-            fates.iter().zip(0..).all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns + 20 * MS)
+            dispositions
+                .iter()
+                .zip(0..)
+                .all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns + 20 * MS)
         );
-        assert!(fates.iter().all(|f| f.flags == FLAG_DELAYED));
+        assert!(dispositions.iter().all(|f| f.flags == FLAG_DELAYED));
         assert_eq!(engine.flows[0].counters.delayed_packets, 1000);
     }
 }
@@ -88,10 +94,10 @@ fn a_constant_delay_is_exact() {
 fn allow_keeps_each_packets_own_delay() {
     let text = "delay 40ms ±5ms normal allow";
     let mut engine = engine(text);
-    let fates = feed(&mut engine, &even(5000, 100_000));
-    assert!(fates.iter().all(|f| f.at_ns == f.arrived_ns + drawn(text, f.index)));
-    assert!(fates.is_sorted_by_key(|f| f.at_ns));
-    let reordered = fates.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64;
+    let dispositions = feed(&mut engine, &even(5000, 100_000));
+    assert!(dispositions.iter().all(|f| f.at_ns == f.arrived_ns + drawn(text, f.index)));
+    assert!(dispositions.is_sorted_by_key(|f| f.at_ns));
+    let reordered = dispositions.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64;
     assert_eq!(reordered, engine.flows[0].counters.reordered_packets);
     assert!(reordered > 3000, "{reordered}");
 }
@@ -100,26 +106,27 @@ fn allow_keeps_each_packets_own_delay() {
 fn fifo_release_keeps_order_and_the_candidates() {
     let text = "delay 40ms ±5ms normal fifo-release";
     let metas = even(5000, 100_000);
-    let fates = feed(&mut engine(text), &metas);
-    assert!(fates.iter().zip(0..).all(|(f, i)| f.index == i));
+    let dispositions = feed(&mut engine(text), &metas);
+    assert!(dispositions.iter().zip(0..).all(|(f, i)| f.index == i));
     let mut candidates: Vec<u64> =
         metas.iter().zip(0..).map(|(m, i)| m.arrived_ns + drawn(text, i)).collect();
     candidates.sort_unstable();
-    assert!(fates.iter().map(|f| f.at_ns).eq(candidates));
-    assert!(fates.iter().all(|f| f.at_ns >= f.arrived_ns));
+    assert!(dispositions.iter().map(|f| f.at_ns).eq(candidates));
+    assert!(dispositions.iter().all(|f| f.at_ns >= f.arrived_ns));
 }
 
 #[test]
 fn max_waits_for_the_predecessor() {
     let text = "delay 40ms ±5ms normal max";
-    let fates = feed(&mut engine(text), &even(20_000, MS));
+    let dispositions = feed(&mut engine(text), &even(20_000, MS));
     let mut latest = 0;
-    for (fate, i) in fates.iter().zip(0..) {
-        latest = latest.max(fate.arrived_ns + drawn(text, i));
-        assert_eq!((fate.index, fate.at_ns), (i, latest));
+    for (disposition, i) in dispositions.iter().zip(0..) {
+        latest = latest.max(disposition.arrived_ns + drawn(text, i));
+        assert_eq!((disposition.index, disposition.at_ns), (i, latest));
     }
     // 44.5 ± 3.2 ms at 1 ms spacing, as the literature of other tools has it.
-    let delays: Vec<f64> = fates.iter().map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e6).collect();
+    let delays: Vec<f64> =
+        dispositions.iter().map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e6).collect();
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     let deviation =
         (delays.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / delays.len() as f64).sqrt();
@@ -130,10 +137,10 @@ fn max_waits_for_the_predecessor() {
 fn losses_are_those_of_the_law() {
     for text in ["loss 10%", "loss 5% run 4", "loss every 7"] {
         let mut engine = engine(text);
-        let fates = feed(&mut engine, &even(20_000, 1000));
+        let dispositions = feed(&mut engine, &even(20_000, 1000));
         let laws: Laws = text.parse().unwrap();
         let mut law = LossLaw::of(&laws.loss.unwrap()).unwrap();
-        for (fate, packet) in fates.iter().zip(0..) {
+        for (disposition, packet) in dispositions.iter().zip(0..) {
             let place = Place {
                 flow: flow_hash("other"),
                 direction: Direction::Forward,
@@ -141,19 +148,19 @@ fn losses_are_those_of_the_law() {
                 packet,
             };
             let lost = law.lost(&mut place.draws(&Philox::new(7)));
-            assert_eq!(fate.verdict == Verdict::Lost, lost);
+            assert_eq!(disposition.verdict == Verdict::Lost, lost);
         }
-        assert_eq!(engine.flows[0].counters.lost_packets, count(&fates, Verdict::Lost));
+        assert_eq!(engine.flows[0].counters.lost_packets, count(&dispositions, Verdict::Lost));
     }
 }
 
 #[test]
 fn duplicates_follow_their_originals_and_use_capacity() {
     let mut engine = engine("duplicate 30%, rate 8M");
-    let fates = feed(&mut engine, &even(1000, 2 * MS));
-    let copies = count(&fates, Verdict::Copied);
+    let dispositions = feed(&mut engine, &even(1000, 2 * MS));
+    let copies = count(&dispositions, Verdict::Copied);
     assert!((240..360).contains(&copies), "{copies}");
-    let sent = sent(&fates);
+    let sent = sent(&dispositions);
     assert_eq!(sent.len() as u64, 1000 + copies);
     for pair in sent.windows(2).filter(|pair| pair[1].copy == 1) {
         assert_eq!((pair[0].index, pair[0].handle), (pair[1].index, pair[1].handle));
@@ -166,9 +173,10 @@ fn duplicates_follow_their_originals_and_use_capacity() {
 
 #[test]
 fn a_copy_has_its_own_delay() {
-    let fates = feed(&mut engine("duplicate 100%, delay 10ms ±2ms normal allow"), &even(100, MS));
+    let dispositions =
+        feed(&mut engine("duplicate 100%, delay 10ms ±2ms normal allow"), &even(100, MS));
     let of = |copy: u8| {
-        let mut list: Vec<_> = sent(&fates).into_iter().filter(|f| f.copy == copy).collect();
+        let mut list: Vec<_> = sent(&dispositions).into_iter().filter(|f| f.copy == copy).collect();
         list.sort_by_key(|f| f.index);
         list
     };
@@ -179,11 +187,11 @@ fn a_copy_has_its_own_delay() {
 
 #[test]
 fn lost_packets_leave_no_copy_and_use_no_capacity() {
-    let fates = feed(&mut engine("loss 100%, duplicate 100%, rate 8M"), &even(10, 1));
-    assert_eq!((count(&fates, Verdict::Lost), fates.len()), (10, 10));
+    let dispositions = feed(&mut engine("loss 100%, duplicate 100%, rate 8M"), &even(10, 1));
+    assert_eq!((count(&dispositions, Verdict::Lost), dispositions.len()), (10, 10));
     // The other way about, what is lost has used the link.
-    let fates = feed(&mut engine("loss every 2, rate 8M, order rate loss"), &even(10, 1));
-    let sent = sent(&fates);
+    let dispositions = feed(&mut engine("loss every 2, rate 8M, order rate loss"), &even(10, 1));
+    let sent = sent(&dispositions);
     assert_eq!(sent.len(), 5);
     assert_eq!(sent[1].at_ns - sent[0].at_ns, 2 * 1_004_000);
 }
@@ -191,18 +199,18 @@ fn lost_packets_leave_no_copy_and_use_no_capacity() {
 #[test]
 fn a_full_queue_drops_as_planned() {
     let mut engine = engine("rate 8M queue 9packets");
-    let fates = feed(&mut engine, &even(100, 1));
-    assert_eq!((sent(&fates).len(), count(&fates, Verdict::QueueDropped)), (10, 90));
+    let dispositions = feed(&mut engine, &even(100, 1));
+    assert_eq!((sent(&dispositions).len(), count(&dispositions, Verdict::QueueDropped)), (10, 90));
     assert_eq!(engine.flows[0].counters.queue_dropped_packets, 90);
-    assert!(sent(&fates).iter().all(|f| f.flags & FLAG_DELAYED == 0));
+    assert!(sent(&dispositions).iter().all(|f| f.flags & FLAG_DELAYED == 0));
 }
 
 #[test]
 fn the_order_of_stages_matters() {
     // First the jitter, then the link: what leaves is never closer than the link allows.
     let gap = |text: &str| {
-        let fates = feed(&mut engine(text), &even(500, 1_100_000));
-        let at: Vec<u64> = fates.iter().map(|f| f.at_ns).collect();
+        let dispositions = feed(&mut engine(text), &even(500, 1_100_000));
+        let at: Vec<u64> = dispositions.iter().map(|f| f.at_ns).collect();
         at.windows(2).map(|w| w[1] - w[0]).min().unwrap()
     };
     assert!(gap("delay 40ms ±5ms normal allow, rate 8M, order delay rate") >= 1_004_000);
@@ -211,9 +219,9 @@ fn the_order_of_stages_matters() {
 
 #[test]
 fn delay_begins_when_the_link_has_sent() {
-    let fates = feed(&mut engine("rate 8M, delay 20ms"), &even(3, 1));
-    let start = fates[0].arrived_ns;
-    assert!(fates.iter().zip(1..).all(|(f, n)| f.at_ns == start + n * 1_004_000 + 20 * MS));
+    let dispositions = feed(&mut engine("rate 8M, delay 20ms"), &even(3, 1));
+    let start = dispositions[0].arrived_ns;
+    assert!(dispositions.iter().zip(1..).all(|(f, n)| f.at_ns == start + n * 1_004_000 + 20 * MS));
 }
 
 fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
@@ -231,7 +239,7 @@ fn to_port(handle: u32, at: u64, port: u16) -> Meta {
 }
 
 #[test]
-fn a_flows_fates_do_not_depend_on_others() {
+fn a_flows_dispositions_do_not_depend_on_others() {
     let mut config = both("none");
     config.flows = vec![named("voice", 1, "loss 20%, delay 9ms ±2ms normal allow")];
     let alone: Vec<Meta> = (0..500).map(|i| to_port(i, u64::from(i) * 100_000, 1)).collect();
@@ -246,8 +254,8 @@ fn a_flows_fates_do_not_depend_on_others() {
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
     let all = feed(&mut engine, &mixed);
     let voice = engine.flows().find(|f| f.name == "voice").unwrap().number;
-    let second: Vec<Fate> = all.into_iter().filter(|f| f.flow == voice).collect();
-    let plain = |f: &Fate| (f.index, f.verdict, f.at_ns, f.flags);
+    let second: Vec<Disposition> = all.into_iter().filter(|f| f.flow == voice).collect();
+    let plain = |f: &Disposition| (f.index, f.verdict, f.at_ns, f.flags);
     assert!(first.iter().map(plain).eq(second.iter().map(plain)));
     let counters: Vec<u64> = engine.flows().map(|f| f.counters.received_packets).collect();
     assert_eq!(counters, [500, 500, 500]);
@@ -266,8 +274,8 @@ proptest! {
     ) {
         let laws = "loss 10% run 3, duplicate 10%, delay 9ms ±2ms normal allow";
         let own = |metas: &[Meta]| {
-            let fates = feed(&mut engine(laws), metas);
-            let mut own: Vec<_> = fates
+            let dispositions = feed(&mut engine(laws), metas);
+            let mut own: Vec<_> = dispositions
                 .into_iter()
                 .filter(|f| f.flags & FLAG_CONTROL == 0)
                 .map(|f| (f.handle, f.copy, f.verdict as u8, f.at_ns, f.flags & FLAG_DELAYED))
@@ -289,9 +297,9 @@ proptest! {
 fn control_traffic_passes_the_same_laws_with_draws_of_its_own() {
     let metas: Vec<Meta> = (0..2000).map(|i| control(i, MS + u64::from(i))).collect();
     let mut engine = engine("loss 10%");
-    let fates = feed(&mut engine, &metas);
-    let lost = |fates: &[Fate]| {
-        let lost = fates.iter().filter(|f| f.verdict == Verdict::Lost);
+    let dispositions = feed(&mut engine, &metas);
+    let lost = |dispositions: &[Disposition]| {
+        let lost = dispositions.iter().filter(|f| f.verdict == Verdict::Lost);
         lost.map(|f| f.index).collect::<Vec<_>>()
     };
     let chance = weir_laws::Chance::percent(10.0);
@@ -305,10 +313,10 @@ fn control_traffic_passes_the_same_laws_with_draws_of_its_own() {
         let is_lost = |i: &u64| chance.happens(place(*i).draws(&Philox::new(7)).bits());
         (0..2000).filter(is_lost).collect::<Vec<u64>>()
     };
-    assert_eq!(lost(&fates), drawn(64));
+    assert_eq!(lost(&dispositions), drawn(64));
     let ordinary = feed(&mut engine, &even(2000, 1000));
     assert_eq!(lost(&ordinary).iter().map(|i| i - 2000).collect::<Vec<_>>(), drawn(0));
-    assert!(fates.iter().all(|f| f.flags & FLAG_CONTROL != 0));
+    assert!(dispositions.iter().all(|f| f.flags & FLAG_CONTROL != 0));
     // One flow, one set of counters.
     assert_eq!(engine.flows[0].counters.received_packets, 4000);
 }
@@ -320,9 +328,9 @@ fn a_loss_state_of_control_traffic_is_its_own() {
     for i in 0..100 {
         metas.extend([control(i, MS), control(i, MS), Meta::opaque(i, MS, 100)]);
     }
-    let fates = feed(&mut engine("loss every 10"), &metas);
+    let dispositions = feed(&mut engine("loss every 10"), &metas);
     let lost = |control: bool| {
-        let lost = fates
+        let lost = dispositions
             .iter()
             .filter(|f| f.verdict == Verdict::Lost && (f.flags & FLAG_CONTROL != 0) == control);
         lost.map(|f| f.handle).collect::<Vec<_>>()
@@ -350,20 +358,20 @@ fn what_a_link_needs_passes_untouched_unless_it_is_included() {
     let frames = |engine: &Engine| [arp(None), arp(Some(5))].map(|f| engine.meta(1, MS, &f));
     let mut exempting = Engine::new(&config, Direction::Forward).unwrap();
     let metas = frames(&exempting);
-    let fates = feed(&mut exempting, &metas);
+    let dispositions = feed(&mut exempting, &metas);
     assert!(
-        fates
+        dispositions
             .iter()
             .all(|f| (f.verdict, f.at_ns, f.flags) == (Verdict::Forwarded, MS, FLAG_EXEMPT))
     );
     assert_eq!((exempting.exempt().packets, exempting.exempt().bytes), (2, 60 + 64));
     assert_eq!(*exempting.flows().next().unwrap().counters, Counters::default());
-    assert!(fates.iter().all(|f| f.record(Direction::Forward, Some(MS)).is_none()));
+    assert!(dispositions.iter().all(|f| f.record(Direction::Forward, Some(MS)).is_none()));
     config.impair_arp = true;
     let mut including = Engine::new(&config, Direction::Forward).unwrap();
     let metas = frames(&including);
-    let fates = feed(&mut including, &metas);
-    assert_eq!(count(&fates, Verdict::Lost), 2);
+    let dispositions = feed(&mut including, &metas);
+    assert_eq!(count(&dispositions, Verdict::Lost), 2);
     assert_eq!(including.exempt(), Exempt::default());
     // A change while it runs counts from the next packet on.
     config.impair_arp = false;
@@ -391,9 +399,9 @@ fn a_filter_that_names_exempt_frames_includes_them() {
     ];
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
     let metas = [arp(None), arp(Some(5))].map(|frame| engine.meta(1, MS, &frame));
-    let fates = feed(&mut engine, &metas);
-    assert_eq!((fates[0].verdict, fates[0].flags), (Verdict::Forwarded, FLAG_EXEMPT));
-    assert_eq!((fates[1].verdict, fates[1].flow), (Verdict::Lost, 3));
+    let dispositions = feed(&mut engine, &metas);
+    assert_eq!((dispositions[0].verdict, dispositions[0].flags), (Verdict::Forwarded, FLAG_EXEMPT));
+    assert_eq!((dispositions[1].verdict, dispositions[1].flow), (Verdict::Lost, 3));
 }
 
 #[test]
@@ -409,9 +417,9 @@ fn an_aggregate_shares_one_link() {
     }];
     let metas: Vec<Meta> = (0..90).map(|i| to_port(i, 1, [1, 2, 3][i as usize % 3])).collect();
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-    let fates = feed(&mut engine, &metas);
+    let dispositions = feed(&mut engine, &metas);
     let of = |n: u32| {
-        sent(&fates).into_iter().filter(|f| f.flow == n).map(|f| f.at_ns).collect::<Vec<_>>()
+        sent(&dispositions).into_iter().filter(|f| f.flow == n).map(|f| f.at_ns).collect::<Vec<_>>()
     };
     assert!(of(3).iter().all(|at| *at == 1));
     let mut together = [of(1), of(2)].concat();
@@ -432,14 +440,14 @@ fn memory_is_limited_and_what_it_drops_unplanned() {
     let mut config = both("delay 1s");
     config.memory = "64K".parse().ok();
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-    let mut fates = vec![];
-    engine.step(2 * MS, &even(100, 1000), &mut fates);
+    let mut dispositions = vec![];
+    engine.step(2 * MS, &even(100, 1000), &mut dispositions);
     let room = 65_536 / (1000 + HELD_OVERHEAD_BYTES);
     assert_eq!(engine.held_packets(), room);
-    assert_eq!(count(&fates, Verdict::Unplanned), 100 - room);
+    assert_eq!(count(&dispositions, Verdict::Unplanned), 100 - room);
     assert_eq!(engine.flows[0].counters.unplanned_dropped_packets, 100 - room);
-    drain(&mut engine, &mut fates);
-    assert_eq!(sent(&fates).len() as u64, room);
+    drain(&mut engine, &mut dispositions);
+    assert_eq!(sent(&dispositions).len() as u64, room);
 }
 
 #[test]
@@ -448,21 +456,21 @@ fn what_the_cap_refuses_takes_nothing_of_a_rate() {
         let mut config = both(&format!("rate 8M queue {queue}"));
         config.memory = "64K".parse().ok();
         let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-        let mut fates = vec![];
+        let mut dispositions = vec![];
         for i in 0..20_000 {
-            engine.step(MS, &[Meta::opaque(i, MS, 1000)], &mut fates);
+            engine.step(MS, &[Meta::opaque(i, MS, 1000)], &mut dispositions);
             assert!(engine.memory_used_bytes() <= 65_536, "{queue}");
         }
         let held = engine.held_packets();
         assert!((50..=58).contains(&held), "{queue}: {held}");
-        assert_eq!(count(&fates, Verdict::Unplanned), 20_000 - held, "{queue}");
-        drain(&mut engine, &mut fates);
+        assert_eq!(count(&dispositions, Verdict::Unplanned), 20_000 - held, "{queue}");
+        drain(&mut engine, &mut dispositions);
         // 1004 bytes at 8 Mbit/s: those that were held went one behind the other, and the next finds the link idle.
         let last = MS + held * 1_004_000;
-        assert_eq!(sent(&fates).last().unwrap().at_ns, last, "{queue}");
-        engine.step(last, &[Meta::opaque(1, last, 1000)], &mut fates);
-        drain(&mut engine, &mut fates);
-        assert_eq!(sent(&fates).last().unwrap().at_ns, last + 1_004_000, "{queue}");
+        assert_eq!(sent(&dispositions).last().unwrap().at_ns, last, "{queue}");
+        engine.step(last, &[Meta::opaque(1, last, 1000)], &mut dispositions);
+        drain(&mut engine, &mut dispositions);
+        assert_eq!(sent(&dispositions).last().unwrap().at_ns, last + 1_004_000, "{queue}");
     }
 }
 
@@ -474,14 +482,14 @@ fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
         .collect();
     config.memory = "64K".parse().ok();
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-    let mut fates = vec![];
+    let mut dispositions = vec![];
     for round in 1..=20_u16 {
         let at = u64::from(round) * 20 * MS;
         for i in 0..150 {
-            engine.step(at, &[to_port(i, at, round)], &mut fates);
+            engine.step(at, &[to_port(i, at, round)], &mut dispositions);
             assert!(engine.memory_used_bytes() <= 65_536);
         }
-        drain(&mut engine, &mut fates);
+        drain(&mut engine, &mut dispositions);
     }
     // 270 bytes each, and a table of 4 KiB: were the tables of twenty flows all kept, the last ones would find nothing.
     let last = engine.flows().last().unwrap().counters;
@@ -502,10 +510,14 @@ fn the_overhead_of_a_held_packet_is_what_it_counts() {
 fn abandoned_packets_are_unplanned_drops() {
     for text in ["delay 1s", "delay 1s ±1ms allow", "delay 1s ±1ms fifo-release"] {
         let mut engine = engine(text);
-        let mut fates = vec![];
-        engine.step(2 * MS, &even(10, 1), &mut fates);
-        engine.abandon(&mut fates);
-        assert_eq!((count(&fates, Verdict::Unplanned), engine.held_packets()), (10, 0), "{text}");
+        let mut dispositions = vec![];
+        engine.step(2 * MS, &even(10, 1), &mut dispositions);
+        engine.abandon(&mut dispositions);
+        assert_eq!(
+            (count(&dispositions, Verdict::Unplanned), engine.held_packets()),
+            (10, 0),
+            "{text}"
+        );
         assert_eq!(engine.next_deadline_ns(), None);
     }
 }
@@ -514,24 +526,24 @@ fn abandoned_packets_are_unplanned_drops() {
 fn a_new_configuration_keeps_what_is_held_and_every_index() {
     let mut engine = engine("loss 5% run 4, delay 20ms");
     let metas = even(4000, 10_000);
-    let mut fates = vec![];
-    engine.step(metas[1999].arrived_ns, &metas[..2000], &mut fates);
+    let mut dispositions = vec![];
+    engine.step(metas[1999].arrived_ns, &metas[..2000], &mut dispositions);
     // The same loss law: its state and its draws go on. The delay is another.
     let mut config = both("loss 5% run 4, delay 1ms");
     config.flows = vec![named("voice", 1, "delay 9ms ±1ms")];
     engine.configure(&config).unwrap();
-    engine.step(metas[3999].arrived_ns, &metas[2000..], &mut fates);
-    drain(&mut engine, &mut fates);
+    engine.step(metas[3999].arrived_ns, &metas[2000..], &mut dispositions);
+    drain(&mut engine, &mut dispositions);
     let unchanged = feed(&mut self::engine("loss 5% run 4"), &metas);
-    for fate in &fates {
-        let before = &unchanged[fate.index as usize];
-        assert_eq!((fate.verdict, fate.handle), (before.verdict, before.handle));
-        if fate.verdict == Verdict::Forwarded {
-            let asked = if fate.index < 2000 { 20 * MS } else { MS };
-            assert_eq!(fate.at_ns, fate.arrived_ns + asked);
+    for disposition in &dispositions {
+        let before = &unchanged[disposition.index as usize];
+        assert_eq!((disposition.verdict, disposition.handle), (before.verdict, before.handle));
+        if disposition.verdict == Verdict::Forwarded {
+            let asked = if disposition.index < 2000 { 20 * MS } else { MS };
+            assert_eq!(disposition.at_ns, disposition.arrived_ns + asked);
         }
     }
-    assert_eq!(fates.len(), 4000);
+    assert_eq!(dispositions.len(), 4000);
     // A flow that goes and comes again goes on where it was.
     let mut out = vec![];
     engine.step(1000 * MS, &[to_port(1, 1000 * MS, 1)], &mut out);
@@ -549,11 +561,11 @@ fn a_loss_law_that_stays_keeps_its_state() {
     let metas = even(100, 10_000);
     let lost = |second: &str| {
         let mut engine = engine("loss every 7");
-        let mut fates = vec![];
-        engine.step(metas[49].arrived_ns, &metas[..50], &mut fates);
+        let mut dispositions = vec![];
+        engine.step(metas[49].arrived_ns, &metas[..50], &mut dispositions);
         engine.configure(&both(second)).unwrap();
-        engine.step(metas[99].arrived_ns, &metas[50..], &mut fates);
-        let lost = fates.iter().filter(|f| f.verdict == Verdict::Lost);
+        engine.step(metas[99].arrived_ns, &metas[50..], &mut dispositions);
+        let lost = dispositions.iter().filter(|f| f.verdict == Verdict::Lost);
         lost.map(|f| f.index).filter(|i| *i >= 50).collect::<Vec<_>>()
     };
     assert_eq!(lost("loss every 7, duplicate 1%")[..2], [55, 62]);
@@ -564,12 +576,12 @@ fn a_loss_law_that_stays_keeps_its_state() {
 #[test]
 fn a_new_rate_does_not_overtake_the_old_queue() {
     let mut engine = engine("rate 8M queue 1s");
-    let mut fates = vec![];
-    engine.step(MS, &even(10, 0), &mut fates);
+    let mut dispositions = vec![];
+    engine.step(MS, &even(10, 0), &mut dispositions);
     engine.configure(&both("rate 80M queue 1s")).unwrap();
-    engine.step(MS, &even(1, 0), &mut fates);
-    drain(&mut engine, &mut fates);
-    let last = sent(&fates)[10].at_ns;
+    engine.step(MS, &even(1, 0), &mut dispositions);
+    drain(&mut engine, &mut dispositions);
+    let last = sent(&dispositions)[10].at_ns;
     assert_eq!(last, MS + 10 * 1_004_000 + 100_400);
 }
 
@@ -578,15 +590,15 @@ fn what_waits_in_a_removed_flow_still_leaves() {
     let mut config = both("none");
     config.flows = vec![named("voice", 1, "delay 9ms ±1ms, rate 8M, order delay rate")];
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-    let mut fates = vec![];
+    let mut dispositions = vec![];
     let metas: Vec<Meta> = (0..50).map(|i| to_port(i, 1, 1)).collect();
-    engine.step(1, &metas, &mut fates);
+    engine.step(1, &metas, &mut dispositions);
     for text in ["none", "rate 9M", "delay 1ms ±1ms allow"] {
         engine.configure(&both(text)).unwrap();
     }
-    drain(&mut engine, &mut fates);
-    assert_eq!(sent(&fates).len(), 50);
-    assert!(fates.iter().zip(0..).all(|(f, i)| f.index == i));
+    drain(&mut engine, &mut dispositions);
+    assert_eq!(sent(&dispositions).len(), 50);
+    assert!(dispositions.iter().zip(0..).all(|(f, i)| f.index == i));
 }
 
 /// What grows with the square of the flows takes minutes here, in a build without optimisation.
@@ -630,10 +642,10 @@ fn what_was_prepared_is_what_comes_into_force() {
     names.check(&prepared).unwrap();
     names.add(&prepared);
     drop(engine.put_into_force(prepared).unwrap());
-    let mut fates = vec![];
-    engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut fates);
-    assert_eq!(fates.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
-    assert_eq!(count(&fates, Verdict::Lost), 1);
+    let mut dispositions = vec![];
+    engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut dispositions);
+    assert_eq!(dispositions.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(count(&dispositions, Verdict::Lost), 1);
     // What one refuses, so does the other, and the same: by names that are no longer in force.
     let (first, second) = colliding();
     config.flows = vec![named(&first, 1, "none")];
@@ -653,9 +665,9 @@ fn live_edits_do_not_pile_up() {
     let mut engine = engine("none");
     for round in 0..1000 {
         engine.configure(&both(&format!("delay {}ms, rate 10M", round + 1))).unwrap();
-        let mut fates = vec![];
-        engine.step(MS, &even(1, 0), &mut fates);
-        drain(&mut engine, &mut fates);
+        let mut dispositions = vec![];
+        engine.step(MS, &even(1, 0), &mut dispositions);
+        drain(&mut engine, &mut dispositions);
     }
     assert!(engine.paths.len() < 5, "{}", engine.paths.len());
 }
@@ -666,13 +678,13 @@ fn content_is_changed_as_often_as_asked() {
     config.flows = vec![named("empty", 3, "corrupt 100%")];
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
     let frame = udp_frame((9, 2), b"payload of some length");
-    let (mut fates, mut modified) = (vec![], 0);
+    let (mut dispositions, mut modified) = (vec![], 0);
     for i in 0..4000 {
-        fates.clear();
-        engine.step(i, &[Meta::of_frame(i as u32, i, &frame, 9347)], &mut fates);
-        for fate in &fates {
-            assert_eq!(engine.edit(fate).is_some(), fate.flags & FLAG_MODIFIED != 0);
-            if let Some(edit) = engine.edit(fate) {
+        dispositions.clear();
+        engine.step(i, &[Meta::of_frame(i as u32, i, &frame, 9347)], &mut dispositions);
+        for disposition in &dispositions {
+            assert_eq!(engine.edit(disposition).is_some(), disposition.flags & FLAG_MODIFIED != 0);
+            if let Some(edit) = engine.edit(disposition) {
                 let mut bytes = frame.clone();
                 assert!(edit.apply(&mut bytes));
                 assert!(bytes != frame && bytes[..42] == frame[..42]);
@@ -683,15 +695,15 @@ fn content_is_changed_as_often_as_asked() {
     assert!((520..680).contains(&modified), "{modified}");
     assert_eq!(engine.flows[0].counters.modified_packets, modified);
     // What turns out to have nothing to change is taken back, once.
-    let mut last = *fates.last().unwrap();
+    let mut last = *dispositions.last().unwrap();
     last.flags |= FLAG_MODIFIED;
     engine.unmodified(&mut last);
     engine.unmodified(&mut last);
     assert_eq!((last.flags, engine.flows[0].counters.modified_packets), (0, modified - 1));
     // Nothing to change: nothing changed.
-    fates.clear();
-    engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""), 9347)], &mut fates);
-    assert_eq!(fates[0].flags, 0);
+    dispositions.clear();
+    engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""), 9347)], &mut dispositions);
+    assert_eq!(dispositions[0].flags, 0);
 }
 
 #[test]
@@ -721,9 +733,9 @@ fn colliding() -> (String, String) {
 #[test]
 fn the_record_of_a_fate() {
     use weir_wire::packets::Kind;
-    let fates = feed(&mut engine("duplicate 100%, delay 1ms"), &even(1, 0));
-    assert_eq!(fates[0].record(Direction::Forward, None), None);
-    let record = fates[2].record(Direction::Reverse, Some(5)).unwrap();
+    let dispositions = feed(&mut engine("duplicate 100%, delay 1ms"), &even(1, 0));
+    assert_eq!(dispositions[0].record(Direction::Forward, None), None);
+    let record = dispositions[2].record(Direction::Reverse, Some(5)).unwrap();
     assert_eq!((record.kind, record.copy, record.direction), (Kind::FORWARDED, 1, 1));
     assert_eq!((record.time1_ns, record.time2_ns, record.size_bytes), (Some(MS), Some(5), 1000));
     let lost = feed(&mut engine("loss 100%"), &even(1, 0))[0];
@@ -735,22 +747,22 @@ fn the_record_of_a_fate() {
 fn a_stamp_that_goes_back_keeps_its_place() {
     let mut engine = engine("delay 10ms");
     let metas = [Meta::opaque(0, 100, 60), Meta::opaque(1, 50, 60), Meta::opaque(2, 110, 60)];
-    let fates = feed(&mut engine, &metas);
-    let got: Vec<_> = fates.iter().map(|f| (f.handle, f.at_ns)).collect();
+    let dispositions = feed(&mut engine, &metas);
+    let got: Vec<_> = dispositions.iter().map(|f| (f.handle, f.at_ns)).collect();
     assert_eq!(got, [(0, 100 + 10 * MS), (1, 100 + 10 * MS), (2, 110 + 10 * MS)]);
 }
 
-/// A number that stands for all of a run's fates.
-fn digest(fates: &[Fate]) -> u64 {
+/// A number that stands for all of a run's dispositions.
+fn digest(dispositions: &[Disposition]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for fate in fates {
+    for disposition in dispositions {
         for word in [
-            fate.handle.into(),
-            fate.index,
-            fate.at_ns,
-            fate.verdict as u64,
-            fate.copy.into(),
-            fate.flags.into(),
+            disposition.handle.into(),
+            disposition.index,
+            disposition.at_ns,
+            disposition.verdict as u64,
+            disposition.copy.into(),
+            disposition.flags.into(),
         ] {
             hash = (hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
         }
@@ -758,9 +770,9 @@ fn digest(fates: &[Fate]) -> u64 {
     hash
 }
 
-/// The same fates on every machine, in debug and release, for ever. A change here is a change of the format.
+/// The same dispositions on every machine, in debug and release, for ever. A change here is a change of the format.
 #[test]
-fn golden_fates() {
+fn golden_dispositions() {
     let all = "loss 2% run 3, duplicate 1%, rate 10M queue 50ms, delay 40ms ±5ms normal allow, corrupt 5%";
     let got: Vec<u64> = [
         all.to_string(),
@@ -823,7 +835,7 @@ proptest! {
             Meta::opaque(i, t, *length)
         }).collect();
         let mut engine = engine(&text);
-        let fates = feed(&mut engine, &metas);
+        let dispositions = feed(&mut engine, &metas);
         let c = engine.flows[0].counters;
         prop_assert_eq!(
             c.received_packets + c.duplicated_packets,
@@ -832,19 +844,19 @@ proptest! {
         prop_assert_eq!(c.received_packets, metas.len() as u64);
         // Each handle is given back as often as the owner's count expects.
         let mut counts = vec![1i32; metas.len()];
-        for fate in &fates {
-            counts[fate.handle as usize] += if fate.verdict == Verdict::Copied { 1 } else { -1 };
-            prop_assert!(counts[fate.handle as usize] >= 0);
+        for disposition in &dispositions {
+            counts[disposition.handle as usize] += if disposition.verdict == Verdict::Copied { 1 } else { -1 };
+            prop_assert!(counts[disposition.handle as usize] >= 0);
         }
         prop_assert!(counts.iter().all(|n| *n == 0));
-        let sent = sent(&fates);
+        let sent = sent(&dispositions);
         prop_assert!(sent.iter().all(|f| f.at_ns >= f.arrived_ns));
         prop_assert!(sent.is_sorted_by_key(|f| f.at_ns));
         if !text.contains("allow") {
             prop_assert!(sent.is_sorted_by_key(|f| (f.index, f.copy)));
             prop_assert_eq!(c.reordered_packets, 0);
         }
-        // Other batches, the same fates at the same times.
+        // Other batches, the same dispositions at the same times.
         let mut again = self::engine(&text);
         let (mut other, mut rest) = (vec![], &metas[..]);
         let mut cuts = cuts.iter().cycle();
@@ -854,7 +866,7 @@ proptest! {
             rest = &rest[n..];
         }
         drain(&mut again, &mut other);
-        prop_assert_eq!(fates, other);
+        prop_assert_eq!(dispositions, other);
     }
 
     #[test]
@@ -866,8 +878,8 @@ proptest! {
         let text = format!("rate 9M queue 100packets, {}, order delay loss rate", text.split(", order").next().unwrap());
         let mut t = 0;
         let metas: Vec<Meta> = gaps.iter().zip(0..).map(|(gap, i)| { t += gap; Meta::opaque(i, t, 500) }).collect();
-        let fates = feed(&mut engine(&text), &metas);
-        let sent = sent(&fates);
+        let dispositions = feed(&mut engine(&text), &metas);
+        let sent = sent(&dispositions);
         // 504 bytes at 9 Mbit/s are 448 µs; no window of departures holds more.
         for (i, first) in sent.iter().enumerate() {
             for (n, later) in sent[i..].iter().enumerate() {
@@ -881,11 +893,15 @@ proptest! {
 fn duplication_has_a_place_in_the_order() {
     let counters = |text: &str| {
         let mut engine = engine(text);
-        let mut fates = vec![];
+        let mut dispositions = vec![];
         for packet in 0..4000 {
-            engine.step(packet * MS, &[Meta::opaque(packet as u32, packet * MS, 1000)], &mut fates);
+            engine.step(
+                packet * MS,
+                &[Meta::opaque(packet as u32, packet * MS, 1000)],
+                &mut dispositions,
+            );
         }
-        engine.step(u64::MAX >> 1, &[], &mut fates);
+        engine.step(u64::MAX >> 1, &[], &mut dispositions);
         *engine.flows().next().unwrap().counters
     };
     // Behind loss: one loss in two, and every packet that is left is copied.
@@ -901,13 +917,19 @@ fn duplication_has_a_place_in_the_order() {
     assert_eq!(before.duplicated_packets, 4000);
     assert_eq!(before.sent_packets, 8000 - before.lost_packets);
     let mut engine = engine("loss 50%, duplicate 100%, order duplicate");
-    let mut fates = vec![];
+    let mut dispositions = vec![];
     for packet in 0..4000 {
-        engine.step(packet * MS, &[Meta::opaque(packet as u32, packet * MS, 1000)], &mut fates);
+        engine.step(
+            packet * MS,
+            &[Meta::opaque(packet as u32, packet * MS, 1000)],
+            &mut dispositions,
+        );
     }
     let mut lost = vec![[false; 2]; 4000];
-    for fate in fates.iter().filter(|fate| fate.verdict == Verdict::Lost) {
-        lost[fate.index as usize][usize::from(fate.copy)] = true;
+    for disposition in
+        dispositions.iter().filter(|disposition| disposition.verdict == Verdict::Lost)
+    {
+        lost[disposition.index as usize][usize::from(disposition.copy)] = true;
     }
     let both = lost.iter().filter(|both| **both == [true, true]).count() as f64;
     assert!((both - 1000.0).abs() < 5.0 * (4000.0 * 0.25 * 0.75f64).sqrt(), "{both}");

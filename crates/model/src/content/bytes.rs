@@ -38,7 +38,7 @@ fn mix(mut z: u64) -> u64 {
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bytes 8n to 8n + 7 are output n of SplitMix64, little endian. It is used here for its speed; Philox
-/// decides fates, this only fills payload.
+/// decides dispositions, this only fills payload.
 fn fill_random(seed: u64, offset: u64, out: &mut [u8]) {
     // Mixed once, so that seeds next to each other do not give one sequence shifted.
     let start = mix(seed.wrapping_add(GAMMA));

@@ -43,7 +43,7 @@ pub enum Better {
 pub enum Group {
     /// Rates and amounts of data.
     Volume,
-    /// Packets by their fate: lost, late, duplicate, corrupted.
+    /// Packets by their disposition: lost, late, duplicate, corrupted.
     Packets,
     /// Bursts of losses and the gaps between them.
     Bursts,

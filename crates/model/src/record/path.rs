@@ -121,14 +121,14 @@ record! {
 record! {
     /// Three opinions on each packet: what was asked, what an emulator did, what the receiver saw.
     Triangulation {
-        /// Packets on whose fate emulator and receiver agree.
+        /// Packets on whose disposition emulator and receiver agree.
         matched_packets: u64,
-        /// Packets on whose fate they do not.
+        /// Packets on whose disposition they do not.
         disagreeing_packets: u64,
-        /// Fates, copies included, that are as predicted from laws, seed and times of entry.
-        predicted_fates: u64,
-        /// Fates that are not.
-        unpredicted_fates: u64,
+        /// Dispositions, copies included, that are as predicted from laws, seed and times of entry.
+        predicted_dispositions: u64,
+        /// Dispositions that are not.
+        unpredicted_dispositions: u64,
         /// Measured delay less the emulator's: the error of tool and hosts. An emulator's time of departure is read after
         /// the kernel took the frame, so that it may be negative.
         #[serde(skip_serializing_if = "Option::is_none")]

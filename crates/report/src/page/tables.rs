@@ -598,8 +598,11 @@ pub(super) fn triangulation(t: &Triangulation) -> Vec<(String, String)> {
     let mut facts = vec![
         ("Verdicts on which emulator and receiver agree".into(), count(t.matched_packets)),
         ("Verdicts on which they do not".into(), count(t.disagreeing_packets)),
-        ("Verdicts as predicted from laws, seed and arrival".into(), count(t.predicted_fates)),
-        ("Other verdicts".into(), count(t.unpredicted_fates)),
+        (
+            "Verdicts as predicted from laws, seed and arrival".into(),
+            count(t.predicted_dispositions),
+        ),
+        ("Other verdicts".into(), count(t.unpredicted_dispositions)),
     ];
     if let Some(r) = &t.residual {
         let show = |v| Quantity::Seconds.format(v);

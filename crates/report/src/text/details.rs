@@ -177,8 +177,8 @@ fn triangulation(items: &mut Items, joined: &Triangulation) {
         "the verdicts of {} agree with the emulator's, of {} they do not; {} of {} as predicted",
         counted(joined.matched_packets, "packet"),
         joined.disagreeing_packets,
-        joined.predicted_fates,
-        joined.predicted_fates + joined.unpredicted_fates,
+        joined.predicted_dispositions,
+        joined.predicted_dispositions + joined.unpredicted_dispositions,
     );
     if let Some(r) = &joined.residual {
         text += &format!(

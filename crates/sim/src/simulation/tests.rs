@@ -170,9 +170,13 @@ fn every_fate_is_as_predicted() {
             ingress
                 .insert(record.sequence, crate::Ingress { at_ns, length_bytes, is_control: false });
         }
-        let fates = crate::predict(&s.impairment, "other", Way::Forward, ingress.into_values());
-        let predicted: Vec<_> =
-            fates.unwrap().iter().filter_map(|f| f.record(Way::Forward, Some(f.at_ns))).collect();
+        let dispositions =
+            crate::predict(&s.impairment, "other", Way::Forward, ingress.into_values());
+        let predicted: Vec<_> = dispositions
+            .unwrap()
+            .iter()
+            .filter_map(|f| f.record(Way::Forward, Some(f.at_ns)))
+            .collect();
         let happened: Vec<_> = outcome.journal.iter().map(|(record, _)| *record).collect();
         assert_eq!(predicted, happened, "{laws}");
     }

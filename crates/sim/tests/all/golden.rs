@@ -66,7 +66,7 @@ impl Row {
         self.outcome.journal.iter().filter(|(record, _)| record.kind == kind).count() as u64
     }
 
-    /// FNV-1a over the journal: every fate and every time.
+    /// FNV-1a over the journal: every disposition and every time.
     fn fingerprint(&self) -> u64 {
         let bytes = self.outcome.journal.iter().flat_map(|(record, judged)| judged.encode(record));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -4032,7 +4032,7 @@ export interface components {
              */
             duplicated_packets: number;
             /** @description The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000. */
-            fates: string;
+            dispositions: string;
             /**
              * Format: double
              * @description Time between two packets, s.
@@ -6007,22 +6007,22 @@ export interface components {
         Triangulation: {
             /**
              * Format: uint64
-             * @description Packets on whose fate they do not.
+             * @description Packets on whose disposition they do not.
              * @default 0
              */
             disagreeing_packets: number;
             /**
              * Format: uint64
-             * @description Packets on whose fate emulator and receiver agree.
+             * @description Packets on whose disposition emulator and receiver agree.
              * @default 0
              */
             matched_packets: number;
             /**
              * Format: uint64
-             * @description Fates, copies included, that are as predicted from laws, seed and times of entry.
+             * @description Dispositions, copies included, that are as predicted from laws, seed and times of entry.
              * @default 0
              */
-            predicted_fates: number;
+            predicted_dispositions: number;
             /**
              * @description Measured delay less the emulator's: the error of tool and hosts. An emulator's time of departure is read after
              *     the kernel took the frame, so that it may be negative.
@@ -6030,10 +6030,10 @@ export interface components {
             residual?: components["schemas"]["Residual"] | null;
             /**
              * Format: uint64
-             * @description Fates that are not.
+             * @description Dispositions that are not.
              * @default 0
              */
-            unpredicted_fates: number;
+            unpredicted_dispositions: number;
         };
         /** @description A uniform delay between two bounds. */
         Uniform: {

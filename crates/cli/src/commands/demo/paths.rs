@@ -86,7 +86,7 @@ pub(super) fn table(rows: &[Shown<'_>], style: &Style) -> String {
         table.row([
             name,
             // Asked: sent; realised: as predicted, copies included; measured: both opinions agree.
-            "fates".into(),
+            "dispositions".into(),
             if is_stream { (a.predicted + a.unpredicted).to_string() } else { a.sent.to_string() },
             a.predicted.to_string(),
             if is_stream { "-".into() } else { a.matched.to_string() },
@@ -193,7 +193,7 @@ pub(super) fn closing(rows: &[Shown<'_>]) -> String {
     let (predicted, unpredicted) =
         (sum(|j| j.agreement.predicted), sum(|j| j.agreement.unpredicted));
     out.push_str(&format!(
-        "packet by packet: {matched} of {sent} fates agree; {predicted} of {} as predicted from seed and arrivals; ledger remainder {remainder}\n",
+        "packet by packet: {matched} of {sent} dispositions agree; {predicted} of {} as predicted from seed and arrivals; ledger remainder {remainder}\n",
         predicted + unpredicted
     ));
     out.push_str(&ledger(rows).unwrap_or_default());

@@ -95,7 +95,7 @@ pub(super) fn path_row(row: &Shown<'_>) -> Value {
     if let Some(judged) = row.judgement {
         let a = judged.agreement;
         out["figures"] = judged.lines.iter().map(line).collect();
-        out["fates"] = json!({
+        out["dispositions"] = json!({
             "sent_packets": a.sent, "matched_packets": a.matched,
             "predicted": a.predicted, "unpredicted": a.unpredicted,
             "remainder_packets": a.remainder, "unplanned_packets": a.unplanned,

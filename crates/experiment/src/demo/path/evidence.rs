@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_impair::Fate;
+use weir_impair::Disposition;
 use weir_laws::Direction as Way;
 use weir_model::impairment::{Checksum, Impairment};
 use weir_model::plan::Direction;
@@ -85,7 +85,7 @@ impl Evidence {
     }
 
     /// What the laws would have done with all that came to a flow of the emulator in one direction: the prediction.
-    /// Delays and drops are those of one `flow` of the test, fates those of all. The error tells why there is none.
+    /// Delays and drops are those of one `flow` of the test, dispositions those of all. The error tells why there is none.
     ///
     /// # Errors
     /// In words: a journal that lacks packets, or an impairment that can't be predicted.
@@ -119,9 +119,10 @@ impl Evidence {
         }
         let packets = ingress.len() as u64;
         let arrivals: Vec<u64> = ingress.values().map(|i| i.at_ns).collect();
-        let fates = predict(impairment, emulator_flow, way(direction), ingress.into_values())
-            .map_err(|e| e.to_string())?;
-        Ok(compare(packets, &arrivals, &fates, &happened, &own))
+        let dispositions =
+            predict(impairment, emulator_flow, way(direction), ingress.into_values())
+                .map_err(|e| e.to_string())?;
+        Ok(compare(packets, &arrivals, &dispositions, &happened, &own))
     }
 }
 
@@ -138,9 +139,9 @@ pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction)
 pub struct Prediction {
     /// Packets that came.
     pub packets: u64,
-    /// Fates, copies included, that are as predicted: the same kind, asked to leave at the same nanosecond.
+    /// Dispositions, copies included, that are as predicted: the same kind, asked to leave at the same nanosecond.
     pub matched: u64,
-    /// Fates that are not.
+    /// Dispositions that are not.
     pub differing: u64,
     /// Of those, packets that left as predicted, but at another time.
     pub differing_times: u64,
@@ -153,24 +154,24 @@ pub struct Prediction {
 fn compare(
     packets: u64,
     arrivals: &[u64],
-    fates: &[Fate],
+    dispositions: &[Disposition],
     happened: &BTreeMap<(u64, u16), (Kind, Option<u64>)>,
     own: &BTreeSet<u64>,
 ) -> Prediction {
     let mut out = Prediction { packets, ..Prediction::default() };
-    for fate in fates {
-        let Some(kind) = fate.verdict.kind() else { continue };
+    for disposition in dispositions {
+        let Some(kind) = disposition.verdict.kind() else { continue };
         let leaves = kind == Kind::FORWARDED;
-        let is_own = own.contains(&fate.index);
+        let is_own = own.contains(&disposition.index);
         if leaves
             && is_own
-            && let Some(arrived) = arrivals.get(fate.index as usize)
+            && let Some(arrived) = arrivals.get(disposition.index as usize)
         {
-            out.delays_ns.push(fate.at_ns.wrapping_sub(*arrived) as i64);
+            out.delays_ns.push(disposition.at_ns.wrapping_sub(*arrived) as i64);
         }
         out.queue_dropped += u64::from(is_own && kind == Kind::QUEUE_DROPPED);
-        let expected = (kind, leaves.then_some(fate.at_ns));
-        match happened.get(&(fate.index, fate.copy.into())) {
+        let expected = (kind, leaves.then_some(disposition.at_ns));
+        match happened.get(&(disposition.index, disposition.copy.into())) {
             Some(found) if *found == expected => out.matched += 1,
             Some((found, _)) if *found == kind => {
                 out.differing += 1;

@@ -69,13 +69,13 @@ pub struct Line {
 pub struct Agreement {
     /// Sent.
     pub sent: u64,
-    /// On whose fate emulator and receiver agree.
+    /// On whose disposition emulator and receiver agree.
     pub matched: u64,
     /// Sent less received less all that is placed.
     pub remainder: i64,
-    /// Fates (copies included) that are as predicted from seed and arrivals.
+    /// Dispositions (copies included) that are as predicted from seed and arrivals.
     pub predicted: u64,
-    /// Fates that are not.
+    /// Dispositions that are not.
     pub unpredicted: u64,
     /// Dropped by the emulator unasked.
     pub unplanned: u64,
@@ -94,7 +94,7 @@ pub struct Judgement {
     pub lateness_ns: Vec<i64>,
     /// All of it together: failed before undecided before passed.
     pub verdict: Verdict,
-    /// A count, a byte or a fate failed: no disturbance of the host explains that.
+    /// A count, a byte or a disposition failed: no disturbance of the host explains that.
     pub is_fault: bool,
 }
 
@@ -127,8 +127,8 @@ impl Judgement {
         record::Triangulation {
             matched_packets: a.matched,
             disagreeing_packets: a.sent.saturating_sub(a.matched),
-            predicted_fates: a.predicted,
-            unpredicted_fates: a.unpredicted,
+            predicted_dispositions: a.predicted,
+            unpredicted_dispositions: a.unpredicted,
             residual: residual(),
         }
     }
@@ -150,7 +150,13 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
     for claim in &case.claims {
         if claim.claim == Claim::EveryByte {
             out.lines.push(every_byte(claim, case, evidence));
-            verdicts.push(stream_fates(claim, case, evidence, conditions, &mut out.agreement));
+            verdicts.push(stream_dispositions(
+                claim,
+                case,
+                evidence,
+                conditions,
+                &mut out.agreement,
+            ));
             continue;
         }
         let Some(flow) = FlowEvidence::of(claim, case, evidence) else {
@@ -289,8 +295,8 @@ fn every_byte(claim: &FlowClaim, case: &PathCase, evidence: &Evidence) -> Line {
     }
 }
 
-/// A stream has no packets of its own to join, but each frame that crossed has its fate, both ways.
-fn stream_fates(
+/// A stream has no packets of its own to join, but each frame that crossed has its disposition, both ways.
+fn stream_dispositions(
     claim: &FlowClaim,
     case: &PathCase,
     evidence: &Evidence,
@@ -314,10 +320,11 @@ fn stream_fates(
     }
 }
 
-/// What to think of fates that are not as predicted. A packet that the host made visible to the emulator only after its time
-/// had passed can't be released in its turn: under load, departures at other times are no fault, other fates are.
+/// What to think of dispositions that are not as predicted. A packet that the host made visible to the emulator only after its time
+/// had passed can't be released in its turn: under load, departures at other times are no fault, other dispositions are.
 fn unpredicted(flow: u32, differing: u64, times: u64, conditions: &Conditions) -> Verdict {
-    let reason = format!("flow {flow}: {differing} fates are not those of seed and arrivals");
+    let reason =
+        format!("flow {flow}: {differing} dispositions are not those of seed and arrivals");
     let disturbed = conditions.disturbed.as_deref().filter(|_| times == differing);
     excused(reason, disturbed)
 }
@@ -419,7 +426,7 @@ impl<'a> FlowEvidence<'a> {
             let example = t.examples.first().map(|e| format!(": {e}")).unwrap_or_default();
             let matched = t.matched;
             return Verdict::Failed(format!(
-                "flow {flow}: the fates of {matched} of {} packets agree{example}",
+                "flow {flow}: the dispositions of {matched} of {} packets agree{example}",
                 self.sent
             ));
         }

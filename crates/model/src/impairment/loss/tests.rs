@@ -17,12 +17,12 @@ pub(super) fn moments(text: &str) -> LossMoments {
 pub(super) fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
     let (philox, mut law) = (Philox::new(seed), law(text));
     let flow = flow_hash("test");
-    let fate = |packet| {
+    let disposition = |packet| {
         let place =
             Place { flow, direction: Direction::Forward, slot: weir_laws::slot::LOSS, packet };
         law.lost(&mut place.draws(&philox))
     };
-    (0..packets).map(fate).collect()
+    (0..packets).map(disposition).collect()
 }
 
 fn runs(lost: &[bool]) -> Vec<usize> {

@@ -734,8 +734,8 @@ pub(crate) fn everything() -> Record {
     record.triangulation = Some(Triangulation {
         matched_packets: 10_003,
         disagreeing_packets: 0,
-        predicted_fates: 10_003,
-        unpredicted_fates: 0,
+        predicted_dispositions: 10_003,
+        unpredicted_dispositions: 0,
         residual: Some(Residual {
             count: 9_988,
             min_seconds: -2e-6,

@@ -193,7 +193,7 @@ fn a_stream_is_judged_by_its_bytes() {
     assert_eq!(judged(bytes, bytes), Verdict::Passed);
     assert!(is_failed(&judged(bytes, bytes - 1)));
     assert!(is_failed(&judged(bytes - 1, bytes - 1)));
-    // All bytes, but the frames' fates are not those of the laws.
+    // All bytes, but the frames' dispositions are not those of the laws.
     case.impairment = all_lost();
     let flow = &mut evidence.record.flows[0];
     flow.sender.as_mut().unwrap().bytes = bytes;
@@ -223,14 +223,14 @@ fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
         side: None,
     });
     ledger.settle();
-    let fates = |evidence: &Evidence| {
+    let dispositions = |evidence: &Evidence| {
         let claim = &case.claims[0];
         let found = FlowEvidence::of(claim, &case, evidence).unwrap();
         found.agree(&Conditions::simulated(), &mut Agreement::default())
     };
-    assert!(matches!(fates(&evidence), Verdict::Undecided(_)));
+    assert!(matches!(dispositions(&evidence), Verdict::Undecided(_)));
     evidence.received.remove(at);
-    assert!(is_failed(&fates(&evidence)));
+    assert!(is_failed(&dispositions(&evidence)));
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_few_packets_that_were_held_up_behind_the_emulator_show_a_stall() {
 }
 
 #[test]
-fn other_departures_under_load_are_undecided_and_other_fates_a_fault() {
+fn other_departures_under_load_are_undecided_and_other_dispositions_a_fault() {
     let (case, evidence) = row("normal delay, in order");
     let calm = Conditions::simulated();
     let busy = Conditions { disturbed: Some("load".into()), ..calm.clone() };

@@ -8,7 +8,7 @@ use weir_wire::packets;
 /// A packet as the engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// The owner's handle; comes back with each fate.
+    /// The owner's handle; comes back with each disposition.
     pub handle: u32,
     /// Bytes of the frame, without check sequence.
     pub length: u32,
@@ -54,7 +54,7 @@ pub enum Verdict {
     QueueDropped,
     /// There was no memory to hold it, or it was given up at the end.
     Unplanned,
-    /// A copy was made: one more fate with this handle will come. No end of anything.
+    /// A copy was made: one more disposition with this handle will come. No end of anything.
     Copied,
 }
 
@@ -72,16 +72,16 @@ impl Verdict {
     }
 }
 
-/// Flag of a [`Fate`]: its [`Edit`](crate::Edit) is to be applied.
+/// Flag of a [`Disposition`]: its [`Edit`](crate::Edit) is to be applied.
 pub const FLAG_MODIFIED: u8 = packets::FLAG_MODIFIED as u8;
-/// Flag of a [`Fate`]: it leaves after a later packet of its flow.
+/// Flag of a [`Disposition`]: it leaves after a later packet of its flow.
 pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
-/// Flag of a [`Fate`]: a delay law held it back.
+/// Flag of a [`Disposition`]: a delay law held it back.
 pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
-/// Flag of a [`Fate`]: its [role](Role::Control) is control traffic, with draws of its own.
+/// Flag of a [`Disposition`]: its [role](Role::Control) is control traffic, with draws of its own.
 pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
-/// Flag of a [`Fate`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index mean nothing.
+/// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index mean nothing.
 pub const FLAG_EXEMPT: u8 = 128;
 
 /// What is to happen to a packet, or has.
@@ -89,7 +89,7 @@ pub const FLAG_EXEMPT: u8 = 128;
 /// A handle that went in comes out once, and once more for each [`Verdict::Copied`]: the owner keeps a count
 /// that begins at 1, adds 1 for `Copied`, and takes 1 off for every other verdict; at 0 the place is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct Disposition {
     /// The owner's handle.
     pub handle: u32,
     /// Number of the flow (see [`Engine::flows`](crate::Engine::flows)).
@@ -112,7 +112,7 @@ pub struct Fate {
     pub flags: u8,
 }
 
-impl Fate {
+impl Disposition {
     /// The record of `weir.packets/1`; `departed_ns` is when it really left, where that is known. `None` for
     /// [`Verdict::Copied`] and for what no law judged.
     #[must_use]
