@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weir_impair::{Disposition, Names};
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, OTHER};
-use weir_wire::packets::{JUDGED_LEN, Judged, Kind, PacketLogWriter, PacketsError, Record};
+use weir_wire::packets::{JUDGED_LEN, Judged, PacketLogWriter, PacketsError, Record, RecordKind};
 
 use crate::config::JournalFiles;
 use crate::error::EmulatorError;
@@ -259,7 +259,7 @@ impl Writing {
     ) {
         let Some(record) = disposition.record(self.direction, departed_ns) else { return };
         let judged = Judged {
-            asked_ns: (record.kind == Kind::FORWARDED).then_some(disposition.at_ns),
+            asked_ns: (record.kind == RecordKind::FORWARDED).then_some(disposition.at_ns),
             native_sequence: native.map(|n| n.0),
             native_flow: native.map_or(0, |n| n.1),
         };
@@ -275,7 +275,7 @@ impl Writing {
             flow: 0,
             size_bytes: 0,
             copy: 0,
-            kind: Kind::CONFIGURED,
+            kind: RecordKind::CONFIGURED,
             direction: self.direction as u8,
             flags: 0,
         };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::plan::Direction;
-use weir_wire::packets::{FLAG_MODIFIED, FLAG_WARM_UP, Judged, Kind, Record};
+use weir_wire::packets::{FLAG_MODIFIED, FLAG_WARM_UP, Judged, Record, RecordKind};
 
 /// What is to be joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Triangulation {
 struct Story {
     /// Entry, departure and asked departure of each copy sent on, in the order of departure.
     departures: Vec<(u64, u64, Option<u64>)>,
-    dropped: Option<Kind>,
+    dropped: Option<RecordKind>,
     modified: bool,
     /// Arrivals, with the send time that the header carried.
     arrivals: Vec<(Option<u64>, u64)>,
@@ -103,7 +103,7 @@ pub fn triangulate(
         let story = stories.entry(sequence).or_default();
         story.modified |= record.flags & FLAG_MODIFIED != 0;
         match (record.kind, record.time1_ns, record.time2_ns) {
-            (Kind::FORWARDED, Some(entry), Some(departure)) => {
+            (RecordKind::FORWARDED, Some(entry), Some(departure)) => {
                 story.departures.push((entry, departure, judged.asked_ns));
             }
             (kind, ..) => story.dropped = Some(kind),
@@ -116,7 +116,9 @@ pub fn triangulate(
             continue;
         }
         match record.kind {
-            Kind::ARRIVED | Kind::LATE | Kind::DUPLICATE if record.sequence < subject.sent => {
+            RecordKind::ARRIVED | RecordKind::LATE | RecordKind::DUPLICATE
+                if record.sequence < subject.sent =>
+            {
                 if !stories.contains_key(&record.sequence) {
                     out.unknown += 1;
                     continue;
@@ -127,7 +129,7 @@ pub fn triangulate(
                 }
                 story.damaged += u64::from(record.flags & FLAG_MODIFIED != 0);
             }
-            Kind::CORRUPTED | Kind::TRUNCATED => nameless += 1,
+            RecordKind::CORRUPTED | RecordKind::TRUNCATED => nameless += 1,
             _ => out.unknown += 1,
         }
     }
@@ -159,8 +161,8 @@ fn join(
     out: &mut Triangulation,
 ) {
     match story.dropped {
-        Some(Kind::LOST) => out.lost += 1,
-        Some(Kind::QUEUE_DROPPED) => out.queue_dropped += 1,
+        Some(RecordKind::LOST) => out.lost += 1,
+        Some(RecordKind::QUEUE_DROPPED) => out.queue_dropped += 1,
         Some(_) => out.unplanned += 1,
         None => {}
     }
@@ -193,7 +195,7 @@ fn join(
         out.disagreeing += 1;
         out.lost_behind += sent_on.saturating_sub(seen);
         if out.examples.len() < EXAMPLES {
-            let dropped = story.dropped.and_then(Kind::name).unwrap_or("sent on");
+            let dropped = story.dropped.and_then(RecordKind::name).unwrap_or("sent on");
             out.examples.push(format!(
                 "packet {sequence}: the emulator says {dropped}, {sent_on} copies left; the receiver saw {seen}"
             ));
@@ -233,8 +235,8 @@ mod tests {
     const SUBJECT: Subject =
         Subject { flow: 1, direction: Direction::Forward, sent: 4, damaged_are_dropped: false };
 
-    fn judged(sequence: u64, kind: Kind, flags: u32) -> (Record, Judged) {
-        let leaves = kind == Kind::FORWARDED;
+    fn judged(sequence: u64, kind: RecordKind, flags: u32) -> (Record, Judged) {
+        let leaves = kind == RecordKind::FORWARDED;
         let entry = 1_000 * sequence + 100;
         (
             Record {
@@ -256,7 +258,7 @@ mod tests {
         )
     }
 
-    fn seen(sequence: u64, kind: Kind) -> Record {
+    fn seen(sequence: u64, kind: RecordKind) -> Record {
         Record {
             sequence,
             time1_ns: Some(1_000 * sequence),
@@ -273,13 +275,17 @@ mod tests {
     #[test]
     fn verdicts_that_agree() {
         let journal = [
-            judged(0, Kind::FORWARDED, 0),
-            judged(1, Kind::LOST, 0),
-            judged(2, Kind::FORWARDED, 0),
-            judged(2, Kind::FORWARDED, 0),
-            judged(3, Kind::QUEUE_DROPPED, 0),
+            judged(0, RecordKind::FORWARDED, 0),
+            judged(1, RecordKind::LOST, 0),
+            judged(2, RecordKind::FORWARDED, 0),
+            judged(2, RecordKind::FORWARDED, 0),
+            judged(3, RecordKind::QUEUE_DROPPED, 0),
         ];
-        let log = [seen(0, Kind::ARRIVED), seen(2, Kind::ARRIVED), seen(2, Kind::DUPLICATE)];
+        let log = [
+            seen(0, RecordKind::ARRIVED),
+            seen(2, RecordKind::ARRIVED),
+            seen(2, RecordKind::DUPLICATE),
+        ];
         let t = triangulate(&SUBJECT, journal, log, 0);
         assert_eq!((t.matched, t.disagreeing, t.judged), (4, 0, 4));
         assert_eq!((t.lost, t.queue_dropped, t.duplicated, t.lost_before), (1, 1, 1, 0));
@@ -292,16 +298,16 @@ mod tests {
     #[test]
     fn every_kind_of_disagreement_is_counted() {
         let journal = [
-            judged(0, Kind::LOST, 0),
-            judged(1, Kind::FORWARDED, 0),
-            judged(2, Kind::FORWARDED, 0),
+            judged(0, RecordKind::LOST, 0),
+            judged(1, RecordKind::FORWARDED, 0),
+            judged(2, RecordKind::FORWARDED, 0),
         ];
         // 0 was dropped and came; 1 never came; 2 came twice; 3 came without the emulator.
         let log = [
-            seen(0, Kind::ARRIVED),
-            seen(2, Kind::ARRIVED),
-            seen(2, Kind::DUPLICATE),
-            seen(3, Kind::ARRIVED),
+            seen(0, RecordKind::ARRIVED),
+            seen(2, RecordKind::ARRIVED),
+            seen(2, RecordKind::DUPLICATE),
+            seen(3, RecordKind::ARRIVED),
         ];
         let t = triangulate(&SUBJECT, journal, log, 0);
         assert_eq!((t.matched, t.disagreeing, t.unknown, t.lost_behind), (0, 4, 1, 1));
@@ -311,43 +317,54 @@ mod tests {
 
     #[test]
     fn packets_the_emulator_never_saw_are_lost_before_it() {
-        let t = triangulate(&SUBJECT, [judged(0, Kind::FORWARDED, 0)], [seen(0, Kind::ARRIVED)], 0);
+        let t = triangulate(
+            &SUBJECT,
+            [judged(0, RecordKind::FORWARDED, 0)],
+            [seen(0, RecordKind::ARRIVED)],
+            0,
+        );
         assert_eq!((t.matched, t.disagreeing, t.lost_before), (1, 0, 3));
     }
 
     #[test]
     fn a_damaged_header_joins_through_the_journal() {
-        let journal = [judged(0, Kind::FORWARDED, FLAG_MODIFIED), judged(1, Kind::FORWARDED, 0)];
-        let nameless = Record { sequence: 0, time1_ns: None, ..seen(0, Kind::CORRUPTED) };
-        let t = triangulate(&SUBJECT, journal, [nameless, seen(1, Kind::ARRIVED)], 0);
+        let journal =
+            [judged(0, RecordKind::FORWARDED, FLAG_MODIFIED), judged(1, RecordKind::FORWARDED, 0)];
+        let nameless = Record { sequence: 0, time1_ns: None, ..seen(0, RecordKind::CORRUPTED) };
+        let t = triangulate(&SUBJECT, journal, [nameless, seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing, t.modified), (2, 0, 1));
         // Damage that nobody did is a disagreement.
         let t = triangulate(
             &SUBJECT,
-            [judged(1, Kind::FORWARDED, 0)],
-            [nameless, seen(1, Kind::ARRIVED)],
+            [judged(1, RecordKind::FORWARDED, 0)],
+            [nameless, seen(1, RecordKind::ARRIVED)],
             0,
         );
         assert_eq!((t.matched, t.disagreeing), (1, 1));
         // With the checksum left wrong the receiver must not see it at all.
         let dropped = Subject { damaged_are_dropped: true, ..SUBJECT };
-        let t = triangulate(&dropped, journal, [seen(1, Kind::ARRIVED)], 0);
+        let t = triangulate(&dropped, journal, [seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing), (2, 0));
-        let t = triangulate(&dropped, journal, [seen(0, Kind::ARRIVED), seen(1, Kind::ARRIVED)], 0);
+        let t = triangulate(
+            &dropped,
+            journal,
+            [seen(0, RecordKind::ARRIVED), seen(1, RecordKind::ARRIVED)],
+            0,
+        );
         assert_eq!((t.matched, t.disagreeing), (1, 1));
     }
 
     #[test]
     fn other_flows_directions_and_offsets() {
-        let mut other = judged(0, Kind::LOST, 0);
+        let mut other = judged(0, RecordKind::LOST, 0);
         other.1.native_flow = 2;
-        let mut back = judged(0, Kind::LOST, 0);
+        let mut back = judged(0, RecordKind::LOST, 0);
         back.0.direction = 1;
-        let journal = [other, back, judged(0, Kind::FORWARDED, 0)];
-        let mut arrival = seen(0, Kind::ARRIVED);
+        let journal = [other, back, judged(0, RecordKind::FORWARDED, 0)];
+        let mut arrival = seen(0, RecordKind::ARRIVED);
         // The sender's clock is 5000 ns ahead.
         arrival.time1_ns = Some(5_000);
-        let mut foreign = seen(1, Kind::ARRIVED);
+        let mut foreign = seen(1, RecordKind::ARRIVED);
         foreign.flow = 9;
         let t = triangulate(&SUBJECT, journal, [arrival, foreign], 5_000);
         assert_eq!((t.matched, t.disagreeing, t.lost), (1, 0, 0));

@@ -61,12 +61,12 @@ pub enum Verdict {
 impl Verdict {
     /// The kind of record in `weir.packets/1`; a copy that was made has none of its own.
     #[must_use]
-    pub const fn kind(self) -> Option<packets::Kind> {
+    pub const fn kind(self) -> Option<packets::RecordKind> {
         match self {
-            Verdict::Forwarded => Some(packets::Kind::FORWARDED),
-            Verdict::Lost => Some(packets::Kind::LOST),
-            Verdict::QueueDropped => Some(packets::Kind::QUEUE_DROPPED),
-            Verdict::Unplanned => Some(packets::Kind::UNPLANNED),
+            Verdict::Forwarded => Some(packets::RecordKind::FORWARDED),
+            Verdict::Lost => Some(packets::RecordKind::LOST),
+            Verdict::QueueDropped => Some(packets::RecordKind::QUEUE_DROPPED),
+            Verdict::Unplanned => Some(packets::RecordKind::UNPLANNED),
             Verdict::Copied => None,
         }
     }

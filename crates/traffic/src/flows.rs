@@ -39,10 +39,10 @@ pub(crate) struct SessionFacts {
 impl SessionFacts {
     /// The single-use token of a data connection: a tag that only a holder of the session's secret can make.
     pub(crate) fn token(&self, flow: u32) -> [u8; 16] {
-        use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
+        use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
         let tag = |sequence| {
             let d = ControlDatagram {
-                kind: Kind::Hello,
+                kind: DatagramKind::Hello,
                 flow,
                 session: self.session,
                 sequence,

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | 0–7 | magic [`MAGIC`] |
 //! | 8 | version [`VERSION`] |
-//! | 9 | kind ([`Kind`]) |
+//! | 9 | kind ([`DatagramKind`]) |
 //! | 10–11 | reserved, sent as 0, ignored |
 //! | 12–15 | flow |
 //! | 16–23 | session |
@@ -63,22 +63,22 @@ impl DatagramKey {
 /// What a control datagram is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum DatagramKind {
     /// A client opens a flow's UDP path and proves its address on that 5-tuple.
     Hello = 1,
-    /// The answer to [`Kind::Hello`], echoing its sequence.
+    /// The answer to [`DatagramKind::Hello`], echoing its sequence.
     HelloAck = 2,
     /// A receiver says that it still wants packets (every 500 ms; 2 s of silence stop the sender).
     Feedback = 3,
     /// A clock probe: t1 is its send time.
     Probe = 4,
-    /// The answer to [`Kind::Probe`]: t1 echoed, t2 its arrival, t3 the departure of the answer.
+    /// The answer to [`DatagramKind::Probe`]: t1 echoed, t2 its arrival, t3 the departure of the answer.
     ProbeReply = 5,
     /// The flow or session is not known or no longer served.
     Refused = 6,
 }
 
-impl Kind {
+impl DatagramKind {
     fn from_u8(value: u8) -> Option<Self> {
         Some(match value {
             1 => Self::Hello,
@@ -96,7 +96,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDatagram {
     /// What it is for.
-    pub kind: Kind,
+    pub kind: DatagramKind,
     /// Number of the flow in its session; 0 when it concerns the session.
     pub flow: u32,
     /// The session's number.
@@ -128,7 +128,7 @@ pub enum DatagramError {
     Version(u8),
     /// A kind that this version does not know.
     #[error("control datagram: unknown kind {0}")]
-    Kind(u8),
+    DatagramKind(u8),
     /// The tag does not match the session's key.
     #[error("control datagram: its tag does not match the session's key")]
     BadTag,
@@ -200,7 +200,7 @@ impl ControlDatagram {
             return Err(DatagramError::BadTag);
         }
         Ok(Self {
-            kind: Kind::from_u8(bytes[9]).ok_or(DatagramError::Kind(bytes[9]))?,
+            kind: DatagramKind::from_u8(bytes[9]).ok_or(DatagramError::Kind(bytes[9]))?,
             flow: word(1) as u32,
             session: word(2),
             sequence: word(3),
@@ -221,17 +221,23 @@ mod tests {
         DatagramKey::for_session(b"0123456789abcdef")
     }
 
-    fn sample(kind: Kind) -> ControlDatagram {
+    fn sample(kind: DatagramKind) -> ControlDatagram {
         ControlDatagram { kind, flow: 1, session: 2, sequence: 3, t1_ns: 4, t2_ns: 5, t3_ns: 6 }
     }
 
-    const KINDS: [Kind; 6] =
-        [Kind::Hello, Kind::HelloAck, Kind::Feedback, Kind::Probe, Kind::ProbeReply, Kind::Refused];
+    const KINDS: [DatagramKind; 6] = [
+        DatagramKind::Hello,
+        DatagramKind::HelloAck,
+        DatagramKind::Feedback,
+        DatagramKind::Probe,
+        DatagramKind::ProbeReply,
+        DatagramKind::Refused,
+    ];
 
     #[test]
     fn bytes_on_the_wire() {
         use std::hash::Hasher;
-        let bytes = sample(Kind::Probe).encode(&key());
+        let bytes = sample(DatagramKind::Probe).encode(&key());
         assert_eq!(bytes[..16], *b"\xf7WEIRUDP\x01\x04\0\0\0\0\0\x01");
         for (i, at) in (16..56).step_by(8).enumerate() {
             assert_eq!(bytes[at..at + 8], (i as u64 + 2).to_be_bytes());
@@ -243,7 +249,7 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_name() {
-        let good = sample(Kind::Hello).encode(&key());
+        let good = sample(DatagramKind::Hello).encode(&key());
         assert_eq!(
             ControlDatagram::decode(&good[..63], &key()),
             Err(DatagramError::Size { have: 63 })

@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn datagram() {
         let sent = ControlDatagram {
-            kind: crate::datagram::Kind::Probe,
+            kind: crate::datagram::DatagramKind::Probe,
             flow: 1,
             session: 2,
             sequence: 3,

@@ -22,9 +22,9 @@ const NO_TIME: u64 = u64::MAX;
 
 /// What happened to a packet. Kinds that this version does not know are passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kind(pub u8);
+pub struct RecordKind(pub u8);
 
-impl Kind {
+impl RecordKind {
     /// Receiver: arrived within the loss threshold.
     pub const ARRIVED: Self = Self(1);
     /// Receiver: arrived after the loss threshold (RFC 7680).
@@ -96,7 +96,7 @@ pub struct Record {
     /// 0 for the first packet of a sequence number, 1 for its first duplicate, …
     pub copy: u16,
     /// What happened.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// 0 forward (A→B), 1 reverse (B→A).
     pub direction: u8,
     /// Bits such as [`FLAG_MODIFIED`].
@@ -133,7 +133,7 @@ impl Record {
             flow: word(3) as u32,
             size_bytes: (word(3) >> 32) as u32,
             copy: word(4) as u16,
-            kind: Kind(bytes[34]),
+            kind: RecordKind(bytes[34]),
             direction: bytes[35],
             flags: (word(4) >> 32) as u32,
         }
@@ -441,7 +441,7 @@ mod tests {
         flow: 0x0a0b,
         size_bytes: 1472,
         copy: 1,
-        kind: Kind::DUPLICATE,
+        kind: RecordKind::DUPLICATE,
         direction: 1,
         flags: FLAG_COALESCED,
     };

@@ -10,7 +10,8 @@ use weir_wire::control::{ClockIdentity, ClockState, Hello};
 use weir_wire::datagram::{DatagramKey, claimed_session};
 use weir_wire::packet::Ipv4;
 use weir_wire::packets::{
-    Kind, MAX_METADATA_LEN, PacketLogReader, PacketLogWriter, PacketsError, RECORD_LEN, Record,
+    MAX_METADATA_LEN, PacketLogReader, PacketLogWriter, PacketsError, RECORD_LEN, Record,
+    RecordKind,
 };
 
 #[test]
@@ -126,7 +127,7 @@ fn log(records: u64) -> Vec<u8> {
             flow: 1,
             size_bytes: 2,
             copy: 0,
-            kind: Kind::ARRIVED,
+            kind: RecordKind::ARRIVED,
             direction: 0,
             flags: 0,
         };

@@ -14,7 +14,7 @@ use serde_json::Value;
 use weir_model::plan::Direction;
 use weir_model::record::Record;
 use weir_net::namespace::{Process, effective_user_id, process_start_time};
-use weir_wire::packets::{FLAG_CONTROL, Judged, Kind, PacketLogReader, Record as Verdict};
+use weir_wire::packets::{FLAG_CONTROL, Judged, PacketLogReader, Record as Verdict, RecordKind};
 
 #[test]
 fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
@@ -349,8 +349,8 @@ fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
     for (record, judged) in journal {
         let ours = judged.native_flow == flow && judged.native_sequence.is_some_and(|s| s < sent);
         if record.direction == 0 && ours {
-            lost += u64::from(record.kind == Kind::LOST);
-            forwarded += u64::from(record.kind == Kind::FORWARDED);
+            lost += u64::from(record.kind == RecordKind::LOST);
+            forwarded += u64::from(record.kind == RecordKind::FORWARDED);
         }
     }
     assert_eq!((lost + forwarded, Some(lost)), (sent, receiver.lost_packets));
@@ -377,7 +377,7 @@ fn the_same_seed_loses_the_same_packets_whatever_was_probed() {
         let (record, journal) = measured(&path, &laws, &["-b", rate, "-k", "2000"]);
         let ahead = journal.iter().filter(|(r, _)| r.direction == 0);
         let probes = ahead.clone().filter(|(r, _)| r.flags & FLAG_CONTROL != 0 && r.flow == 1);
-        let lost = ahead.filter(|(r, _)| r.kind == Kind::LOST && r.flags & FLAG_CONTROL == 0);
+        let lost = ahead.filter(|(r, _)| r.kind == RecordKind::LOST && r.flags & FLAG_CONTROL == 0);
         let lost: Vec<u64> = lost.filter_map(|(_, judged)| judged.native_sequence).collect();
         let receiver = record.flows[0].receiver.as_ref().unwrap();
         assert_eq!(receiver.lost_packets, Some(lost.len() as u64));

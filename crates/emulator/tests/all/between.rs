@@ -9,7 +9,7 @@ use weir_link::memory::{self, Outside};
 use weir_model::impairment::Impairment;
 use weir_net::clock::Clock;
 use weir_wire::checksum::Sum;
-use weir_wire::packets::{Judged, Kind, PacketLogReader, Record};
+use weir_wire::packets::{Judged, PacketLogReader, Record, RecordKind};
 
 /// Ends a broken test; no good one comes near it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -92,14 +92,14 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
     assert_eq!(c.delayed_packets, c.sent_packets);
     let records = journal(&path);
     let of = |kind| records.iter().filter(move |(r, _)| r.kind == kind);
-    assert_eq!(of(Kind::FORWARDED).count() as u64, c.sent_packets);
-    assert_eq!(of(Kind::LOST).count() as u64, c.lost_packets);
+    assert_eq!(of(RecordKind::FORWARDED).count() as u64, c.sent_packets);
+    assert_eq!(of(RecordKind::LOST).count() as u64, c.lost_packets);
     assert_eq!(
-        of(Kind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64,
+        of(RecordKind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64,
         c.duplicated_packets
     );
     // What the journal says was sent is what came out, in that order; damage is not in the sequence written down.
-    let sent: Vec<_> = of(Kind::FORWARDED).collect();
+    let sent: Vec<_> = of(RecordKind::FORWARDED).collect();
     let mut damaged = 0;
     for ((record, judged), frame) in sent.iter().zip(&out) {
         let original = native(judged.native_sequence.unwrap());
@@ -185,7 +185,7 @@ fn the_same_seed_gives_the_same_dispositions_in_memory_as_on_the_virtual_clock()
         }
         until("all are in", || received(&emulator.report().unwrap()) == 2000);
         drop(emulator.finish("test"));
-        let lost = journal(&path).into_iter().filter(|(r, _)| r.kind == Kind::LOST);
+        let lost = journal(&path).into_iter().filter(|(r, _)| r.kind == RecordKind::LOST);
         lost.map(|(r, _)| r.sequence).collect::<Vec<_>>()
     };
     let first = dispositions();
@@ -284,7 +284,8 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
     assert_eq!(report.configurations.len(), 4);
     assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
     let records = journal(&path);
-    let changes: Vec<_> = records.iter().filter(|(r, _)| r.kind == Kind::CONFIGURED).collect();
+    let changes: Vec<_> =
+        records.iter().filter(|(r, _)| r.kind == RecordKind::CONFIGURED).collect();
     assert_eq!(changes.len(), 6, "three changes, in each direction");
     assert!(changes[0].0.time1_ns.unwrap() >= now);
     // What the numbers stand for is beside the journal.

@@ -193,10 +193,10 @@ impl Logged {
             size_bytes: self.size,
             copy: u16::from(self.arrival == Arrival::Duplicate),
             kind: match self.arrival {
-                Arrival::Duplicate => packets::Kind::DUPLICATE,
-                Arrival::Late => packets::Kind::LATE,
-                Arrival::Implausible => packets::Kind::CORRUPTED,
-                _ => packets::Kind::ARRIVED,
+                Arrival::Duplicate => packets::RecordKind::DUPLICATE,
+                Arrival::Late => packets::RecordKind::LATE,
+                Arrival::Implausible => packets::RecordKind::CORRUPTED,
+                _ => packets::RecordKind::ARRIVED,
             },
             direction: u8::from(direction == Direction::Reverse),
             flags: flag(coalesced, packets::FLAG_COALESCED)

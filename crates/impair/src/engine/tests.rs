@@ -732,15 +732,15 @@ fn colliding() -> (String, String) {
 
 #[test]
 fn the_record_of_a_fate() {
-    use weir_wire::packets::Kind;
+    use weir_wire::packets::RecordKind;
     let dispositions = feed(&mut engine("duplicate 100%, delay 1ms"), &even(1, 0));
     assert_eq!(dispositions[0].record(Direction::Forward, None), None);
     let record = dispositions[2].record(Direction::Reverse, Some(5)).unwrap();
-    assert_eq!((record.kind, record.copy, record.direction), (Kind::FORWARDED, 1, 1));
+    assert_eq!((record.kind, record.copy, record.direction), (RecordKind::FORWARDED, 1, 1));
     assert_eq!((record.time1_ns, record.time2_ns, record.size_bytes), (Some(MS), Some(5), 1000));
     let lost = feed(&mut engine("loss 100%"), &even(1, 0))[0];
     let record = lost.record(Direction::Forward, Some(5)).unwrap();
-    assert_eq!((record.kind, record.time2_ns), (Kind::LOST, None));
+    assert_eq!((record.kind, record.time2_ns), (RecordKind::LOST, None));
 }
 
 #[test]

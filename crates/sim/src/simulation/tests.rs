@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use weir_model::plan::{Connection, Transport};
 use weir_model::record::Receiver;
 use weir_model::units::{ByteSize, Seed};
-use weir_wire::packets::Kind;
+use weir_wire::packets::RecordKind;
 
 const MS: u64 = 1_000_000;
 
@@ -67,7 +67,7 @@ fn the_receiver_measures_what_the_emulator_did() {
     // Each arrival's delay is that of a departure of its packet.
     for arrival in &outcome.received {
         let left = outcome.journal.iter().filter(|(record, judged)| {
-            record.kind == Kind::FORWARDED && judged.native_sequence == Some(arrival.sequence)
+            record.kind == RecordKind::FORWARDED && judged.native_sequence == Some(arrival.sequence)
         });
         assert!(left.map(|(record, _)| record.time2_ns).any(|at| at == arrival.time2_ns));
     }

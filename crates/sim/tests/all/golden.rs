@@ -8,7 +8,7 @@ use weir_model::impairment::{Delay, Impairment, Laws, Loss, OrderPolicy, QueueLi
 use weir_model::plan::{Connection, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};
-use weir_wire::packets::Kind;
+use weir_wire::packets::RecordKind;
 
 const LOSSES: [&str; 3] = ["", "loss 1%", "loss 5% run 4"];
 const DELAYS: [&str; 5] = [
@@ -62,7 +62,7 @@ impl Row {
         Row { laws, outcome, delays_ns, mean_ns, deviation_ns: variance.sqrt() }
     }
 
-    fn count(&self, kind: Kind) -> u64 {
+    fn count(&self, kind: RecordKind) -> u64 {
         self.outcome.journal.iter().filter(|(record, _)| record.kind == kind).count() as u64
     }
 
@@ -81,8 +81,8 @@ impl Row {
             "{:<85} | {:>4} {:>4} {:>4} {:>4} | {:>6} {:>6} {:>6} {:>6} {:>6} | {:>6} | {:016x}",
             self.laws.to_string(),
             receiver.packets,
-            self.count(Kind::LOST),
-            self.count(Kind::QUEUE_DROPPED),
+            self.count(RecordKind::LOST),
+            self.count(RecordKind::QUEUE_DROPPED),
             receiver.reordered_packets.unwrap(),
             at(0),
             at(50),
@@ -98,7 +98,7 @@ impl Row {
     fn check(&self) {
         let name = self.laws.to_string();
         let receiver = self.outcome.record.flows[0].receiver.as_ref().unwrap();
-        let (lost, dropped) = (self.count(Kind::LOST), self.count(Kind::QUEUE_DROPPED));
+        let (lost, dropped) = (self.count(RecordKind::LOST), self.count(RecordKind::QUEUE_DROPPED));
         assert_eq!(receiver.packets + lost + dropped, PACKETS, "{name}");
         assert_eq!(receiver.lost_packets, Some(lost + dropped), "{name}");
         assert_eq!(self.outcome.counters[0].counters.lost_packets, lost, "{name}");

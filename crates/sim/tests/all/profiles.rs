@@ -5,7 +5,7 @@ use weir_model::impairment::{Delay, Impairment, Laws, Loss, Other};
 use weir_model::plan::{Connection, Direction, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};
-use weir_wire::packets::Kind;
+use weir_wire::packets::RecordKind;
 
 /// A datagram's payload, and the packet of IPv4 around it.
 const PAYLOAD: u64 = 958;
@@ -53,15 +53,15 @@ fn every_profile_does_what_its_line_says() {
         let above = run(profile.name, &laws, 2.0, if varies { 10 * PACKETS } else { PACKETS });
         for (way, laws) in WAYS.into_iter().zip(&laws) {
             let name = format!("{} {way:?}: {laws}", profile.name);
-            let of_way = |kind: Kind| {
+            let of_way = |kind: RecordKind| {
                 let all = below.journal.iter().filter(|(record, _)| record.kind == kind);
                 all.filter(|(record, _)| record.direction == u8::from(way == Direction::Reverse))
                     .count() as u64
             };
-            assert_eq!(of_way(Kind::QUEUE_DROPPED), 0, "{name}");
+            assert_eq!(of_way(RecordKind::QUEUE_DROPPED), 0, "{name}");
             let loss = laws.loss.as_ref().and_then(Loss::moments);
             let (share, variance) = loss.map_or((0.0, 0.0), |law| (law.mean, law.variance));
-            let lost = of_way(Kind::LOST) as f64;
+            let lost = of_way(RecordKind::LOST) as f64;
             let room = DEVIATIONS * (variance * PACKETS as f64).sqrt();
             assert!((lost - share * PACKETS as f64).abs() <= room, "{name}: {lost} lost");
 

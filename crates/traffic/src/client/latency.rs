@@ -16,7 +16,7 @@ use weir_net::poll::{Events, Interest, Poller};
 use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
 use weir_stats::{ClockEstimator, ClockReading, ClockStep, DelaySummary, Probe, RealtimeMap};
 use weir_wire::control::ClockState;
-use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, LEN};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, LEN};
 
 use super::connect::bind_address;
 use super::setup::say_hello;
@@ -80,7 +80,7 @@ impl Probes {
         };
         let socket = UdpSocket::open(&options).ok()?;
         let hello = |flow| ControlDatagram {
-            kind: Kind::Hello,
+            kind: DatagramKind::Hello,
             flow,
             session: facts.session,
             sequence: 0,
@@ -243,7 +243,7 @@ fn probe(
             next = now + distance + (sequence * 7919 % 100) * distance / 1000;
             let t1_ns = clock.monotonic_ns();
             let d = ControlDatagram {
-                kind: Kind::Probe,
+                kind: DatagramKind::Probe,
                 flow: 0,
                 session: facts.session,
                 sequence,
@@ -270,7 +270,7 @@ fn probe(
             let now = clock.monotonic_ns();
             for message in batch.messages() {
                 let Ok(reply) = ControlDatagram::decode(message.data, key) else { continue };
-                if reply.kind != Kind::ProbeReply {
+                if reply.kind != DatagramKind::ProbeReply {
                     continue;
                 }
                 let Some(at) =

@@ -10,7 +10,7 @@ use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::Opened;
-use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
 use weir_wire::preface::DataPreface;
 
 use super::connect::bind_address;
@@ -94,7 +94,7 @@ impl Setup<'_> {
             sockets.push(UdpSocket::open(&options).map_err(|e| Self::failed(spec, e))?);
         }
         let hello = |flow| ControlDatagram {
-            kind: Kind::Hello,
+            kind: DatagramKind::Hello,
             flow,
             session: self.facts.session,
             sequence: 0,
@@ -261,7 +261,7 @@ pub(super) fn say_hello(
             let i = event.token as usize;
             while let Ok((n, _)) = sockets[i].recv_from(&mut buffer) {
                 let Ok(d) = ControlDatagram::decode(&buffer[..n], key) else { continue };
-                if d.kind == Kind::HelloAck && d.flow == flows[i] && open[i] {
+                if d.kind == DatagramKind::HelloAck && d.flow == flows[i] && open[i] {
                     open[i] = false;
                     left -= 1;
                     last_answer = clock.monotonic_ns();

@@ -13,7 +13,7 @@ use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::RecvBatch;
 use weir_stats::{ClockReading, RealtimeMap};
-use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, looks_like_control};
 
 use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
@@ -323,12 +323,12 @@ fn control(flow: &ReceiveFlow, last: &mut u64, bytes: &[u8], now: u64) -> bool {
             }
             match d.kind {
                 // Each counts once: a recorded one shows nothing.
-                Kind::Feedback if d.sequence > *last => {
+                DatagramKind::Feedback if d.sequence > *last => {
                     *last = d.sequence;
                     alive.store(now, Ordering::Relaxed);
                 }
-                Kind::Hello => {
-                    let ack = ControlDatagram { kind: Kind::HelloAck, ..d }.encode(key);
+                DatagramKind::Hello => {
+                    let ack = ControlDatagram { kind: DatagramKind::HelloAck, ..d }.encode(key);
                     let _ = flow.socket.send_control(&ack);
                 }
                 _ => {}
@@ -348,7 +348,7 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
         slot.next_feedback = now + feedback.period_ns;
         slot.feedback_count += 1;
         let d = ControlDatagram {
-            kind: Kind::Feedback,
+            kind: DatagramKind::Feedback,
             flow: flow.id,
             session: *session,
             sequence: slot.feedback_count,

@@ -15,7 +15,7 @@ use weir_net::clock::Clock;
 use weir_net::poll::{Events, Interest, Poller, Waker};
 use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
 use weir_stats::{ClockReading, RealtimeMap};
-use weir_wire::datagram::{ControlDatagram, Kind, LEN, claimed_session};
+use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, claimed_session};
 
 use super::session::Session;
 use crate::TrafficError;
@@ -249,10 +249,11 @@ impl Loop {
             return;
         };
         let Ok(hello) = ControlDatagram::decode(bytes, &session.datagram_key) else { return };
-        if hello.kind != Kind::Hello || !session.is_from_peer(from) {
+        if hello.kind != DatagramKind::Hello || !session.is_from_peer(from) {
             return;
         }
-        let ack = ControlDatagram { kind: Kind::HelloAck, ..hello }.encode(&session.datagram_key);
+        let ack =
+            ControlDatagram { kind: DatagramKind::HelloAck, ..hello }.encode(&session.datagram_key);
         match self.sockets.get(&token) {
             Some((_, Role::Dedicated { flow, .. })) if *flow == hello.flow => {
                 let Some((socket, _)) = self.sockets.remove(&token) else { return };
@@ -306,9 +307,9 @@ fn answer(
 ) {
     let now = clock.monotonic_ns();
     let kind = match probe.kind {
-        Kind::Probe => Kind::ProbeReply,
+        DatagramKind::Probe => DatagramKind::ProbeReply,
         // The acknowledgement was lost.
-        Kind::Hello => Kind::HelloAck,
+        DatagramKind::Hello => DatagramKind::HelloAck,
         _ => return,
     };
     let t2_ns = match (stamp, map) {

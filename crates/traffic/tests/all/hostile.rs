@@ -11,7 +11,7 @@ use weir_model::record::Status;
 use weir_model::units::{ByteSize, Span};
 use weir_traffic::{ClientConfig, Key, Limits, Patience, ServerConfig, ServerEvent, Stop, run};
 use weir_wire::control::{ClientMessage, ClockState, Hello, SenderTotal, ServerMessage};
-use weir_wire::datagram::{ControlDatagram, Kind, LEN, MAGIC};
+use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, MAGIC};
 use weir_wire::frame::encode_frame;
 use weir_wire::preface::{ControlMode, encode_control};
 
@@ -246,12 +246,12 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     let key = datagram_key(&opened);
     let stranger = udp("127.0.0.1", server.address);
     let elsewhere = udp("127.0.0.2", server.address);
-    let hello = datagram(&opened, Kind::Hello, 1).encode(&key);
+    let hello = datagram(&opened, DatagramKind::Hello, 1).encode(&key);
     let mut forged = hello;
     forged[63] ^= 1;
-    let unknown = datagram(&opened, Kind::Hello, 3).encode(&key);
-    let feedback = datagram(&opened, Kind::Feedback, 1).encode(&key);
-    let probe = datagram(&opened, Kind::Probe, 0).encode(&key);
+    let unknown = datagram(&opened, DatagramKind::Hello, 3).encode(&key);
+    let feedback = datagram(&opened, DatagramKind::Feedback, 1).encode(&key);
+    let probe = datagram(&opened, DatagramKind::Probe, 0).encode(&key);
     for bytes in [&forged[..], &unknown, &feedback, &probe, &hello[..LEN - 1]] {
         stranger.send(bytes).unwrap();
     }
@@ -263,13 +263,13 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     let mut buffer = [0; 2048];
     assert_eq!(client.recv(&mut buffer).unwrap(), LEN);
     let answer = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
-    assert_eq!((answer.kind, answer.flow), (Kind::HelloAck, 1));
+    assert_eq!((answer.kind, answer.flow), (DatagramKind::HelloAck, 1));
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
     assert!(nothing_came(&stranger) && nothing_came(&elsewhere));
     // A flow belongs to the first who proved himself.
     stranger.send(&hello).unwrap();
     // Probes: replies as long as requests, and no more than a few sockets for them.
-    let hello = datagram(&opened, Kind::Hello, 0).encode(&key);
+    let hello = datagram(&opened, DatagramKind::Hello, 0).encode(&key);
     let mut answered = 0;
     for _ in 0..20 {
         let prober = udp("127.0.0.1", server.address);
@@ -283,7 +283,7 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
         prober.send(&probe).unwrap();
         assert_eq!(prober.recv(&mut buffer).unwrap(), LEN);
         let reply = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
-        assert_eq!(reply.kind, Kind::ProbeReply);
+        assert_eq!(reply.kind, DatagramKind::ProbeReply);
         assert!(reply.t2_ns > 0 && reply.t3_ns >= reply.t2_ns);
     }
     assert_eq!(answered, 4);
@@ -295,7 +295,7 @@ fn sent_to(server: &Server) -> (Raw, weir_wire::control::Opened, std::net::UdpSo
     let socket = udp("127.0.0.1", server.address);
     let (mut raw, opened) =
         Raw::session(server.address, plan(vec![endless_udp(Direction::Reverse)]));
-    socket.send(&datagram(&opened, Kind::Hello, 1).encode(&datagram_key(&opened))).unwrap();
+    socket.send(&datagram(&opened, DatagramKind::Hello, 1).encode(&datagram_key(&opened))).unwrap();
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
     let at_ns = weir_net::clock::Clock::System.monotonic_ns();
     raw.send(&ClientMessage::Start { at_ns });
@@ -327,7 +327,7 @@ fn sending_goes_on_by_fresh_signs_of_life_only() {
     };
     let fresh = || {
         sent(|_, opened, socket, n| {
-            let d = ControlDatagram { sequence: n, ..datagram(opened, Kind::Feedback, 1) };
+            let d = ControlDatagram { sequence: n, ..datagram(opened, DatagramKind::Feedback, 1) };
             socket.send(&d.encode(&datagram_key(opened))).unwrap();
         })
     };
@@ -337,14 +337,14 @@ fn sending_goes_on_by_fresh_signs_of_life_only() {
     let replayed = || {
         sent(|_, opened, socket, _| {
             let key = datagram_key(opened);
-            let d = ControlDatagram { sequence: 1, ..datagram(opened, Kind::Feedback, 1) };
+            let d = ControlDatagram { sequence: 1, ..datagram(opened, DatagramKind::Feedback, 1) };
             socket.send(&d.encode(&key)).unwrap();
-            socket.send(&datagram(opened, Kind::Hello, 1).encode(&key)).unwrap();
+            socket.send(&datagram(opened, DatagramKind::Hello, 1).encode(&key)).unwrap();
         })
     };
     let forged = || {
         sent(|_, opened, socket, n| {
-            let d = ControlDatagram { sequence: n, ..datagram(opened, Kind::Feedback, 1) };
+            let d = ControlDatagram { sequence: n, ..datagram(opened, DatagramKind::Feedback, 1) };
             let mut bytes = d.encode(&datagram_key(opened));
             bytes[60] ^= 1;
             socket.send(&bytes).unwrap();

@@ -13,7 +13,7 @@ use weir_net::clock::Clock;
 use weir_traffic::{
     ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
 };
-use weir_wire::packets::{Kind, PacketLogReader};
+use weir_wire::packets::{PacketLogReader, RecordKind};
 
 struct Server {
     address: SocketAddr,
@@ -180,7 +180,7 @@ fn a_packet_log_tells_each_arrival_and_its_direction() {
     let mut sequence = 0;
     while let Some(r) = log.read().unwrap() {
         assert_eq!((r.sequence, r.flow, r.size_bytes), (sequence, 1, 100));
-        assert_eq!((r.kind, r.copy, r.direction), (Kind::ARRIVED, 0, 1));
+        assert_eq!((r.kind, r.copy, r.direction), (RecordKind::ARRIVED, 0, 1));
         assert!(r.time1_ns.unwrap() < r.time2_ns.unwrap(), "one clock: sent before it came");
         sequence += 1;
     }

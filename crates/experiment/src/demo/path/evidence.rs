@@ -9,7 +9,7 @@ use weir_model::impairment::{Checksum, Impairment};
 use weir_model::plan::Direction;
 use weir_model::record::Record;
 use weir_sim::{Ingress, SimError, Simulation, predict};
-use weir_wire::packets::{self, Judged, Kind};
+use weir_wire::packets::{self, Judged, RecordKind};
 
 use super::cases::PathCase;
 use crate::triangulation::{Subject, Triangulation, triangulate};
@@ -155,13 +155,13 @@ fn compare(
     packets: u64,
     arrivals: &[u64],
     dispositions: &[Disposition],
-    happened: &BTreeMap<(u64, u16), (Kind, Option<u64>)>,
+    happened: &BTreeMap<(u64, u16), (RecordKind, Option<u64>)>,
     own: &BTreeSet<u64>,
 ) -> Prediction {
     let mut out = Prediction { packets, ..Prediction::default() };
     for disposition in dispositions {
         let Some(kind) = disposition.verdict.kind() else { continue };
-        let leaves = kind == Kind::FORWARDED;
+        let leaves = kind == RecordKind::FORWARDED;
         let is_own = own.contains(&disposition.index);
         if leaves
             && is_own
@@ -169,7 +169,7 @@ fn compare(
         {
             out.delays_ns.push(disposition.at_ns.wrapping_sub(*arrived) as i64);
         }
-        out.queue_dropped += u64::from(is_own && kind == Kind::QUEUE_DROPPED);
+        out.queue_dropped += u64::from(is_own && kind == RecordKind::QUEUE_DROPPED);
         let expected = (kind, leaves.then_some(disposition.at_ns));
         match happened.get(&(disposition.index, disposition.copy.into())) {
             Some(found) if *found == expected => out.matched += 1,

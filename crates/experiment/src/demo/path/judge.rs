@@ -7,7 +7,7 @@ use weir_model::counted;
 use weir_model::impairment::{Delay, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_model::record::{self, Receiver};
-use weir_wire::packets::{self, FLAG_REORDERED, Judged, Kind};
+use weir_wire::packets::{self, FLAG_REORDERED, Judged, RecordKind};
 
 use super::cases::{Claim, FlowClaim, PathCase};
 use super::conditions::{Conditions, LATE_NS, LATE_RATIO};
@@ -365,7 +365,7 @@ impl<'a> FlowEvidence<'a> {
         let side = u8::from(found.direction == Direction::Reverse);
         let is_forwarded = |(record, judged): &&(packets::Record, Judged)| {
             record.direction == side
-                && record.kind == Kind::FORWARDED
+                && record.kind == RecordKind::FORWARDED
                 && judged.native_sequence.is_some()
                 && judged.native_flow == claim.flow
         };
@@ -378,7 +378,7 @@ impl<'a> FlowEvidence<'a> {
             evidence.received.iter().filter(ours).filter_map(|r| r.time2_ns).collect();
         arrivals.sort_unstable();
         let is_nameless =
-            |r: &&packets::Record| matches!(r.kind, Kind::CORRUPTED | Kind::TRUNCATED);
+            |r: &&packets::Record| matches!(r.kind, RecordKind::CORRUPTED | RecordKind::TRUNCATED);
         Some(FlowEvidence {
             claim,
             joined: evidence.triangulation(claim.flow, &case.impairment)?,

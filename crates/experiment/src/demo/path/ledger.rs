@@ -74,7 +74,7 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use weir_model::record::stage::DAMAGED_HEADER;
-    use weir_wire::packets::Kind;
+    use weir_wire::packets::RecordKind;
 
     use super::*;
     use crate::demo::path::{cases, simulate};
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn what_is_lost_unplanned_stands_apart() {
         let (impairment, mut evidence) = evidence("loss");
-        let lost = evidence.journal.iter_mut().find(|(r, _)| r.kind == Kind::LOST).unwrap();
-        lost.0.kind = Kind::UNPLANNED;
+        let lost = evidence.journal.iter_mut().find(|(r, _)| r.kind == RecordKind::LOST).unwrap();
+        lost.0.kind = RecordKind::UNPLANNED;
         evidence.record.loss_ledger.as_mut().unwrap().rows.clear();
         let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
         let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();

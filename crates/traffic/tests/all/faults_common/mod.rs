@@ -17,7 +17,7 @@ use weir_traffic::{
 use weir_wire::control::{
     CLIENT_LIMIT, ClientMessage, Hello, Open, Opened, PROTOCOL, ServerMessage, decode, encode,
 };
-use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
 use weir_wire::frame::{FrameDecoder, encode_frame};
 use weir_wire::preface::{ControlMode, DataPreface, encode_control};
 
@@ -293,13 +293,13 @@ pub fn data_preface(opened: &Opened, flow: u32) -> DataPreface {
     let key = DatagramKey::from_bytes(&from_hex(&opened.token_secret));
     let mut token = [0; 16];
     for (half, sequence) in token.chunks_mut(8).zip(1..) {
-        let d = ControlDatagram { sequence, ..datagram(opened, Kind::Hello, flow) };
+        let d = ControlDatagram { sequence, ..datagram(opened, DatagramKind::Hello, flow) };
         half.copy_from_slice(&d.encode(&key)[56..]);
     }
     DataPreface { session: opened.session, flow, token }
 }
 
-pub fn datagram(opened: &Opened, kind: Kind, flow: u32) -> ControlDatagram {
+pub fn datagram(opened: &Opened, kind: DatagramKind, flow: u32) -> ControlDatagram {
     let (session, sequence) = (opened.session, 0);
     ControlDatagram { kind, flow, session, sequence, t1_ns: 0, t2_ns: 0, t3_ns: 0 }
 }

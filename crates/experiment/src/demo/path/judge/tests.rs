@@ -159,7 +159,7 @@ fn a_departure_a_nanosecond_off_is_not_as_predicted() {
 #[test]
 fn a_packet_that_the_emulator_sent_on_behind_a_later_one_is_counted() {
     let (case, mut evidence) = row("normal delay, in order");
-    let at = evidence.journal.iter().rposition(|(r, _)| r.kind == Kind::FORWARDED).unwrap();
+    let at = evidence.journal.iter().rposition(|(r, _)| r.kind == RecordKind::FORWARDED).unwrap();
     evidence.journal[at].0.flags |= FLAG_REORDERED;
     let judged = judge(&case, &evidence, &Conditions::simulated());
     let line = judged.lines.iter().find(|line| line.figure == "reordered").unwrap();
@@ -237,9 +237,10 @@ fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
 fn drops_of_a_queue_are_those_of_the_flow_itself() {
     let (case, mut evidence) = row("rate");
     // Of another sender in the same flow of the emulator: dropped as predicted, and none of the test's.
-    let at = evidence.journal.iter().position(|(r, _)| r.kind == Kind::QUEUE_DROPPED).unwrap();
+    let at =
+        evidence.journal.iter().position(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED).unwrap();
     evidence.journal[at].1.native_sequence = None;
-    let all = evidence.journal.iter().filter(|(r, _)| r.kind == Kind::QUEUE_DROPPED).count();
+    let all = evidence.journal.iter().filter(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED).count();
     let found = evidence.prediction(&case.impairment, "test", 1, Direction::Forward).unwrap();
     assert_eq!((found.queue_dropped, found.differing), (all as u64 - 1, 0));
 }
@@ -329,7 +330,7 @@ fn other_departures_under_load_are_undecided_and_other_dispositions_a_fault() {
     let (case, evidence) = row("normal delay, in order");
     let calm = Conditions::simulated();
     let busy = Conditions { disturbed: Some("load".into()), ..calm.clone() };
-    let forwarded = |(record, _): &(packets::Record, Judged)| record.kind == Kind::FORWARDED;
+    let forwarded = |(record, _): &(packets::Record, Judged)| record.kind == RecordKind::FORWARDED;
     let at = evidence.journal.iter().position(forwarded).unwrap();
     let mut moved = evidence.clone();
     moved.journal[at].1.asked_ns = moved.journal[at].1.asked_ns.map(|ns| ns + 1_000_000);
@@ -339,6 +340,6 @@ fn other_departures_under_load_are_undecided_and_other_dispositions_a_fault() {
     assert_eq!(judged.agreement.unpredicted, 1);
     // Lost where the laws lose nothing.
     let mut lost = evidence;
-    lost.journal[at].0.kind = Kind::LOST;
+    lost.journal[at].0.kind = RecordKind::LOST;
     assert!(is_failed(&judge(&case, &lost, &busy).verdict));
 }
