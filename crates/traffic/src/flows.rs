@@ -1,4 +1,4 @@
-//! One flow of a session at one end: its socket, its counters, its place in the engine, and its report.
+//! One flow of a session at one end: its socket, its counters, its workers, and its report.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use weir_wire::control::SenderTotal;
 use weir_wire::data::TagKey;
 
 use crate::engine::{
-    ControlRole, Engine, Events, Place, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole,
-    TcpSamples, lock,
+    ControlRole, Engine, Events, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,
+    WorkerSlot, lock,
 };
 use crate::log::PacketLog;
 use crate::transport::{
@@ -79,7 +79,7 @@ pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     part: Part,
     socket: Socket,
-    places: Vec<Place>,
+    slots: Vec<WorkerSlot>,
     coalesced: bool,
     pub(crate) connect_seconds: Option<f64>,
     /// Last sign of life of the receiver (server's senders).
@@ -103,7 +103,7 @@ impl Flow {
     ) -> Flow {
         let key = TagKey::for_flow(&facts.key, spec.id);
         let content = spec.connection.content;
-        let mut places = vec![];
+        let mut slots = vec![];
         let segmented = sends && wants_segmentation(&spec, &*socket);
         let coalesced = !sends && wants_coalescing(&spec);
         let is_server = matches!(role, ControlRole::Server { .. });
@@ -120,7 +120,7 @@ impl Flow {
         };
         let part = if sends {
             let state = Arc::new(Mutex::new(Sending::new(&spec, key, facts.omit_ns, segmented)));
-            places.push(engine.add_sender(SendFlow {
+            slots.push(engine.add_sender(SendFlow {
                 id: spec.id,
                 socket: socket.clone(),
                 state: state.clone(),
@@ -138,7 +138,7 @@ impl Flow {
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.
-            places.push(engine.add_receiver(receive(None, events, 64, None)));
+            slots.push(engine.add_receiver(receive(None, events, 64, None)));
             Part::DatagramSend(state)
         } else {
             let ring = spec
@@ -148,7 +148,7 @@ impl Flow {
             let state =
                 Arc::new(Mutex::new(Receiving::new(&spec, key, facts.loss_threshold_ns, ring)));
             let base_overflow = socket.overflow();
-            places.push(engine.add_receiver(receive(
+            slots.push(engine.add_receiver(receive(
                 Some(state.clone()),
                 events,
                 spec.payload_bytes as usize,
@@ -160,7 +160,7 @@ impl Flow {
             spec,
             part,
             socket: Socket::Datagrams(socket),
-            places,
+            slots,
             coalesced,
             connect_seconds: None,
             alive,
@@ -198,13 +198,13 @@ impl Flow {
                 StreamRole::Receive { state: state.clone(), discard: byte_stream(&spec).discard };
             (role, Part::StreamReceive { state })
         };
-        let place =
+        let slot =
             engine.add_stream(StreamFlow { id: spec.id, socket: socket.clone(), role, events });
         Flow {
             spec,
             part,
             socket: Socket::Stream(socket),
-            places: vec![place],
+            slots: vec![slot],
             coalesced: false,
             connect_seconds: None,
             alive: Arc::default(),
@@ -213,8 +213,8 @@ impl Flow {
     }
 
     fn poke(&self, engine: &Engine) {
-        for place in &self.places {
-            engine.poke(*place);
+        for slot in &self.slots {
+            engine.poke(*slot);
         }
     }
 
@@ -384,8 +384,8 @@ impl Flow {
 
     /// Takes it out of the engine.
     pub(crate) fn remove(&self, engine: &Engine) {
-        for place in &self.places {
-            engine.remove(*place);
+        for slot in &self.slots {
+            engine.remove(*slot);
         }
     }
 

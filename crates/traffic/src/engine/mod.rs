@@ -70,16 +70,16 @@ fn content_key(content: Content) -> ContentKey {
     }
 }
 
-/// A flow's place in the engine.
+/// The worker that serves a flow, and the flow's token there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    kind: Kind,
+pub(crate) struct WorkerSlot {
+    role: Role,
     worker: usize,
     token: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Role {
     Send,
     Receive,
     Stream,
@@ -140,46 +140,44 @@ impl Engine {
         lock(&self.notes).clone()
     }
 
-    fn place(&self, kind: Kind) -> Place {
+    fn slot(&self, role: Role) -> WorkerSlot {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        Place { kind, worker: n % self.senders.len(), token: n as u64 }
+        WorkerSlot { role, worker: n % self.senders.len(), token: n as u64 }
     }
 
-    pub(crate) fn add_sender(&self, flow: SendFlow) -> Place {
-        let place = self.place(Kind::Send);
-        self.senders[place.worker].tell(send::Command::Add(place.token, Box::new(flow)));
-        place
+    pub(crate) fn add_sender(&self, flow: SendFlow) -> WorkerSlot {
+        let slot = self.slot(Role::Send);
+        self.senders[slot.worker].tell(send::Command::Add(slot.token, Box::new(flow)));
+        slot
     }
 
-    pub(crate) fn add_receiver(&self, flow: ReceiveFlow) -> Place {
-        let place = self.place(Kind::Receive);
-        self.receivers[place.worker].tell(receive::Command::Add(place.token, Box::new(flow)));
-        place
+    pub(crate) fn add_receiver(&self, flow: ReceiveFlow) -> WorkerSlot {
+        let slot = self.slot(Role::Receive);
+        self.receivers[slot.worker].tell(receive::Command::Add(slot.token, Box::new(flow)));
+        slot
     }
 
-    pub(crate) fn add_stream(&self, flow: StreamFlow) -> Place {
-        let place = self.place(Kind::Stream);
-        self.streams[place.worker].tell(stream::Command::Add(place.token, Box::new(flow)));
-        place
+    pub(crate) fn add_stream(&self, flow: StreamFlow) -> WorkerSlot {
+        let slot = self.slot(Role::Stream);
+        self.streams[slot.worker].tell(stream::Command::Add(slot.token, Box::new(flow)));
+        slot
     }
 
     /// The flow's state has changed: look at it now.
-    pub(crate) fn poke(&self, place: Place) {
-        match place.kind {
-            Kind::Send => self.senders[place.worker].tell(send::Command::Poke(place.token)),
-            Kind::Receive => self.receivers[place.worker].tell(receive::Command::Poke(place.token)),
-            Kind::Stream => self.streams[place.worker].tell(stream::Command::Poke(place.token)),
+    pub(crate) fn poke(&self, slot: WorkerSlot) {
+        match slot.role {
+            Role::Send => self.senders[slot.worker].tell(send::Command::Poke(slot.token)),
+            Role::Receive => self.receivers[slot.worker].tell(receive::Command::Poke(slot.token)),
+            Role::Stream => self.streams[slot.worker].tell(stream::Command::Poke(slot.token)),
         }
     }
 
     /// Takes the flow out; its socket closes with its last owner.
-    pub(crate) fn remove(&self, place: Place) {
-        match place.kind {
-            Kind::Send => self.senders[place.worker].tell(send::Command::Remove(place.token)),
-            Kind::Receive => {
-                self.receivers[place.worker].tell(receive::Command::Remove(place.token))
-            }
-            Kind::Stream => self.streams[place.worker].tell(stream::Command::Remove(place.token)),
+    pub(crate) fn remove(&self, slot: WorkerSlot) {
+        match slot.role {
+            Role::Send => self.senders[slot.worker].tell(send::Command::Remove(slot.token)),
+            Role::Receive => self.receivers[slot.worker].tell(receive::Command::Remove(slot.token)),
+            Role::Stream => self.streams[slot.worker].tell(stream::Command::Remove(slot.token)),
         }
     }
 }

@@ -77,11 +77,11 @@ impl Bench {
         Bench { engine, events, inbox }
     }
 
-    fn sender(&self, id: u32) -> (Place, Arc<Mutex<Sending>>) {
+    fn sender(&self, id: u32) -> (WorkerSlot, Arc<Mutex<Sending>>) {
         let key = TagKey::for_flow(&[0; 16], id);
         let state =
             Arc::new(Mutex::new(Sending::new(&spec(id, TransportName::Udp), key, 0, false)));
-        let place = self.engine.add_sender(SendFlow {
+        let slot = self.engine.add_sender(SendFlow {
             id,
             socket: socket(),
             state: state.clone(),
@@ -93,7 +93,7 @@ impl Bench {
             is_retrying: false,
             events: self.events.clone(),
         });
-        (place, state)
+        (slot, state)
     }
 
     fn receiver(&self, id: u32, drain: Option<Drain>) {
@@ -143,14 +143,14 @@ fn a_sender_s_panic_fails_its_flow_and_not_the_next() {
     assert_eq!(failure.as_deref(), Some(LOST));
     assert!(matches!(done, FlowEvent::SenderDone(t) if t.flow == 1), "{done:?}");
 
-    let (place, state) = bench.sender(2);
+    let (slot, state) = bench.sender(2);
     lock(&state).start(bench.engine.clock().monotonic_ns(), INTERVALS);
-    bench.engine.poke(place);
+    bench.engine.poke(slot);
     while lock(&state).total().0 < 3 {
         std::thread::sleep(Duration::from_millis(1));
     }
     lock(&state).stop();
-    bench.engine.poke(place);
+    bench.engine.poke(slot);
     let (failure, done) = ending(&mut bench.inbox, 2);
     assert_eq!(failure, None);
     assert!(matches!(done, FlowEvent::SenderDone(t) if t.flow == 2 && t.packets >= 3), "{done:?}");

@@ -99,42 +99,42 @@ pub(crate) trait DatagramTransport: Sync {
 }
 
 /// The transports of this program, by the plan's names.
-enum Kind {
+enum Implementation {
     Stream(&'static dyn StreamTransport),
     Datagrams(&'static dyn DatagramTransport),
 }
 
 /// The registration: a transport's line here and its `mod` line above.
-fn kind(name: TransportName) -> Kind {
+fn implementation(name: TransportName) -> Implementation {
     match name {
-        TransportName::Tcp => Kind::Stream(&tcp::Tcp),
-        TransportName::Udp => Kind::Datagrams(&udp::Udp),
-        TransportName::Mptcp => Kind::Stream(&mptcp::Mptcp),
-        TransportName::Unix => Kind::Stream(&unix::Unix),
+        TransportName::Tcp => Implementation::Stream(&tcp::Tcp),
+        TransportName::Udp => Implementation::Datagrams(&udp::Udp),
+        TransportName::Mptcp => Implementation::Stream(&mptcp::Mptcp),
+        TransportName::Unix => Implementation::Stream(&unix::Unix),
     }
 }
 
 /// How a flow's stream is opened; `None`: it has datagrams.
 pub(crate) fn stream(spec: &FlowSpec) -> Option<&'static dyn StreamTransport> {
-    match kind(spec.connection.transport.name()) {
-        Kind::Stream(transport) => Some(transport),
-        Kind::Datagrams(_) => None,
+    match implementation(spec.connection.transport.name()) {
+        Implementation::Stream(transport) => Some(transport),
+        Implementation::Datagrams(_) => None,
     }
 }
 
 /// How a flow's datagram socket is opened; `None`: it is a stream.
 pub(crate) fn datagrams(spec: &FlowSpec) -> Option<&'static dyn DatagramTransport> {
-    match kind(spec.connection.transport.name()) {
-        Kind::Datagrams(transport) => Some(transport),
-        Kind::Stream(_) => None,
+    match implementation(spec.connection.transport.name()) {
+        Implementation::Datagrams(transport) => Some(transport),
+        Implementation::Stream(_) => None,
     }
 }
 
 /// Why this host has not got a transport: what is missing, and where to look.
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
-    match kind(name) {
-        Kind::Stream(transport) => transport.unavailable(),
-        Kind::Datagrams(_) => None,
+    match implementation(name) {
+        Implementation::Stream(transport) => transport.unavailable(),
+        Implementation::Datagrams(_) => None,
     }
 }
 
