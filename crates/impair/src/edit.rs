@@ -1,6 +1,6 @@
 //! A change of content, as something that the owner of the bytes applies.
 
-use weir_laws::{Philox, Place, choose};
+use weir_laws::{DrawPosition, Philox, choose};
 use weir_model::impairment::{Checksum, MAX_FLIP_BITS};
 use weir_wire::checksum::update16;
 use weir_wire::packet::{ethertype, protocol};
@@ -11,7 +11,7 @@ use crate::key::{FragmentPlace, Key};
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub(crate) philox: Philox,
-    pub(crate) place: Place,
+    pub(crate) position: DrawPosition,
     pub(crate) copy: u8,
     pub(crate) flip_bits: u32,
     pub(crate) checksum: Checksum,
@@ -107,7 +107,7 @@ impl Edit {
     /// changed (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to repair.
     #[must_use = "a frame that was not changed is not to be counted as changed"]
     pub fn apply(&self, frame: &mut [u8]) -> bool {
-        let mut draws = self.place.draws_of_copy(&self.philox, self.copy);
+        let mut draws = self.position.draws_of_copy(&self.philox, self.copy);
         // The first draw decided that there is an edit.
         draws.bits();
         let sums = Sums::of(frame);

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use weir_laws::{Direction, Philox, Place, slot};
+use weir_laws::{Direction, DrawPosition, Philox, slot};
 use weir_model::impairment::{Impairment, Laws, OTHER as OTHER_NAME};
 use weir_model::plan::Direction as Side;
 
@@ -339,12 +339,12 @@ impl Engine {
         });
     }
 
-    /// The place of a packet's draws for a law slot.
+    /// The position of a packet's draws for a law slot.
     #[inline]
-    fn place(&self, held: &Held, slot: u8) -> Place {
+    fn position(&self, held: &Held, slot: u8) -> DrawPosition {
         let flow = self.flows[held.flow as usize].hash;
         let slot = if held.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
-        Place { flow, direction: self.direction, slot, packet: held.draw }
+        DrawPosition { flow, direction: self.direction, slot, packet: held.draw }
     }
 
     /// Passes the stages that are left, from time `t` on.
@@ -353,18 +353,18 @@ impl Engine {
             match self.steps.take(&mut held.next) {
                 Step::End => return self.leave(held, t, dispositions),
                 Step::Loss => {
-                    let place = self.place(&held, slot::LOSS);
+                    let position = self.position(&held, slot::LOSS);
                     let flow = &mut self.flows[held.flow as usize];
-                    let mut draws = place.draws_of_copy(&self.philox, held.copy);
+                    let mut draws = position.draws_of_copy(&self.philox, held.copy);
                     let law = &mut flow.loss[usize::from(held.flags & FLAG_CONTROL != 0)];
                     if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
                         return self.drop(held, t, Verdict::Lost, dispositions);
                     }
                 }
                 Step::Duplicate => {
-                    let place = self.place(&held, slot::DUPLICATE);
+                    let position = self.position(&held, slot::DUPLICATE);
                     let flow = &mut self.flows[held.flow as usize];
-                    if flow.duplicate.happens(place.draws(&self.philox).bits()) {
+                    if flow.duplicate.happens(position.draws(&self.philox).bits()) {
                         flow.counters.duplicated_packets += 1;
                         dispositions.push(disposition(&held, t, Verdict::Copied));
                         self.run(held, t, dispositions);
@@ -397,11 +397,11 @@ impl Engine {
                     }
                 }
                 Step::Delay => {
-                    let place = self.place(&held, slot::DELAY);
+                    let position = self.position(&held, slot::DELAY);
                     let number = self.flows[held.flow as usize].path;
                     let path = &mut self.paths[number as usize];
                     let Some((law, order)) = &mut path.delay else { continue };
-                    let mut draws = place.draws_of_copy(&self.philox, held.copy);
+                    let mut draws = position.draws_of_copy(&self.philox, held.copy);
                     let delay = law.draw_ns(&mut draws);
                     let until = t.saturating_add(delay);
                     if delay > 0 {
@@ -570,19 +570,19 @@ impl Engine {
     /// Sends a packet.
     #[inline]
     fn emit(&mut self, held: Held, t: u64, dispositions: &mut Vec<Disposition>) {
-        let place = self.place(&held, slot::CONTENT);
+        let position = self.position(&held, slot::CONTENT);
         let flow = &mut self.flows[held.flow as usize];
         let mut disposition = disposition(&held, t, Verdict::Forwarded);
         if let Some(law) = &flow.content
             && held.from < held.to
-            && law.chance.happens(place.draws_of_copy(&self.philox, held.copy).bits())
+            && law.chance.happens(position.draws_of_copy(&self.philox, held.copy).bits())
         {
             flow.counters.modified_packets += 1;
             disposition.flags |= FLAG_MODIFIED;
             disposition.edit = self.edits.len() as u32;
             self.edits.push(Edit {
                 philox: self.philox,
-                place,
+                position,
                 copy: held.copy,
                 flip_bits: law.flip_bits,
                 checksum: law.checksum,

@@ -1,7 +1,7 @@
 //! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
 
 use crate::{Disposition, Edit, Engine, Key, Meta, Verdict};
-use weir_laws::{Direction, Philox, Place};
+use weir_laws::{Direction, DrawPosition, Philox};
 use weir_model::impairment::{Checksum, Impairment};
 
 /// Any bytes have a key whose layers lie in order inside them, and any edit of them keeps their length.
@@ -14,7 +14,7 @@ pub fn fuzz_frame(data: &[u8]) {
     let mut edited = frame.to_vec();
     let told = Edit {
         philox: Philox::new((*choice).into()),
-        place: Place { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
+        position: DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
         copy: 0,
         flip_bits: u32::from(choice >> 2),
         checksum: checksums[usize::from(choice & 3).min(2)],

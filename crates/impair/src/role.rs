@@ -32,7 +32,7 @@ impl Role {
     /// The roles that are exempt.
     pub(crate) const EXEMPT: [Role; 3] = [Role::Arp, Role::NeighborDiscovery, Role::Bridge];
 
-    /// Place among [`Self::EXEMPT`]; `None` for what passes the laws.
+    /// Position among [`Self::EXEMPT`]; `None` for what passes the laws.
     #[inline]
     pub(crate) fn exempt_place(self) -> Option<usize> {
         (self as usize).checked_sub(Role::Arp as usize)

@@ -1,4 +1,4 @@
-//! A probability as an integer threshold, and a choice of places: decisions without rounding.
+//! A probability as an integer threshold, and a choice of positions: decisions without rounding.
 
 use crate::Draws;
 
@@ -60,11 +60,11 @@ pub fn choose<'o>(draws: &mut Draws, range: u32, out: &'o mut [u32]) -> &'o [u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Direction, Philox, Place, unit_interval};
+    use crate::{Direction, DrawPosition, Philox, unit_interval};
     use proptest::prelude::*;
 
-    fn place(packet: u64) -> Place {
-        Place { flow: 9, direction: Direction::Forward, slot: 4, packet }
+    fn position(packet: u64) -> DrawPosition {
+        DrawPosition { flow: 9, direction: Direction::Forward, slot: 4, packet }
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
         let mut counts = [0u32; 10];
         for packet in 0..20_000 {
             let mut out = [0; 3];
-            for &n in choose(&mut place(packet).draws(&philox), 10, &mut out) {
+            for &n in choose(&mut position(packet).draws(&philox), 10, &mut out) {
                 counts[n as usize] += 1;
             }
         }
@@ -101,7 +101,7 @@ mod tests {
         fn chosen_numbers_differ_and_are_in_range(range in 0u32..200, count in 0usize..64, packet: u64) {
             let mut out = vec![0; count];
             let philox = Philox::new(1);
-            let mut got = choose(&mut place(packet).draws(&philox), range, &mut out).to_vec();
+            let mut got = choose(&mut position(packet).draws(&philox), range, &mut out).to_vec();
             prop_assert_eq!(got.len(), count.min(range as usize));
             prop_assert!(got.iter().all(|n| *n < range));
             got.sort_unstable();

@@ -1,6 +1,6 @@
 //! Which random number belongs to which decision: the counter's layout, and draws from it.
 //!
-//! The layout is fixed (`docs/randomness.md`): a disposition depends on the seed and on the packet's place alone,
+//! The layout is fixed (`docs/randomness.md`): a disposition depends on the seed and on the packet's position alone,
 //! never on how many other flows, laws or packets there were, nor on the order in which they were asked.
 
 use crate::Philox;
@@ -32,9 +32,9 @@ pub enum Direction {
 /// The highest number of a law slot.
 pub const MAX_SLOT: u8 = 127;
 
-/// The place of a decision: all that its draws depend on besides the seed.
+/// The position of a decision: all that its draws depend on besides the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct DrawPosition {
     /// [`flow_hash`] of the flow's name.
     pub flow: u32,
     /// The packet's direction.
@@ -45,8 +45,8 @@ pub struct Place {
     pub packet: u64,
 }
 
-impl Place {
-    /// The counter of block number `block` of this place. From word 0, the least significant: packet index
+impl DrawPosition {
+    /// The counter of block number `block` of this position. From word 0, the least significant: packet index
     /// low, packet index high, flow hash, and direction (1 bit) ‖ slot (7) ‖ block (24, modulo 2²⁴).
     #[inline]
     #[must_use]
@@ -56,7 +56,7 @@ impl Place {
         [self.packet as u32, (self.packet >> 32) as u32, self.flow, last]
     }
 
-    /// The draws of this place, from the first.
+    /// The draws of this position, from the first.
     #[inline]
     #[must_use]
     pub const fn draws<'a>(&self, philox: &'a Philox) -> Draws<'a> {
@@ -68,16 +68,16 @@ impl Place {
     #[inline]
     #[must_use]
     pub const fn draws_of_copy<'a>(&self, philox: &'a Philox, copy: u8) -> Draws<'a> {
-        Draws { philox, place: *self, next: (copy as u32) << 17, second: 0 }
+        Draws { philox, position: *self, next: (copy as u32) << 17, second: 0 }
     }
 }
 
-/// The sequence of draws at one [`Place`]: draw *n* is half *n* mod 2 of block ⌊*n*/2⌋. A place has 2²⁵ of
+/// The sequence of draws at one [`DrawPosition`]: draw *n* is half *n* mod 2 of block ⌊*n*/2⌋. A position has 2²⁵ of
 /// them before they repeat.
 #[derive(Clone, Debug)]
 pub struct Draws<'a> {
     philox: &'a Philox,
-    place: Place,
+    position: DrawPosition,
     /// Index of the next draw.
     next: u32,
     /// The second half of the block last computed.
@@ -94,7 +94,7 @@ impl Draws<'_> {
         if index & 1 == 1 {
             return self.second;
         }
-        let [a, b, c, d] = self.philox.block(self.place.counter(index >> 1));
+        let [a, b, c, d] = self.philox.block(self.position.counter(index >> 1));
         self.second = u64::from(c) | u64::from(d) << 32;
         u64::from(a) | u64::from(b) << 32
     }
@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn the_layout_as_documented() {
-        let place = Place {
+        let position = DrawPosition {
             flow: 0x1122_3344,
             direction: Direction::Reverse,
             slot: 5,
             packet: 0xaabb_ccdd_0102_0304,
         };
         assert_eq!(
-            place.counter(0x00ab_cdef),
+            position.counter(0x00ab_cdef),
             [0x0102_0304, 0xaabb_ccdd, 0x1122_3344, 0x85ab_cdef]
         );
     }
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn draws_go_through_the_blocks() {
         let philox = Philox::new(9);
-        let place = Place { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
-        let mut draws = place.draws(&philox);
+        let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
+        let mut draws = position.draws(&philox);
         for block in 0..5 {
-            let [a, b, c, d] = philox.block(place.counter(block)).map(u64::from);
+            let [a, b, c, d] = philox.block(position.counter(block)).map(u64::from);
             assert_eq!(draws.bits(), a | b << 32);
             assert_eq!(draws.bits(), c | d << 32);
         }
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn copies_have_blocks_of_their_own() {
         let philox = Philox::new(9);
-        let place = Place { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
+        let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
         for copy in [0, 1, 255] {
-            let [a, b, ..] = philox.block(place.counter(u32::from(copy) << 16)).map(u64::from);
-            assert_eq!(place.draws_of_copy(&philox, copy).bits(), a | b << 32);
+            let [a, b, ..] = philox.block(position.counter(u32::from(copy) << 16)).map(u64::from);
+            assert_eq!(position.draws_of_copy(&philox, copy).bits(), a | b << 32);
         }
     }
 
@@ -176,14 +176,14 @@ mod tests {
                 "forward" => Direction::Forward,
                 _ => Direction::Reverse,
             };
-            let place = Place {
+            let position = DrawPosition {
                 flow: flow_hash(name),
                 direction,
                 slot: slot.parse().unwrap(),
                 packet: packet.parse().unwrap(),
             };
             let philox = Philox::new(hex(seed));
-            let mut draws = place.draws(&philox);
+            let mut draws = position.draws(&philox);
             for _ in 0..draw.parse().unwrap() {
                 draws.bits();
             }
@@ -202,8 +202,8 @@ mod tests {
         let philox = Philox::new(1);
         let mut cells = [0u32; 100];
         for packet in 0..100_000 {
-            let place = Place { flow: 5, direction: Direction::Forward, slot: 0, packet };
-            cells[(place.draws(&philox).uniform() * 100.0) as usize] += 1;
+            let position = DrawPosition { flow: 5, direction: Direction::Forward, slot: 0, packet };
+            cells[(position.draws(&philox).uniform() * 100.0) as usize] += 1;
         }
         let chi: f64 = cells.iter().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
         assert!((60.0..149.0).contains(&chi), "{chi}");
@@ -231,7 +231,7 @@ mod tests {
             let a = (a.0, a.1, a.2 & MAX_SLOT, a.3, a.4 & 0xff_ffff);
             let counter = |(flow, reverse, slot, packet, block): (u32, bool, u8, u64, u32)| {
                 let direction = if reverse { Direction::Reverse } else { Direction::Forward };
-                Place { flow, direction, slot, packet }.counter(block)
+                DrawPosition { flow, direction, slot, packet }.counter(block)
             };
             prop_assert_eq!(counter(a) == counter(mix), a == mix);
         }

@@ -1,22 +1,22 @@
 //! Seeded randomness: a counter-based generator, its draws, and the functions that laws make of them.
 //!
-//! Nothing here holds global state or reads a clock: the same seed and the same place give the same value,
+//! Nothing here holds global state or reads a clock: the same seed and the same position give the same value,
 //! on any machine, in any order. The types you meet:
 //!
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
-//! * [`Place`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
+//! * [`DrawPosition`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
 //! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles without rounding that a machine could
 //!   do differently.
 //!
 //! ```
-//! use weir_laws::{Direction, Philox, Place, flow_hash};
+//! use weir_laws::{Direction, Philox, DrawPosition, flow_hash};
 //!
 //! let philox = Philox::new(7);
-//! let place = Place { flow: flow_hash("voice"), direction: Direction::Forward, slot: 0, packet: 1_000 };
-//! let mut draws = place.draws(&philox);
+//! let position = DrawPosition { flow: flow_hash("voice"), direction: Direction::Forward, slot: 0, packet: 1_000 };
+//! let mut draws = position.draws(&philox);
 //! let lost = draws.uniform() < 0.01;
-//! assert_eq!(lost, place.draws(&philox).uniform() < 0.01);
+//! assert_eq!(lost, position.draws(&philox).uniform() < 0.01);
 //! ```
 
 mod chance;
@@ -26,6 +26,6 @@ mod quantile;
 pub mod slot;
 
 pub use chance::{Chance, choose};
-pub use draws::{Direction, Draws, MAX_SLOT, Place, flow_hash, unit_interval};
+pub use draws::{Direction, DrawPosition, Draws, MAX_SLOT, flow_hash, unit_interval};
 pub use philox::{Philox, philox4x32_10};
 pub use quantile::{normal_quantile, open_unit_interval};

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::impairment::{DelayLaw, Laws, LossLaw};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let laws: Laws = arguments.next().ok_or("usage: draws LAWS PACKETS [SEED]")?.parse()?;
     let packets: u64 = arguments.next().ok_or("how many packets?")?.parse()?;
     let philox = Philox::new(arguments.next().map_or(Ok(1), |seed| seed.parse())?);
-    let place = |slot, packet| Place {
+    let position = |slot, packet| DrawPosition {
         flow: flow_hash("other"),
         direction: Direction::Forward,
         slot,
@@ -22,9 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for packet in 0..packets {
         if let Some(law) = &mut delay {
-            writeln!(out, "{}", law.draw_ns(&mut place(slot::DELAY, packet).draws(&philox)))?;
+            writeln!(out, "{}", law.draw_ns(&mut position(slot::DELAY, packet).draws(&philox)))?;
         } else if let Some(law) = &mut loss {
-            let lost = law.lost(&mut place(slot::LOSS, packet).draws(&philox));
+            let lost = law.lost(&mut position(slot::LOSS, packet).draws(&philox));
             writeln!(out, "{}", u8::from(lost))?;
         }
     }

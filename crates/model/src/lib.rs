@@ -47,8 +47,8 @@ pub mod warning;
 
 mod error;
 mod nearest;
-mod words;
+mod phrases;
 pub use error::ModelError;
 pub use nearest::nearest;
+pub use phrases::{counted, one_of};
 pub use refusal::Refusal;
-pub use words::{counted, one_of};

@@ -25,7 +25,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::namespace::{Error, LinkControl, NetNamespace, raw};
-use child::{Kind, Order};
+use child::{Order, OrderKind};
 
 pub use child::MOST_ACTIONS;
 
@@ -141,44 +141,44 @@ impl Watchdog {
         let mut directory: Option<File> = None;
         let interface = match action {
             RestoreAction::Mtu { interface, mtu } => {
-                order.kind = Kind::Mtu;
+                order.kind = OrderKind::Mtu;
                 order.value = *mtu;
                 interface
             }
             RestoreAction::TransmitQueueLength { interface, packets } => {
-                order.kind = Kind::TransmitQueueLength;
+                order.kind = OrderKind::TransmitQueueLength;
                 order.value = *packets;
                 interface
             }
             RestoreAction::LinkFlags { interface, flags, mask } => {
-                order.kind = Kind::LinkFlags;
+                order.kind = OrderKind::LinkFlags;
                 order.value = u32::from(*flags);
                 order.detail = u32::from(*mask);
                 interface
             }
             RestoreAction::Feature { interface, feature, on } => {
                 let (bit, words) = LinkControl::open()?.feature_bit(interface, feature)?;
-                order.kind = if *on { Kind::FeatureOn } else { Kind::FeatureOff };
+                order.kind = if *on { OrderKind::FeatureOn } else { OrderKind::FeatureOff };
                 order.value = bit;
                 order.detail = words;
                 interface
             }
             RestoreAction::DeleteRootQdisc { interface } => {
-                order.kind = Kind::DeleteQdisc;
+                order.kind = OrderKind::DeleteQdisc;
                 order.value = 0xffff_ffff; // TC_H_ROOT
                 interface
             }
             RestoreAction::DeleteIngressQdisc { interface } => {
-                order.kind = Kind::DeleteQdisc;
+                order.kind = OrderKind::DeleteQdisc;
                 order.value = 0xffff_fff1; // TC_H_INGRESS, the same as TC_H_CLSACT
                 interface
             }
             RestoreAction::DeleteLink { interface } => {
-                order.kind = Kind::DeleteLink;
+                order.kind = OrderKind::DeleteLink;
                 interface
             }
             RestoreAction::EndProcesses { namespace: inside } => {
-                order.kind = Kind::EndProcesses;
+                order.kind = OrderKind::EndProcesses;
                 let id = inside.id()?;
                 order.device = id.device;
                 order.inode = id.inode;
@@ -186,7 +186,7 @@ impl Watchdog {
                 ""
             }
             RestoreAction::RemoveFile { path } => {
-                order.kind = Kind::RemoveFile;
+                order.kind = OrderKind::RemoveFile;
                 let name = path.file_name().unwrap_or_default().as_encoded_bytes();
                 let failed = |source| Error::new("arm watchdog for", "a file", source);
                 if name.is_empty() || name.len() >= order.file.len() {
@@ -225,7 +225,7 @@ impl Watchdog {
     /// Ends the child without restoring anything.
     pub fn disarm(mut self) {
         if let Some(socket) = &self.socket {
-            let order = Order { kind: Kind::Disarm, ..Order::default() };
+            let order = Order { kind: OrderKind::Disarm, ..Order::default() };
             // A child that is gone already needs no telling.
             let _ = raw::send_message(socket.as_raw_fd(), &order.to_bytes(), &[]);
         }

@@ -21,7 +21,7 @@ pub struct Ingress {
 /// `ingress` holds *all* packets of that flow and direction from the first on, in the order in which they came: ordinary
 /// packet k draws the numbers of index k, and so does control packet k of its own.
 ///
-/// Draws depend on a packet's place alone, so that other flows do not matter. Content is not predicted (it needs the
+/// Draws depend on a packet's position alone, so that other flows do not matter. Content is not predicted (it needs the
 /// bytes): no disposition is marked as modified.
 ///
 /// # Errors

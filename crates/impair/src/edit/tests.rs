@@ -13,8 +13,8 @@ fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: 
         Region::L4 => layers.l4,
         Region::Payload => layers.payload,
     };
-    let place = Place { flow: 1, direction: Direction::Forward, slot: 4, packet };
-    Edit { philox: Philox::new(1), place, copy: 0, flip_bits, checksum, from, to: layers.end }
+    let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet };
+    Edit { philox: Philox::new(1), position, copy: 0, flip_bits, checksum, from, to: layers.end }
 }
 
 /// A frame of each kind with right checksums.

@@ -49,13 +49,13 @@ fn count(dispositions: &[Disposition], verdict: Verdict) -> u64 {
 
 fn drawn(text: &str, index: u64) -> u64 {
     let laws: Laws = text.parse().unwrap();
-    let place = Place {
+    let position = DrawPosition {
         flow: flow_hash("other"),
         direction: Direction::Forward,
         slot: slot::DELAY,
         packet: index,
     };
-    DelayLaw::of(&laws.delay.unwrap()).unwrap().draw_ns(&mut place.draws(&Philox::new(7)))
+    DelayLaw::of(&laws.delay.unwrap()).unwrap().draw_ns(&mut position.draws(&Philox::new(7)))
 }
 
 #[test]
@@ -141,13 +141,13 @@ fn losses_are_those_of_the_law() {
         let laws: Laws = text.parse().unwrap();
         let mut law = LossLaw::of(&laws.loss.unwrap()).unwrap();
         for (disposition, packet) in dispositions.iter().zip(0..) {
-            let place = Place {
+            let position = DrawPosition {
                 flow: flow_hash("other"),
                 direction: Direction::Forward,
                 slot: slot::LOSS,
                 packet,
             };
-            let lost = law.lost(&mut place.draws(&Philox::new(7)));
+            let lost = law.lost(&mut position.draws(&Philox::new(7)));
             assert_eq!(disposition.verdict == Verdict::Lost, lost);
         }
         assert_eq!(engine.flows[0].counters.lost_packets, count(&dispositions, Verdict::Lost));
@@ -304,13 +304,13 @@ fn control_traffic_passes_the_same_laws_with_draws_of_its_own() {
     };
     let chance = weir_laws::Chance::percent(10.0);
     let drawn = |slot: u8| {
-        let place = |packet| Place {
+        let position = |packet| DrawPosition {
             flow: flow_hash("other"),
             direction: Direction::Forward,
             slot,
             packet,
         };
-        let is_lost = |i: &u64| chance.happens(place(*i).draws(&Philox::new(7)).bits());
+        let is_lost = |i: &u64| chance.happens(position(*i).draws(&Philox::new(7)).bits());
         (0..2000).filter(is_lost).collect::<Vec<u64>>()
     };
     assert_eq!(lost(&dispositions), drawn(64));

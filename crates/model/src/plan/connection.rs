@@ -148,7 +148,7 @@ impl Connection {
             |(field, value)| {
                 let value = value.as_str().map_or_else(|| value.to_string(), Into::into);
                 let with = TransportName::with_option(field);
-                let names = crate::words::one_of(with.iter().map(|name| name.label()));
+                let names = crate::phrases::one_of(with.iter().map(|name| name.label()));
                 let accepted =
                     format!("`{field}` belongs to transport {names}; this connection is {own}");
                 (field.clone(), format!("{value} with transport {own}"), accepted)

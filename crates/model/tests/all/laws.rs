@@ -1,24 +1,25 @@
 //! The vectors of laws in `docs/randomness.md`, and their agreement with it. `WEIR_BLESS=1` prints them.
 
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::impairment::{DelayLaw, Laws, LossLaw};
 
 const PACKETS: u64 = 6;
 const LOSS_PACKETS: u64 = 48;
 
-fn place(slot: u8, packet: u64) -> Place {
-    Place { flow: flow_hash("voice"), direction: Direction::Forward, slot, packet }
+fn position(slot: u8, packet: u64) -> DrawPosition {
+    DrawPosition { flow: flow_hash("voice"), direction: Direction::Forward, slot, packet }
 }
 
 fn outcome(text: &str) -> String {
     let philox = Philox::new(7);
     let laws: Laws = text.parse().expect("a law of the documentation");
     if let Some(mut law) = laws.delay.as_ref().and_then(DelayLaw::of) {
-        let draw = |packet| law.draw_ns(&mut place(slot::DELAY, packet).draws(&philox)).to_string();
+        let draw =
+            |packet| law.draw_ns(&mut position(slot::DELAY, packet).draws(&philox)).to_string();
         return (0..PACKETS).map(draw).collect::<Vec<_>>().join(" ");
     }
     let mut law = laws.loss.as_ref().and_then(LossLaw::of).expect("a loss law");
-    let mut lost = |packet| law.lost(&mut place(slot::LOSS, packet).draws(&philox));
+    let mut lost = |packet| law.lost(&mut position(slot::LOSS, packet).draws(&philox));
     (0..LOSS_PACKETS).map(|packet| if lost(packet) { '1' } else { '0' }).collect()
 }
 

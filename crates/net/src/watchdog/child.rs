@@ -19,7 +19,7 @@ const SPARED_PASSES: u32 = 40;
 /// What an order asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum OrderKind {
     #[default]
     Disarm,
     Mtu,
@@ -33,19 +33,19 @@ pub(super) enum Kind {
     RemoveFile,
 }
 
-impl Kind {
+impl OrderKind {
     fn from_byte(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 10] = [
-            Kind::Disarm,
-            Kind::Mtu,
-            Kind::TransmitQueueLength,
-            Kind::LinkFlags,
-            Kind::FeatureOn,
-            Kind::FeatureOff,
-            Kind::DeleteQdisc,
-            Kind::DeleteLink,
-            Kind::EndProcesses,
-            Kind::RemoveFile,
+        const ALL: [OrderKind; 10] = [
+            OrderKind::Disarm,
+            OrderKind::Mtu,
+            OrderKind::TransmitQueueLength,
+            OrderKind::LinkFlags,
+            OrderKind::FeatureOn,
+            OrderKind::FeatureOff,
+            OrderKind::DeleteQdisc,
+            OrderKind::DeleteLink,
+            OrderKind::EndProcesses,
+            OrderKind::RemoveFile,
         ];
         ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
@@ -54,7 +54,7 @@ impl Kind {
 /// An action as it crosses the socket: plain values of fixed size.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
-    pub(super) kind: Kind,
+    pub(super) kind: OrderKind,
     pub(super) interface: [u8; libc::IFNAMSIZ],
     pub(super) value: u32,
     pub(super) detail: u32,
@@ -71,7 +71,7 @@ pub(super) struct Order {
 impl Default for Order {
     fn default() -> Self {
         Self {
-            kind: Kind::default(),
+            kind: OrderKind::default(),
             interface: [0; libc::IFNAMSIZ],
             value: 0,
             detail: 0,
@@ -98,7 +98,7 @@ impl Order {
     }
 
     fn from_bytes(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
-        let mut order = Self { kind: Kind::from_byte(bytes[0])?, ..Self::default() };
+        let mut order = Self { kind: OrderKind::from_byte(bytes[0])?, ..Self::default() };
         let [_, _, _, _, a, b, c, d, e, f, g, h, ..] = *bytes;
         order.value = u32::from_ne_bytes([a, b, c, d]);
         order.detail = u32::from_ne_bytes([e, f, g, h]);
@@ -137,7 +137,7 @@ pub(super) fn run(socket: RawFd) -> ! {
         }
         // A descriptor received stays open on purpose: it pins the namespace and so its number, or is a file's directory.
         let answer = match Order::from_bytes(&bytes) {
-            Some(order) if order.kind == Kind::Disarm => raw::exit_now(0),
+            Some(order) if order.kind == OrderKind::Disarm => raw::exit_now(0),
             Some(_) if count == MOST_ACTIONS => libc::ENOSPC,
             Some(mut order) => match pin(control, descriptors[0], &mut order) {
                 Ok(()) => {
@@ -155,7 +155,7 @@ pub(super) fn run(socket: RawFd) -> ! {
     }
     let mut is_whole = true;
     for order in orders[..count].iter().rev() {
-        if order.kind == Kind::RemoveFile {
+        if order.kind == OrderKind::RemoveFile {
             // A note of what is to be restored stays where it could not be.
             if is_whole {
                 remove_file(order);
@@ -170,8 +170,8 @@ pub(super) fn run(socket: RawFd) -> ! {
 /// Notes which interface, or file, has the name now.
 fn pin(control: RawFd, descriptor: RawFd, order: &mut Order) -> Result<(), c_int> {
     match order.kind {
-        Kind::EndProcesses => {}
-        Kind::RemoveFile => {
+        OrderKind::EndProcesses => {}
+        OrderKind::RemoveFile => {
             order.directory = descriptor;
             (order.device, order.inode) = raw::file_identity(descriptor, name_of(order)?)?;
         }
@@ -201,7 +201,7 @@ fn index_of(control: RawFd, interface: &[u8; libc::IFNAMSIZ]) -> Result<c_int, c
 
 /// An error has nowhere to go: the parent is dead, and the other actions must still have their turn.
 fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
-    if order.kind == Kind::EndProcesses {
+    if order.kind == OrderKind::EndProcesses {
         let namespace = [(order.device, order.inode)];
         // Until none is left: one may have been between fork and exec. A second at most. Watchdogs there end by themselves
         // when their parents are gone, and have files to remove.
@@ -219,23 +219,23 @@ fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
     }
     let mut request = request_for(&order.interface);
     match order.kind {
-        Kind::Mtu => {
+        OrderKind::Mtu => {
             request.ifr_ifru.ifru_mtu = order.value as c_int;
             interface_ioctl(control, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
         }
-        Kind::TransmitQueueLength => {
+        OrderKind::TransmitQueueLength => {
             // ifr_qlen shares its place with ifr_ifindex: both are the union's one int.
             request.ifr_ifru.ifru_ifindex = order.value as c_int;
             interface_ioctl(control, libc::SIOCSIFTXQLEN as libc::c_ulong, &mut request)
         }
-        Kind::LinkFlags => set_flags(control, &mut request, order),
-        Kind::FeatureOn | Kind::FeatureOff => {
-            let on = order.kind == Kind::FeatureOn;
+        OrderKind::LinkFlags => set_flags(control, &mut request, order),
+        OrderKind::FeatureOn | OrderKind::FeatureOff => {
+            let on = order.kind == OrderKind::FeatureOn;
             set_feature_bit(control, &order.interface, order.value, order.detail, on)
         }
-        Kind::DeleteQdisc => delete_qdisc(route, order.index, order.value),
-        Kind::DeleteLink => delete_link(route, order.index),
-        Kind::Disarm | Kind::EndProcesses | Kind::RemoveFile => Ok(()),
+        OrderKind::DeleteQdisc => delete_qdisc(route, order.index, order.value),
+        OrderKind::DeleteLink => delete_link(route, order.index),
+        OrderKind::Disarm | OrderKind::EndProcesses | OrderKind::RemoveFile => Ok(()),
     }
 }
 

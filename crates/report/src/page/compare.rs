@@ -58,7 +58,7 @@ pub fn of_runs(records: &[Record]) -> Document {
 }
 
 fn title(records: &[Record]) -> String {
-    let mut titles: Vec<String> = records.iter().map(words::title).collect();
+    let mut titles: Vec<String> = records.iter().map(phrases::title).collect();
     titles.dedup();
     match titles.as_slice() {
         [one] => format!("{one}: runs compared"),
@@ -89,8 +89,8 @@ fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
         grid.row([
             name.as_str().into(),
             Cell::code(&r.id),
-            words::title(r).into(),
-            words::when(&r.started_at).into(),
+            phrases::title(r).into(),
+            phrases::when(&r.started_at).into(),
             r.seconds.into(),
             status(r).into(),
             flows(r).into(),

@@ -6,7 +6,9 @@ use weir_model::plan::Direction;
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
 use crate::hdr::{self, Cell};
-use crate::plot::{Axis, Figure, Labels, Mark, Place, Point, Quantity, Series, Shade, Spread};
+use crate::plot::{
+    Axis, Figure, Labels, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
+};
 
 /// Up to this many flows have lines of their own; more are shown by their range and median.
 const LINES: usize = 16;
@@ -325,7 +327,7 @@ fn over_time(record: &Record) -> Vec<Figure> {
         let most =
             throughput.series.iter().flat_map(|s| &s.points).map(|p| p.y).fold(0.0, f64::max);
         if most >= NEAR * nominal {
-            throughput = throughput.reference("nominal rate", Place::Horizontal(nominal));
+            throughput = throughput.reference("nominal rate", ReferenceLine::Horizontal(nominal));
         }
     }
     out.push(throughput);

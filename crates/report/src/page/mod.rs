@@ -20,10 +20,10 @@ mod figures;
 mod grid;
 mod html;
 mod markdown;
+mod phrases;
 mod run;
 mod search;
 mod tables;
-mod words;
 
 pub use compare::of_runs;
 pub use definitions::Definition;

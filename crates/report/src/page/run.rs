@@ -26,7 +26,7 @@ pub fn of_run(record: &Record) -> Document {
     sections.push(what_ran(record));
     sections.push(method(&[record]));
     Document {
-        title: words::title(record),
+        title: phrases::title(record),
         subtitle: subtitle(record),
         passed: record.verdict.as_ref().map(|v| v.passed),
         headlines: headlines(record),
@@ -46,7 +46,7 @@ fn subtitle(record: &Record) -> String {
         parts.push(format!("run {}", record.id));
     }
     if !record.started_at.is_empty() {
-        parts.push(words::when(&record.started_at));
+        parts.push(phrases::when(&record.started_at));
     }
     parts.push(Quantity::Seconds.format(record.seconds));
     parts.push(status(record).into());
@@ -140,7 +140,9 @@ fn headlines(record: &Record) -> Vec<Headline> {
                 .collect();
             let value = match delays.as_slice() {
                 [] => None,
-                all => Some(all.iter().map(|d| words::middle(d)).fold(f64::NEG_INFINITY, f64::max)),
+                all => {
+                    Some(all.iter().map(|d| phrases::middle(d)).fold(f64::NEG_INFINITY, f64::max))
+                }
             };
             let error = delays.iter().filter_map(|d| d.error_seconds).reduce(f64::max);
             let mut note: Vec<String> =
@@ -165,7 +167,7 @@ fn headlines(record: &Record) -> Vec<Headline> {
         }
     }
     if let Some(latency) = &record.latency {
-        let middle = |d: &Option<weir_model::record::Delay>| d.as_ref().map(words::middle);
+        let middle = |d: &Option<weir_model::record::Delay>| d.as_ref().map(phrases::middle);
         let note = show(Quantity::Seconds, middle(&latency.idle)).map(|i| format!("{i} idle"));
         out.push(Headline::new(
             "Round trip under load",
@@ -177,10 +179,10 @@ fn headlines(record: &Record) -> Vec<Headline> {
 }
 
 fn summary(record: &Record) -> Section {
-    let mut blocks = vec![Block::Text(words::what_ran(record))];
-    blocks.extend(words::what_came_out(record).into_iter().map(Block::Text));
-    blocks.push(Block::Text(words::bottleneck(record)));
-    blocks.push(Block::Text(words::trust(record)));
+    let mut blocks = vec![Block::Text(phrases::what_ran(record))];
+    blocks.extend(phrases::what_came_out(record).into_iter().map(Block::Text));
+    blocks.push(Block::Text(phrases::bottleneck(record)));
+    blocks.push(Block::Text(phrases::trust(record)));
     Section::new("summary", "Summary", blocks)
 }
 
@@ -216,7 +218,7 @@ fn results(record: &Record) -> Section {
     blocks.extend(tables::tcp(record).map(Block::Grid));
     blocks.extend(tables::pacing(record).map(Block::Grid));
     blocks.extend(tables::link_usage(record).map(Block::Grid));
-    let absent = words::not_measured(record);
+    let absent = phrases::not_measured(record);
     if !absent.is_empty() {
         blocks.push(Block::Text(format!("Not measured in this run: {}.", absent.join(", "))));
     }
@@ -313,7 +315,10 @@ fn conditions(record: &Record) -> Section {
             let figures = tables::named_figures(&c.noise_floor);
             let list: Vec<String> =
                 figures.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            fact("Noise floor", format!("{} (calibrated {})", list.join("; "), words::when(&c.at)));
+            fact(
+                "Noise floor",
+                format!("{} (calibrated {})", list.join("; "), phrases::when(&c.at)),
+            );
         }
         None => fact("Noise floor", "not measured on this host (weir calibrate)".into()),
     }
@@ -382,7 +387,7 @@ pub(super) fn what_ran(record: &Record) -> Section {
         }
     };
     fact("Run", record.id.clone());
-    fact("Started", words::when(&record.started_at));
+    fact("Started", phrases::when(&record.started_at));
     fact("End", format!("{}: {}", status(record), record.end_reason));
     fact("Seed", record.seed.to_string());
     fact("Plan, SHA-256", record.plan_sha256.clone());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_model::experiment::{Found, StepOutcome};
 
-use crate::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series};
+use crate::plot::{Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series};
 
 /// Loss of every trial against the rate that its sender sent (of a burst: against its packets), dots for each point of the
 /// axes; what was found as a line across. Absent where no trial tells both.
@@ -53,7 +53,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
         // What is received at a bound lies on another axis.
         if let Some(value) = found.value.filter(|_| !found.name.contains("conditional")) {
             let name = format!("{} {}", found.name, name_of(&found.at));
-            figure = figure.reference(name.trim(), Place::Vertical(value));
+            figure = figure.reference(name.trim(), ReferenceLine::Vertical(value));
         }
     }
     Some(figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."))

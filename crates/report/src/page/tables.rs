@@ -117,7 +117,7 @@ pub(super) fn totals(record: &Record) -> Grid {
 fn flow_head(flow: &Flow) -> [Cell; 3] {
     [
         u64::from(flow.id).into(),
-        Cell::code(&words::flow_title(flow)),
+        Cell::code(&phrases::flow_title(flow)),
         Cell::Text(format!("{} {}", flow.transport.to_string().to_uppercase(), flow.direction)),
     ]
 }
@@ -635,7 +635,7 @@ pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, Str
             ];
             let found = units.iter().find_map(|(end, q)| Some((name.strip_suffix(end)?, *q)));
             let (stem, quantity) = found.unwrap_or((name, Number));
-            (words::capital(&stem.replace('_', " ")), quantity.format(*value))
+            (phrases::capital(&stem.replace('_', " ")), quantity.format(*value))
         })
         .collect()
 }

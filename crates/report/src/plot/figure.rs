@@ -180,9 +180,9 @@ impl Series {
     }
 }
 
-/// Where a reference line lies.
+/// A line across a chart.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum ReferenceLine {
     /// At this `y`.
     Horizontal(f64),
     /// At this `x`.
@@ -197,7 +197,7 @@ pub struct Reference {
     /// What it is.
     pub name: String,
     /// Where.
-    pub place: Place,
+    pub line: ReferenceLine,
 }
 
 /// A stretch of `x` that is set apart: time left out of the totals.
@@ -275,7 +275,8 @@ impl Figure {
             let key = format!("{}{unit_suffix}", label.to_lowercase());
             Axis::new(label, &key, quantity)
         };
-        Figure::new(id, title, axis("Asked"), axis("Measured")).reference("equal", Place::Diagonal)
+        Figure::new(id, title, axis("Asked"), axis("Measured"))
+            .reference("equal", ReferenceLine::Diagonal)
     }
 
     /// The share of values at or below `x`.
@@ -309,8 +310,8 @@ impl Figure {
     }
 
     /// The same figure and a line to compare with.
-    pub fn reference(mut self, name: &str, place: Place) -> Figure {
-        self.references.push(Reference { name: name.into(), place });
+    pub fn reference(mut self, name: &str, line: ReferenceLine) -> Figure {
+        self.references.push(Reference { name: name.into(), line });
         self
     }
 

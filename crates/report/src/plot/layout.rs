@@ -1,6 +1,6 @@
 //! Where things are in a drawing: the rulers of both axes.
 
-use super::figure::{Axis, Figure, Mark, Place, Scale};
+use super::figure::{Axis, Figure, Mark, ReferenceLine, Scale};
 use super::ticks::{self, Step};
 use super::{Quantity, label};
 
@@ -36,17 +36,18 @@ pub(super) struct Ruler {
     pub(super) title: String,
 }
 
-/// The extent of what is measured along an axis, and its smallest value above zero.
+/// The range of what is measured along an axis, and its smallest value above zero.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
+struct DataRange {
     low: f64,
     high: f64,
     positive: f64,
 }
 
-impl Extent {
-    fn of(values: impl Iterator<Item = f64>) -> Extent {
-        let mut e = Extent { low: f64::INFINITY, high: f64::NEG_INFINITY, positive: f64::INFINITY };
+impl DataRange {
+    fn of(values: impl Iterator<Item = f64>) -> DataRange {
+        let mut e =
+            DataRange { low: f64::INFINITY, high: f64::NEG_INFINITY, positive: f64::INFINITY };
         for v in values.filter(|v| v.is_finite()) {
             e.low = e.low.min(v);
             e.high = e.high.max(v);
@@ -54,7 +55,7 @@ impl Extent {
                 e.positive = e.positive.min(v);
             }
         }
-        if e.low > e.high { Extent { low: 0.0, high: 1.0, positive: 1.0 } } else { e }
+        if e.low > e.high { DataRange { low: 0.0, high: 1.0, positive: 1.0 } } else { e }
     }
 }
 
@@ -63,19 +64,19 @@ impl Ruler {
     pub(super) fn across(figure: &Figure, from: f64, to: f64) -> Ruler {
         let measured = figure.series.iter().flat_map(|s| &s.points).filter(|p| p.y.is_finite());
         let points = measured.flat_map(|p| [Some(p.x), p.x_end]).flatten();
-        let lines = figure.references.iter().filter_map(|r| match r.place {
-            Place::Vertical(x) => Some(x),
+        let lines = figure.references.iter().filter_map(|r| match r.line {
+            ReferenceLine::Vertical(x) => Some(x),
             _ => None,
         });
         let shades = figure.shades.iter().flat_map(|s| [s.x, s.x_end]);
-        let extent = Extent::of(points.chain(lines).chain(shades));
+        let range = DataRange::of(points.chain(lines).chain(shades));
         if figure.x.scale == Scale::Category {
             return Ruler::names(&figure.x, from, to);
         }
         // Dots must not lie on the frame.
         let dots = figure.series.iter().any(|s| matches!(s.mark, Mark::Points | Mark::Curve));
         let inset = if dots && !figure.x.from_zero { 8.0 } else { 0.0 };
-        Ruler::new(&figure.x, extent, (from + inset, to - inset), 7, false)
+        Ruler::new(&figure.x, range, (from + inset, to - inset), 7, false)
     }
 
     /// The ruler up: `bottom` is greater than `top`.
@@ -87,24 +88,24 @@ impl Ruler {
             .filter(|p| p.y.is_finite())
             .flat_map(|p| [Some(p.y), p.low, p.high])
             .flatten();
-        let lines = figure.references.iter().filter_map(|r| match r.place {
-            Place::Horizontal(y) => Some(y),
+        let lines = figure.references.iter().filter_map(|r| match r.line {
+            ReferenceLine::Horizontal(y) => Some(y),
             _ => None,
         });
-        Ruler::new(&figure.y, Extent::of(points.chain(lines)), (bottom, top), 5, true)
+        Ruler::new(&figure.y, DataRange::of(points.chain(lines)), (bottom, top), 5, true)
     }
 
     fn new(
         axis: &Axis,
-        extent: Extent,
+        range: DataRange,
         (from, to): (f64, f64),
         wanted: usize,
         round: bool,
     ) -> Ruler {
         if axis.scale == Scale::Log {
             // Nothing above zero: any decade serves.
-            let positive = if extent.positive.is_finite() { extent.positive } else { 0.1 };
-            let (low, high) = ticks::log_range(positive, extent.high.max(positive));
+            let positive = if range.positive.is_finite() { range.positive } else { 0.1 };
+            let (low, high) = ticks::log_range(positive, range.high.max(positive));
             let mut ruler = Ruler {
                 low: low.log10(),
                 high: high.log10(),
@@ -124,10 +125,10 @@ impl Ruler {
             return ruler;
         }
         let (low, high) = match axis.from_zero {
-            false => (extent.low, extent.high),
+            false => (range.low, range.high),
             // An axis from zero with nothing above it still has a length.
-            true if extent.low == 0.0 && extent.high == 0.0 => (0.0, nothing(axis.quantity)),
-            true => (extent.low.min(0.0), extent.high.max(0.0)),
+            true if range.low == 0.0 && range.high == 0.0 => (0.0, nothing(axis.quantity)),
+            true => (range.low.min(0.0), range.high.max(0.0)),
         };
         let (low, high) = ticks::widened(low, high);
         let unit = axis.quantity.unit(low.abs().max(high.abs()));

@@ -30,7 +30,7 @@ mod svg;
 mod ticks;
 
 pub use figure::{
-    Axis, Figure, Labels, Mark, Place, Point, Reference, Scale, Series, Shade, Spread,
+    Axis, Figure, Labels, Mark, Point, Reference, ReferenceLine, Scale, Series, Shade, Spread,
 };
 pub use quantity::Quantity;
 pub(crate) use svg::STYLE;

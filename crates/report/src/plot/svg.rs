@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::decimate::{Spot, by_column};
-use super::figure::{Figure, Labels, Mark, Place, Point, Scale, Series, Spread};
+use super::figure::{Figure, Labels, Mark, Point, ReferenceLine, Scale, Series, Spread};
 use super::label;
 use super::layout::Ruler;
 use crate::markup::{coordinate, escape};
@@ -302,13 +302,15 @@ impl Figure {
 
     fn references(&self, pen: &mut Pen, x: &Ruler, y: &Ruler, (left, right): (f64, f64)) {
         for reference in &self.references {
-            let ends = match reference.place {
-                Place::Horizontal(v) if v.is_finite() => [(left, y.place(v)), (right, y.place(v))],
-                Place::Vertical(v) if v.is_finite() => {
+            let ends = match reference.line {
+                ReferenceLine::Horizontal(v) if v.is_finite() => {
+                    [(left, y.place(v)), (right, y.place(v))]
+                }
+                ReferenceLine::Vertical(v) if v.is_finite() => {
                     let (low, high) = y.ends();
                     [(x.place(v), y.place(low)), (x.place(v), y.place(high))]
                 }
-                Place::Diagonal => {
+                ReferenceLine::Diagonal => {
                     let (a, b) = (x.ends(), y.ends());
                     let (low, high) = (a.0.max(b.0), a.1.min(b.1));
                     if low > high {
@@ -321,8 +323,8 @@ impl Figure {
             pen.raw("<path class=\"ref\" stroke=\"#57606a\" stroke-dasharray=\"2 3\" fill=\"none\" d=\"");
             pen.through(&ends);
             pen.raw("\"/>\n");
-            let (at, anchor) = match reference.place {
-                Place::Vertical(_) => ((ends[1].0 + 4.0, ends[1].1 + 10.0), ""),
+            let (at, anchor) = match reference.line {
+                ReferenceLine::Vertical(_) => ((ends[1].0 + 4.0, ends[1].1 + 10.0), ""),
                 _ => ((ends[1].0 - 2.0, ends[1].1 - 4.0), " text-anchor=\"end\""),
             };
             pen.text(at.0, at.1, anchor, &reference.name);

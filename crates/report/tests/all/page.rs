@@ -312,14 +312,14 @@ fn strings_of_a_record_stay_text() {
 fn every_block_is_escaped() {
     use weir_model::warning::Severity;
     use weir_report::page::{Block, Cell, Column, Document, Grid, Headline, Notice, Section};
-    use weir_report::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series};
+    use weir_report::plot::{Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series};
     let bad = "\"'><img src=x onerror=alert(1)>";
     let text = || bad.to_string();
     let mut grid = Grid::new(bad, [Column::text(bad), Column::text(bad)]);
     grid.row([Cell::Text(text()), Cell::Code(text())]);
     let figure = Figure::grouped_bars(bad, bad, [bad], Axis::new(bad, bad, Quantity::Count))
         .caption(bad)
-        .reference(bad, Place::Horizontal(1.0))
+        .reference(bad, ReferenceLine::Horizontal(1.0))
         .with(Series::new(bad, Mark::Bars).points([Point::at(0.0, 1.0)]));
     assert_eq!(figure.id, "img-src-x-onerror-alert-1");
     let blocks = vec![

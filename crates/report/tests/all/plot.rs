@@ -4,7 +4,9 @@
 use crate::support;
 use support::golden;
 use weir_report::page::{figures_of_run, figures_of_runs};
-use weir_report::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series, Shade, Spread};
+use weir_report::plot::{
+    Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
+};
 
 fn check(figure: &Figure) {
     golden(&format!("figures/{}.svg", figure.id), &figure.svg());
@@ -69,8 +71,8 @@ fn a_sweep_with_error_bars() {
         .with(tool("weir", 1.0))
         .with(tool("iperf3 <3.12>", 0.8))
         .with(tool("nuttcp", 0.5))
-        .reference("nominal rate", Place::Horizontal(500e6))
-        .reference("saturation", Place::Vertical(900.0));
+        .reference("nominal rate", ReferenceLine::Horizontal(500e6))
+        .reference("saturation", ReferenceLine::Vertical(900.0));
     check(&figure);
     golden("figures/sweep.csv", &figure.csv());
     let log = Figure { id: "sweep-log".into(), ..figure };
@@ -180,8 +182,8 @@ fn absurd_numbers_are_drawn() {
                     Point::over(1.0, -1.0, 2.0).between(y, f64::NAN),
                 ]))
                 .with(Series::curve("b").points([Point::at(y, y), Point::at(f64::NAN, 1.0)]))
-                .reference("r", Place::Vertical(y))
-                .reference("d", Place::Diagonal);
+                .reference("r", ReferenceLine::Vertical(y))
+                .reference("d", ReferenceLine::Diagonal);
             figure.shades.push(Shade { x: y, x_end: 1.0 });
             let svg = figure.svg();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -1,6 +1,6 @@
 use super::*;
 use crate::impairment::Laws;
-use weir_laws::{Direction, Philox, Place, flow_hash};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash};
 
 fn slot(text: &str) -> Delay {
     text.parse::<Laws>().unwrap().delay.unwrap()
@@ -19,9 +19,13 @@ fn stated(text: &str) -> (f64, f64) {
 pub(super) fn draws(text: &str, seed: u64, packets: u64) -> Vec<u64> {
     let (philox, mut law, flow) = (Philox::new(seed), law(text), flow_hash("test"));
     let draw = |packet| {
-        let place =
-            Place { flow, direction: Direction::Reverse, slot: weir_laws::slot::DELAY, packet };
-        law.draw_ns(&mut place.draws(&philox))
+        let position = DrawPosition {
+            flow,
+            direction: Direction::Reverse,
+            slot: weir_laws::slot::DELAY,
+            packet,
+        };
+        law.draw_ns(&mut position.draws(&philox))
     };
     (0..packets).map(draw).collect()
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::impairment::Laws;
-use weir_laws::{Chance, Direction, Philox, Place, flow_hash};
+use weir_laws::{Chance, Direction, DrawPosition, Philox, flow_hash};
 
 fn slot(text: &str) -> Loss {
     text.parse::<Laws>().unwrap().loss.unwrap()
@@ -18,9 +18,13 @@ pub(super) fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
     let (philox, mut law) = (Philox::new(seed), law(text));
     let flow = flow_hash("test");
     let disposition = |packet| {
-        let place =
-            Place { flow, direction: Direction::Forward, slot: weir_laws::slot::LOSS, packet };
-        law.lost(&mut place.draws(&philox))
+        let position = DrawPosition {
+            flow,
+            direction: Direction::Forward,
+            slot: weir_laws::slot::LOSS,
+            packet,
+        };
+        law.lost(&mut position.draws(&philox))
     };
     (0..packets).map(disposition).collect()
 }

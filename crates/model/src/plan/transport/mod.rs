@@ -228,7 +228,7 @@ impl TransportName {
     #[must_use]
     pub fn accepted() -> &'static str {
         static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::words::one_of(TransportName::ALL.iter().map(|name| name.label()))
+            crate::phrases::one_of(TransportName::ALL.iter().map(|name| name.label()))
         });
         &NAMES
     }
