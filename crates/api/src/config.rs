@@ -9,7 +9,7 @@ use weir_runs::Place;
 use crate::types::ServerLimits;
 
 /// Reads flags of `weir test` into a plan, as the command line does: scenarios hold them.
-pub type Words = fn(&[String]) -> Result<Plan, String>;
+pub type ParseTestFlags = fn(&[String]) -> Result<Plan, String>;
 
 /// Configuration of a server.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Config {
     /// Scripts that scenarios may run, by their names.
     pub scripts: Option<PathBuf>,
     /// The meaning of a scenario's `args`.
-    pub words: Words,
+    pub parse_flags: ParseTestFlags,
     /// The launcher can start emulators.
     pub may_emulate: bool,
     /// The launcher can make labs.

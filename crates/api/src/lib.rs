@@ -48,7 +48,7 @@ mod sweeps;
 pub mod types;
 
 pub use capabilities::drop_capabilities;
-pub use config::{ApiError, Config, Words};
+pub use config::{ApiError, Config, ParseTestFlags};
 pub use guard::make_token_file;
 pub use problem::{FieldError, Problem};
 pub use server::Server;

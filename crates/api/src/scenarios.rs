@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use serde_json::Value;
-use weir_experiment::scenario::extent::Extent;
+use weir_experiment::scenario::estimate::Estimate;
 use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
 use weir_model::experiment::{
@@ -15,7 +15,7 @@ use weir_model::experiment::{
     TestStep, Variables,
 };
 
-use crate::config::{Config, Words};
+use crate::config::{Config, ParseTestFlags};
 use crate::handlers::file_name;
 use crate::problem::{Problem, pointer};
 use crate::said;
@@ -515,9 +515,9 @@ pub(crate) fn checked(
     root: &str,
     scenario: &Scenario,
     directory: PathBuf,
-    words: Words,
-) -> Result<Extent, Problem> {
-    check(scenario, &Files::new(&directory), &words).map_err(|e| match &e {
+    parse_flags: ParseTestFlags,
+) -> Result<Estimate, Problem> {
+    check(scenario, &Files::new(&directory), &parse_flags).map_err(|e| match &e {
         ScenarioError::Model(e) => Problem::of_model(root, e),
         ScenarioError::Refused { field, reason } => {
             let at = format!("{root}{}", pointed(scenario, field));

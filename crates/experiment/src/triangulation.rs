@@ -65,7 +65,7 @@ pub struct Triangulation {
 
 /// Of one packet.
 #[derive(Default, Clone)]
-struct Story {
+struct PacketHistory {
     /// Entry, departure and asked departure of each copy sent on, in the order of departure.
     departures: Vec<(u64, u64, Option<u64>)>,
     dropped: Option<RecordKind>,
@@ -89,7 +89,7 @@ pub fn triangulate(
     received: impl IntoIterator<Item = Record>,
     sender_offset_ns: i64,
 ) -> Triangulation {
-    let mut stories: BTreeMap<u64, Story> = BTreeMap::new();
+    let mut stories: BTreeMap<u64, PacketHistory> = BTreeMap::new();
     let mut out = Triangulation { sent: subject.sent, ..Triangulation::default() };
     let wanted = u8::from(subject.direction == Direction::Reverse);
     for (record, judged) in journal {
@@ -154,7 +154,7 @@ pub fn triangulate(
 
 fn join(
     sequence: u64,
-    story: &mut Story,
+    story: &mut PacketHistory,
     subject: &Subject,
     nameless: &mut u64,
     sender_offset_ns: i64,

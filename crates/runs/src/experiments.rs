@@ -1,6 +1,6 @@
-//! Kept experiments: a journal and a result each, files beside the runs.
+//! Kept experiments: a checkpoint and a result each, files beside the runs.
 //!
-//! `ID.journal` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
+//! `ID.checkpoint` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
 //! What is in them is the caller's; here is where they are and which of them a word means.
 
 use std::fs::File;
@@ -45,10 +45,10 @@ impl Experiments {
         &self.directory
     }
 
-    /// The journal of an experiment; it may not exist.
+    /// The checkpoint of an experiment; it may not exist.
     #[must_use]
-    pub fn journal(&self, id: &str) -> PathBuf {
-        self.directory.join(format!("{id}.journal"))
+    pub fn checkpoint(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}.checkpoint"))
     }
 
     /// The result of an experiment; it may not exist.
@@ -71,7 +71,7 @@ impl Experiments {
         let mut ids = vec![];
         for entry in entries {
             let path = PathBuf::from(entry.map_err(fail)?.file_name());
-            if path.extension().is_some_and(|e| e == "journal" || e == "json") {
+            if path.extension().is_some_and(|e| e == "checkpoint" || e == "json") {
                 ids.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()));
             }
         }
@@ -177,10 +177,10 @@ impl Experiments {
         })
     }
 
-    /// Whether it can be resumed: it has a journal, and no result says that all was done. It may be running.
+    /// Whether it can be resumed: it has a checkpoint, and no result says that all was done. It may be running.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
-        self.journal(id).is_file() && !self.is_complete(id)
+        self.checkpoint(id).is_file() && !self.is_complete(id)
     }
 
     /// Whether its result says that all was done.
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn a_word_means_an_id_a_beginning_or_the_last() {
         let (_dir, all) = kept(&[
-            "20261122-01-a.journal",
+            "20261122-01-a.checkpoint",
             "20261122-01-a.json",
-            "20261122-02-b.journal",
+            "20261122-02-b.checkpoint",
             "x.txt",
         ]);
         assert_eq!(all.ids().unwrap(), ["20261122-01-a", "20261122-02-b"]);
@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn the_last_to_go_on_with_is_the_newest_that_has_not_ended() {
-        let (_dir, all) = kept(&["1.journal", "2.journal", "3.journal", "4.journal", "5.json"]);
+        let (_dir, all) =
+            kept(&["1.checkpoint", "2.checkpoint", "3.checkpoint", "4.checkpoint", "5.json"]);
         all.keep("2", r#"{"status":"interrupted"}"#).unwrap();
         all.keep("3", r#"{"status":"complete","steps":[]}"#).unwrap();
         assert_eq!(all.unfinished("last").unwrap(), "4", "it was killed, or it runs");

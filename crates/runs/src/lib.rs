@@ -4,7 +4,7 @@
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
 //!   [`Store::export`], [`Store::import`], [`Store::tag`]; [`Store::put_calibration`], [`Store::latest_calibration`].
 //! - [`Place`]: where the file is for this user, also under sudo.
-//! - [`Experiments`]: journals and results of experiments, beside the file.
+//! - [`Experiments`]: checkpoints and results of experiments, beside the file.
 //! - [`Filter`], [`Condition`] and [`RunRow`]: what a list asks for and what it is made of.
 //! - [`diff()`] of two [`Side`]s: which figures moved between runs, and whether chance explains it.
 //! - [`Tables`]: runs as tidy tables for statistics programs.

@@ -110,7 +110,7 @@ impl Simulation {
         let by_ports: HashMap<(Way, (u16, u16)), usize> =
             flows.iter().enumerate().map(|(i, f)| ((f.way(), f.ports), i)).collect();
         let mut emulators = [self.emulator(Way::Forward)?, self.emulator(Way::Reverse)?];
-        let mut world = World {
+        let mut far_side = FarSide {
             after_ns: self.after_ns,
             by_ports,
             journal: vec![],
@@ -122,7 +122,7 @@ impl Simulation {
         let mut sends: BinaryHeap<Reverse<(u64, usize)>> =
             (0..flows.len()).map(|i| Reverse((START_NS, i))).collect();
         while let Some(Reverse((now, i))) = sends.pop() {
-            world.last_ns = world.last_ns.max(now);
+            far_side.last_ns = far_side.last_ns.max(now);
             match flows[i].sending.next(now) {
                 Next::Done => flows[i].sending.finish(now),
                 Next::At(at) => sends.push(Reverse((at.max(now), i))),
@@ -131,7 +131,7 @@ impl Simulation {
                         let emulator = &mut emulators[flows[i].way() as usize];
                         let meta = emulator.take(&mut flows[i], now, self.before_ns);
                         emulator.engine.step(meta.arrived_ns, &[meta], &mut emulator.dispositions);
-                        emulator.deliver(&mut world, &mut flows);
+                        emulator.deliver(&mut far_side, &mut flows);
                     }
                     sends.push(Reverse((now, i)));
                 }
@@ -140,10 +140,10 @@ impl Simulation {
         for emulator in &mut emulators {
             while let Some(next) = emulator.engine.next_deadline_ns() {
                 emulator.engine.step(next, &[], &mut emulator.dispositions);
-                emulator.deliver(&mut world, &mut flows);
+                emulator.deliver(&mut far_side, &mut flows);
             }
         }
-        let end = world.last_ns.saturating_add(threshold);
+        let end = far_side.last_ns.saturating_add(threshold);
         for flow in &mut flows {
             flow.receiving.set_sent_total(flow.sending.total().0);
             flow.sending.end_offset_ns().into_iter().for_each(|e| flow.receiving.set_sender_end(e));
@@ -152,10 +152,10 @@ impl Simulation {
         let counters = emulators.iter().flat_map(Emulator::counters).collect();
         Ok(Outcome {
             record: self.record(&flows, clock, threshold),
-            journal: world.journal,
-            received: world.received,
+            journal: far_side.journal,
+            received: far_side.received,
             counters,
-            stack_dropped_packets: world.stack_dropped,
+            stack_dropped_packets: far_side.stack_dropped,
         })
     }
 
@@ -276,7 +276,7 @@ impl Simulation {
 }
 
 /// What is behind the emulator, and what is written down.
-struct World {
+struct FarSide {
     after_ns: u64,
     by_ports: HashMap<(Way, (u16, u16)), usize>,
     journal: Vec<(packets::Record, packets::Judged)>,
@@ -305,7 +305,7 @@ impl Emulator {
     }
 
     /// Writes down what became of packets, and hands over those that were let go.
-    fn deliver(&mut self, world: &mut World, flows: &mut [Flow]) {
+    fn deliver(&mut self, far_side: &mut FarSide, flows: &mut [Flow]) {
         for mut disposition in std::mem::take(&mut self.dispositions) {
             let slot = &mut self.slots[disposition.handle as usize];
             if disposition.verdict == Verdict::Copied {
@@ -326,7 +326,7 @@ impl Emulator {
                 native_sequence: Some(slot.sequence),
                 native_flow: slot.flow,
             };
-            world.journal.extend(
+            far_side.journal.extend(
                 disposition
                     .record(self.way, Some(disposition.at_ns))
                     .map(|record| (record, judged)),
@@ -334,7 +334,7 @@ impl Emulator {
             if leaves {
                 let is_damaged = disposition.flags & FLAG_MODIFIED != 0;
                 let frame = if is_damaged { &self.damaged } else { &slot.frame };
-                world.arrive(self.way, frame, disposition.at_ns, flows);
+                far_side.arrive(self.way, frame, disposition.at_ns, flows);
             }
             slot.owed -= 1;
             if slot.owed == 0 {
@@ -358,7 +358,7 @@ impl Emulator {
     }
 }
 
-impl World {
+impl FarSide {
     fn arrive(&mut self, way: Way, frame: &[u8], left_ns: u64, flows: &mut [Flow]) {
         let at = left_ns.saturating_add(self.after_ns);
         self.last_ns = self.last_ns.max(at);

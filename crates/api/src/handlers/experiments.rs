@@ -58,10 +58,10 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scripts = config.scripts.as_deref();
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let extent = scenarios::checked("", &scenario, nowhere, config.words)
+    let estimate = scenarios::checked("", &scenario, nowhere, config.parse_flags)
         .map_err(|problem| said::with_document(problem, "", text))?;
     let plural = if scenario.steps.len() == 1 { "" } else { "s" };
-    Ok(vec![format!("{} step{plural}", scenario.steps.len()), extent.words(None)])
+    Ok(vec![format!("{} step{plural}", scenario.steps.len()), estimate.text(None)])
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {
@@ -154,7 +154,7 @@ fn prepare(
                 .map_err(|_| Problem::field("/scenario", name, scenarios::names(&app.config)))?;
             let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
-            scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
+            scenarios::checked("/scenario", &scenario, beside.clone(), app.config.parse_flags)?;
             let runs_commands = scenarios::described(&found).0.runs_commands;
             let (path, directory) = if set.is_empty() && !runs_commands {
                 (std::fs::canonicalize(&found.path).map_err(failed)?, None)
@@ -182,8 +182,13 @@ fn prepare(
             let scenario = scenarios::of_request("/document", &text, set, &hosts, quick, scripts)?;
             std::fs::create_dir(&directory).map_err(failed)?;
             let done = || -> Result<PathBuf, Problem> {
-                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)
-                    .map_err(|problem| said::with_document(problem, "/document", &text))?;
+                scenarios::checked(
+                    "/document",
+                    &scenario,
+                    directory.clone(),
+                    app.config.parse_flags,
+                )
+                .map_err(|problem| said::with_document(problem, "/document", &text))?;
                 let text = scenarios::settled(&text, set, scripts)?;
                 scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use weir_experiment::scenario::journal::{Head, look, noted};
+use weir_experiment::scenario::checkpoint::{CheckpointHeader, read_header, read_sessions};
 use weir_model::experiment::{Experiment, Outcome, Scenario};
 use weir_model::record::Status;
 
@@ -42,7 +42,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct Earlier {
     /// Those that were still running: of another program, or about to end with the server before.
     waiting: Mutex<Vec<String>>,
-    /// The results of those that can be gone on with, as they were when they were read last, and whether there was a journal.
+    /// The results of those that can be gone on with, as they were when they were read last, and whether there was a checkpoint.
     seen: Mutex<BTreeMap<String, (Option<Stamp>, bool)>>,
     /// Somebody looks.
     is_looking: AtomicBool,
@@ -150,7 +150,7 @@ fn look_again(app: &App) {
     for id in unsettled {
         let found = kept.result(&id).symlink_metadata().ok();
         let stamp = found.map(|f| (f.ino(), f.len(), f.mtime(), f.mtime_nsec()));
-        let now = (stamp, kept.journal(&id).exists());
+        let now = (stamp, kept.checkpoint(&id).exists());
         // A result can have megabytes: it is read again when it was written again.
         if lock(&app.earlier.seen).insert(id.clone(), now) != Some(now) {
             renew(app, &id);
@@ -173,7 +173,7 @@ pub(super) fn renew(app: &App, id: &str) {
 fn settle(app: &App, id: &str) {
     let (found, words) = match look_at(app, id) {
         Found::Closed(found) => (Some(*found), "it has come to its end by another program"),
-        _ => (None, "its journal is gone"),
+        _ => (None, "its checkpoint is gone"),
     };
     if app.experiments.settle(id, found, words) {
         tell(app, id);
@@ -204,16 +204,16 @@ pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
     serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
 }
 
-/// Lines of runs in an experiment's journal.
+/// Lines of runs in an experiment's checkpoint.
 pub(super) fn noted_runs(app: &App, id: &str) -> Option<u64> {
-    let journal = weir_runs::Experiments::of(&app.config.place).journal(id);
-    Some(noted(&journal).ok()?.iter().map(|(_, runs)| runs).sum())
+    let checkpoint = weir_runs::Experiments::of(&app.config.place).checkpoint(id);
+    Some(read_sessions(&checkpoint).ok()?.iter().map(|(_, runs)| runs).sum())
 }
 
 /// Whether a session that began after the kept result was written has made runs: the result is without them.
 fn has_grown_since(kept: &weir_runs::Experiments, id: &str) -> bool {
     let written = kept.result(id).metadata().and_then(|m| m.modified()).map(clock::of);
-    let sessions = noted(&kept.journal(id)).unwrap_or_default();
+    let sessions = read_sessions(&kept.checkpoint(id)).unwrap_or_default();
     // Both are of one form, which sorts by time.
     written.is_ok_and(|at| sessions.iter().any(|(s, runs)| *runs > 0 && s.started_at > at))
 }
@@ -319,10 +319,10 @@ fn look_at(app: &App, id: &str) -> Found {
     Found::Open(Box::new(state))
 }
 
-/// The head of a journal, whether a program has it, and its scenario, or in words why that can't be read.
-fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
-    let path = weir_runs::Experiments::of(&app.config.place).journal(id);
-    let (head, is_running) = look(&path).ok()?;
+/// The head of a checkpoint, whether a program has it, and its scenario, or in words why that can't be read.
+fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario, String>)> {
+    let path = weir_runs::Experiments::of(&app.config.place).checkpoint(id);
+    let (head, is_running) = read_header(&path).ok()?;
     if head.id != id {
         return None;
     }
@@ -332,7 +332,7 @@ fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
 }
 
 /// Whether this server may run it: only with scripts of its own `--allow-commands`.
-fn right(app: &App, head: &Head, scenario: &Scenario) -> Result<(), String> {
+fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), String> {
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
     if !head.files.is_empty() && !head.directory.is_dir() {
         return Err("names files that were set beside it by a server that has ended".into());
@@ -347,7 +347,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
     };
     if !weir_runs::Experiments::of(&app.config.place).is_open(kept) {
         settle(app, kept);
-        return Err(refuse("has come to its end, or its journal is gone"));
+        return Err(refuse("has come to its end, or its checkpoint is gone"));
     }
     let mut found = read(app, kept);
     // The lock of a program that has just ended here may outlive it for a moment.
@@ -357,7 +357,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
         found = read(app, kept);
     }
     match found {
-        None => Err(refuse("has no journal any more that this server can read")),
+        None => Err(refuse("has no checkpoint any more that this server can read")),
         Some((_, true, _)) => Err(refuse("is being run by another program")),
         Some((head, _, scenario)) => {
             scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))
@@ -369,20 +369,21 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
 mod tests {
     use super::*;
     use axum::extract::State;
-    use weir_experiment::scenario::journal::Journal;
+    use weir_experiment::scenario::checkpoint::Checkpoint;
 
     #[tokio::test]
     async fn the_list_waits_for_no_place_among_those_that_work() {
         let (_, app) = crate::server::for_tests();
         let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
         let head = serde_json::json!({
-            "schema": "weir.journal/1", "id": "1-x", "started_at": "T", "quick": false, "set": {},
+            "schema": "weir.checkpoint/1", "id": "1-x", "started_at": "T", "quick": false, "set": {},
             "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
             "seed": "0x7", "directory": "/", "command": [],
             "session": { "pid": 1, "started_at": "T", "version": "0", "host": "x" },
         });
         let running =
-            Journal::create(&kept.journal("1-x"), &serde_json::from_value(head).unwrap()).unwrap();
+            Checkpoint::create(&kept.checkpoint("1-x"), &serde_json::from_value(head).unwrap())
+                .unwrap();
         take_up_within(&app, LIMIT).await;
         assert_eq!(*lock(&app.earlier.waiting), ["1-x"]);
         let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
@@ -455,13 +456,13 @@ mod tests {
         }
         result("1-interrupted", "interrupted");
         let head = serde_json::json!({
-            "schema": "weir.journal/1", "id": "1-interrupted", "started_at": "T", "quick": false, "set": {},
+            "schema": "weir.checkpoint/1", "id": "1-interrupted", "started_at": "T", "quick": false, "set": {},
             "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
             "seed": "0x7", "directory": "/", "command": [],
             "session": { "pid": 1, "started_at": "T", "version": "0", "host": "x" },
         });
         let head = serde_json::from_value(head).unwrap();
-        drop(Journal::create(&kept.journal("1-interrupted"), &head).unwrap());
+        drop(Checkpoint::create(&kept.checkpoint("1-interrupted"), &head).unwrap());
         take_up(&app);
         let all = app.experiments.list();
         assert!(all.iter().any(|e| e.id == "1-interrupted" && e.can_go_on), "{}", all.len());

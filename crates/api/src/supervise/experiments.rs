@@ -48,7 +48,7 @@ struct Entry {
 struct Before {
     state: ExperimentState,
     is_outcome_kept: bool,
-    /// Lines of runs in its journal, where that could be read.
+    /// Lines of runs in its checkpoint, where that could be read.
     noted_runs: Option<u64>,
 }
 
@@ -349,7 +349,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
                 "ran on the virtual clock, and nothing of it is kept"
             }
             None if !has_ended => "failed before it had a result",
-            _ => "has come to its end, or its journal is gone",
+            _ => "has come to its end, or its checkpoint is gone",
         };
         let words = format!("experiment {id} can't be gone on with: it {why_not}");
         return Err(Problem::conflict(words));
@@ -363,7 +363,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     {
         let mut all = lock(&app.experiments.0);
         refuse_too_many(&all, app.config.limits.experiments)?;
-        // It may have been taken off the list, or been gone on with, while its journal was looked at.
+        // It may have been taken off the list, or been gone on with, while its checkpoint was looked at.
         let entry = all.get_mut(id).filter(|e| !e.is_forgotten);
         let entry = entry.ok_or_else(|| Problem::missing("experiment", id))?;
         if !entry.state.state.is_over() {
@@ -448,7 +448,7 @@ async fn watch(app: Shared, id: String, started: Started) {
     let kept = weir_runs::Experiments::of(&app.config.place);
     let left = {
         let (app, id) = (app.clone(), id.clone());
-        // A journal without a whole result can be gone on from, also that of a program which was killed.
+        // A checkpoint without a whole result can be gone on from, also that of a program which was killed.
         tokio::task::spawn_blocking(move || {
             (kept.is_open(&id), kept.result(&id).exists(), earlier::noted_runs(&app, &id))
         })

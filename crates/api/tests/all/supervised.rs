@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use http::{Events, ask, connect, get};
 use serde_json::{Value, json};
 use served::{Served, serve_launched};
-use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
+use weir_experiment::scenario::checkpoint::{CHECKPOINT_SCHEMA, Checkpoint, CheckpointHeader};
 
 /// What each script begins with: its job is in `$job`, the job's kind in `$1` and its id in `$id`. `say` reports progress, `no`
 /// refuses with an exit code, `result` makes the result of a document on standard input.
@@ -171,7 +171,7 @@ fn write_outcomes(s: &Served) {
     for status in ["interrupted", "partial", "complete"] {
         std::fs::write(s.directory.path().join(status), outcome("ID", status)).unwrap();
     }
-    // Its journal is a script's to put where it belongs.
+    // Its checkpoint is a script's to put where it belongs.
     let head = serde_json::to_string(&head("ID", None)).unwrap();
     std::fs::write(s.directory.path().join("head"), format!("{head}\n")).unwrap();
 }
@@ -188,7 +188,7 @@ fn sweep() -> Value {
 fn an_interrupted_experiment_is_gone_on_with() {
     // The first session is interrupted, the second too, the third comes to its end once it may.
     let script = "case $1 in\n\
-         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; tell interrupted; exit 130;;\n\
          resume) echo x >> $here/resumed\n\
          if [ $(wc -l < $here/resumed) -gt 1 ]; then while [ ! -e $here/go ]; do sleep 0.02; done; tell complete\n\
          else tell interrupted; exit 130; fi;;\n\
@@ -212,15 +212,15 @@ fn an_interrupted_experiment_is_gone_on_with() {
     );
     assert_eq!(resume().expect(202)["id"], id);
     assert_eq!(until(&first, "interrupted")["can_go_on"], true);
-    // What stands in its journal is looked at: it may be in another user's directory.
-    let journal = kept.journal(&id);
-    let before = std::fs::read(&journal).unwrap();
-    std::fs::remove_file(&journal).unwrap();
-    drop(Journal::create(&journal, &head(&id, Some(Path::new("/bin/sh")))).unwrap());
+    // What stands in its checkpoint is looked at: it may be in another user's directory.
+    let checkpoint = kept.checkpoint(&id);
+    let before = std::fs::read(&checkpoint).unwrap();
+    std::fs::remove_file(&checkpoint).unwrap();
+    drop(Checkpoint::create(&checkpoint, &head(&id, Some(Path::new("/bin/sh")))).unwrap());
     let refused = resume().expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("/bin/sh"), "{refused}");
     assert_eq!(experiment(&s, &first)["state"], "interrupted", "as it was");
-    std::fs::write(&journal, before).unwrap();
+    std::fs::write(&checkpoint, before).unwrap();
     let third = resume().expect(202);
     assert_eq!((&third["name"], &third["can_go_on"]), (&json!("sweep"), &json!(false)));
     assert_eq!(get(s.address, &format!("/experiments/{id}/report")).status, 409, "it runs");
@@ -245,7 +245,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
 #[test]
 fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
     let script = "case $1 in\n\
-         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint\n\
          touch $here/begun; read -r stop; tell interrupted; exit 130;;\n\
          resume) tell complete;;\n\
          esac";
@@ -327,13 +327,13 @@ fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
 
 #[test]
 fn how_an_experiment_ended_is_told() {
-    // Refused, killed with a journal and without one, and a step that could not be done.
-    let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\
+    // Refused, killed with a checkpoint and without one, and a step that could not be done.
+    let script = "checkpoint() { sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; }\n\
          case $job in\n\
          *'runs\\\":1,'*) no no 2;;\n\
          *'runs\\\":2,'*) kill -9 $$;;\n\
-         *'runs\\\":3,'*) journal; kill -9 $$;;\n\
-         *'runs\\\":4,'*) journal; tell partial; exit 3;;\n\
+         *'runs\\\":3,'*) checkpoint; kill -9 $$;;\n\
+         *'runs\\\":4,'*) checkpoint; tell partial; exit 3;;\n\
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
@@ -359,10 +359,10 @@ fn how_an_experiment_ended_is_told() {
 #[test]
 fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before() {
     // The second session begins and is killed, the third makes a run before, the fourth comes to its end.
-    let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.journal; }\n\
-         one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.journal; }\n\
+    let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.checkpoint; }\n\
+         one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.checkpoint; }\n\
          case $1 in\n\
-         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; one; tell interrupted; sleep 0.01; exit 130;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; one; tell interrupted; sleep 0.01; exit 130;;\n\
          resume) echo x >> $here/tries; session; case $(wc -l < $here/tries) in\n\
          1) kill -9 $$;; 2) one; say '2 of 3'; kill -9 $$;; *) tell complete;; esac;;\n\
          esac";
@@ -406,8 +406,8 @@ fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before(
     assert_eq!(ended["outcome"]["status"], "complete");
 }
 
-/// The head of a journal as `weir run` begins one; `command` is what its one step runs.
-fn head(id: &str, command: Option<&Path>) -> Head {
+/// The head of a checkpoint as `weir run` begins one; `command` is what its one step runs.
+fn head(id: &str, command: Option<&Path>) -> CheckpointHeader {
     let step = match command {
         Some(program) => json!({ "command": { "run": [program] } }),
         None => json!({ "wait": { "time": "1s" } }),
@@ -416,8 +416,8 @@ fn head(id: &str, command: Option<&Path>) -> Head {
         "schema": "weir.scenario/1", "name": format!("of-{id}"), "title": "A title",
         "host": { "b": { "address": "127.0.0.1" } }, "step": [step],
     });
-    Head {
-        schema: JOURNAL_SCHEMA.into(),
+    CheckpointHeader {
+        schema: CHECKPOINT_SCHEMA.into(),
         id: id.into(),
         started_at: "2026-11-22T10:00:00Z".into(),
         scenario: scenario.to_string(),
@@ -449,7 +449,7 @@ fn outcome(id: &str, status: &str) -> String {
 fn going_on_that_fails_leaves_what_the_next_try_needs() {
     // The first try is killed before it tells anything, the second is refused, the third comes to its end.
     let script = "case $1 in\n\
-         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; tell interrupted; exit 130;;\n\
          resume) echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
          1) kill -9 $$;; 2) no 'not now' 4;; *) tell complete;; esac;;\n\
          esac";
@@ -459,9 +459,9 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
     let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep())).expect(201);
     let path = format!("/experiments/{}", first["id"].as_str().unwrap());
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
-    // Not while its journal is another program's.
+    // Not while its checkpoint is another program's.
     let kept = weir_runs::Experiments::of(&served::place(s.directory.path()));
-    let elsewhere = keep_again(&kept.journal(first["id"].as_str().unwrap()));
+    let elsewhere = keep_again(&kept.checkpoint(first["id"].as_str().unwrap()));
     let refused = ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
     drop(elsewhere);
@@ -495,24 +495,25 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     std::fs::create_dir(scripts.path().join("deeper")).unwrap();
     std::fs::write(scripts.path().join("deeper/ours"), "").unwrap();
     let script = |name: &str| scripts.path().join(name);
-    let keep = |head: &Head| Journal::create(&kept.journal(&head.id), head).unwrap();
+    let keep =
+        |head: &CheckpointHeader| Checkpoint::create(&kept.checkpoint(&head.id), head).unwrap();
     // Killed before it told anything, and stopped.
     drop(keep(&head("1-killed", None)));
     drop(keep(&head("2-stopped", None)));
     kept.keep("2-stopped", &outcome("2-stopped", "interrupted")).unwrap();
-    // Complete (its journal there or gone), of another id than its name says, and no journal at all.
+    // Complete (its checkpoint there or gone), of another id than its name says, and no checkpoint at all.
     drop(keep(&head("4-done", None)));
     kept.keep("4-done", &outcome("4-done", "complete")).unwrap();
     kept.keep("4-partial", &outcome("4-partial", "partial")).unwrap();
     kept.keep("4-other", &outcome("4-done", "complete")).unwrap();
     drop(keep(&head("5-other", None)));
-    std::fs::rename(kept.journal("5-other"), kept.journal("5-named")).unwrap();
-    std::fs::write(kept.journal("6-nothing"), "x\n").unwrap();
+    std::fs::rename(kept.checkpoint("5-other"), kept.checkpoint("5-named")).unwrap();
+    std::fs::write(kept.checkpoint("6-nothing"), "x\n").unwrap();
     // A scenario that this version refuses.
     let kept_text = |id: &str, from: &str, to: &str| {
         let head = head(id, None);
         assert!(head.scenario.contains(from));
-        drop(keep(&Head { scenario: head.scenario.replace(from, to), ..head }));
+        drop(keep(&CheckpointHeader { scenario: head.scenario.replace(from, to), ..head }));
     };
     let wait = "\"wait\":{\"time\":\"1s\"}";
     kept_text("2-unread", wait, "\"dance\":{}");
@@ -521,7 +522,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     drop(keep(&head("8-deeper", Some(&script("deeper/ours")))));
     drop(keep(&head("8-shell", Some(Path::new("/bin/sh")))));
     let files = [("plan.toml".to_owned(), "00".to_owned())].into();
-    drop(keep(&Head { files, ..head("8-files", None) }));
+    drop(keep(&CheckpointHeader { files, ..head("8-files", None) }));
     // Some program still has it.
     let running = keep(&head("9-running", None));
     std::fs::write(directory.path().join("complete"), outcome("2-stopped", "complete")).unwrap();
@@ -583,7 +584,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-files", "it names files that were set beside it by a server that has ended"),
         ("2-unread", "it has a scenario that this version does not take: "),
         ("4-done", "it has come to its end"),
-        ("4-partial", "it has come to its end, or its journal is gone"),
+        ("4-partial", "it has come to its end, or its checkpoint is gone"),
     ] {
         let refused = resume(id).expect(409);
         assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
@@ -597,7 +598,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     std::fs::remove_file(script("ours")).unwrap();
     let refused = resume("8-script").expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("--allow-commands"), "{refused}");
-    let again = keep_again(&kept.journal("9-running"));
+    let again = keep_again(&kept.checkpoint("9-running"));
     let refused = resume("9-running").expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
     drop(again);
@@ -627,7 +628,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
     let directory = tempfile::tempdir().unwrap();
     let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
     for id in ["1-read", "2-listed", "3-gone", "4-open"] {
-        drop(Journal::create(&kept.journal(id), &head(id, None)).unwrap());
+        drop(Checkpoint::create(&kept.checkpoint(id), &head(id, None)).unwrap());
         kept.keep(id, &outcome(id, "interrupted")).unwrap();
     }
     let s = with_script_in(directory, "echo x >> $here/begun", |_| {});
@@ -643,7 +644,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
     assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
     kept.keep("2-listed", &outcome("2-listed", "complete")).unwrap();
     until("the list tells", || can_go_on() == [true, true, false, false]);
-    std::fs::remove_file(kept.journal("3-gone")).unwrap();
+    std::fs::remove_file(kept.checkpoint("3-gone")).unwrap();
     until("the list tells", || can_go_on() == [true, false, false, false]);
     let listed = get(s.address, "/experiments/2-listed").expect(200);
     assert_eq!(
@@ -662,7 +663,7 @@ fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
     for id in ["1-listed", "2-asked", "3-failed"] {
-        drop(Journal::create(&kept.journal(id), &head(id, None)).unwrap());
+        drop(Checkpoint::create(&kept.checkpoint(id), &head(id, None)).unwrap());
         kept.keep(id, &outcome(id, "interrupted")).unwrap();
     }
     let s = with_script_in(directory, "echo x >> $here/begun", |_| {});
@@ -685,8 +686,8 @@ fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
     until("the list tells", || list() == now);
 }
 
-fn keep_again(path: &Path) -> Journal {
-    Journal::open(path, |_| false).unwrap().0
+fn keep_again(path: &Path) -> Checkpoint {
+    Checkpoint::open(path, |_| false).unwrap().0
 }
 
 #[test]

@@ -53,12 +53,12 @@ impl Drop for Server {
     }
 }
 
-/// The text of the one journal that is kept in a home.
-fn journal(home: &Path) -> String {
+/// The text of the one checkpoint that is kept in a home.
+fn checkpoint(home: &Path) -> String {
     let entries = std::fs::read_dir(home.join("weir/experiments")).into_iter().flatten();
     let mut paths = entries.filter_map(|e| Some(e.ok()?.path()));
-    let journal = paths.find(|path| path.extension().is_some_and(|x| x == "journal"));
-    journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+    let checkpoint = paths.find(|path| path.extension().is_some_and(|x| x == "checkpoint"));
+    checkpoint.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
 }
 
 fn scenario(home: &Path, text: &str) -> String {
@@ -70,12 +70,12 @@ fn scenario(home: &Path, text: &str) -> String {
 const SIMULATED: &str =
     "[lab]\n[[step]]\nsweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }";
 
-/// Runs until the journal has so many lines, and is then sent a signal: exit code, standard output and standard error.
+/// Runs until the checkpoint has so many lines, and is then sent a signal: exit code, standard output and standard error.
 fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32>, String, String) {
     let mut command = weir(home, words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while journal(home).lines().count() < lines
+    while checkpoint(home).lines().count() < lines
         && child.try_wait().unwrap().is_none()
         && Instant::now() < end
     {
@@ -158,7 +158,7 @@ fn a_long_check_is_ended_at_once() {
         assert_eq!(output.status.code(), Some(130), "{words:?}: {err}");
         assert!(output.stdout.is_empty() && err.starts_with("interrupted; "), "{words:?}: {err}");
     }
-    assert_eq!(journal(dir.path()), "");
+    assert_eq!(checkpoint(dir.path()), "");
 }
 
 /// What changed since is not mixed into what goes on, and who changed it is told.
@@ -382,10 +382,10 @@ fn a_running_experiment_is_told_as_one() {
     let mut command = weir(dir.path(), &["run", &path]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while !journal(dir.path()).contains('\n') && Instant::now() < end {
+    while !checkpoint(dir.path()).contains('\n') && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let head: Value = serde_json::from_str(journal(dir.path()).lines().next().unwrap()).unwrap();
+    let head: Value = serde_json::from_str(checkpoint(dir.path()).lines().next().unwrap()).unwrap();
     let id = head["id"].as_str().unwrap();
     let (code, _, err) = run(dir.path(), &["report", id]);
     let _ = child.kill();

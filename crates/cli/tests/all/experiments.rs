@@ -462,12 +462,12 @@ fn a_killed_sweep_goes_on_where_it_was() {
     ];
     let mut child =
         weir(dir.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let journals = dir.path().join("weir/experiments");
+    let checkpoints = dir.path().join("weir/experiments");
     let lines = || {
-        let entry = std::fs::read_dir(&journals)
+        let entry = std::fs::read_dir(&checkpoints)
             .ok()?
             .filter_map(Result::ok)
-            .find(|e| e.path().extension().is_some_and(|x| x == "journal"))?;
+            .find(|e| e.path().extension().is_some_and(|x| x == "checkpoint"))?;
         Some(std::fs::read_to_string(entry.path()).ok()?.lines().count())
     };
     let end = Instant::now() + Duration::from_secs(60);
@@ -668,9 +668,10 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     let sweep = command.stdout(piped()).stderr(piped()).spawn().unwrap();
     let lines = || {
         let entries = std::fs::read_dir(dir.path().join("weir/experiments"));
-        let journals = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-        let mut journals = journals.filter(|path| path.extension().is_some_and(|x| x == "journal"));
-        let text = journals.next().and_then(|path| std::fs::read_to_string(path).ok());
+        let checkpoints = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+        let mut checkpoints =
+            checkpoints.filter(|path| path.extension().is_some_and(|x| x == "checkpoint"));
+        let text = checkpoints.next().and_then(|path| std::fs::read_to_string(path).ok());
         text.unwrap_or_default().lines().count()
     };
     let end = Instant::now() + Duration::from_secs(60);
@@ -1054,7 +1055,7 @@ impl Drop for Disk {
     }
 }
 
-/// A disk that is full in the middle: what was measured is told, nothing of the journal is spoilt, and it goes on.
+/// A disk that is full in the middle: what was measured is told, nothing of the checkpoint is spoilt, and it goes on.
 #[test]
 fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     const NAME: &str = "a_full_disk_ends_an_experiment_with_words_and_loses_nothing";
@@ -1075,8 +1076,8 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let path = file(elsewhere.path(), &text);
     let (output, out, err) = run(home, &["run", &path, "--json"]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    // The store is full first, or the journal.
-    assert!(err.contains("a run was not kept: ") || err.contains(".journal"), "{err}");
+    // The store is full first, or the checkpoint.
+    assert!(err.contains("a run was not kept: ") || err.contains(".checkpoint"), "{err}");
     assert!(err.contains("is full") || err.contains("No space left"), "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "partial", "{out}");
@@ -1084,7 +1085,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     assert_eq!(result["steps"][3]["outcome"], "skipped", "{out}");
     assert!(result["steps"][2]["runs"][0]["metrics"]["packet_rate"].is_number(), "it is told");
     let reason = result["steps"][3]["reason"].as_str().unwrap();
-    assert!(reason.contains("not kept") || reason.contains(".journal"), "{out}");
+    assert!(reason.contains("not kept") || reason.contains(".checkpoint"), "{out}");
     // An experiment that cannot be kept is not begun.
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
@@ -1169,12 +1170,12 @@ fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
     let wanted = format!("another program is running this experiment: process {}", first.0.id());
     assert!(err.contains(&wanted), "{err}");
     let mut second = begin();
-    let journals = || {
+    let checkpoints = || {
         let all = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();
-        all.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "journal"))
+        all.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "checkpoint"))
             .count()
     };
-    while journals() < 2 && Instant::now() < end {
+    while checkpoints() < 2 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::fs::write(&go, "").unwrap();
@@ -1194,7 +1195,7 @@ fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
         let text = std::fs::read_to_string(kept).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["id"], id.as_str());
     }
-    // It ended, and its journal is free.
+    // It ended, and its checkpoint is free.
     let (output, out, err) = run(dir.path(), &["run", "--resume", &ids[0]]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }

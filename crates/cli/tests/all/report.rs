@@ -213,7 +213,7 @@ fn a_run_is_not_compared_with_itself() {
     }
 }
 
-/// Keeps an experiment as `weir run` does, and a journal without a result.
+/// Keeps an experiment as `weir run` does, and a checkpoint without a result.
 fn keep_experiments(dir: &Path) {
     let kept = dir.join("data/experiments");
     std::fs::create_dir_all(&kept).unwrap();
@@ -222,7 +222,7 @@ fn keep_experiments(dir: &Path) {
         let text = text.replace("20261122-120000-eeeeee", id);
         std::fs::write(kept.join(format!("{id}.json")), text).unwrap();
     }
-    std::fs::write(kept.join("20261122-110000-cccccc.journal"), "{}\n").unwrap();
+    std::fs::write(kept.join("20261122-110000-cccccc.checkpoint"), "{}\n").unwrap();
 }
 
 #[test]

@@ -71,12 +71,17 @@ impl Drop for Server {
     }
 }
 
-/// Lines of the one journal that is kept in a home.
-fn journal_lines(home: &Path) -> usize {
+/// Lines of the one checkpoint that is kept in a home.
+fn checkpoint_lines(home: &Path) -> usize {
     let entries = std::fs::read_dir(home.join("weir/experiments"));
     let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-    let journal = paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "journal"));
-    journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default().lines().count()
+    let checkpoint =
+        paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "checkpoint"));
+    checkpoint
+        .and_then(|path| std::fs::read_to_string(path).ok())
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 /// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried for ever, and the
@@ -91,7 +96,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     // The first line names the experiment, each other one a run.
-    while journal_lines(dir.path()) < 3 && Instant::now() < end {
+    while checkpoint_lines(dir.path()) < 3 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);
@@ -142,7 +147,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     let mut command = weir(dir.path(), &words);
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while journal_lines(dir.path()) < 4 && Instant::now() < end {
+    while checkpoint_lines(dir.path()) < 4 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);
@@ -230,7 +235,7 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
     assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
 }
 
-/// A plan, a scenario, what a step runs, a journal and a result that are read are written over by nothing.
+/// A plan, a scenario, what a step runs, a checkpoint and a result that are read are written over by nothing.
 #[test]
 fn nothing_that_is_read_is_written_over() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,10 +271,10 @@ fn nothing_that_is_read_is_written_over() {
         (scenario, "--html", of("s.toml"), "FILE"),
         (scenario, "--csv", of("script.sh"), "a step's command"),
         (scenario, "--svg", of("svg"), "FILE"),
-        (resume, "--csv", kept("journal"), "--resume"),
+        (resume, "--csv", kept("checkpoint"), "--resume"),
         (resume, "--junit", kept("json"), "--resume"),
         (report, "-o", kept("json"), "RUN"),
-        (report, "-o", kept("journal"), "RUN"),
+        (report, "-o", kept("checkpoint"), "RUN"),
         (report, "-o", of("weir/runs.db"), "RUN"),
     ] {
         let is_there = std::path::Path::new(&path).is_file();

@@ -60,11 +60,11 @@ pub(super) fn measure(
 
 /// What a program of the demo writes and the demo reads: a file without a name, so that nothing is left of it however the
 /// demo ends.
-pub(super) struct Handed(MemFile);
+pub(super) struct OutputFile(MemFile);
 
-impl Handed {
+impl OutputFile {
     pub(super) fn new(what: &str) -> Result<Self, DemoError> {
-        MemFile::new(&[]).map(Handed).map_err(failed(what))
+        MemFile::new(&[]).map(OutputFile).map_err(failed(what))
     }
 
     /// Keeps the file open in a child; returns the path by which the child has it.

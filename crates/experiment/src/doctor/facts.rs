@@ -85,12 +85,12 @@ pub struct CpuSample {
     /// Share of all cores' time that the hypervisor took.
     pub steal_ratio: f64,
     /// Processes other than this one that used CPU time, the greediest first.
-    pub consumers: Vec<Consumer>,
+    pub consumers: Vec<BusyProcess>,
 }
 
 /// A process that uses the CPU.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Consumer {
+pub struct BusyProcess {
     /// Process id.
     pub pid: u32,
     /// Its name, as the kernel has it (15 bytes).
@@ -110,7 +110,7 @@ pub enum PortUse {
 
 /// Programs found running that steer the realtime clock, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Steering(pub Vec<String>);
+pub struct ClockDaemons(pub Vec<String>);
 
 /// One interface with what belongs to it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -159,7 +159,7 @@ pub struct Facts {
     /// How late sleeps ended with a slack of 1 ns.
     pub lateness: Fact<Lateness>,
     /// Who steers the realtime clock.
-    pub steering: Fact<Steering>,
+    pub steering: Fact<ClockDaemons>,
     /// Whether the kernel stamped a datagram on its way in, when tried over loopback.
     pub receive_stamps: Fact<bool>,
     /// Most receive buffer an ordinary process may ask for, bytes.

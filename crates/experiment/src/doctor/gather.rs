@@ -16,7 +16,9 @@ use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket, gso_max_segments
 use weir_stats::DelaySummary;
 
 use super::checks::PORT;
-use super::facts::{Consumer, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse, Steering};
+use super::facts::{
+    BusyProcess, ClockDaemons, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse,
+};
 use super::ruleset::Ruleset;
 use super::text;
 use crate::Error;
@@ -192,12 +194,12 @@ pub(crate) fn cpu_sample(milliseconds: u64) -> Fact<CpuSample> {
     };
     let seconds = (clock.monotonic_ns() - start_ns) as f64 / 1e9;
     let (busy_ratio, steal_ratio) = shares(&first, &second);
-    let mut consumers: Vec<Consumer> = processes()
+    let mut consumers: Vec<BusyProcess> = processes()
         .into_iter()
         .filter_map(|(pid, name, ticks)| {
             let earlier = before.iter().find(|p| p.0 == pid && p.1 == name)?.2;
             let cpu_ratio = ticks.saturating_sub(earlier) as f64 / TICKS_PER_SECOND / seconds;
-            (cpu_ratio > 0.0).then_some(Consumer { pid, name, cpu_ratio })
+            (cpu_ratio > 0.0).then_some(BusyProcess { pid, name, cpu_ratio })
         })
         .collect();
     consumers.sort_by(|a, b| b.cpu_ratio.total_cmp(&a.cpu_ratio));
@@ -247,7 +249,7 @@ fn lateness() -> Result<Lateness, Error> {
     Ok(Lateness { p50_ns: of(0.5), p99_ns: of(0.99), max_ns: late.max_ns().unwrap_or(0) })
 }
 
-fn steering() -> Steering {
+fn steering() -> ClockDaemons {
     let mut names: Vec<String> = processes()
         .into_iter()
         .map(|(_, name, _)| name)
@@ -255,7 +257,7 @@ fn steering() -> Steering {
         .collect();
     names.sort();
     names.dedup();
-    Steering(names)
+    ClockDaemons(names)
 }
 
 /// Whether a datagram over loopback carries the kernel's stamp. The kernel may take a moment to begin stamping.

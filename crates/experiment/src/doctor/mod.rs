@@ -12,7 +12,9 @@ mod ruleset;
 mod text;
 
 pub use checks::{PORT, check};
-pub use facts::{Consumer, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse, Steering};
+pub use facts::{
+    BusyProcess, ClockDaemons, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse,
+};
 pub use finding::{Diagnosis, Finding, Group, Severity};
 pub(crate) use gather::cpu_sample;
 pub use gather::{Options, gather};

@@ -4,12 +4,12 @@ use weir_model::experiment::Values;
 use weir_stats::compare::SplitMix64;
 
 /// The values of the axes at one point, in the order of the axes.
-pub type At = Vec<(String, String)>;
+pub type AxisValues = Vec<(String, String)>;
 
 /// All points, the last axis changing fastest.
 #[must_use]
-pub fn points(axes: &Values) -> Vec<At> {
-    let mut out: Vec<At> = vec![vec![]];
+pub fn points(axes: &Values) -> Vec<AxisValues> {
+    let mut out: Vec<AxisValues> = vec![vec![]];
     for (name, values) in axes {
         out = out
             .iter()

@@ -1,14 +1,15 @@
 //! Scenarios and sweeps: steps run in order, at the same time or again, runs summed up and expectations judged.
 //!
-//! What a file says is `weir_model::experiment`; here it is done. The rooms: [`grid`] (points and their order), [`extent`] (how much it is), [`judge`]
-//! (repetitions and expectations), [`search`] (RFC 2544 and others), [`journal`] (going on after an interruption), `world`
+//! What a file says is `weir_model::experiment`; here it is done. The modules: [`grid`] (points and their order), [`estimate`] (how much it is), [`judge`]
+//! (repetitions and expectations), [`search`] (RFC 2544 and others), [`checkpoint`] (going on after an interruption), `environment`
 //! (lab, servers, emulators, tests as programs), `steps` (doing), [`text`] and [`junit`] (telling).
 //!
 //! Commands of a scenario run on this machine and in its lab alone: nothing that comes over a network can start one.
 
-pub mod extent;
+pub mod checkpoint;
+mod environment;
+pub mod estimate;
 pub mod grid;
-pub mod journal;
 pub mod judge;
 pub mod junit;
 mod plans;
@@ -18,7 +19,6 @@ pub mod search;
 mod steps;
 pub mod text;
 pub mod tools;
-mod world;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,8 +39,8 @@ use weir_model::units::Seed;
 
 pub use steps::is_installed;
 
-use extent::Extent;
-use journal::Journal;
+use checkpoint::Checkpoint;
+use estimate::Estimate;
 
 /// What kept an experiment from being made.
 #[derive(Debug, thiserror::Error)]
@@ -191,11 +191,11 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
-pub type Words<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, String> + Sync);
+pub type ParseTestFlags<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, String> + Sync);
 
 /// What happens, as it happens.
 #[derive(Debug)]
-pub enum Happening<'a> {
+pub enum ScenarioEvent<'a> {
     /// A step began.
     Began {
         /// Its name.
@@ -227,8 +227,8 @@ pub enum Happening<'a> {
         step: &'a str,
         /// The point.
         at: &'a BTreeMap<String, String>,
-        /// That, in words.
-        words: &'a str,
+        /// That, in text.
+        text: &'a str,
     },
     /// A step ended.
     Ended {
@@ -262,11 +262,11 @@ pub struct Options<'a> {
     /// Where the scenario's files are.
     pub files: Files,
     /// The meaning of `args`.
-    pub words: Words<'a>,
+    pub parse_flags: ParseTestFlags<'a>,
     /// Asked all the time.
     pub is_stopped: &'a (dyn Fn() -> bool + Sync),
     /// Told everything.
-    pub tell: &'a (dyn Fn(&Happening<'_>) + Sync),
+    pub tell: &'a (dyn Fn(&ScenarioEvent<'_>) + Sync),
     /// This machine's CLOCK_MONOTONIC, ns.
     pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
     /// What is to be known of the result, in words, before anything is measured.
@@ -280,9 +280,9 @@ pub struct Options<'a> {
 pub fn check(
     scenario: &Scenario,
     files: &Files,
-    words: Words<'_>,
-) -> Result<Extent, ScenarioError> {
-    check_unless(&|| false, scenario, files, words)
+    parse_flags: ParseTestFlags<'_>,
+) -> Result<Estimate, ScenarioError> {
+    check_unless(&|| false, scenario, files, parse_flags)
 }
 
 /// The same, until something stops it: many points take seconds.
@@ -293,9 +293,9 @@ pub fn check_unless(
     is_stopped: &dyn Fn() -> bool,
     scenario: &Scenario,
     files: &Files,
-    words: Words<'_>,
-) -> Result<Extent, ScenarioError> {
-    plans::check(scenario, &plans::Looked { files, words, is_stopped })
+    parse_flags: ParseTestFlags<'_>,
+) -> Result<Estimate, ScenarioError> {
+    plans::check(scenario, &plans::CheckContext { files, parse_flags, is_stopped })
 }
 
 /// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published figures and keys.
@@ -305,9 +305,9 @@ pub fn check_unless(
 pub fn files(
     scenario: &Scenario,
     files: &Files,
-    words: Words<'_>,
+    parse_flags: ParseTestFlags<'_>,
 ) -> Result<BTreeMap<String, String>, ScenarioError> {
-    check(scenario, files, words)?;
+    check(scenario, files, parse_flags)?;
     digests(scenario, files)
 }
 
@@ -345,22 +345,22 @@ pub struct Ended {
     pub error: Option<ScenarioError>,
 }
 
-/// Runs an experiment. What was measured is in the result, the journal and the store however this ends.
+/// Runs an experiment. What was measured is in the result, the checkpoint and the store however this ends.
 ///
 /// # Errors
 /// [`ScenarioError`] when it could not begin.
 pub fn run(
     scenario: &Scenario,
     options: &Options<'_>,
-    journal: Journal,
+    checkpoint: Checkpoint,
 ) -> Result<Ended, ScenarioError> {
-    check_unless(options.is_stopped, scenario, &options.files, options.words)?;
+    check_unless(options.is_stopped, scenario, &options.files, options.parse_flags)?;
     let begun = Instant::now();
-    let earlier = journal.seconds();
-    let sessions = journal.sessions().to_vec();
-    let doing = steps::Doing::new(scenario, options, Mutex::new(journal))?;
-    let steps = doing.all();
-    let error = doing.end();
+    let earlier = checkpoint.seconds();
+    let sessions = checkpoint.sessions().to_vec();
+    let execution = steps::Execution::new(scenario, options, Mutex::new(checkpoint))?;
+    let steps = execution.all();
+    let error = execution.end();
     let stopped = (options.is_stopped)();
     let mut outcome = steps.iter().fold(Outcome::Done, |all, step| all.and(step.outcome));
     if stopped {
@@ -375,8 +375,8 @@ pub fn run(
     let experiment = Experiment {
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),
-        version: journal::versions(&sessions).unwrap_or_else(|| options.version.clone()),
-        warnings: [options.warnings.clone(), journal::differences(&sessions)].concat(),
+        version: checkpoint::versions(&sessions).unwrap_or_else(|| options.version.clone()),
+        warnings: [options.warnings.clone(), checkpoint::differences(&sessions)].concat(),
         name: scenario.name.clone(),
         title: scenario.title.clone(),
         method: scenario.method.clone(),

@@ -13,9 +13,9 @@ use weir_model::one_of;
 use weir_model::plan::{Plan, TransportName};
 use weir_stats::compare::SplitMix64;
 
-use super::extent::Extent;
-use super::grid::{At, points};
-use super::{Files, ScenarioError, Words};
+use super::estimate::Estimate;
+use super::grid::{AxisValues, points};
+use super::{Files, ParseTestFlags, ScenarioError};
 
 /// Values as variables: what reads as a number is one.
 pub(super) fn variables(at: &[(String, String)]) -> Variables {
@@ -64,10 +64,10 @@ fn split(text: &str) -> Result<Vec<String>, String> {
 /// parameters of the plan.
 pub(super) fn plan(
     test: &TestStep,
-    at: &At,
+    at: &AxisValues,
     own: &BTreeSet<String>,
     files: &Files,
-    words: Words<'_>,
+    parse_flags: ParseTestFlags<'_>,
     place: &str,
 ) -> Result<Plan, ScenarioError> {
     let there: TestStep = at_point(test, at, place)?;
@@ -78,7 +78,7 @@ pub(super) fn plan(
     } else {
         let line = split(there.args.as_deref().unwrap_or_default())
             .map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?;
-        words(&line).map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?
+        parse_flags(&line).map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?
     };
     let parameters = at.iter().filter(|(name, _)| !test.holds(name) && !own.contains(name));
     Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
@@ -100,7 +100,7 @@ pub(super) fn seeded(mut plan: Plan, seed: u64, key: &str) -> Plan {
 /// The impairment of a step at a point; absent: nothing is to be impaired.
 pub(super) fn impairment(
     step: &ImpairStep,
-    at: &At,
+    at: &AxisValues,
     files: &Files,
     place: &str,
 ) -> Result<Option<Impairment>, ScenarioError> {
@@ -118,21 +118,24 @@ pub(super) fn names_of(impair: Option<&ImpairStep>, at: &[(String, String)]) -> 
 }
 
 /// With what a scenario is checked.
-pub(super) struct Looked<'a> {
+pub(super) struct CheckContext<'a> {
     pub(super) files: &'a Files,
-    pub(super) words: Words<'a>,
+    pub(super) parse_flags: ParseTestFlags<'a>,
     /// Asked at every point.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 
-impl Looked<'_> {
+impl CheckContext<'_> {
     fn go_on(&self) -> Result<(), ScenarioError> {
         if (self.is_stopped)() { Err(ScenarioError::Stopped) } else { Ok(()) }
     }
 }
 
 /// Checks what [`Scenario::parse`] could not: plans by flags, at every point, and files.
-pub(super) fn check(scenario: &Scenario, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
+pub(super) fn check(
+    scenario: &Scenario,
+    looked: &CheckContext<'_>,
+) -> Result<Estimate, ScenarioError> {
     for (name, emulator) in &scenario.emulators {
         looked.files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
     }
@@ -140,20 +143,20 @@ pub(super) fn check(scenario: &Scenario, looked: &Looked<'_>) -> Result<Extent, 
 }
 
 /// Steps one after another.
-fn all(steps: &[Step], around: &At, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
-    let each: Vec<Extent> =
+fn all(steps: &[Step], around: &AxisValues, looked: &CheckContext<'_>) -> Result<Estimate, ScenarioError> {
+    let each: Vec<Estimate> =
         steps.iter().map(|step| one(step, around, looked)).collect::<Result<_, _>>()?;
     // What follows a test in the background is done while that runs.
-    Ok(steps.iter().zip(each).rev().fold(Extent::default(), |rest, (step, own)| {
+    Ok(steps.iter().zip(each).rev().fold(Estimate::default(), |rest, (step, own)| {
         let is_beside = step.test.as_ref().is_some_and(|test| test.background);
         if is_beside { own.beside(rest) } else { own + rest }
     }))
 }
 
-fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
-    let Looked { files, words, .. } = *looked;
+fn one(step: &Step, around: &AxisValues, looked: &CheckContext<'_>) -> Result<Estimate, ScenarioError> {
+    let CheckContext { files, parse_flags, .. } = *looked;
     let name = step.name.as_deref().unwrap_or("step");
-    let inside = |over: &[String]| -> Result<Vec<At>, ScenarioError> {
+    let inside = |over: &[String]| -> Result<Vec<AxisValues>, ScenarioError> {
         let own = points(&check_axes(over, name)?);
         Ok(own.into_iter().map(|at| [around.clone(), at].concat()).collect())
     };
@@ -163,21 +166,21 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
             for published in &step.published {
                 super::published::read(published, files)?;
             }
-            let plan = plan(test, &vec![], &own, files, words, name)?;
+            let plan = plan(test, &vec![], &own, files, parse_flags, name)?;
             measurable(step, around, &plan, name)?;
-            Extent::of(&plan).times(test.runs.unwrap_or(1).into())
+            Estimate::of(&plan).times(test.runs.unwrap_or(1).into())
         }
         Some(Action::Sweep(sweep)) => {
             let all = inside(&sweep.over)?;
-            let mut once = Extent { points: all.len() as u64, ..Extent::default() };
+            let mut once = Estimate { points: all.len() as u64, ..Estimate::default() };
             for at in &all {
                 looked.go_on()?;
                 let own = names_of(sweep.impair.as_ref(), at);
                 let own: BTreeSet<String> =
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
-                let plan = plan(&sweep.test, at, &own, files, words, name)?;
+                let plan = plan(&sweep.test, at, &own, files, parse_flags, name)?;
                 measurable(step, at, &plan, name)?;
-                once += Extent::of(&plan);
+                once += Estimate::of(&plan);
                 if let Some(impair) = &sweep.impair {
                     impairment(impair, at, files, name)?;
                 }
@@ -190,10 +193,10 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
             let pauses = sweep.pause.map_or(Duration::ZERO, |pause| {
                 Duration::from_nanos(pause.0).saturating_mul(whole.runs.min(u32::MAX.into()) as u32)
             });
-            Extent {
+            Estimate {
                 points: once.points,
                 waiting: pauses,
-                is_least: whole.is_least
+                is_minimum: whole.is_minimum
                     || sweep.precision_percentage.is_some()
                     || sweep.repeat_disturbed > 0,
                 ..whole
@@ -206,24 +209,24 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
             let all = points(&check_axes(&search.over, name)?);
             for at in &all {
                 looked.go_on()?;
-                super::steps::check_search(search, around, at, files, words, name)?;
+                super::steps::check_search(search, around, at, files, parse_flags, name)?;
             }
             let points = all.len() as u64;
             // How many trials it takes is what it finds out.
-            let open = Extent { is_least: true, has_searches: true, ..Extent::default() };
-            Extent { points, runs: points, ..open }
+            let open = Estimate { is_minimum: true, has_searches: true, ..Estimate::default() };
+            Estimate { points, runs: points, ..open }
         }
         Some(Action::Compare(compare)) => {
             for published in &compare.published {
                 super::published::read(published, files)?;
             }
             let all = inside(&compare.over)?;
-            let mut once = Extent::default();
+            let mut once = Estimate::default();
             for at in &all {
                 looked.go_on()?;
                 let load = super::steps::compared(compare, at, name)?;
                 let sending = Duration::from_secs(load.seconds.into());
-                once += Extent { points: 1, runs: 1, sending, ..Extent::default() };
+                once += Estimate { points: 1, runs: 1, sending, ..Estimate::default() };
             }
             for tool in &compare.tools {
                 if tool != "weir" && !super::tools::TOOLS.iter().any(|t| t.name == tool) {
@@ -237,26 +240,26 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
                 }
             }
             let tools = compare.tools.len().max(1) as u64;
-            Extent {
+            Estimate {
                 points: once.points,
                 // Which of all tools are installed is seen later.
-                is_least: compare.tools.is_empty(),
+                is_minimum: compare.tools.is_empty(),
                 ..once.times(tools * u64::from(compare.runs.unwrap_or(1)))
             }
         }
         Some(Action::Impair(impair)) => {
-            impairment(impair, &vec![], files, name).map(|_| Extent::default())?
+            impairment(impair, &vec![], files, name).map(|_| Estimate::default())?
         }
         Some(Action::Parallel(inner)) => {
             for published in &step.published {
                 super::published::read(published, files)?;
             }
-            inner.iter().try_fold(Extent::default(), |sum, step| {
+            inner.iter().try_fold(Estimate::default(), |sum, step| {
                 one(step, around, looked).map(|one| sum.beside(one))
             })?
         }
         Some(Action::Repeat(repeat)) => {
-            let mut once = Extent::default();
+            let mut once = Estimate::default();
             for at in inside(&repeat.over)? {
                 looked.go_on()?;
                 let inner: Vec<Step> = at_point(&repeat.steps, &at, name)?;
@@ -265,15 +268,15 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
             once.times(repeat.times.unwrap_or(1).into())
         }
         Some(Action::Wait(wait)) => {
-            Extent::pause(wait.time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0)))
+            Estimate::pause(wait.time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0)))
         }
         Some(Action::Start(_) | Action::Stop(_) | Action::Command(_) | Action::Collect(_))
-        | None => Extent::default(),
+        | None => Estimate::default(),
     })
 }
 
 /// Refuses an expectation of what a test's flows never have, such as the loss of a stream: it could never be judged.
-fn measurable(step: &Step, at: &At, plan: &Plan, place: &str) -> Result<(), ScenarioError> {
+fn measurable(step: &Step, at: &AxisValues, plan: &Plan, place: &str) -> Result<(), ScenarioError> {
     for text in &step.expect {
         let rule: Rule = text.parse()?;
         let with: Vec<&str> = TransportName::ALL
@@ -317,7 +320,7 @@ mod tests {
         let tcp = Plan { connections: vec![Default::default()], ..Plan::default() };
         let both = Plan { connections: vec![Default::default(), udp], ..Plan::default() };
         let at = |value: &str| vec![("transport".to_owned(), value.to_owned())];
-        let of = |text: &str, at: &At, plan: &Plan| {
+        let of = |text: &str, at: &AxisValues, plan: &Plan| {
             let step = Step { expect: vec![text.into()], ..Step::default() };
             measurable(&step, at, plan, "s").map_err(|e| e.to_string())
         };
@@ -337,11 +340,12 @@ mod tests {
             let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n{steps}");
             let scenario =
                 Scenario::parse(&text, false, &Variables::new(), &Default::default()).unwrap();
-            let words = |_: &[String]| Err("no words".to_owned());
+            let parse_flags = |_: &[String]| Err("no words".to_owned());
             let files = Files::new("/nonexistent");
-            let looked = Looked { files: &files, words: &words, is_stopped: &|| false };
-            let extent = check(&scenario, &looked).unwrap();
-            (extent.runs, extent.sending.as_secs(), extent.waiting.as_secs())
+            let looked =
+                CheckContext { files: &files, parse_flags: &parse_flags, is_stopped: &|| false };
+            let estimate = check(&scenario, &looked).unwrap();
+            (estimate.runs, estimate.sending.as_secs(), estimate.waiting.as_secs())
         };
         let test = "test = { plan = { omit = \"1s\", connection = [{ duration = \"2s\" }] } }";
         let sweep = format!(
@@ -369,12 +373,13 @@ mod tests {
         let scenario = Scenario::parse(text, false, &Variables::new(), &none).unwrap();
         let files = Files::new("/nonexistent");
         let looked_at = std::sync::atomic::AtomicU32::new(0);
-        let words = |_: &[String]| {
+        let parse_flags = |_: &[String]| {
             looked_at.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Ok(Plan { connections: vec![Default::default()], ..Plan::default() })
         };
         let seen = || looked_at.load(std::sync::atomic::Ordering::Relaxed);
-        let looked = Looked { files: &files, words: &words, is_stopped: &|| seen() >= 5 };
+        let looked =
+            CheckContext { files: &files, parse_flags: &parse_flags, is_stopped: &|| seen() >= 5 };
         assert!(matches!(check(&scenario, &looked), Err(ScenarioError::Stopped)));
         assert_eq!(seen(), 5);
     }

@@ -29,12 +29,12 @@ pub(super) struct Series {
     made: u32,
     /// The first metric of those that count.
     values: Vec<f64>,
-    needed: Needed,
+    needed: RequiredRuns,
 }
 
 /// How many runs a point needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
+enum RequiredRuns {
     /// Not known before the first stage has given all of its figures.
     Open,
     /// So many with the figure.
@@ -66,12 +66,12 @@ impl Repetition {
     }
 
     /// What the first metric of a point's runs says of how many are needed.
-    fn needed(&self, values: &[f64]) -> Needed {
-        let Some(percentage) = self.precision else { return Needed::Runs(self.first.into()) };
+    fn needed(&self, values: &[f64]) -> RequiredRuns {
+        let Some(percentage) = self.precision else { return RequiredRuns::Runs(self.first.into()) };
         let first = values.get(..self.first as usize).and_then(Sample::of);
-        let Some(first) = first else { return Needed::Open };
+        let Some(first) = first else { return RequiredRuns::Open };
         let half = percentage / 100.0 * first.mean.abs();
-        first.repetitions_for(half, self.confidence).map_or(Needed::Never, Needed::Runs)
+        first.repetitions_for(half, self.confidence).map_or(RequiredRuns::Never, RequiredRuns::Runs)
     }
 
     /// A point that has not run yet.
@@ -83,7 +83,7 @@ impl Repetition {
     pub(super) fn ran(&self, series: &mut Series, value: Option<f64>) -> Option<String> {
         series.made += 1;
         series.values.push(value?);
-        if series.needed != Needed::Open {
+        if series.needed != RequiredRuns::Open {
             return None;
         }
         series.needed = self.needed(&series.values);
@@ -93,9 +93,9 @@ impl Repetition {
     /// Whether a point is not run again.
     pub(super) fn is_over(&self, series: &Series) -> bool {
         let is_precise = match series.needed {
-            Needed::Open | Needed::Never => false,
+            RequiredRuns::Open | RequiredRuns::Never => false,
             // A run without the figure counts among those that were asked for, not among those that make it precise.
-            Needed::Runs(needed) => {
+            RequiredRuns::Runs(needed) => {
                 self.precision.is_none() || series.values.len() as u64 >= needed
             }
         };
@@ -106,10 +106,10 @@ impl Repetition {
     pub(super) fn planned(&self, series: &Series) -> u64 {
         let made = u64::from(series.made);
         let needed = match series.needed {
-            Needed::Runs(runs) if self.precision.is_none() => return runs.max(made),
-            Needed::Runs(runs) => runs,
-            Needed::Open => self.first.into(),
-            Needed::Never => u64::MAX,
+            RequiredRuns::Runs(runs) if self.precision.is_none() => return runs.max(made),
+            RequiredRuns::Runs(runs) => runs,
+            RequiredRuns::Open => self.first.into(),
+            RequiredRuns::Never => u64::MAX,
         };
         let more = needed.saturating_sub(series.values.len() as u64);
         made.saturating_add(more).min(self.most.into())
@@ -128,7 +128,7 @@ impl Repetition {
         };
         let most = self.most;
         Some(match self.needed(values) {
-            Needed::Runs(runs) => {
+            RequiredRuns::Runs(runs) => {
                 let cap = match runs > u64::from(most) {
                     true => format!("; {most} are made at most, so that it will not be reached"),
                     false => String::new(),
@@ -148,7 +148,7 @@ impl Repetition {
     /// Whether a point has as many runs as its precision needs, or none was asked for.
     pub(super) fn is_reached(&self, series: &Series) -> bool {
         let count = series.values.len() as u64;
-        self.precision.is_none() || matches!(series.needed, Needed::Runs(n) if count >= n)
+        self.precision.is_none() || matches!(series.needed, RequiredRuns::Runs(n) if count >= n)
     }
 
     /// What came of the precision at a point, as far as it ran; absent where none was asked for.
@@ -156,8 +156,8 @@ impl Repetition {
         let asked_ratio = self.precision? / 100.0;
         let count = series.values.len() as u64;
         let needed_count = match series.needed {
-            Needed::Runs(needed) => Some(needed),
-            Needed::Open | Needed::Never => None,
+            RequiredRuns::Runs(needed) => Some(needed),
+            RequiredRuns::Open | RequiredRuns::Never => None,
         };
         Some(Precision {
             metric: metric.to_owned(),
@@ -170,24 +170,24 @@ impl Repetition {
     }
 
     /// What came of the precision: at each point with its name, how many runs it needed, and where they were not reached.
-    pub(super) fn words(&self, points: &[(String, Series)]) -> Option<String> {
+    pub(super) fn text(&self, points: &[(String, Series)]) -> Option<String> {
         let percentage = self.precision?;
         let (mut least, mut greatest) = (u64::MAX, 0);
         let mut missed = vec![];
         for (name, series) in points {
             let made = series.values.len() as u64;
             let words = match series.needed {
-                Needed::Runs(needed) => {
+                RequiredRuns::Runs(needed) => {
                     (least, greatest) = (least.min(needed), greatest.max(needed));
                     if made >= needed {
                         continue;
                     }
                     format!("{needed} runs were needed, {made} gave the figure")
                 }
-                Needed::Never => {
+                RequiredRuns::Never => {
                     format!("no number of runs would do after the first {}", self.first)
                 }
-                Needed::Open => {
+                RequiredRuns::Open => {
                     format!("{made} of the {} runs of the first stage gave the figure", self.first)
                 }
             };
@@ -248,10 +248,10 @@ mod tests {
     #[test]
     fn the_first_stage_tells_how_many_runs_are_needed() {
         let of = |percentage| repetition(Some(3), 100, percentage).needed(&FIRST);
-        assert_eq!(of(1.0), Needed::Runs(21));
-        assert_eq!(of(2.6), Needed::Runs(3));
+        assert_eq!(of(1.0), RequiredRuns::Runs(21));
+        assert_eq!(of(2.6), RequiredRuns::Runs(3));
         let repetition = repetition(Some(3), 100, 1.0);
-        assert_eq!(repetition.needed(&FIRST[..2]), Needed::Open);
+        assert_eq!(repetition.needed(&FIRST[..2]), RequiredRuns::Open);
         let mut series = ran(&repetition, &[], 0);
         assert_eq!(repetition.planned(&series), 3);
         let stage = "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs";
@@ -262,7 +262,7 @@ mod tests {
         for later in [96.0, 500.0].into_iter().chain([96.0; 16]) {
             assert!(!repetition.is_over(&series));
             assert_eq!(repetition.ran(&mut series, Some(later)), None);
-            assert_eq!((series.needed, repetition.planned(&series)), (Needed::Runs(21), 21));
+            assert_eq!((series.needed, repetition.planned(&series)), (RequiredRuns::Runs(21), 21));
         }
         assert_eq!(series.made, 21);
         assert!(repetition.is_over(&series));
@@ -292,7 +292,7 @@ mod tests {
         );
         assert!(repetition.is_over(&series));
         assert_eq!(repetition.planned(&series), 3);
-        assert_eq!((repetition.intervals("x"), repetition.words(&[])), (0.95.into(), None));
+        assert_eq!((repetition.intervals("x"), repetition.text(&[])), (0.95.into(), None));
         assert_eq!(Repetition::of(&SweepStep::default(), 0.95).first, 1);
     }
 
@@ -334,7 +334,7 @@ mod tests {
             let of = repetition(Some(3), most, 1.0);
             let points: Vec<_> =
                 points.iter().map(|(n, v)| ((*n).to_owned(), ran(&of, v, 0))).collect();
-            of.words(&points).unwrap()
+            of.text(&points).unwrap()
         };
         assert_eq!(
             words(21, &[("", &[&FIRST[..], &[96.0; 18]].concat())]),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use weir_experiment::scenario::journal::Journal;
-use weir_experiment::scenario::{Ended, Files, Happening, Options, ScenarioError, check, run};
+use weir_experiment::scenario::checkpoint::Checkpoint;
+use weir_experiment::scenario::{Ended, Files, Options, ScenarioError, ScenarioEvent, check, run};
 use weir_model::experiment::{Outcome, Scenario, StepOutcome, Variables};
 use weir_model::units::Seed;
 
@@ -31,20 +31,20 @@ fn told(text: &str) -> Result<(Ended, Vec<String>), ScenarioError> {
         simulate: true,
         no_store: true,
         files: Files::default(),
-        words: &|_| Err("no flags here".into()),
+        parse_flags: &|_| Err("no flags here".into()),
         is_stopped: &|| false,
         tell: &|happening| {
             let mut words = words.lock().unwrap();
             match happening {
-                Happening::Planned { words: told, .. } => words.push((*told).to_owned()),
-                Happening::Ran { done, of, .. } => words.push(format!("{done}/{of}")),
+                ScenarioEvent::Planned { text: told, .. } => words.push((*told).to_owned()),
+                ScenarioEvent::Ran { done, of, .. } => words.push(format!("{done}/{of}")),
                 _ => {}
             }
         },
         monotonic_ns: &|| 0,
         warnings: vec![],
     };
-    let ended = run(&scenario(text), &options, Journal::default())?;
+    let ended = run(&scenario(text), &options, Checkpoint::default())?;
     drop(options);
     Ok((ended, words.into_inner().unwrap()))
 }

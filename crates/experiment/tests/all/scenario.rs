@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
+use weir_experiment::scenario::checkpoint::{
+    CHECKPOINT_SCHEMA, Checkpoint, CheckpointHeader, Session,
+};
 use weir_experiment::scenario::{self, Ended, Files, Options, ScenarioError};
 use weir_model::experiment::{Outcome, Scenario, StepOutcome, Variables};
 use weir_model::plan::{Connection, Plan, Transport};
@@ -65,13 +67,13 @@ impl Bench {
         lines
     }
 
-    fn journal(&self) -> Journal {
-        let path = self.path("journal");
+    fn checkpoint(&self) -> Checkpoint {
+        let path = self.path("checkpoint");
         if path.exists() {
-            return Journal::open(&path, |_| false).unwrap().0;
+            return Checkpoint::open(&path, |_| false).unwrap().0;
         }
-        let head = Head {
-            schema: JOURNAL_SCHEMA.into(),
+        let head = CheckpointHeader {
+            schema: CHECKPOINT_SCHEMA.into(),
             id: "x".into(),
             started_at: String::new(),
             scenario: String::new(),
@@ -84,20 +86,20 @@ impl Bench {
             command: vec![],
             session: Session::default(),
         };
-        Journal::create(&path, &head).unwrap()
+        Checkpoint::create(&path, &head).unwrap()
     }
 
-    fn run(&self, text: &str, journal: Journal) -> Ended {
-        self.run_with(text, journal, false, &|| false, &|_| Ok(one()))
+    fn run(&self, text: &str, checkpoint: Checkpoint) -> Ended {
+        self.run_with(text, checkpoint, false, &|| false, &|_| Ok(one()))
     }
 
     fn run_with(
         &self,
         text: &str,
-        journal: Journal,
+        checkpoint: Checkpoint,
         simulate: bool,
         is_stopped: &(dyn Fn() -> bool + Sync),
-        words: scenario::Words<'_>,
+        parse_flags: scenario::ParseTestFlags<'_>,
     ) -> Ended {
         let options = Options {
             program: self.path("weir"),
@@ -110,13 +112,13 @@ impl Bench {
             simulate,
             no_store: true,
             files: Files::new(self.dir.path()),
-            words,
+            parse_flags,
             is_stopped,
             tell: &|_| (),
             monotonic_ns: &|| 0,
             warnings: vec![],
         };
-        scenario::run(&parsed(text), &options, journal).unwrap()
+        scenario::run(&parsed(text), &options, checkpoint).unwrap()
     }
 }
 
@@ -137,23 +139,23 @@ fn outcomes(steps: &[StepOutcome]) -> Vec<Outcome> {
 fn a_scenario_whose_time_is_over_is_not_passed() {
     let bench = Bench::new();
     let late = "timeout = \"300ms\"\n[[step]]\nwait = { time = 1000 }\n";
-    let ended = bench.run(late, Journal::default()).experiment;
+    let ended = bench.run(late, Checkpoint::default()).experiment;
     assert_eq!((ended.outcome, ended.status), (Outcome::Error, Status::Partial));
     assert!(ended.steps[0].reason.as_ref().unwrap().contains("its time was over"));
     // Also where what it cut does not matter: the rest was not done.
     let rest = "timeout = \"300ms\"\n[[step]]\nwait = { time = 1000 }\nkeep_going = true\n\
                 [[step]]\ncommand = { run = [\"false\"] }\n[[step]]\ncommand = { run = [\"false\"] }\n";
-    let ended = bench.run(rest, Journal::default()).experiment;
+    let ended = bench.run(rest, Checkpoint::default()).experiment;
     assert_eq!(outcomes(&ended.steps), [Outcome::Error, Outcome::Error, Outcome::Skipped]);
     assert!(ended.steps[1].reason.as_ref().unwrap().contains("experiment's time was over"));
     // And inside of others.
     let inside = "timeout = \"300ms\"\n[[step]]\nrepeat = { times = 2, step = [\n\
                   { wait = { time = 0.2 } }, { wait = { time = 0 } }] }\n[[step]]\nwait = { time = 0 }\n";
-    let ended = bench.run(inside, Journal::default()).experiment;
+    let ended = bench.run(inside, Checkpoint::default()).experiment;
     assert_eq!((ended.outcome, ended.status), (Outcome::Error, Status::Partial));
     // A step's own time.
     let own = "[[step]]\ntimeout = \"50ms\"\nwait = { time = 1000 }\n";
-    assert_eq!(bench.run(own, Journal::default()).experiment.outcome, Outcome::Error);
+    assert_eq!(bench.run(own, Checkpoint::default()).experiment.outcome, Outcome::Error);
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn an_experiment_that_was_stopped_is_not_passed() {
     let begun = Instant::now();
     let stopped = move || begun.elapsed() > Duration::from_millis(200);
     let text = "[[step]]\nwait = { time = 1000 }\n[[step]]\ncommand = { run = [\"false\"] }\n";
-    let ended = bench.run_with(text, Journal::default(), false, &stopped, &|_| Ok(one()));
+    let ended = bench.run_with(text, Checkpoint::default(), false, &stopped, &|_| Ok(one()));
     let ended = ended.experiment;
     assert_eq!((ended.outcome, ended.status), (Outcome::Inconclusive, Status::Interrupted));
 }
@@ -175,7 +177,7 @@ fn a_test_that_nobody_waited_for_is_judged() {
          [[step]]\ncommand = {{ run = [\"sh\", \"-c\", \"until [ -s made ]; do sleep 0.02; done\"] }}\n"
     );
     bench.put("down");
-    let ended = bench.run(&text, Journal::default()).experiment;
+    let ended = bench.run(&text, Checkpoint::default()).experiment;
     assert!(!matches!(ended.outcome, Outcome::Done | Outcome::Passed), "{:?}", ended.outcome);
     let last = ended.steps.last().unwrap();
     assert_eq!((last.name.as_str(), ended.steps.len()), ("bg (at the end)", 3));
@@ -184,7 +186,7 @@ fn a_test_that_nobody_waited_for_is_judged() {
     // One that a step waits for is judged there, once.
     let waited = text.replace("command = ", "wait = { test = \"bg\" }\n[[step]]\ncommand = ");
     std::fs::remove_file(bench.path("down")).unwrap();
-    let ended = bench.run(&waited, Journal::default()).experiment;
+    let ended = bench.run(&waited, Checkpoint::default()).experiment;
     assert_eq!(ended.steps.len(), 3);
     assert!(ended.steps[0].expectations.is_empty() && ended.steps[1].expectations.len() == 1);
     assert_eq!(ended.steps[1].runs[0].error, None);
@@ -197,14 +199,14 @@ fn what_failed_is_made_again_when_it_goes_on() {
         "{HOST}[[step]]\nname = \"one\"\ntest = {{ runs = 2 }}\n[[step]]\nname = \"two\"\ntest = {{}}\n"
     );
     bench.put("down-two");
-    let first = bench.run(&text, bench.journal()).experiment;
+    let first = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!(outcomes(&first.steps), [Outcome::Done, Outcome::Error]);
     assert_eq!(bench.made(), ["one", "one", "two"]);
     std::fs::remove_file(bench.path("down-two")).unwrap();
-    let second = bench.run(&text, bench.journal()).experiment;
+    let second = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!((second.outcome, second.status), (Outcome::Done, Status::Complete));
     assert_eq!(bench.made(), ["one", "one", "two", "two"]);
-    let third = bench.run(&text, bench.journal()).experiment;
+    let third = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!((third.outcome, bench.made().len()), (Outcome::Done, 4));
 }
 
@@ -212,13 +214,13 @@ fn what_failed_is_made_again_when_it_goes_on() {
 fn other_programs_and_hosts_are_told_with_the_result() {
     let bench = Bench::new();
     let text = format!("{HOST}[[step]]\ntest = {{}}\n");
-    let first = bench.run(&text, bench.journal()).experiment;
+    let first = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!(first.warnings, [""; 0]);
-    let mut journal = bench.journal();
-    journal
+    let mut checkpoint = bench.checkpoint();
+    checkpoint
         .go_on(Session { version: "2".into(), host: "other".into(), ..Session::default() })
         .unwrap();
-    let second = bench.run(&text, journal).experiment;
+    let second = bench.run(&text, checkpoint).experiment;
     assert_eq!(second.version, " (commit unknown), 2 (commit unknown)");
     assert_eq!(second.warnings.len(), 2, "{:?}", second.warnings);
     assert!(scenario::text::closing(&second).contains("\nwarning: resumed at "));
@@ -230,10 +232,10 @@ fn what_a_time_out_cut_is_made_again() {
     let bench = Bench::new();
     let text = format!("{HOST}[[step]]\nname = \"one\"\ntimeout = \"300ms\"\ntest = {{}}\n");
     bench.put("slow-one");
-    let first = bench.run(&text, bench.journal()).experiment;
+    let first = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!(first.outcome, Outcome::Error);
     std::fs::remove_file(bench.path("slow-one")).unwrap();
-    let second = bench.run(&text.replace("300ms", "60s"), bench.journal()).experiment;
+    let second = bench.run(&text.replace("300ms", "60s"), bench.checkpoint()).experiment;
     assert_eq!((second.outcome, bench.made().len()), (Outcome::Done, 2));
 }
 
@@ -244,14 +246,14 @@ fn steps_at_the_same_time_are_done_again_together() {
         "{HOST}[[step]]\nname = \"both\"\nparallel = [{{ name = \"a\", test = {{}} }}, {{ name = \"b\", test = {{}} }}]\n"
     );
     bench.put("down-both-b");
-    let first = bench.run(&text, bench.journal()).experiment;
+    let first = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!(first.outcome, Outcome::Error);
     std::fs::remove_file(bench.path("down-both-b")).unwrap();
-    let second = bench.run(&text, bench.journal()).experiment;
+    let second = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!(second.outcome, Outcome::Done);
     assert_eq!(bench.made(), ["both-a", "both-a", "both-b", "both-b"]);
     // And not once more.
-    let third = bench.run(&text, bench.journal()).experiment;
+    let third = bench.run(&text, bench.checkpoint()).experiment;
     assert_eq!((third.outcome, bench.made().len()), (Outcome::Done, 4));
     assert_eq!(third.steps[0].steps[1].runs.len(), 1);
 }
@@ -273,7 +275,7 @@ fn a_panic_beside_others_is_an_internal_error() {
         "{HOST}[[step]]\nname = \"both\"\nparallel = [{{ name = \"a\", test = {{}} }}, {{ name = \"b\", test = {{ args = \"boom\" }} }}]\n\
          [[step]]\nname = \"never\"\ntest = {{}}\n"
     );
-    let ended = bench.run_with(&text, Journal::default(), false, &|| false, &words);
+    let ended = bench.run_with(&text, Checkpoint::default(), false, &|| false, &words);
     assert!(matches!(&ended.error, Some(ScenarioError::Internal(text)) if text == "step b: boom"));
     let steps = &ended.experiment.steps;
     assert_eq!(outcomes(steps), [Outcome::Error, Outcome::Skipped]);
@@ -296,7 +298,7 @@ fn what_is_not_on_the_virtual_clock_is_no_failure() {
         "{HOST}[emulator.m]\ncontrol_socket = \"/nowhere\"\n[[step]]\nsweep = {{ over = [\"transport=tcp,udp\"], runs = 3, in_order = true, test = {{ args = \"\" }} }}\n\
          expect = [\"loss <= 0.1 % where transport=udp\"]\n"
     );
-    let ended = bench.run_with(&text, Journal::default(), true, &|| false, &words).experiment;
+    let ended = bench.run_with(&text, Checkpoint::default(), true, &|| false, &words).experiment;
     let step = &ended.steps[0];
     assert_eq!(ended.outcome, Outcome::Passed, "{:?}", step.reason);
     assert_eq!(step.points.iter().map(|p| p.runs).collect::<Vec<_>>(), [0, 3]);
@@ -330,7 +332,7 @@ fn a_command_that_is_ended_leaves_nothing_but_its_words() {
     let text = "[[step]]\ntimeout = \"1s\"\ncommand = { run = [\"sh\", \"-c\", \"sleep 1000 & echo $! > pid; echo said; wait\"] }\n\
                 [[step]]\nname = \"x\"\ncommand = { run = [\"sh\", \"-c\", \"sleep 1000 & echo $! > pid2; echo left\"] }\n";
     let text = text.replacen("timeout", "keep_going = true\ntimeout", 1);
-    let ended = bench.run(&text, Journal::default()).experiment;
+    let ended = bench.run(&text, Checkpoint::default()).experiment;
     assert_eq!(outcomes(&ended.steps), [Outcome::Error, Outcome::Done]);
     assert_eq!(ended.steps[0].output.as_deref(), Some("said\n"));
     assert_eq!(ended.steps[1].output.as_deref(), Some("left\n"));
@@ -387,7 +389,7 @@ fn a_swept_emulator_is_left_as_it_was() {
         is_over.load(Ordering::Relaxed)
     };
     let words = |_: &[String]| Ok(one());
-    let ended = bench.run_with(&text, Journal::default(), false, &is_stopped, &words);
+    let ended = bench.run_with(&text, Checkpoint::default(), false, &is_stopped, &words);
     assert_eq!(ended.experiment.outcome, Outcome::Done, "{:?}", ended.experiment.steps);
     assert!(is_swept.load(Ordering::Relaxed));
     assert_eq!(
@@ -396,7 +398,7 @@ fn a_swept_emulator_is_left_as_it_was() {
         serde_json::from_value::<weir_model::impairment::Impairment>(before).unwrap()
     );
     bench.put("slow-sweep");
-    let ended = bench.run_with(&text, Journal::default(), false, &is_stopped, &words);
+    let ended = bench.run_with(&text, Checkpoint::default(), false, &is_stopped, &words);
     assert_eq!(ended.experiment.status, Status::Interrupted);
     assert!(!laws.lock().unwrap().to_string().contains("loss"));
 }

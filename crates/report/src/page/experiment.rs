@@ -146,7 +146,7 @@ fn beginning(command: &[String], id: &str) -> Block {
     if command.iter().any(|word| word.starts_with("--by-api")) {
         return Block::Text(format!(
             "The API of weir serve --ui began it, with a scenario or a plan in a file that was gone afterwards: no command repeats it. \
-             Where it was kept, its scenario is \"scenario\" in the first line of experiments/{id}.journal in the directory of kept \
+             Where it was kept, its scenario is \"scenario\" in the first line of experiments/{id}.checkpoint in the directory of kept \
              runs: written to a file, weir run runs it, with the seed below; hosts that the request named stand there under \
              \"hosts\"."
         ));
@@ -805,7 +805,7 @@ mod tests {
         let page = told("weir run --json --by-api=e -- /tmp/weir-ui-x/1/scenario.json");
         assert!(!page.contains("To repeat") && !page.contains("--by-api"), "{page}");
         assert!(!page.contains("/tmp/weir-ui-"), "{page}");
-        assert!(page.contains("experiments/e.journal"), "{page}");
+        assert!(page.contains("experiments/e.checkpoint"), "{page}");
         let page = told("weir run --json -- scenario.json");
         assert!(page.contains("To repeat: `weir run --json -- scenario.json`"), "{page}");
     }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use weir_experiment::scenario::journal::Head;
+use weir_experiment::scenario::checkpoint::CheckpointHeader;
 use weir_model::experiment::{Action, Scenario, test_plan};
 use weir_model::plan::Plan;
 use weir_net::output::descriptor_of;
@@ -13,7 +13,7 @@ use crate::app::{Named, file_of};
 
 /// The file of the scenario, or of the plan, where it is there and differs from what the experiment began with. The command tells
 /// which it was.
-pub(super) fn changed(head: &Head, scenario: &Scenario) -> Option<PathBuf> {
+pub(super) fn changed(head: &CheckpointHeader, scenario: &Scenario) -> Option<PathBuf> {
     match file_of(&head.command)? {
         // The directory is the file's own.
         Named::Scenario(file) => {

@@ -1,4 +1,4 @@
-//! Running an experiment: its journal, its place in the store, its exit code.
+//! Running an experiment: its checkpoint, its place in the store, its exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
+use weir_experiment::scenario::checkpoint::{
+    CHECKPOINT_SCHEMA, Checkpoint, CheckpointHeader, Session,
+};
 use weir_experiment::scenario::{
-    self, Ended, Files, Happening, Options, ScenarioError, Words, check_unless, text,
+    self, Ended, Files, Options, ParseTestFlags, ScenarioError, ScenarioEvent, check_unless, text,
 };
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Step, Variables};
 use weir_model::record::Status;
@@ -16,8 +18,8 @@ use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
-use super::telling::{cleaned, extent_words, head, told};
-use super::{ResultArgs, flags, refused, words};
+use super::telling::{cleaned, estimate_text, head, told};
+use super::{ResultArgs, flags, plan_from_flags, refused};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -34,7 +36,7 @@ pub(crate) struct Job {
     pub(crate) file: Option<PathBuf>,
     /// The file of `--plan`, where flags made it.
     pub(crate) plan_file: Option<PathBuf>,
-    /// Its text, for the journal.
+    /// Its text, for the checkpoint.
     pub(crate) text: String,
     pub(crate) directory: PathBuf,
     pub(crate) quick: bool,
@@ -42,8 +44,8 @@ pub(crate) struct Job {
     pub(crate) set: Variables,
     pub(crate) hosts: BTreeMap<String, HostSpec>,
     pub(crate) seed: Option<Seed>,
-    /// The journal of an earlier session.
-    pub(crate) earlier: Option<(Journal, Head)>,
+    /// The checkpoint of an earlier session.
+    pub(crate) earlier: Option<(Checkpoint, CheckpointHeader)>,
     /// What is to be known of the result, in words, before anything is measured.
     pub(crate) warnings: Vec<String>,
     /// The axes that flags name, if they made the scenario: its errors then name flags.
@@ -88,7 +90,7 @@ impl Job {
             Some((_, head)) => {
                 let place = Place::of_this_user().map_err(RunsError::from)?;
                 let kept = Experiments::of(&place);
-                vec![("--resume", kept.journal(&head.id)), ("--resume", kept.result(&head.id))]
+                vec![("--resume", kept.checkpoint(&head.id)), ("--resume", kept.result(&head.id))]
             }
             None => vec![],
         };
@@ -145,15 +147,16 @@ fn kept() -> Result<(Place, Experiments), CliError> {
     Ok((place, experiments))
 }
 
-/// Begins the journal of a new experiment.
-fn begin(head: &Head) -> Result<(Journal, Experiments), CliError> {
+/// Begins the checkpoint of a new experiment.
+fn begin(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError> {
     let (place, experiments) = kept()?;
-    let path = experiments.journal(&head.id);
-    let journal = Journal::create(&path, head).map_err(CliError::io("write journal", &path))?;
-    if let Some(file) = journal.file() {
+    let path = experiments.checkpoint(&head.id);
+    let checkpoint =
+        Checkpoint::create(&path, head).map_err(CliError::io("write checkpoint", &path))?;
+    if let Some(file) = checkpoint.file() {
         place.give(file, &path).map_err(RunsError::from)?;
     }
-    Ok((journal, experiments))
+    Ok((checkpoint, experiments))
 }
 
 /// This program, on this host, from now on.
@@ -191,12 +194,12 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     signals::listen(&stop)?;
     check_outputs(args)?;
     let is_quiet = has_stdout(args);
-    let words: Words<'_> = &words;
+    let parse_flags: ParseTestFlags<'_> = &plan_from_flags;
     let files = Files::new(job.directory.clone());
     let is_stopped = || stop.reason().is_some();
     // Before anything of it is kept.
-    let extent = match check_unless(&is_stopped, &job.scenario, &files, words) {
-        Ok(extent) => extent,
+    let estimate = match check_unless(&is_stopped, &job.scenario, &files, parse_flags) {
+        Ok(estimate) => estimate,
         Err(ScenarioError::Stopped) => return Ok(nothing_run(&stop)),
         Err(error) => return Err(job.refused(error)),
     };
@@ -221,21 +224,21 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         ),
     };
     let is_resumed = job.earlier.is_some();
-    let (journal, experiments) = match job.earlier {
-        Some((mut journal, head)) => {
+    let (checkpoint, experiments) = match job.earlier {
+        Some((mut checkpoint, head)) => {
             let now = scenario::digests(&job.scenario, &files).map_err(refused)?;
             same_files(&id, &head.files, &now)?;
             let experiments = kept()?.1;
-            let path = experiments.journal(&id);
-            journal
+            let path = experiments.checkpoint(&id);
+            checkpoint
                 .go_on(session(&identity.started_at))
-                .map_err(CliError::io("write journal", &path))?;
-            (journal, Some(experiments))
+                .map_err(CliError::io("write checkpoint", &path))?;
+            (checkpoint, Some(experiments))
         }
-        None if args.no_store || job.simulate => (Journal::default(), None),
+        None if args.no_store || job.simulate => (Checkpoint::default(), None),
         None => {
-            let head = Head {
-                schema: JOURNAL_SCHEMA.into(),
+            let head = CheckpointHeader {
+                schema: CHECKPOINT_SCHEMA.into(),
                 id: id.clone(),
                 started_at: started_at.clone(),
                 scenario: job.text.clone(),
@@ -251,13 +254,13 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             let begun = begin(&head).inspect_err(|_| {
                 note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");
             });
-            let (journal, experiments) = begun?;
-            (journal, Some(experiments))
+            let (checkpoint, experiments) = begun?;
+            (checkpoint, Some(experiments))
         }
     };
     let program = crate::job::program();
     let telling = Mutex::new(());
-    let tell = |happening: &Happening<'_>| {
+    let tell = |happening: &ScenarioEvent<'_>| {
         let _one = telling.lock().unwrap_or_else(|e| e.into_inner());
         told(happening, is_quiet);
     };
@@ -273,19 +276,19 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         simulate: job.simulate,
         no_store: args.no_store,
         files,
-        words,
+        parse_flags,
         is_stopped: &is_stopped,
         tell: &tell,
         monotonic_ns: &monotonic_ns,
         warnings: job.warnings.clone(),
     };
-    let much = extent_words(&extent, job.simulate, is_resumed.then(|| journal.repetitions()));
+    let much = estimate_text(&estimate, job.simulate, is_resumed.then(|| checkpoint.repetitions()));
     if !is_quiet {
         print(&head(&job.scenario, &options, much.as_deref()))?;
     } else if let Some(words) = much {
         note(&words);
     }
-    let Ended { experiment, error } = match scenario::run(&job.scenario, &options, journal) {
+    let Ended { experiment, error } = match scenario::run(&job.scenario, &options, checkpoint) {
         Ok(ended) => ended,
         Err(ScenarioError::Stopped) => {
             if experiments.is_some() {

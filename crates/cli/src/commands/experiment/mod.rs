@@ -58,7 +58,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Reads flags of `weir test`, as a scenario's `args` hold them.
-pub(crate) fn words(words: &[String]) -> Result<Plan, String> {
+pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
     #[derive(Debug, Parser)]
     #[command(name = "weir test", no_binary_name = true, disable_help_flag = true)]
     struct Line {
@@ -144,7 +144,9 @@ mod tests {
 
     #[test]
     fn flags_for_which_a_scenario_has_words_are_refused_by_name() {
-        let of = |line: &str| words(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>());
+        let of = |line: &str| {
+            plan_from_flags(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>())
+        };
         assert!(of("-u -b 1M").is_ok());
         for (line, wanted) in [
             ("--start-at monotonic:9", "--start-at: not in a scenario"),

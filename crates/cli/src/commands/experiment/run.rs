@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use weir_experiment::scenario::journal::{Head, Journal, Session};
+use weir_experiment::scenario::checkpoint::{Checkpoint, CheckpointHeader, Session};
 use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
 use weir_jobs::{ResumeJob, ScenarioJob};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
@@ -17,7 +17,7 @@ use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
 
 use super::telling::cleaned;
-use super::{Job, ResultArgs, execute, is_id, refused, words};
+use super::{Job, ResultArgs, execute, is_id, plan_from_flags, refused};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         let stop = Stop::new();
         signals::listen(&stop)?;
         let is_stopped = || stop.reason().is_some();
-        let extent = match check_unless(&is_stopped, &scenario, &files, &words) {
+        let estimate = match check_unless(&is_stopped, &scenario, &files, &plan_from_flags) {
             Err(ScenarioError::Stopped) => {
                 let reason = stop.reason().unwrap_or(StopReason::Interrupted);
                 note(&format!("{}; it was not checked to its end", reason.text()));
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             "{}: {} step{plural}, nothing is wrong with it\n{}\n",
             scenario.name,
             scenario.steps.len(),
-            extent.words(None)
+            estimate.text(None)
         ));
     }
     execute(job, &args.result, command)
@@ -236,11 +236,12 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&place);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
-    let path = experiments.journal(&id);
-    let (journal, head) = Journal::open(&path, is_gone).map_err(|error| match error.kind() {
-        ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
-        _ => CliError::io("read journal", &path)(error),
-    })?;
+    let path = experiments.checkpoint(&id);
+    let (checkpoint, head) =
+        Checkpoint::open(&path, is_gone).map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
+            _ => CliError::io("read checkpoint", &path)(error),
+        })?;
     let parse = |hosts: &BTreeMap<String, HostSpec>| {
         Scenario::parse(&head.scenario, head.quick, &head.set, hosts)
     };
@@ -252,8 +253,8 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         "resuming experiment {id}: {}, started {}, {} run{} done",
         scenario.title.as_ref().unwrap_or(&scenario.name),
         head.started_at,
-        journal.repetitions(),
-        if journal.repetitions() == 1 { "" } else { "s" },
+        checkpoint.repetitions(),
+        if checkpoint.repetitions() == 1 { "" } else { "s" },
     )));
     if let Some(changed) = super::begun::changed(&head, &scenario) {
         note(&cleaned(&format!(
@@ -272,7 +273,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         set: head.set.clone(),
         hosts: head.hosts.clone(),
         seed: Some(head.seed),
-        earlier: Some((journal, head)),
+        earlier: Some((checkpoint, head)),
         warnings,
         axes: None,
     };
@@ -280,7 +281,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
 }
 
 /// What to do where today's rules refuse what an earlier version began.
-fn begin_anew(head: &Head) -> String {
+fn begin_anew(head: &CheckpointHeader) -> String {
     let by = &head.session;
     let commit = by.commit.as_ref().map_or_else(String::new, |c| format!(" (commit {c})"));
     let words = format!(

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_experiment::scenario::extent::{Extent, minutes};
-use weir_experiment::scenario::{Happening, Options, text};
+use weir_experiment::scenario::estimate::{Estimate, minutes};
+use weir_experiment::scenario::{Options, ScenarioEvent, text};
 use weir_model::experiment::Scenario;
 use weir_report::clean;
 
@@ -27,16 +27,16 @@ pub(super) fn head(scenario: &Scenario, options: &Options<'_>, much: Option<&str
 
 /// How much is about to be done, and how many runs of it are done if it is resumed; the virtual clock has a time of its
 /// own. Absent for a single run.
-pub(super) fn extent_words(
-    extent: &Extent,
+pub(super) fn estimate_text(
+    estimate: &Estimate,
     is_simulated: bool,
     done: Option<u64>,
 ) -> Option<String> {
-    let mut extent = *extent;
+    let mut estimate = *estimate;
     if is_simulated {
-        (extent.sending, extent.waiting) = (Duration::ZERO, Duration::ZERO);
+        (estimate.sending, estimate.waiting) = (Duration::ZERO, Duration::ZERO);
     }
-    extent.is_worth_telling().then(|| extent.words(done))
+    estimate.is_worth_showing().then(|| estimate.text(done))
 }
 
 fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> String {
@@ -55,14 +55,14 @@ fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> St
 }
 
 /// Tells of what happened: progress on stderr, results on stdout unless they come as JSON at the end.
-pub(super) fn told(happening: &Happening<'_>, json: bool) {
+pub(super) fn told(happening: &ScenarioEvent<'_>, json: bool) {
     match happening {
-        Happening::Began { name, action, depth } => {
+        ScenarioEvent::Began { name, action, depth } => {
             if *action != "wait" {
                 note(&clean(&format!("{}{name} …", "  ".repeat(*depth))));
             }
         }
-        Happening::Ran { run, is_old, done, of, left, .. } => {
+        ScenarioEvent::Ran { run, is_old, done, of, left, .. } => {
             let at: Vec<String> = run.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             let figure = match &run.error {
                 Some(error) => error.clone(),
@@ -95,12 +95,12 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
             }
             note(&clean(&line));
         }
-        Happening::Planned { at, words, .. } => {
+        ScenarioEvent::Planned { at, text, .. } => {
             let at: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             let at = if at.is_empty() { String::new() } else { format!("{}: ", at.join(" ")) };
-            note(&clean(&format!("  {at}{words}")));
+            note(&clean(&format!("  {at}{text}")));
         }
-        Happening::Ended { step, depth } => {
+        ScenarioEvent::Ended { step, depth } => {
             if *depth == 0 && !json {
                 // A closed stdout is reported at the end.
                 let _ = print(&cleaned(&text::whole(step, 0)));

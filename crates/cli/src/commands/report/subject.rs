@@ -89,13 +89,13 @@ impl Subject {
         }
     }
 
-    /// The files of this user in which it is kept, or would be: the database of runs, an experiment's result and journal.
+    /// The files of this user in which it is kept, or would be: the database of runs, an experiment's result and checkpoint.
     pub(super) fn kept(&self) -> Vec<PathBuf> {
         let Ok(place) = Place::of_this_user() else { return vec![] };
         let mut files = vec![place.file()];
         if let Subject::Experiment(experiment) = self {
             let kept = Experiments::of(&place);
-            files.extend([kept.result(&experiment.id), kept.journal(&experiment.id)]);
+            files.extend([kept.result(&experiment.id), kept.checkpoint(&experiment.id)]);
         }
         files
     }
@@ -205,7 +205,7 @@ impl Kept {
     fn experiment(&self, id: &str) -> Result<Subject, CliError> {
         match self.experiments.read(id).map_err(RunsError::from)? {
             Some(text) => experiment(&self.experiments.result(id).display().to_string(), &text),
-            None => Err(match is_running(&self.experiments.journal(id)) {
+            None => Err(match is_running(&self.experiments.checkpoint(id)) {
                 true => CliError::flag(
                     "RUN",
                     format!("experiment {id} is running: it has no result yet"),
@@ -216,7 +216,7 @@ impl Kept {
                 false => CliError::flag(
                     "RUN",
                     format!(
-                        "experiment {id} has not ended: there is its journal, and no result yet"
+                        "experiment {id} has not ended: there is its checkpoint, and no result yet"
                     ),
                     &format!("weir run --resume {id} resumes it"),
                 ),
@@ -225,9 +225,10 @@ impl Kept {
     }
 }
 
-/// Whether a program has the journal of an experiment now.
-fn is_running(journal: &Path) -> bool {
-    weir_experiment::scenario::journal::look(journal).is_ok_and(|(_, is_running)| is_running)
+/// Whether a program has the checkpoint of an experiment now.
+fn is_running(checkpoint: &Path) -> bool {
+    weir_experiment::scenario::checkpoint::read_header(checkpoint)
+        .is_ok_and(|(_, is_running)| is_running)
 }
 
 /// Those of the words that name files.

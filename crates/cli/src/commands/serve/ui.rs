@@ -20,7 +20,7 @@ use super::args::ServeArgs;
 use super::daemon;
 use super::output::Telling;
 use crate::app::note;
-use crate::commands::experiment::words as scenario_words;
+use crate::commands::experiment::plan_from_flags;
 use crate::commands::runs::RunsError;
 use crate::engine::Stop;
 use crate::error::CliError;
@@ -321,7 +321,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         scenarios,
         keys: directory.join("keys"),
         scripts: scripts.transpose()?,
-        words: scenario_words,
+        parse_flags: plan_from_flags,
         may_emulate: may.net_admin && may.net_raw,
         may_make_labs: may.sys_admin || user_namespaces() == UserNamespaces::Allowed,
         limits: Default::default(),

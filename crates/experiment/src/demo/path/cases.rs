@@ -75,7 +75,7 @@ impl PathCase {
 }
 
 /// How a case's packets find their laws.
-enum Touches {
+enum LawScope {
     /// All packets, both ways.
     Everything,
     /// The test's datagrams, forward; not the control connection, which would only be slow.
@@ -84,12 +84,12 @@ enum Touches {
     Port,
 }
 
-fn impairment(laws: &str, touches: &Touches) -> Result<Impairment, ModelError> {
+fn impairment(laws: &str, touches: &LawScope) -> Result<Impairment, ModelError> {
     let laws: Laws = laws.parse()?;
     let mut out = match touches {
-        Touches::Everything => Impairment::of_both(laws),
-        Touches::Test | Touches::Port => {
-            let port = matches!(touches, Touches::Port)
+        LawScope::Everything => Impairment::of_both(laws),
+        LawScope::Test | LawScope::Port => {
+            let port = matches!(touches, LawScope::Port)
                 .then(|| Ranges(vec![(TOUCHED_PORT.into(), TOUCHED_PORT.into())]));
             let filter =
                 Filter { protocol: Some(Protocol(17)), source_port: port, ..Filter::default() };
@@ -124,7 +124,7 @@ fn udp(rate: &str, payload: u64, seconds: u32) -> Result<Connection, ModelError>
 pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
     let one = |emulator_flow, claim| vec![FlowClaim { flow: 1, emulator_flow, claim }];
     let loss_threshold = Some(Span(LOSS_THRESHOLD_MS * 1_000_000));
-    let case = |name, laws, touches: Touches, connections, claims| {
+    let case = |name, laws, touches: LawScope, connections, claims| {
         Ok::<_, ModelError>(PathCase {
             name,
             laws,
@@ -142,14 +142,14 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
         case(
             "clean baseline",
             "none",
-            Touches::Everything,
+            LawScope::Everything,
             vec![paced()?],
             one("other", Claim::Untouched),
         )?,
         case(
             "constant delay each way",
             "delay 20ms",
-            Touches::Everything,
+            LawScope::Everything,
             vec![paced()?, back],
             vec![
                 FlowClaim { flow: 1, emulator_flow: "other", claim: Claim::Delay },
@@ -159,57 +159,57 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
         case(
             "normal delay, may reorder",
             "delay 40ms ±5ms normal allow",
-            Touches::Test,
+            LawScope::Test,
             vec![paced()?],
             one(TEST, Claim::DelayLaw),
         )?,
         case(
             "normal delay, in order",
             "delay 40ms ±5ms normal fifo-release",
-            Touches::Test,
+            LawScope::Test,
             vec![paced()?],
             one(TEST, Claim::DelayInOrder),
         )?,
-        case("loss", "loss 1%", Touches::Test, vec![many()?], one(TEST, Claim::Loss))?,
+        case("loss", "loss 1%", LawScope::Test, vec![many()?], one(TEST, Claim::Loss))?,
         case(
             "loss in bursts",
             "loss 5% run 4",
-            Touches::Test,
+            LawScope::Test,
             vec![many()?],
             one(TEST, Claim::Loss),
         )?,
         case(
             "rate",
             "rate 100M queue 50ms",
-            Touches::Test,
+            LawScope::Test,
             vec![udp("150M", 1472, seconds)?],
             one(TEST, Claim::Rate),
         )?,
         case(
             "duplication",
             "duplicate 0.5%",
-            Touches::Test,
+            LawScope::Test,
             vec![many()?],
             one(TEST, Claim::Duplication),
         )?,
         case(
             "damage, checksums repaired",
             "corrupt 1% repair",
-            Touches::Test,
+            LawScope::Test,
             vec![verified()?],
             one(TEST, Claim::Corruption),
         )?,
         case(
             "damage, checksums left",
             "corrupt 1% leave",
-            Touches::Test,
+            LawScope::Test,
             vec![verified()?],
             one(TEST, Claim::CorruptionLost),
         )?,
         case(
             "one UDP port of two",
             "loss 10%, delay 10ms",
-            Touches::Port,
+            LawScope::Port,
             vec![from(TOUCHED_PORT, many()?), from(UNTOUCHED_PORT, paced()?)],
             vec![
                 FlowClaim { flow: 1, emulator_flow: TEST, claim: Claim::Loss },
@@ -220,7 +220,7 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
         case(
             "TCP over a bad path",
             "loss 0.1%, rate 100M, delay 5ms",
-            Touches::Everything,
+            LawScope::Everything,
             vec![Connection { bytes: Some(ByteSize(4 << 20)), ..Connection::default() }],
             one("other", Claim::EveryByte),
         )?,

@@ -18,7 +18,7 @@ use super::conditions::{Conditions, Floor, baseline_disturbance, disturbance, li
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
 use crate::demo::load::Watch;
-use crate::demo::process::{Handed, failed, measure, serve};
+use crate::demo::process::{OutputFile, failed, measure, serve};
 use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict, excused, told};
 use crate::triangulation::quantile;
 
@@ -288,8 +288,8 @@ impl Hosts<'_> {
 
     /// One row, once. The inner error is a test that gave no record.
     fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
-        let (journal, at_b) = (Handed::new(IMPAIR)?, Handed::new("weir serve")?);
-        let at_a = Handed::new("weir test")?;
+        let (journal, at_b) = (OutputFile::new(IMPAIR)?, OutputFile::new("weir serve")?);
+        let at_a = OutputFile::new("weir test")?;
         let emulator = self.emulator(&case.impairment, &journal)?;
         let mut command = self.lab.command("b", &self.program)?;
         let packet_log = Some(at_b.to(&mut command, "weir serve")?);
@@ -350,7 +350,11 @@ impl Hosts<'_> {
         Ok(Ok((evidence, report, logs.collect::<Result<_, DemoError>>()?)))
     }
 
-    fn emulator(&self, impairment: &Impairment, journal: &Handed) -> Result<Process, DemoError> {
+    fn emulator(
+        &self,
+        impairment: &Impairment,
+        journal: &OutputFile,
+    ) -> Result<Process, DemoError> {
         let mut command: Command = self.lab.command("m", &self.program)?;
         let job = EmulatorJob {
             // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
@@ -381,7 +385,7 @@ fn report(emulator: Process) -> Result<Report, DemoError> {
     serde_json::from_value(report).map_err(failed(IMPAIR))
 }
 
-fn read_log(log: &Handed) -> Result<Vec<(packets::Record, Judged)>, DemoError> {
+fn read_log(log: &OutputFile) -> Result<Vec<(packets::Record, Judged)>, DemoError> {
     let mut reader = PacketLogReader::new(log.read("packet log")?).map_err(failed("packet log"))?;
     let mut out = vec![];
     while let Some((record, judged)) = reader.read_judged().map_err(failed("packet log"))? {

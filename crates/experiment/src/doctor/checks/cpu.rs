@@ -219,7 +219,7 @@ fn virtualisation(facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::facts::{Consumer, CpuSample};
+    use super::super::super::facts::{BusyProcess, CpuSample};
     use super::*;
     use weir_net::host::Host;
 
@@ -252,7 +252,7 @@ mod tests {
     fn busy_cores_name_who_is_busy() {
         let sample = |ratios: &[f64], steal_ratio| {
             let busy_ratio = ratios.iter().enumerate().map(|(i, r)| (i as u32, *r)).collect();
-            let consumers = vec![Consumer { pid: 77, name: "cc1".into(), cpu_ratio: 0.9 }];
+            let consumers = vec![BusyProcess { pid: 77, name: "cc1".into(), cpu_ratio: 0.9 }];
             let cpu = Fact::read(
                 "/proc/stat",
                 CpuSample { seconds: 0.3, busy_ratio, steal_ratio, consumers },

@@ -204,7 +204,7 @@ fn steering(facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::facts::{Fact, Lateness, Steering};
+    use super::super::super::facts::{ClockDaemons, Fact, Lateness};
     use super::*;
     use weir_net::host::Host;
 
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((stamps(true), stamps(false)), (Severity::Ok, Severity::Warning));
         let who = |names: &[&str]| {
             let names = names.iter().map(|n| (*n).to_owned()).collect();
-            only(Facts { steering: Fact::read("comm", Steering(names)), ..Facts::default() })
+            only(Facts { steering: Fact::read("comm", ClockDaemons(names)), ..Facts::default() })
                 .evidence
         };
         assert!(who(&["chronyd"]).ends_with("chronyd") && who(&[]).contains("none of"));

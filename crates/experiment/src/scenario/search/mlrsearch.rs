@@ -181,7 +181,7 @@ mod tests {
         for seed in 0..200 {
             let mut random = SplitMix64::new(seed);
             let mut inner = path(2e6);
-            let mut lossy = |ask: Ask| {
+            let mut lossy = |ask: TrialRequest| {
                 let mut trial = inner(ask)?;
                 trial.lost = (trial.sent as f64 * 0.01 * random.unit()) as u64;
                 Ok::<_, ()>(trial)
@@ -210,7 +210,7 @@ mod tests {
         let mut inner = path(2e6);
         let mut calls = 0;
         // 0.1 %: too much for the non-drop rate alone.
-        let mut hiccup = |ask: Ask| {
+        let mut hiccup = |ask: TrialRequest| {
             calls += 1;
             let mut trial = inner(ask)?;
             if calls == 1 {

@@ -16,7 +16,7 @@ mod virtual_path;
 
 /// A trial that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct TrialRequest {
     /// Rate of all flows together, in the search's unit; always above 0.
     pub rate: f64,
     /// Length.
@@ -51,7 +51,7 @@ impl Trial {
 
     /// Whether the sender kept the rate that it was asked for. What was not told was not kept. n packets span n − 1 gaps, which
     /// is all that is known of a burst's length.
-    fn is_offered(&self, ask: Ask) -> bool {
+    fn is_offered(&self, ask: TrialRequest) -> bool {
         let gaps = match ask.packets {
             Some(packets @ 2..) => (packets - 1) as f64 / packets as f64,
             // One packet has no rate.
@@ -110,7 +110,7 @@ impl Terms {
 
 /// What a search came to.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Searched {
+pub struct SearchResult {
     /// Figures, the one that was searched first.
     pub found: Vec<Found>,
     /// Why it is neither passed nor failed: figures that were not found, or that tool or host shaped. Empty: conclusive.
@@ -158,7 +158,7 @@ impl Bracket {
 
 struct Searching<'a, E> {
     terms: &'a Terms,
-    trial: &'a mut dyn FnMut(Ask) -> Result<Trial, E>,
+    trial: &'a mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
     number: u32,
     /// Trials that stayed disturbed.
     disturbed: u32,
@@ -173,8 +173,8 @@ struct Searching<'a, E> {
 /// Those of a trial.
 pub fn search<E>(
     terms: &Terms,
-    trial: &mut dyn FnMut(Ask) -> Result<Trial, E>,
-) -> Result<Searched, E> {
+    trial: &mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
+) -> Result<SearchResult, E> {
     let mut searching =
         Searching { terms, trial, number: 0, disturbed: 0, limit: None, open: vec![] };
     let mut found = match terms.kind {
@@ -204,7 +204,7 @@ pub fn search<E>(
         let own = std::iter::once(first.text.clone()).filter(|t| !t.is_empty());
         first.text = own.chain(notes).collect::<Vec<_>>().join("; ");
     }
-    Ok(Searched { found, open: searching.open })
+    Ok(SearchResult { found, open: searching.open })
 }
 
 fn shown(rate: f64, unit: &str) -> String {
@@ -216,7 +216,7 @@ fn shown(rate: f64, unit: &str) -> String {
 }
 
 /// What a trial says of a rate: nothing kept it from passing (absent), or what did.
-fn failure(trial: &Trial, ask: Ask, goal: f64) -> Option<Cause> {
+fn failure(trial: &Trial, ask: TrialRequest, goal: f64) -> Option<Cause> {
     match (trial.sent > 0 && trial.loss() > goal, trial.is_offered(ask)) {
         (true, _) if trial.disturbed => Some(Cause::Disturbed),
         (true, _) => Some(Cause::Path),
@@ -226,8 +226,8 @@ fn failure(trial: &Trial, ask: Ask, goal: f64) -> Option<Cause> {
 }
 
 impl<E> Searching<'_, E> {
-    fn ask(&self, rate: f64, packets: Option<u64>) -> Ask {
-        Ask { rate, seconds: self.terms.seconds, packets, number: self.number }
+    fn ask(&self, rate: f64, packets: Option<u64>) -> TrialRequest {
+        TrialRequest { rate, seconds: self.terms.seconds, packets, number: self.number }
     }
 
     /// One trial; done again when it was disturbed and its figures would not count: `spoils` tells from what is wrong with it.

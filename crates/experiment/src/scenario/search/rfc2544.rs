@@ -183,7 +183,7 @@ mod tests {
         assert!(found.text.contains("may carry more") && searched.open.is_empty());
         let mut trials = 0;
         let mut inner = path(10.0);
-        let mut counted = |ask: Ask| {
+        let mut counted = |ask: TrialRequest| {
             trials += 1;
             assert!(ask.rate >= 1000.0, "no rate below the least is asked for: {ask:?}");
             inner(ask)
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_burst_that_was_spread_is_no_burst() {
         let mut inner = path(1.0);
-        let mut spread = |ask: Ask| {
+        let mut spread = |ask: TrialRequest| {
             let mut trial = inner(ask)?;
             (trial.sent_rate, trial.lost) = (Some(ask.rate / 3.0), 0);
             Ok::<_, ()>(trial)
@@ -238,7 +238,7 @@ mod tests {
         for short in [false, true] {
             let mut inner = path(2e6);
             let mut calls = 0;
-            let mut hiccup = |ask: Ask| {
+            let mut hiccup = |ask: TrialRequest| {
                 calls += 1;
                 let mut trial = inner(ask)?;
                 if calls == 1 {
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn loss_of_a_disturbed_host_leaves_the_search_open() {
         let mut inner = path(400_000.0);
-        let mut busy = |ask: Ask| {
+        let mut busy = |ask: TrialRequest| {
             let trial = inner(ask)?;
             Ok::<_, ()>(Trial { disturbed: trial.lost > 0, ..trial })
         };
@@ -272,13 +272,13 @@ mod tests {
     fn latency_is_the_mean_at_the_throughput_of_trials_that_all_tell_it() {
         let terms = Terms { runs: 3, ..terms(SearchKind::Latency) };
         let searched = search(&terms, &mut path(50_000.0)).unwrap();
-        let of = |searched: &Searched| {
+        let of = |searched: &SearchResult| {
             searched.found.iter().find(|f| f.name == "mean latency").unwrap().clone()
         };
         assert!((of(&searched).value.unwrap() - 0.002).abs() < 1e-12);
         assert!(of(&searched).text.contains("3 trials") && searched.open.is_empty());
         let mut inner = path(2e6);
-        let mut deaf = |ask: Ask| {
+        let mut deaf = |ask: TrialRequest| {
             let mut trial = inner(ask)?;
             if ask.number == 3 {
                 trial.delays.clear();

@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn what_a_queue_holds_at_the_end_was_not_carried() {
         let (capacity, queue) = (230.0, 60.0);
-        let mut queued = |ask: Ask| {
+        let mut queued = |ask: TrialRequest| {
             let sent = ask.rate * ask.seconds;
             let lost = (sent - capacity * ask.seconds - queue).max(0.0);
             Ok::<_, ()>(Trial {
@@ -252,7 +252,7 @@ mod tests {
     fn repetitions_that_differ_make_an_interval_about_the_truth() {
         let mut random = SplitMix64::new(5);
         let mut inner = path(300_000.0);
-        let mut noisy = |ask: Ask| {
+        let mut noisy = |ask: TrialRequest| {
             let mut trial = inner(ask)?;
             trial.received_rate = trial
                 .received_rate
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn disturbance_beyond_the_point_leaves_it_open() {
         let mut inner = path(300_000.0);
-        let mut busy = |ask: Ask| {
+        let mut busy = |ask: TrialRequest| {
             let trial = inner(ask)?;
             Ok::<_, ()>(Trial { disturbed: ask.rate > 300_000.0, ..trial })
         };

@@ -18,7 +18,7 @@ pub(super) fn terms(kind: SearchKind) -> Terms {
 }
 
 /// A path that carries so many packets a second, and holds bursts of 5000.
-pub(super) fn path(capacity: f64) -> impl FnMut(Ask) -> Result<Trial, ()> {
+pub(super) fn path(capacity: f64) -> impl FnMut(TrialRequest) -> Result<Trial, ()> {
     move |ask| {
         let sent = ask.packets.unwrap_or((ask.rate * ask.seconds) as u64);
         let lost = match ask.packets {
@@ -37,7 +37,7 @@ pub(super) fn path(capacity: f64) -> impl FnMut(Ask) -> Result<Trial, ()> {
 }
 
 /// A path that carries 2 million packets a second, by a sender that reaches so many.
-pub(super) fn weak(limit: f64) -> impl FnMut(Ask) -> Result<Trial, ()> {
+pub(super) fn weak(limit: f64) -> impl FnMut(TrialRequest) -> Result<Trial, ()> {
     let mut inner = path(2e6);
     move |ask| {
         let reached = Some(ask.rate.min(limit));

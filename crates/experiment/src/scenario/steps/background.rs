@@ -13,30 +13,30 @@ impl<'d> Inner<'d, '_, '_> {
     where
         'd: 's,
     {
-        let doing = self.doing;
-        let options = doing.options;
+        let execution = self.execution;
+        let options = execution.options;
         let at = &self.around.at;
         let own: BTreeSet<String> = at.iter().map(|(n, _)| n.clone()).collect();
-        let plan = plans::plan(test, at, &own, &options.files, options.words, self.name)?;
-        let Place::Real(world) = &doing.place else {
+        let plan = plans::plan(test, at, &own, &options.files, options.parse_flags, self.name)?;
+        let Backend::Real(environment) = &execution.backend else {
             return Err(ScenarioError::program(
                 self.name,
                 "a test in the background is not on the virtual clock",
             ));
         };
         let running = |b: &Background| b.name == self.name && lock(&b.state.0).ended.is_none();
-        if lock(&doing.background).iter().any(running) {
+        if lock(&execution.background).iter().any(running) {
             return Err(ScenarioError::program(self.name, "it runs already"));
         }
-        let socket = world.socket();
+        let socket = environment.socket();
         let key = format!("{}#1", self.path);
         let one =
-            OneRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
+            SingleRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
         let plan = plans::seeded(plan.clone(), options.seed.0, &one.key);
         let job = self.job(&one, plan, Some(socket.clone()));
         let stop = Arc::new(AtomicBool::new(false));
         let state = Arc::new((Mutex::new(BackgroundState::default()), Condvar::new()));
-        lock(&doing.background).push(Background {
+        lock(&execution.background).push(Background {
             name: self.name.into(),
             socket,
             stop: stop.clone(),
@@ -46,15 +46,16 @@ impl<'d> Inner<'d, '_, '_> {
         });
         let name = self.name.to_owned();
         scope.spawn(move || {
-            let stopped = || stop.load(Ordering::Relaxed) || doing.is_stopped();
+            let stopped = || stop.load(Ordering::Relaxed) || execution.is_stopped();
             let progress = |progress| {
                 lock(&state.0).progress = progress;
                 state.1.notify_all();
             };
-            let ended = catch_unwind(AssertUnwindSafe(|| world.test(&job, &stopped, &progress)));
+            let ended =
+                catch_unwind(AssertUnwindSafe(|| environment.test(&job, &stopped, &progress)));
             // Whoever waits for it would wait for ever.
             let ended = ended.unwrap_or_else(|payload| {
-                Err(ScenarioError::Internal(doing.panicked(&name, payload.as_ref())))
+                Err(ScenarioError::Internal(execution.panicked(&name, payload.as_ref())))
             });
             lock(&state.0).ended = Some(ended);
             state.1.notify_all();
@@ -69,12 +70,12 @@ impl<'d> Inner<'d, '_, '_> {
         out: &mut StepOutcome,
         enough: &dyn Fn(Progress) -> bool,
     ) -> Result<(), ScenarioError> {
-        let state = self.doing.in_background(name, |test| test.state.clone())?;
+        let state = self.execution.in_background(name, |test| test.state.clone())?;
         let mut now = lock(&state.0);
         loop {
             if let Some(ended) = now.ended.take() {
                 drop(now);
-                let mut all = lock(&self.doing.background);
+                let mut all = lock(&self.execution.background);
                 let own = all.iter().position(|test| Arc::ptr_eq(&test.state, &state));
                 let test = own.map(|i| all.remove(i));
                 drop(all);
@@ -82,13 +83,13 @@ impl<'d> Inner<'d, '_, '_> {
                 let mut metrics = self.metrics(&[])?;
                 metrics.extend(rules.iter().map(|rule| rule.metric.clone()));
                 let is_cut = test.as_ref().is_some_and(|test| test.stop.load(Ordering::Relaxed));
-                let mut run = self.doing.measured(ended?, &metrics, is_cut);
+                let mut run = self.execution.measured(ended?, &metrics, is_cut);
                 self.tell_cut(&mut run);
                 self.ran(&run, false, 1, 1, None);
                 out.runs.push(run);
                 self.close(out);
                 let own = Inner { rules: rules.to_vec(), path: self.path.clone(), ..*self };
-                own.expect(out, self.doing.confidence().into());
+                own.expect(out, self.execution.confidence().into());
                 return Ok(());
             }
             if enough(now.progress) {
@@ -104,7 +105,8 @@ impl<'d> Inner<'d, '_, '_> {
 
     pub(super) fn wait(&self, wait: &WaitStep, out: &mut StepOutcome) -> Result<(), ScenarioError> {
         if let Some(time) = wait.time {
-            let is_done = self.doing.options.simulate || self.sleep(Duration::from_nanos(time.0));
+            let is_done =
+                self.execution.options.simulate || self.sleep(Duration::from_nanos(time.0));
             match (is_done, self.is_interrupted()) {
                 (true, _) => {}
                 (false, true) => interrupted(out, "interrupted".into()),
@@ -138,7 +140,7 @@ impl<'d> Inner<'d, '_, '_> {
         }
         // All connections: the test ends in order by itself, with a whole record.
         if control(&socket, "stop", None).is_err() {
-            let stop = self.doing.in_background(&which.test, |test| test.stop.clone())?;
+            let stop = self.execution.in_background(&which.test, |test| test.stop.clone())?;
             stop.store(true, Ordering::Relaxed);
         }
         self.follow(&which.test, out, &|_| false)
@@ -147,12 +149,12 @@ impl<'d> Inner<'d, '_, '_> {
     /// The control socket of a test in the background, once it listens.
     pub(super) fn socket(&self, test: &str) -> Result<std::path::PathBuf, ScenarioError> {
         let (socket, state) =
-            self.doing.in_background(test, |test| (test.socket.clone(), test.state.clone()))?;
+            self.execution.in_background(test, |test| (test.socket.clone(), test.state.clone()))?;
         let end = Instant::now() + Duration::from_secs(10);
         while !socket.exists()
             && lock(&state.0).ended.is_none()
             && Instant::now() < end
-            && !self.doing.is_stopped()
+            && !self.execution.is_stopped()
         {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -160,7 +162,7 @@ impl<'d> Inner<'d, '_, '_> {
     }
 }
 
-impl Doing<'_> {
+impl Execution<'_> {
     /// The newest test in the background of this name.
     fn in_background<T>(
         &self,
@@ -178,9 +180,9 @@ impl Doing<'_> {
     pub(super) fn unwaited(&self, test: Background, is_cut: bool) -> StepOutcome {
         let name = format!("{} (at the end)", test.name);
         let mut out = begun(&name, "test");
-        let around = Around { at: test.at, ..Around::default() };
+        let around = StepContext { at: test.at, ..StepContext::default() };
         let inner = Inner {
-            doing: self,
+            execution: self,
             around: &around,
             name: &name,
             path: name.clone(),
@@ -207,7 +209,7 @@ impl Doing<'_> {
             }
         }
         inner.expect(&mut out, self.confidence().into());
-        (self.options.tell)(&Happening::Ended { step: &out, depth: 0 });
+        (self.options.tell)(&ScenarioEvent::Ended { step: &out, depth: 0 });
         out
     }
 

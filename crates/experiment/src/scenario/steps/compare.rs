@@ -11,8 +11,8 @@ impl<'d> Inner<'d, '_, '_> {
         step: &CompareStep,
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        let doing = self.doing;
-        let Place::Real(world) = &doing.place else {
+        let execution = self.execution;
+        let Backend::Real(environment) = &execution.backend else {
             return self.not_simulated(out, "other tools");
         };
         let axes = check_axes(&step.over, self.name)?;
@@ -33,13 +33,13 @@ impl<'d> Inner<'d, '_, '_> {
         if !missing.is_empty() {
             reasons.push(format!("not installed here: {}", missing.join(", ")));
         }
-        let mut all: Vec<At> = vec![];
+        let mut all: Vec<AxisValues> = vec![];
         for at in points(&axes) {
             for name in &tools {
                 let at = [at.clone(), vec![(TOOL.to_owned(), (*name).to_owned())]].concat();
                 let load = compared(step, &at, self.name)?;
                 let tool = TOOLS.iter().find(|t| t.name == *name);
-                match tool.and_then(|t| world.refusal(t, &load, step.to.as_deref())) {
+                match tool.and_then(|t| environment.refusal(t, &load, step.to.as_deref())) {
                     None => all.push(at),
                     // What it is not made for says nothing against it.
                     Some(reason) => {
@@ -63,12 +63,12 @@ impl<'d> Inner<'d, '_, '_> {
         let of = all.len() as u64 * u64::from(runs);
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
         'all: for repetition in 1..=runs {
-            for i in block(all.len(), doing.options.seed.0, repetition) {
-                if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
+            for i in block(all.len(), execution.options.seed.0, repetition) {
+                if execution.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                     break 'all;
                 }
                 let at = &all[i];
-                let (run, is_old) = self.one_tool(world, step, at, repetition, &metrics)?;
+                let (run, is_old) = self.one_tool(environment, step, at, repetition, &metrics)?;
                 done += 1;
                 fresh += u32::from(!is_old);
                 let left = (fresh > 0).then(|| {
@@ -79,9 +79,9 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
-        out.points = self.points(&all, &out.runs, self.doing.confidence().into());
+        out.points = self.points(&all, &out.runs, self.execution.confidence().into());
         for figures in &step.published {
-            let table = published::read(figures, &doing.options.files)?;
+            let table = published::read(figures, &execution.options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
         reasons.extend(different_sizes(&out.runs));
@@ -95,13 +95,13 @@ impl<'d> Inner<'d, '_, '_> {
 
     pub(super) fn one_tool(
         &self,
-        world: &World<'_>,
+        environment: &Environment<'_>,
         step: &CompareStep,
-        at: &At,
+        at: &AxisValues,
         repetition: u32,
         metrics: &[Metric],
     ) -> Result<(RunRef, bool), ScenarioError> {
-        let doing = self.doing;
+        let execution = self.execution;
         let key = format!("{}|{}#{repetition}", self.path, key(at));
         let load = compared(step, at, self.name)?;
         let (_, name) = at.last().cloned().unwrap_or_default();
@@ -111,15 +111,16 @@ impl<'d> Inner<'d, '_, '_> {
             let plan = own_plan(&load, step.coalesced);
             // Tools come in any order, and no other one starts at a given time.
             let is_first = false;
-            let one = OneRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
+            let one =
+                SingleRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
             return self.run(&one);
         };
-        if let Some(done) = lock(&doing.journal).done(&key) {
+        if let Some(done) = lock(&execution.checkpoint).done(&key) {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
-        let stopped = || doing.is_stopped();
-        let found = world.tool(
+        let stopped = || execution.is_stopped();
+        let found = environment.tool(
             tool,
             &load,
             step.from.as_deref(),
@@ -142,10 +143,10 @@ impl<'d> Inner<'d, '_, '_> {
             Err(reason) => run.error = Some(reason),
         }
         // It was asked to end where it did not.
-        run.cut = doing.is_stopped() || self.cut() == Some(Cut::Late);
+        run.cut = execution.is_stopped() || self.cut() == Some(Cut::Late);
         self.tell_cut(&mut run);
-        if !(doing.is_stopped() && run.error.is_some()) {
-            doing.keep(&key, &run, begun.elapsed().as_secs_f64());
+        if !(execution.is_stopped() && run.error.is_some()) {
+            execution.keep(&key, &run, begun.elapsed().as_secs_f64());
         }
         Ok((run, false))
     }
@@ -194,7 +195,7 @@ pub fn is_installed(program: &str) -> bool {
 /// The load of a point of a comparison.
 pub(in crate::scenario) fn compared(
     step: &CompareStep,
-    at: &At,
+    at: &AxisValues,
     place: &str,
 ) -> Result<Load, ScenarioError> {
     let mut load =

@@ -6,13 +6,13 @@ use super::FAILURES;
 
 /// What the losses so far ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum LossDecision {
     /// Nothing: the next run.
-    On,
+    Continue,
     /// One run more at this point, where the peer was there before: whether it still is.
     Probe(usize),
     /// Nothing is tried any more.
-    Gone,
+    Stop,
 }
 
 /// Runs that did not reach their peer, or lost it.
@@ -21,7 +21,7 @@ pub(super) enum Next {
 /// counts is the losses of points that had it. Of many others one after the other a run at such a point decides, since points
 /// of one run each never had their peer before. Where none ever had it, every loss counts.
 #[derive(Debug)]
-pub(super) struct Losses {
+pub(super) struct PeerLosses {
     /// Of all points: whether a run of it was whole.
     had: Vec<bool>,
     /// The newest of these.
@@ -39,9 +39,9 @@ pub(super) struct Losses {
     is_lost: bool,
 }
 
-impl Losses {
-    pub(super) fn of(points: usize, change: bool) -> Losses {
-        Losses {
+impl PeerLosses {
+    pub(super) fn of(points: usize, change: bool) -> PeerLosses {
+        PeerLosses {
             had: vec![false; points],
             last: None,
             change,
@@ -79,12 +79,12 @@ impl Losses {
         }
     }
 
-    pub(super) fn next(&self) -> Next {
+    pub(super) fn next(&self) -> LossDecision {
         match self.last {
-            _ if self.is_lost || self.counted >= FAILURES => Next::Gone,
-            None if self.in_vain >= FAILURES => Next::Gone,
-            Some(point) if self.in_vain >= self.patience => Next::Probe(point),
-            _ => Next::On,
+            _ if self.is_lost || self.counted >= FAILURES => LossDecision::Stop,
+            None if self.in_vain >= FAILURES => LossDecision::Stop,
+            Some(point) if self.in_vain >= self.patience => LossDecision::Probe(point),
+            _ => LossDecision::Continue,
         }
     }
 
@@ -125,15 +125,15 @@ mod tests {
     /// The run, counted from 1, at which the peer counts as gone, and points at which it was probed; of points by letter, lost
     /// ones in capitals. A probe is lost where `is_lost` says so of the run before it.
     fn probed_and_gone(runs: &str, is_lost: impl Fn(usize) -> bool) -> (String, Option<usize>) {
-        let (mut losses, mut probes) = (Losses::of(26, false), String::new());
+        let (mut losses, mut probes) = (PeerLosses::of(26, false), String::new());
         let gone = runs.bytes().zip(1..).find_map(|(point, n)| {
             let error = point.is_ascii_uppercase().then_some("no hello");
             losses.ran(usize::from(point.to_ascii_lowercase() - b'a'), &run(error), false);
-            if let Next::Probe(point) = losses.next() {
+            if let LossDecision::Probe(point) = losses.next() {
                 probes.push(char::from(b'a' + point as u8));
                 losses.probed(is_lost(n));
             }
-            (losses.next() == Next::Gone).then_some(n)
+            (losses.next() == LossDecision::Stop).then_some(n)
         });
         (probes, gone)
     }
@@ -148,14 +148,14 @@ mod tests {
             assert_eq!(is_silence(&run(Some(error))), is, "{error}");
         }
         assert!(!is_silence(&run(None)));
-        let mut losses = Losses::of(2, false);
+        let mut losses = PeerLosses::of(2, false);
         losses.ran(0, &run(None), false);
         let here = RunRef { peer_lost: false, ..run(Some("no such congestion control")) };
         for _ in 0..FAILURES {
             losses.ran(0, &run(Some("no hello")), false);
             losses.ran(1, &here, false);
         }
-        assert_eq!(losses.next(), Next::Gone);
+        assert_eq!(losses.next(), LossDecision::Stop);
     }
 
     #[test]
@@ -190,15 +190,15 @@ mod tests {
 
     #[test]
     fn runs_of_an_earlier_session_say_nothing_of_now() {
-        let mut losses = Losses::of(2, false);
+        let mut losses = PeerLosses::of(2, false);
         for _ in 0..2 {
             losses.ran(0, &run(None), true);
             losses.ran(1, &run(Some("no hello")), false);
         }
-        assert_eq!(losses.next(), Next::On);
+        assert_eq!(losses.next(), LossDecision::Continue);
         losses.ran(0, &run(None), true);
         losses.ran(1, &run(Some("no hello")), false);
-        assert_eq!(losses.next(), Next::Probe(0));
+        assert_eq!(losses.next(), LossDecision::Probe(0));
     }
 
     /// Laws make silence, and nobody's word.
@@ -214,10 +214,10 @@ mod tests {
             "192.0.2.1:9347: control connection failed: No route to host (os error 113)",
         ];
         let gone = |errors: &[&str], change| {
-            let mut losses = Losses::of(1, change);
+            let mut losses = PeerLosses::of(1, change);
             losses.ran(0, &run(None), false);
             errors.iter().for_each(|error| losses.ran(0, &run(Some(error)), false));
-            losses.next() == Next::Gone
+            losses.next() == LossDecision::Stop
         };
         assert!(gone(&[said[0], said[1], said[0]], true));
         assert!(!gone(&silent, true) && gone(&silent, false));

@@ -18,13 +18,13 @@ use weir_model::record::{Crossing, Record};
 use weir_model::units::{RateLimit, SendRate};
 use weir_sim::Simulation;
 
-use super::grid::{At, block, key, points};
-use super::journal::{Journal, Kept};
+use super::checkpoint::{Checkpoint, StoredRun};
+use super::environment::{Environment, Job, NoRecord, Progress, Tested, control};
+use super::grid::{AxisValues, block, key, points};
 use super::judge::{Intervals, judge, run_ref, summaries};
 use super::repetition::Repetition;
 use super::tools::{Load, PAYLOAD_SIZE, TOOLS};
-use super::world::{Job, NoRecord, Progress, Tested, World, control};
-use super::{Happening, Options, ScenarioError, plans, published};
+use super::{Options, ScenarioError, ScenarioEvent, plans, published};
 
 mod background;
 mod compare;
@@ -54,7 +54,7 @@ struct Background {
     /// What is expected of it.
     rules: Vec<Rule>,
     /// Values of the axes around it.
-    at: At,
+    at: AxisValues,
 }
 
 #[derive(Default)]
@@ -66,37 +66,37 @@ struct BackgroundState {
 /// Steps at the same time, whose runs are kept together.
 struct Unit {
     path: String,
-    runs: Vec<Kept>,
+    runs: Vec<StoredRun>,
 }
 
 /// Where tests run.
-enum Place<'a> {
-    Real(World<'a>),
+enum Backend<'a> {
+    Real(Environment<'a>),
     /// On the virtual clock: what each emulator does now.
     Virtual(Mutex<BTreeMap<String, Impairment>>),
 }
 
 /// A scenario that is being done.
-pub(super) struct Doing<'a> {
+pub(super) struct Execution<'a> {
     scenario: &'a Scenario,
     options: &'a Options<'a>,
-    place: Place<'a>,
-    journal: Mutex<Journal>,
+    backend: Backend<'a>,
+    checkpoint: Mutex<Checkpoint>,
     background: Mutex<Vec<Background>>,
     units: Mutex<Vec<Unit>>,
     /// Latest end of the whole.
     until: Option<Instant>,
-    /// The journal could not be written: nothing more is begun.
+    /// The checkpoint could not be written: nothing more is begun.
     fatal: Mutex<Option<ScenarioError>>,
 }
 
 /// What surrounds a step.
 #[derive(Clone, Default)]
-struct Around {
+struct StepContext {
     /// Names of the steps around it, with the values of their axes.
     path: String,
     /// Values of the axes around it.
-    at: At,
+    at: AxisValues,
     depth: usize,
     /// Steps beside it start their tests at this time.
     start_at_ns: Option<u64>,
@@ -108,27 +108,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-impl<'a> Doing<'a> {
+impl<'a> Execution<'a> {
     pub(super) fn new(
         scenario: &'a Scenario,
         options: &'a Options<'a>,
-        journal: Mutex<Journal>,
+        checkpoint: Mutex<Checkpoint>,
     ) -> Result<Self, ScenarioError> {
-        let place = if options.simulate {
+        let backend = if options.simulate {
             let mut emulators = BTreeMap::new();
             for (name, spec) in &scenario.emulators {
                 let at = format!("emulator.{name}");
                 emulators.insert(name.clone(), options.files.impairment(&spec.initial, &at)?);
             }
-            Place::Virtual(Mutex::new(emulators))
+            Backend::Virtual(Mutex::new(emulators))
         } else {
-            Place::Real(World::make(scenario, options)?)
+            Backend::Real(Environment::make(scenario, options)?)
         };
-        Ok(Doing {
+        Ok(Execution {
             scenario,
             options,
-            place,
-            journal,
+            backend,
+            checkpoint,
             background: Mutex::default(),
             units: Mutex::default(),
             until: scenario.timeout.map(|t| Instant::now() + Duration::from_nanos(t.0)),
@@ -140,7 +140,7 @@ impl<'a> Doing<'a> {
     pub(super) fn all(&self) -> Vec<StepOutcome> {
         let mut cut = vec![];
         let mut steps = std::thread::scope(|scope| {
-            let steps = self.steps(&self.scenario.steps, &Around::default(), scope);
+            let steps = self.steps(&self.scenario.steps, &StepContext::default(), scope);
             // Tests that nobody waited for end with the scenario.
             for background in lock(&self.background).iter() {
                 cut.push(lock(&background.state.0).ended.is_none() || self.is_stopped());
@@ -153,11 +153,11 @@ impl<'a> Doing<'a> {
         steps
     }
 
-    /// Takes the place down. What ended it before its time, or kept something from being left as it was found.
+    /// Stops the environment. What ended it before its time, or kept something from being left as it was found.
     pub(super) fn end(mut self) -> Option<ScenarioError> {
-        let restored = match &mut self.place {
-            Place::Real(world) => world.restore().err(),
-            Place::Virtual(_) => None,
+        let restored = match &mut self.backend {
+            Backend::Real(environment) => environment.restore().err(),
+            Backend::Virtual(_) => None,
         };
         self.fatal.into_inner().unwrap_or_else(|e| e.into_inner()).or(restored)
     }
@@ -170,7 +170,7 @@ impl<'a> Doing<'a> {
 
     /// Whether tests run between hosts of a lab.
     fn has_lab(&self) -> bool {
-        matches!(self.place, Place::Real(_)) && self.scenario.lab.is_some()
+        matches!(self.backend, Backend::Real(_)) && self.scenario.lab.is_some()
     }
 
     fn confidence(&self) -> f64 {
@@ -180,7 +180,7 @@ impl<'a> Doing<'a> {
     fn steps<'s>(
         &'s self,
         steps: &[Step],
-        around: &Around,
+        around: &StepContext,
         scope: &'s std::thread::Scope<'s, '_>,
     ) -> Vec<StepOutcome> {
         let mut out: Vec<StepOutcome> = vec![];
@@ -207,7 +207,7 @@ impl<'a> Doing<'a> {
                 continue;
             }
             let Some(action) = action else { continue };
-            (self.options.tell)(&Happening::Began {
+            (self.options.tell)(&ScenarioEvent::Began {
                 name: &name,
                 action: kind(action),
                 depth: around.depth,
@@ -215,7 +215,7 @@ impl<'a> Doing<'a> {
             let begun = Instant::now();
             let until = step.timeout.map(|t| begun + Duration::from_nanos(t.0));
             let inner = Inner {
-                doing: self,
+                execution: self,
                 around,
                 name: &name,
                 path: match around.path.as_str() {
@@ -259,7 +259,7 @@ impl<'a> Doing<'a> {
                 inner.expect(&mut outcome, intervals);
             }
             outcome.seconds = begun.elapsed().as_secs_f64();
-            (self.options.tell)(&Happening::Ended { step: &outcome, depth: around.depth });
+            (self.options.tell)(&ScenarioEvent::Ended { step: &outcome, depth: around.depth });
             if outcome.outcome == Outcome::Error && !step.keep_going {
                 // What ends the whole experiment says more than that the step ended.
                 let fatal = lock(&self.fatal).as_ref().map(ToString::to_string);
@@ -270,23 +270,23 @@ impl<'a> Doing<'a> {
         out
     }
 
-    /// Keeps a run in the journal, one beside others together with them.
+    /// Keeps a run in the checkpoint, one beside others together with them.
     fn keep(&self, key: &str, run: &RunRef, seconds: f64) {
         let beside = |unit: &&mut Unit| {
             key.strip_prefix(unit.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
         };
         if let Some(unit) = lock(&self.units).iter_mut().find(beside) {
-            unit.runs.push(Kept { key: key.into(), run: run.clone(), seconds });
+            unit.runs.push(StoredRun { key: key.into(), run: run.clone(), seconds });
             return;
         }
-        self.write(|journal| journal.keep(key, run, seconds));
+        self.write(|checkpoint| checkpoint.keep(key, run, seconds));
     }
 
-    /// Writes the journal; one that cannot be written ends the experiment.
-    fn write(&self, line: impl FnOnce(&mut Journal) -> std::io::Result<()>) {
-        let mut journal = lock(&self.journal);
-        if let Err(source) = line(&mut journal) {
-            let path = journal.path().map(Into::into).unwrap_or_default();
+    /// Writes the checkpoint; one that cannot be written ends the experiment.
+    fn write(&self, line: impl FnOnce(&mut Checkpoint) -> std::io::Result<()>) {
+        let mut checkpoint = lock(&self.checkpoint);
+        if let Err(source) = line(&mut checkpoint) {
+            let path = checkpoint.path().map(Into::into).unwrap_or_default();
             lock(&self.fatal).get_or_insert(ScenarioError::File {
                 operation: "write",
                 path,
@@ -296,7 +296,7 @@ impl<'a> Doing<'a> {
     }
 }
 
-impl Doing<'_> {
+impl Execution<'_> {
     /// A store that takes no more ends the experiment: what it measured would be lost to whoever goes on with it.
     fn unkept(&self, reason: &str) {
         lock(&self.fatal).get_or_insert(ScenarioError::Program {
@@ -347,10 +347,10 @@ fn interrupted(out: &mut StepOutcome, reason: String) {
 
 /// One step that is being done.
 struct Inner<'d, 'r, 'a> {
-    doing: &'d Doing<'a>,
-    around: &'r Around,
+    execution: &'d Execution<'a>,
+    around: &'r StepContext,
     name: &'r str,
-    /// Its place in the journal.
+    /// Its place in the checkpoint.
     path: String,
     until: Option<Instant>,
     rules: Vec<Rule>,
@@ -437,10 +437,10 @@ impl<'d> Inner<'d, '_, '_> {
     where
         'd: 's,
     {
-        let doing = self.doing;
+        let execution = self.execution;
         match action {
             // A virtual test is over before anything else can happen.
-            Action::Test(test) if test.background && doing.options.simulate => {
+            Action::Test(test) if test.background && execution.options.simulate => {
                 self.not_simulated(out, "a test in the background")
             }
             Action::Test(test) if test.background => self.begin(test, scope),
@@ -466,7 +466,7 @@ impl<'d> Inner<'d, '_, '_> {
             Action::Search(terms) => self.search(terms, out),
             Action::Compare(compare) => self.compare(compare, out),
             Action::Wait(WaitStep { test: Some(_), .. }) | Action::Start(_) | Action::Stop(_)
-                if doing.options.simulate =>
+                if execution.options.simulate =>
             {
                 self.not_simulated(out, "a test in the background")
             }
@@ -474,16 +474,16 @@ impl<'d> Inner<'d, '_, '_> {
             Action::Start(which) => self.start(which),
             Action::Stop(which) => self.stop(which, out),
             Action::Impair(step) => {
-                let to = plans::impairment(step, &vec![], &doing.options.files, self.name)?;
+                let to = plans::impairment(step, &vec![], &execution.options.files, self.name)?;
                 self.impair(step.emulator.as_deref(), to)
             }
             Action::Command(command) => {
-                let Place::Real(world) = &doing.place else {
+                let Backend::Real(environment) = &execution.backend else {
                     return self.not_simulated(out, "a command");
                 };
-                let stopped = || doing.is_stopped();
+                let stopped = || execution.is_stopped();
                 let (code, text) =
-                    world.run(&command.run, command.host.as_deref(), self.until, &stopped)?;
+                    environment.run(&command.run, command.host.as_deref(), self.until, &stopped)?;
                 out.output = Some(text);
                 let wanted = command.exit_code.unwrap_or(0);
                 match code {
@@ -498,7 +498,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
             Action::Collect(collect) => {
                 if let Some(path) = &collect.file {
-                    let path = doing.options.files.path(path);
+                    let path = execution.options.files.path(path);
                     let mut bytes = vec![];
                     let fail = |source| ScenarioError::File {
                         operation: "collect",
@@ -510,10 +510,10 @@ impl<'d> Inner<'d, '_, '_> {
                     out.output = Some(String::from_utf8_lossy(&bytes).into_owned());
                 }
                 if let Some(name) = &collect.emulator {
-                    let Place::Real(world) = &doing.place else {
+                    let Backend::Real(environment) = &execution.backend else {
                         return self.not_simulated(out, "counters of a running emulator");
                     };
-                    out.output = Some(world.stats(name)?.to_string());
+                    out.output = Some(environment.stats(name)?.to_string());
                 }
                 Ok(())
             }
@@ -523,20 +523,20 @@ impl<'d> Inner<'d, '_, '_> {
                 let times = repeat.times.unwrap_or(1);
                 for at in points(&axes) {
                     for n in 1..=times {
-                        let all: At = [self.around.at.clone(), at.clone()].concat();
+                        let all: AxisValues = [self.around.at.clone(), at.clone()].concat();
                         let steps: Vec<Step> = plans::at_point(&repeat.steps, &all, self.name)?;
                         let mut label = key(&at);
                         if times > 1 {
                             label = format!("{label} {n}").trim().into();
                         }
-                        let around = Around {
+                        let around = StepContext {
                             path: format!("{} [{label}]", self.path),
                             at: all,
                             depth: self.around.depth + 1,
                             start_at_ns: None,
                             metrics: vec![],
                         };
-                        let mut done = doing.steps(&steps, &around, scope);
+                        let mut done = execution.steps(&steps, &around, scope);
                         done.iter_mut().for_each(|s| s.name = format!("{} [{label}]", s.name));
                         out.steps.append(&mut done);
                     }
@@ -555,9 +555,9 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     fn impair(&self, emulator: Option<&str>, to: Option<Impairment>) -> Result<(), ScenarioError> {
-        match &self.doing.place {
-            Place::Real(world) => world.impair(emulator, &to.unwrap_or_default()),
-            Place::Virtual(emulators) => {
+        match &self.execution.backend {
+            Backend::Real(environment) => environment.impair(emulator, &to.unwrap_or_default()),
+            Backend::Virtual(emulators) => {
                 let mut emulators = lock(emulators);
                 let name = emulator.map(Into::into).or_else(|| emulators.keys().next().cloned());
                 if let Some(name) = name {
@@ -569,13 +569,21 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     fn ran(&self, run: &RunRef, is_old: bool, done: u64, of: u64, left: Option<Duration>) {
-        (self.doing.options.tell)(&Happening::Ran { step: self.name, run, is_old, done, of, left });
+        (self.execution.options.tell)(&ScenarioEvent::Ran {
+            step: self.name,
+            run,
+            is_old,
+            done,
+            of,
+            left,
+        });
     }
 
     /// False where something ended it before its time.
     fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
-        while !self.doing.is_stopped() && self.until.is_none_or(|until| Instant::now() < until) {
+        while !self.execution.is_stopped() && self.until.is_none_or(|until| Instant::now() < until)
+        {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -587,12 +595,12 @@ impl<'d> Inner<'d, '_, '_> {
 }
 
 /// One run of a step.
-struct OneRun<'a> {
+struct SingleRun<'a> {
     test: &'a TestStep,
     plan: &'a Plan,
-    at: &'a At,
+    at: &'a AxisValues,
     repetition: u32,
-    /// Its place in the journal.
+    /// Its place in the checkpoint.
     key: String,
     metrics: &'a [Metric],
     /// Nothing of its step ran before: it starts with what is beside the step. Others begin when they are ready.

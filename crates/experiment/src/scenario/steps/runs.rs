@@ -7,9 +7,9 @@ use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
     /// Runs one test, or takes what an earlier session measured.
-    pub(super) fn run(&self, run: &OneRun<'_>) -> Result<(RunRef, bool), ScenarioError> {
-        let doing = self.doing;
-        if let Some(done) = lock(&doing.journal).done(&run.key) {
+    pub(super) fn run(&self, run: &SingleRun<'_>) -> Result<(RunRef, bool), ScenarioError> {
+        let execution = self.execution;
+        if let Some(done) = lock(&execution.checkpoint).done(&run.key) {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
@@ -34,8 +34,8 @@ impl<'d> Inner<'d, '_, '_> {
         }
         self.tell_cut(&mut found);
         if losses::is_silence(&found)
-            && let Place::Real(world) = &doing.place
-            && let Some(laws) = world.path_that_loses(run.test.to.as_deref())
+            && let Backend::Real(environment) = &execution.backend
+            && let Some(laws) = environment.path_that_loses(run.test.to.as_deref())
         {
             // The server in the lab is this experiment's own, and is there.
             let said = found.error.take().unwrap_or_default();
@@ -48,43 +48,43 @@ impl<'d> Inner<'d, '_, '_> {
         found.repetition = run.repetition;
         if let Some(reason) = unkept {
             found.id = None;
-            doing.unkept(&reason);
+            execution.unkept(&reason);
             return Ok((found, false));
         }
         // What a stop cut short is done again when the experiment goes on.
-        if !(doing.is_stopped() && found.error.is_some()) {
-            doing.keep(&run.key, &found, begun.elapsed().as_secs_f64());
+        if !(execution.is_stopped() && found.error.is_some()) {
+            execution.keep(&run.key, &found, begun.elapsed().as_secs_f64());
         }
         Ok((found, false))
     }
 
     pub(super) fn record(
         &self,
-        run: &OneRun<'_>,
+        run: &SingleRun<'_>,
     ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
-        let doing = self.doing;
-        let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
-        match &doing.place {
-            Place::Virtual(emulators) => {
+        let execution = self.execution;
+        let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &run.key);
+        match &execution.backend {
+            Backend::Virtual(emulators) => {
                 let made = simulated(plan, &lock(emulators));
                 let whole = |record| Tested { record, peer_lost: false, cut: false, unkept: None };
                 let none = |reason| NoRecord { reason, peer_lost: false, cut: false };
                 Ok(made.map(whole).map_err(none))
             }
-            Place::Real(world) => {
-                let stopped = || doing.is_stopped();
-                world.test(&self.job(run, plan, None), &stopped, &|_| {})
+            Backend::Real(environment) => {
+                let stopped = || execution.is_stopped();
+                environment.test(&self.job(run, plan, None), &stopped, &|_| {})
             }
         }
     }
 
     /// Whether one more run loses its peer; nothing of it is kept.
-    pub(super) fn is_lost(&self, run: &OneRun<'_>, change: bool) -> Result<bool, ScenarioError> {
-        let doing = self.doing;
-        let Place::Real(world) = &doing.place else { return Ok(false) };
-        let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
+    pub(super) fn is_lost(&self, run: &SingleRun<'_>, change: bool) -> Result<bool, ScenarioError> {
+        let execution = self.execution;
+        let Backend::Real(environment) = &execution.backend else { return Ok(false) };
+        let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &run.key);
         let job = Job { is_kept: false, ..self.job(run, plan, None) };
-        let found = match world.test(&job, &|| doing.is_stopped(), &|_| {})? {
+        let found = match environment.test(&job, &|| execution.is_stopped(), &|_| {})? {
             Ok(tested) => RunRef {
                 error: Some(tested.record.end_reason.clone()),
                 peer_lost: tested.peer_lost,
@@ -97,18 +97,18 @@ impl<'d> Inner<'d, '_, '_> {
 
     pub(super) fn job(
         &self,
-        run: &OneRun<'_>,
+        run: &SingleRun<'_>,
         plan: Plan,
         socket: Option<std::path::PathBuf>,
     ) -> Job {
-        let doing = self.doing;
+        let execution = self.execution;
         let mut labels = vec![
-            ("experiment".to_owned(), doing.options.id.clone()),
-            ("scenario".to_owned(), doing.scenario.name.clone()),
+            ("experiment".to_owned(), execution.options.id.clone()),
+            ("scenario".to_owned(), execution.scenario.name.clone()),
             ("step".to_owned(), self.path.clone()),
         ];
         labels.extend(run.at.iter().cloned());
-        labels.extend(tags(&doing.scenario.tags));
+        labels.extend(tags(&execution.scenario.tags));
         if run.repetition > 1 {
             labels.push(("repetition".into(), run.repetition.to_string()));
         }
@@ -127,7 +127,7 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// When tests beside each other start; further runs begin when they are ready.
-    fn start_at_ns(&self, run: &OneRun<'_>) -> Option<u64> {
+    fn start_at_ns(&self, run: &SingleRun<'_>) -> Option<u64> {
         self.around.start_at_ns.filter(|_| run.is_first)
     }
 
@@ -139,18 +139,18 @@ impl<'d> Inner<'d, '_, '_> {
     ) -> Result<(), ScenarioError> {
         let at = &self.around.at;
         let own: BTreeSet<String> = at.iter().map(|(n, _)| n.clone()).collect();
-        let options = self.doing.options;
-        let plan = plans::plan(test, at, &own, &options.files, options.words, self.name)?;
+        let options = self.execution.options;
+        let plan = plans::plan(test, at, &own, &options.files, options.parse_flags, self.name)?;
         let metrics = self.metrics(&[])?;
         let runs = test.runs.unwrap_or(1);
         for repetition in 1..=runs {
-            if self.doing.is_stopped() {
+            if self.execution.is_stopped() {
                 break;
             }
             let key = format!("{}#{repetition}", self.path);
             let is_first = repetition == 1;
             let metrics = &metrics;
-            let one = OneRun { test, plan: &plan, at, repetition, key, metrics, is_first };
+            let one = SingleRun { test, plan: &plan, at, repetition, key, metrics, is_first };
             let (run, is_old) = self.run(&one)?;
             self.ran(&run, is_old, u64::from(repetition), u64::from(runs), None);
             out.runs.push(run);
@@ -162,7 +162,7 @@ impl<'d> Inner<'d, '_, '_> {
     /// A run that was left out, since it is not for the virtual clock.
     pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
         let is_so = |error: &String| error.starts_with(NOT_SIMULATED);
-        self.doing.options.simulate && run.error.as_ref().is_some_and(is_so)
+        self.execution.options.simulate && run.error.as_ref().is_some_and(is_so)
     }
 
     /// A run that came to its end all the same was not cut; one that was says by what, and not how its program was asked to end.
@@ -175,7 +175,7 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// Whether the experiment was ended by whoever runs it, or the system.
     pub(super) fn is_interrupted(&self) -> bool {
-        (self.doing.options.is_stopped)()
+        (self.execution.options.is_stopped)()
     }
 
     /// What runs without figures make of a step.
@@ -269,7 +269,7 @@ impl<'d> Inner<'d, '_, '_> {
                 if own.iter().all(|(name, value)| point.at.get(name) == Some(value)) {
                     is_anywhere = true;
                     // Nothing is to be thought of what is not on the virtual clock.
-                    if self.doing.options.simulate && point.runs == 0 {
+                    if self.execution.options.simulate && point.runs == 0 {
                         continue;
                     }
                     let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);

@@ -4,8 +4,8 @@ use weir_model::experiment::PublishedFigure;
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
-use crate::scenario::search::{Ask, LEAST_PACKETS, Terms, Trial, search};
-use crate::scenario::{Files, Words};
+use crate::scenario::search::{LEAST_PACKETS, Terms, Trial, TrialRequest, search};
+use crate::scenario::{Files, ParseTestFlags};
 
 use super::*;
 
@@ -30,27 +30,27 @@ impl Inner<'_, '_, '_> {
         step: &SearchStep,
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        let options = self.doing.options;
+        let options = self.execution.options;
         let axes = check_axes(&step.over, self.name)?;
         let names = STATISTICS.iter().map(|s| format!("{s} one_way_delay"));
         let names: Vec<String> = names.chain(FIGURES.map(Into::into)).collect();
         let metrics = self.metrics(&names)?;
         let mut open: Vec<String> = vec![];
         for at in points(&axes) {
-            let around: At = [self.around.at.clone(), at.clone()].concat();
+            let around: AxisValues = [self.around.at.clone(), at.clone()].concat();
             let room = Room {
                 step,
                 around: &self.around.at,
                 at: &at,
                 files: &options.files,
-                words: options.words,
+                words: options.parse_flags,
                 place: self.name,
             };
-            let terms = room.terms(self.doing.confidence(), options.seed.0)?;
+            let terms = room.terms(self.execution.confidence(), options.seed.0)?;
             let mut runs = vec![];
             let is_first = out.runs.is_empty();
-            let mut trial = |ask: Ask| -> Result<Trial, ScenarioError> {
-                if self.doing.is_stopped() {
+            let mut trial = |ask: TrialRequest| -> Result<Trial, ScenarioError> {
+                if self.execution.is_stopped() {
                     return Err(ScenarioError::program(self.name, "the search was stopped"));
                 }
                 if self.until.is_some_and(|until| Instant::now() >= until) {
@@ -58,7 +58,7 @@ impl Inner<'_, '_, '_> {
                 }
                 let plan = room.plan(ask, terms.unit)?;
                 let key = format!("{}|{}#{}", self.path, key(&at), ask.number);
-                let one = OneRun {
+                let one = SingleRun {
                     test: &step.test,
                     plan: &plan,
                     at: &at,
@@ -111,11 +111,11 @@ impl Inner<'_, '_, '_> {
     fn published_beside(
         &self,
         step: &SearchStep,
-        at: &At,
+        at: &AxisValues,
     ) -> Result<Vec<PublishedFigure>, ScenarioError> {
         let mut points = [Point { at: at.iter().cloned().collect(), ..Point::default() }];
         for figures in &step.published {
-            let table = published::read(figures, &self.doing.options.files)?;
+            let table = published::read(figures, &self.execution.options.files)?;
             published::beside(figures, &table, &mut points);
         }
         let [point] = points;
@@ -144,11 +144,11 @@ fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
 struct Room<'a> {
     step: &'a SearchStep,
     /// Values of the axes around the step, whose names its words hold.
-    around: &'a At,
+    around: &'a AxisValues,
     /// Values of its own axes.
-    at: &'a At,
+    at: &'a AxisValues,
     files: &'a Files,
-    words: Words<'a>,
+    parse_flags: ParseTestFlags<'a>,
     place: &'a str,
 }
 
@@ -162,17 +162,17 @@ struct Shape {
 
 impl Room<'_> {
     fn refuse<T>(&self, field: &str, reason: &str) -> Result<T, ScenarioError> {
-        Err(ScenarioError::refused(&format!("{}.{field}", self.place), reason))
+        Err(ScenarioError::refused(&format!("{}.{field}", self.backend), reason))
     }
 
     /// The plan of a trial.
-    fn plan(&self, ask: Ask, unit: &str) -> Result<Plan, ScenarioError> {
+    fn plan(&self, ask: TrialRequest, unit: &str) -> Result<Plan, ScenarioError> {
         let test = &self.step.test;
         let text = |rate: f64| match unit {
             "bits_per_second" => format!("{rate:.0}"),
             _ => format!("{rate:.3}pps"),
         };
-        let mut values: At = [self.around.clone(), self.at.clone()].concat();
+        let mut values: AxisValues = [self.around.clone(), self.at.clone()].concat();
         values.push(("rate".into(), text(ask.rate)));
         values.push(("seconds".into(), ask.seconds.to_string()));
         if let Some(packets) = ask.packets {
@@ -180,7 +180,8 @@ impl Room<'_> {
         }
         let own = ["rate", "seconds", "packets"].map(String::from).into_iter();
         let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
-        let mut plan = plans::plan(test, &values, &own, self.files, self.words, self.place)?;
+        let mut plan =
+            plans::plan(test, &values, &own, self.files, self.parse_flags, self.backend)?;
         let flows: u32 = plan.connections.iter().map(|c| c.count).sum();
         for connection in &mut plan.connections {
             if !test.holds("rate") {
@@ -239,7 +240,7 @@ impl Room<'_> {
         let unit = if in_bits { "bits_per_second" } else { "packets_per_second" };
         let seconds = step.trial.seconds();
         let is_burst = step.kind == weir_model::experiment::SearchKind::BackToBack;
-        let ask = |rate| Ask { rate, seconds, packets: is_burst.then_some(1), number: 1 };
+        let ask = |rate| TrialRequest { rate, seconds, packets: is_burst.then_some(1), number: 1 };
         let (shape, rate) = self.shape(&self.plan(ask(low), unit)?, unit)?;
         let payload_bits = shape.payload_bytes as f64 * 8.0;
         let high = match (self.rate("high", step.high.as_deref())?, &step.nominal) {
@@ -310,13 +311,13 @@ impl Room<'_> {
 /// Checks a search at one point of its axes.
 pub(in crate::scenario) fn check_search(
     step: &SearchStep,
-    around: &At,
-    at: &At,
+    around: &AxisValues,
+    at: &AxisValues,
     files: &Files,
-    words: Words<'_>,
+    parse_flags: ParseTestFlags<'_>,
     place: &str,
 ) -> Result<(), ScenarioError> {
-    Room { step, around, at, files, words, place }.terms(0.95, 0).map(drop)
+    Room { step, around, at, files, parse_flags, place }.terms(0.95, 0).map(drop)
 }
 
 #[cfg(test)]
@@ -343,10 +344,17 @@ mod tests {
 
     fn terms(step: &SearchStep, at: &[(&str, &str)]) -> Result<Terms, String> {
         let files = Files::default();
-        let at: At = at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let words = |_: &[String]| Err("no words here".to_owned());
+        let at: AxisValues = at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let parse_flags = |_: &[String]| Err("no words here".to_owned());
         let none = vec![];
-        let room = Room { step, around: &none, at: &at, files: &files, words: &words, place: "s" };
+        let room = Room {
+            step,
+            around: &none,
+            at: &at,
+            files: &files,
+            parse_flags: &parse_flags,
+            place: "s",
+        };
         room.terms(0.95, 1).map_err(|e| e.to_string())
     }
 
@@ -401,11 +409,17 @@ mod tests {
         let mut step = step("200pps", "1000pps", "");
         step.test.plan =
             Some(serde_json::json!({ "connection": [{ "transport": "udp", "count": 4 }] }));
-        let words = |_: &[String]| Err("no words here".to_owned());
+        let parse_flags = |_: &[String]| Err("no words here".to_owned());
         let (none, files) = (vec![], Files::default());
-        let room =
-            Room { step: &step, around: &none, at: &none, files: &files, words: &words, place: "" };
-        let ask = |packets| Ask { rate: 1000.0, seconds: 1.0, packets, number: 1 };
+        let room = Room {
+            step: &step,
+            around: &none,
+            at: &none,
+            files: &files,
+            parse_flags: &parse_flags,
+            place: "",
+        };
+        let ask = |packets| TrialRequest { rate: 1000.0, seconds: 1.0, packets, number: 1 };
         let rate = |packets| {
             let plan = room.plan(ask(packets), "packets_per_second").unwrap();
             plan.connections[0].rate.unwrap().to_string()

@@ -1,6 +1,6 @@
 //! A sweep: points in shuffled blocks, disturbed runs again, repetition until it is precise.
 
-use super::losses::{Losses, Next};
+use super::losses::{LossDecision, PeerLosses};
 use super::runs::by_point;
 use super::*;
 
@@ -14,15 +14,15 @@ impl<'d> Inner<'d, '_, '_> {
         sweep: &SweepStep,
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        let doing = self.doing;
-        let options = doing.options;
+        let execution = self.execution;
+        let options = execution.options;
         let axes = check_axes(&sweep.over, self.name)?;
         let all = points(&axes);
         let metrics = self.metrics(&sweep.metrics)?;
-        let repeat = Repetition::of(sweep, doing.confidence());
+        let repeat = Repetition::of(sweep, execution.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
         let change = sweep.impair.is_some();
-        let (mut losses, mut given_up) = (Losses::of(all.len(), change), false);
+        let (mut losses, mut given_up) = (PeerLosses::of(all.len(), change), false);
         let mut probed = None;
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
@@ -34,24 +34,30 @@ impl<'d> Inner<'d, '_, '_> {
                 false => block(all.len(), options.seed.0, repetition),
             };
             for i in order {
-                if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
+                if execution.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                     break 'all;
                 }
                 if repeat.is_over(&series[i]) {
                     continue;
                 }
-                let at: At = [self.around.at.clone(), all[i].clone()].concat();
+                let at: AxisValues = [self.around.at.clone(), all[i].clone()].concat();
                 let mut own = plans::names_of(sweep.impair.as_ref(), &at);
                 own.extend(self.around.at.iter().map(|(n, _)| n.clone()));
-                let plan =
-                    plans::plan(&sweep.test, &at, &own, &options.files, options.words, self.name)?;
+                let plan = plans::plan(
+                    &sweep.test,
+                    &at,
+                    &own,
+                    &options.files,
+                    options.parse_flags,
+                    self.name,
+                )?;
                 for attempt in 0..=sweep.repeat_disturbed {
                     let key = format!("{}|{}#{repetition}.{attempt}", self.path, key(&all[i]));
-                    let is_old = lock(&doing.journal).done(&key).is_some();
+                    let is_old = lock(&execution.checkpoint).done(&key).is_some();
                     if !is_old {
                         self.path_of(sweep, &at, out.runs.last().is_some_and(|r| r.peer_lost))?;
                     }
-                    let one = OneRun {
+                    let one = SingleRun {
                         test: &sweep.test,
                         plan: &plan,
                         at: &all[i],
@@ -81,22 +87,26 @@ impl<'d> Inner<'d, '_, '_> {
                     self.ran(&run, is_old, done, of, left);
                     if let Some(words) = words {
                         let at = &run.at;
-                        (options.tell)(&Happening::Planned { step: self.name, at, words: &words });
+                        (options.tell)(&ScenarioEvent::Planned {
+                            step: self.name,
+                            at,
+                            parse_flags: &parse_flags,
+                        });
                     }
                     if is_last {
                         losses.ran(i, &run, is_old);
                     }
                     out.runs.push(run);
-                    if is_last || doing.is_stopped() {
+                    if is_last || execution.is_stopped() {
                         break;
                     }
                 }
-                if let Next::Probe(point) = losses.next()
+                if let LossDecision::Probe(point) = losses.next()
                     && done < of
                 {
                     let at = &all[point];
                     let is_lost = self.is_lost_at(sweep, at)?;
-                    if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
+                    if execution.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                         break 'all;
                     }
                     let words = match is_lost {
@@ -104,11 +114,15 @@ impl<'d> Inner<'d, '_, '_> {
                         false => "one more, which is not kept, reached its peer: the others go on",
                     };
                     let named: BTreeMap<_, _> = at.iter().cloned().collect();
-                    (options.tell)(&Happening::Planned { step: self.name, at: &named, words });
+                    (options.tell)(&ScenarioEvent::Planned {
+                        step: self.name,
+                        at: &named,
+                        text: words,
+                    });
                     losses.probed(is_lost);
                     probed = is_lost.then(|| key(at));
                 }
-                if losses.next() == Next::Gone {
+                if losses.next() == LossDecision::Stop {
                     given_up = true;
                     break 'all;
                 }
@@ -145,7 +159,7 @@ impl<'d> Inner<'d, '_, '_> {
             .map(|((at, _), series)| (key(at), series))
             .collect();
         let is_whole = done >= of && out.outcome != Outcome::Skipped;
-        if let Some(words) = repeat.words(&named).filter(|_| is_whole) {
+        if let Some(words) = repeat.text(&named).filter(|_| is_whole) {
             // The interval still spans more than was asked for: neither pass nor fail.
             if named.iter().any(|(_, series)| !repeat.is_reached(series)) {
                 out.outcome = out.outcome.and(Outcome::Inconclusive);
@@ -171,11 +185,11 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// Gives the path the laws of a point, where the points have some.
-    fn path_of(&self, sweep: &SweepStep, at: &At, was_lost: bool) -> Result<(), ScenarioError> {
+    fn path_of(&self, sweep: &SweepStep, at: &AxisValues, was_lost: bool) -> Result<(), ScenarioError> {
         let Some(impair) = &sweep.impair else { return Ok(()) };
-        let to = plans::impairment(impair, at, &self.doing.options.files, self.name)?;
+        let to = plans::impairment(impair, at, &self.execution.options.files, self.name)?;
         self.impair(impair.emulator.as_deref(), to)?;
-        if was_lost && self.doing.has_lab() {
+        if was_lost && self.execution.has_lab() {
             // A host that was asked for in vain is unreachable until that is given up, whatever the path does now.
             self.sleep(NEIGHBOUR);
         }
@@ -183,14 +197,15 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// Whether the peer is lost at a point where it was there before, by one run more, of which nothing is kept.
-    fn is_lost_at(&self, sweep: &SweepStep, point: &At) -> Result<bool, ScenarioError> {
-        let options = self.doing.options;
-        let at: At = [self.around.at.clone(), point.clone()].concat();
+    fn is_lost_at(&self, sweep: &SweepStep, point: &AxisValues) -> Result<bool, ScenarioError> {
+        let options = self.execution.options;
+        let at: AxisValues = [self.around.at.clone(), point.clone()].concat();
         let own = at.iter().map(|(n, _)| n.clone());
         let own = plans::names_of(sweep.impair.as_ref(), &at).into_iter().chain(own).collect();
-        let plan = plans::plan(&sweep.test, &at, &own, &options.files, options.words, self.name)?;
+        let plan =
+            plans::plan(&sweep.test, &at, &own, &options.files, options.parse_flags, self.name)?;
         self.path_of(sweep, &at, true)?;
-        let one = OneRun {
+        let one = SingleRun {
             test: &sweep.test,
             plan: &plan,
             at: point,
@@ -203,7 +218,7 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// What the runs came to at each of these points.
-    pub(super) fn points(&self, all: &[At], runs: &[RunRef], intervals: Intervals) -> Vec<Point> {
+    pub(super) fn points(&self, all: &[AxisValues], runs: &[RunRef], intervals: Intervals) -> Vec<Point> {
         let of_points = by_point(runs.iter().filter(|r| !r.superseded));
         let each = all.iter().map(|at| {
             let at: BTreeMap<String, String> = at.iter().cloned().collect();

@@ -12,11 +12,11 @@ impl Inner<'_, '_, '_> {
         published: &[Published],
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        let doing = self.doing;
+        let execution = self.execution;
         let begun_at = Instant::now();
-        lock(&doing.units).push(Unit { path: self.path.clone(), runs: vec![] });
-        let now = (doing.options.monotonic_ns)();
-        let around = Around {
+        lock(&execution.units).push(Unit { path: self.path.clone(), runs: vec![] });
+        let now = (execution.options.monotonic_ns)();
+        let around = StepContext {
             path: self.path.clone(),
             depth: self.around.depth + 1,
             start_at_ns: Some(now + TOGETHER.as_nanos() as u64),
@@ -26,14 +26,16 @@ impl Inner<'_, '_, '_> {
         let around = &around;
         out.steps = std::thread::scope(|own| {
             let branch = |step| {
-                std::thread::scope(|inner| doing.steps(std::slice::from_ref(step), around, inner))
+                std::thread::scope(|inner| {
+                    execution.steps(std::slice::from_ref(step), around, inner)
+                })
             };
             let each: Vec<_> = steps.iter().map(|step| own.spawn(move || branch(step))).collect();
             let joined = each.into_iter().zip(steps).flat_map(|(thread, step)| {
                 thread.join().unwrap_or_else(|payload| {
                     let name = step.name.clone().unwrap_or_default();
                     let action = step.action().map_or("", |a| a.name());
-                    let error = doing.panicked(&name, payload.as_ref());
+                    let error = execution.panicked(&name, payload.as_ref());
                     vec![StepOutcome {
                         outcome: Outcome::Error,
                         reason: Some(error),
@@ -46,7 +48,7 @@ impl Inner<'_, '_, '_> {
         out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
         out.interrupted = out.steps.iter().any(|s| s.interrupted);
         let unit = {
-            let mut units = lock(&doing.units);
+            let mut units = lock(&execution.units);
             let own = units.iter().position(|unit| unit.path == self.path);
             own.map(|i| units.remove(i))
         };
@@ -54,10 +56,10 @@ impl Inner<'_, '_, '_> {
         let runs = unit.map(|unit| unit.runs).unwrap_or_default();
         let is_whole = out.outcome != Outcome::Error
             && runs.iter().all(|kept| kept.run.error.is_none())
-            && !doing.is_stopped();
+            && !execution.is_stopped();
         if is_whole && !runs.is_empty() {
             let seconds = begun_at.elapsed().as_secs_f64();
-            doing.write(|journal| journal.keep_unit(&self.path, runs, seconds));
+            execution.write(|checkpoint| checkpoint.keep_unit(&self.path, runs, seconds));
         }
         self.together(published, out)
     }
@@ -86,9 +88,9 @@ impl Inner<'_, '_, '_> {
         let at = &self.around.at;
         out.axes = at.iter().map(|(name, _)| name.clone()).collect();
         out.points =
-            self.points(std::slice::from_ref(at), &out.runs, self.doing.confidence().into());
+            self.points(std::slice::from_ref(at), &out.runs, self.execution.confidence().into());
         for figures in published {
-            let table = published::read(figures, &self.doing.options.files)?;
+            let table = published::read(figures, &self.execution.options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
 
-/// A journal is read up to this many bytes a line and so many lines.
+/// A checkpoint is read up to this many bytes a line and so many lines.
 const MOST_LINE_BYTES: u64 = 256 << 20;
 const MOST_LINES: usize = 1_000_000;
 /// How long a lock may outlive the program that had it.
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Head {
-    /// `weir.journal/1`.
+pub struct CheckpointHeader {
+    /// `weir.checkpoint/1`.
     pub schema: String,
     /// The experiment's id.
     pub id: String,
@@ -51,7 +51,7 @@ pub struct Head {
 }
 
 /// The schema of the first line.
-pub const JOURNAL_SCHEMA: &str = "weir.journal/1";
+pub const CHECKPOINT_SCHEMA: &str = "weir.checkpoint/1";
 
 /// A program that runs the experiment, from its beginning or from an interruption on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,18 +119,18 @@ pub fn differences(sessions: &[Session]) -> Vec<String> {
 /// A later line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum CheckpointLine {
     /// A session that goes on.
     Session { session: Session },
     /// All runs of steps at the same time, which are done together or not at all.
-    Unit { unit: String, runs: Vec<Kept>, seconds: f64 },
+    Unit { unit: String, runs: Vec<StoredRun>, seconds: f64 },
     /// One run.
-    Run(Kept),
+    Run(StoredRun),
 }
 
 /// A run and its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredRun {
     /// Which run: step, point, repetition, attempt.
     pub(super) key: String,
     pub(super) run: RunRef,
@@ -140,39 +140,39 @@ pub(super) struct Kept {
 
 /// A run of an earlier session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct CompletedRun {
     /// What it measured.
     pub run: RunRef,
     /// How long it took.
     pub seconds: f64,
 }
 
-/// The journal of an experiment that runs; without a file it forgets.
+/// The checkpoint of an experiment that runs; without a file it forgets.
 #[derive(Debug, Default)]
-pub struct Journal {
+pub struct Checkpoint {
     file: Option<(LockedFile, PathBuf)>,
-    done: HashMap<String, Done>,
+    done: HashMap<String, CompletedRun>,
     /// Runs that gave no whole result: made again, unless an attempt after them is done.
-    failed: HashMap<String, Done>,
+    failed: HashMap<String, CompletedRun>,
     sessions: Vec<Session>,
     seconds: f64,
 }
 
-/// The first line of a journal, and whether a program has it now. It is left as it is, and nobody is waited for.
+/// The first line of a checkpoint, and whether a program has it now. It is left as it is, and nobody is waited for.
 ///
 /// # Errors
-/// Those of the file; `InvalidData` when its first line is not of a journal.
-pub fn look(path: &Path) -> io::Result<(Head, bool)> {
+/// Those of the file; `InvalidData` when its first line is not of a checkpoint.
+pub fn read_header(path: &Path) -> io::Result<(CheckpointHeader, bool)> {
     let file = File::open(path)?;
     let (_, head) = head(&mut BufReader::new(&file))?;
     Ok((head, LockedFile::lock(file).is_err()))
 }
 
-/// The sessions of a journal, each with the number of lines of runs that it noted, those that failed too. It is left as it is, and may grow.
+/// The sessions of a checkpoint, each with the number of lines of runs that it noted, those that failed too. It is left as it is, and may grow.
 ///
 /// # Errors
-/// As [`look`]; `InvalidData` also when it has over a million lines.
-pub fn noted(path: &Path) -> io::Result<Vec<(Session, u64)>> {
+/// As [`read_header`]; `InvalidData` also when it has over a million lines.
+pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
     /// What a later line says of itself; its runs are not kept in memory.
     #[derive(Deserialize)]
     struct Kind {
@@ -198,29 +198,29 @@ pub fn noted(path: &Path) -> io::Result<Vec<(Session, u64)>> {
     Ok(sessions)
 }
 
-impl Journal {
+impl Checkpoint {
     /// A new one, its owner's alone.
     ///
     /// # Errors
     /// Those of the file, which must not exist yet. Nothing is left of one that could not be begun.
-    pub fn create(path: &Path, head: &Head) -> io::Result<Journal> {
+    pub fn create(path: &Path, head: &CheckpointHeader) -> io::Result<Checkpoint> {
         let mut options = OpenOptions::new();
         options.append(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = LockedFile::lock(options.open(path)?)
             .map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
-        let mut journal = Journal {
+        let mut checkpoint = Checkpoint {
             file: Some((file, path.into())),
             sessions: vec![head.session.clone()],
-            ..Journal::default()
+            ..Checkpoint::default()
         };
         let begun = serde_json::to_string(head).map_err(io::Error::other);
-        if let Err(error) = begun.and_then(|line| journal.append(&line)) {
+        if let Err(error) = begun.and_then(|line| checkpoint.append(&line)) {
             let _ = std::fs::remove_file(path);
             return Err(error);
         }
-        Ok(journal)
+        Ok(checkpoint)
     }
 
     /// One of an earlier session. What follows a broken line is dropped from the file.
@@ -229,23 +229,26 @@ impl Journal {
     /// to end too (a child between its fork and its exec has a copy of the lock): that is waited for, 10 s at most.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` when its first line is not of a journal; `ResourceBusy` while another
+    /// Those of the file; `InvalidData` when its first line is not of a checkpoint; `ResourceBusy` while another
     /// program has it, whose process is named.
-    pub fn open(path: &Path, is_gone: impl Fn(&Session) -> bool) -> io::Result<(Journal, Head)> {
+    pub fn open(
+        path: &Path,
+        is_gone: impl Fn(&Session) -> bool,
+    ) -> io::Result<(Checkpoint, CheckpointHeader)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let (journal, head) = Self::read(path)?;
-            if journal.file.is_some() {
-                return Ok((journal, head));
+            let (checkpoint, head) = Self::read(path)?;
+            if checkpoint.file.is_some() {
+                return Ok((checkpoint, head));
             }
-            let last = journal.sessions.last();
+            let last = checkpoint.sessions.last();
             let is_gone = last.is_some_and(&is_gone);
             if !is_gone || Instant::now() >= deadline {
                 let pid = last.map_or(0, |s| s.pid);
                 let text = match is_gone {
                     false => format!("another program is running this experiment: process {pid}"),
                     true => format!(
-                        "something that process {pid}, which has ended, began still has its journal"
+                        "something that process {pid}, which has ended, began still has its checkpoint"
                     ),
                 };
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
@@ -255,47 +258,48 @@ impl Journal {
     }
 
     /// What is in it; without its file while another program has locked that.
-    fn read(path: &Path) -> io::Result<(Journal, Head)> {
+    fn read(path: &Path) -> io::Result<(Checkpoint, CheckpointHeader)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         let locked = LockedFile::lock(file);
         let mut reader = BufReader::new(locked.as_ref().map_or_else(|other| other, |own| &own.0));
         let (first, head) = head(&mut reader)?;
-        let mut journal = Journal { sessions: vec![head.session.clone()], ..Journal::default() };
+        let mut checkpoint =
+            Checkpoint { sessions: vec![head.session.clone()], ..Checkpoint::default() };
         let mut good = first;
         let mut lines = 0;
         while let Some(text) = next(&mut reader)? {
-            let Ok(line) = serde_json::from_str::<Line>(&text) else { break };
+            let Ok(line) = serde_json::from_str::<CheckpointLine>(&text) else { break };
             good += text.len() as u64;
             lines += 1;
             if lines > MOST_LINES {
                 return Err(invalid("it has over a million lines"));
             }
-            journal.take(line);
+            checkpoint.take(line);
         }
         if let Ok(file) = locked {
             file.0.set_len(good)?;
-            journal.file = Some((file, path.into()));
+            checkpoint.file = Some((file, path.into()));
         }
-        Ok((journal, head))
+        Ok((checkpoint, head))
     }
 
-    fn take(&mut self, line: Line) {
+    fn take(&mut self, line: CheckpointLine) {
         match line {
-            Line::Session { session } => self.sessions.push(session),
-            Line::Unit { runs, seconds, .. } => {
+            CheckpointLine::Session { session } => self.sessions.push(session),
+            CheckpointLine::Unit { runs, seconds, .. } => {
                 self.seconds += seconds;
                 runs.into_iter().for_each(|kept| self.remember(kept));
             }
-            Line::Run(kept) => {
+            CheckpointLine::Run(kept) => {
                 self.seconds += kept.seconds;
                 self.remember(kept);
             }
         }
     }
 
-    fn remember(&mut self, Kept { key, run, seconds }: Kept) {
+    fn remember(&mut self, StoredRun { key, run, seconds }: StoredRun) {
         let of = if run.error.is_none() { &mut self.done } else { &mut self.failed };
-        of.insert(key, Done { run, seconds });
+        of.insert(key, CompletedRun { run, seconds });
     }
 
     /// Another session begins.
@@ -303,7 +307,7 @@ impl Journal {
     /// # Errors
     /// Those of the file.
     pub fn go_on(&mut self, session: Session) -> io::Result<()> {
-        let line = Line::Session { session };
+        let line = CheckpointLine::Session { session };
         self.append(&serde_json::to_string(&line).map_err(io::Error::other)?)?;
         self.take(line);
         Ok(())
@@ -318,7 +322,7 @@ impl Journal {
     /// A run that was done in an earlier session, or before in this one. One that failed is not, unless it was made again
     /// and that is.
     #[must_use]
-    pub fn done(&self, key: &str) -> Option<&Done> {
+    pub fn done(&self, key: &str) -> Option<&CompletedRun> {
         if let Some(done) = self.done.get(key) {
             return Some(done);
         }
@@ -375,23 +379,27 @@ impl Journal {
     /// # Errors
     /// Those of the file: nothing of the line is left in it then.
     pub fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
-        self.keep_line(Line::Run(Kept { key: key.into(), run: run.clone(), seconds }))
+        self.keep_line(CheckpointLine::Run(StoredRun {
+            key: key.into(),
+            run: run.clone(),
+            seconds,
+        }))
     }
 
     /// Keeps the runs of steps at the same time, as one.
     ///
     /// # Errors
-    /// As [`Journal::keep`].
+    /// As [`Checkpoint::keep`].
     pub(super) fn keep_unit(
         &mut self,
         unit: &str,
-        runs: Vec<Kept>,
+        runs: Vec<StoredRun>,
         seconds: f64,
     ) -> io::Result<()> {
-        self.keep_line(Line::Unit { unit: unit.into(), runs, seconds })
+        self.keep_line(CheckpointLine::Unit { unit: unit.into(), runs, seconds })
     }
 
-    fn keep_line(&mut self, line: Line) -> io::Result<()> {
+    fn keep_line(&mut self, line: CheckpointLine) -> io::Result<()> {
         self.append(&serde_json::to_string(&line).map_err(io::Error::other)?)?;
         self.take(line);
         Ok(())
@@ -426,17 +434,17 @@ fn next(reader: &mut BufReader<&File>) -> io::Result<Option<String>> {
 }
 
 /// The first line and its length.
-fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, Head)> {
+fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, CheckpointHeader)> {
     let first = next(reader)?.ok_or_else(|| invalid("it is empty"))?;
-    let head: Head =
+    let head: CheckpointHeader =
         serde_json::from_str(&first).map_err(|e| invalid(&format!("its first line: {e}")))?;
-    if head.schema != JOURNAL_SCHEMA {
-        return Err(invalid(&format!("its schema is {:?}, not {JOURNAL_SCHEMA}", head.schema)));
+    if head.schema != CHECKPOINT_SCHEMA {
+        return Err(invalid(&format!("its schema is {:?}, not {CHECKPOINT_SCHEMA}", head.schema)));
     }
     Ok((first.len() as u64, head))
 }
 
-/// A journal's file, locked until it is dropped: lines of two programs would each be whole, but runs be made twice.
+/// A checkpoint's file, locked until it is dropped: lines of two programs would each be whole, but runs be made twice.
 #[derive(Debug)]
 struct LockedFile(File);
 
@@ -462,9 +470,9 @@ impl Drop for LockedFile {
 mod tests {
     use super::*;
 
-    fn head() -> Head {
-        Head {
-            schema: JOURNAL_SCHEMA.into(),
+    fn head() -> CheckpointHeader {
+        CheckpointHeader {
+            schema: CHECKPOINT_SCHEMA.into(),
             id: "x".into(),
             started_at: String::new(),
             scenario: "s".into(),
@@ -501,20 +509,23 @@ mod tests {
     #[test]
     fn what_each_session_noted_is_counted_while_it_runs() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.journal");
-        let mut journal = Journal::create(&path, &head()).unwrap();
-        let counts =
-            || -> Vec<u64> { noted(&path).unwrap().into_iter().map(|(_, runs)| runs).collect() };
+        let path = dir.path().join("x.checkpoint");
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
+        let counts = || -> Vec<u64> {
+            read_sessions(&path).unwrap().into_iter().map(|(_, runs)| runs).collect()
+        };
         assert_eq!(counts(), [0]);
-        journal.keep("a", &run(0.1), 1.0).unwrap();
-        journal.go_on(Session::default()).unwrap();
+        checkpoint.keep("a", &run(0.1), 1.0).unwrap();
+        checkpoint.go_on(Session::default()).unwrap();
         assert_eq!(counts(), [1, 0]);
-        journal.keep("b", &run(0.1), 1.0).unwrap();
+        checkpoint.keep("b", &run(0.1), 1.0).unwrap();
         let both = vec![
-            Kept { key: "c".into(), run: run(0.1), seconds: 1.0 },
-            Kept { key: "d".into(), run: run(0.1), seconds: 1.0 },
+            StoredRun { key: "c".into(), run: run(0.1), seconds: 1.0 },
+            StoredRun { key: "d".into(), run: run(0.1), seconds: 1.0 },
         ];
-        journal.keep_line(Line::Unit { unit: "u".into(), runs: both, seconds: 1.0 }).unwrap();
+        checkpoint
+            .keep_line(CheckpointLine::Unit { unit: "u".into(), runs: both, seconds: 1.0 })
+            .unwrap();
         // Runs at the same time are one line; one that was cut is none.
         assert_eq!(counts(), [1, 2]);
         let mut text = std::fs::read(&path).unwrap();
@@ -528,13 +539,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let begun = head();
-        let journal = Journal::create(&path, &begun).unwrap();
-        assert_eq!(look(&path).unwrap(), (begun.clone(), true));
-        drop(journal);
+        let checkpoint = Checkpoint::create(&path, &begun).unwrap();
+        assert_eq!(read_header(&path).unwrap(), (begun.clone(), true));
+        drop(checkpoint);
         let mut more = File::options().append(true).open(&path).unwrap();
         more.write_all(b"cut by a cra").unwrap();
         let before = std::fs::read(&path).unwrap();
-        assert_eq!(look(&path).unwrap(), (begun, false));
+        assert_eq!(read_header(&path).unwrap(), (begun, false));
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 
@@ -542,25 +553,27 @@ mod tests {
     fn what_was_done_is_there_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let mut journal = Journal::create(&path, &head()).unwrap();
-        journal.keep("a", &run(0.1), 1.0).unwrap();
-        journal.keep("b", &run(0.2), 2.0).unwrap();
-        drop(journal);
-        let (mut journal, found) = Journal::open(&path, |_| false).unwrap();
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
+        checkpoint.keep("a", &run(0.1), 1.0).unwrap();
+        checkpoint.keep("b", &run(0.2), 2.0).unwrap();
+        drop(checkpoint);
+        let (mut checkpoint, found) = Checkpoint::open(&path, |_| false).unwrap();
         assert_eq!(found, head());
-        assert_eq!(journal.len(), 2);
-        assert_eq!(journal.done("b"), Some(&Done { run: run(0.2), seconds: 2.0 }));
-        assert_eq!(journal.seconds(), 3.0);
-        journal.keep("c", &run(0.3), 3.0).unwrap();
+        assert_eq!(checkpoint.len(), 2);
+        assert_eq!(checkpoint.done("b"), Some(&CompletedRun { run: run(0.2), seconds: 2.0 }));
+        assert_eq!(checkpoint.seconds(), 3.0);
+        checkpoint.keep("c", &run(0.3), 3.0).unwrap();
         // One program at a time.
-        let busy = Journal::open(&path, |_| false).unwrap_err();
+        let busy = Checkpoint::open(&path, |_| false).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
         assert!(busy.to_string().contains("process 4711"), "{busy}");
-        journal.go_on(Session { pid: 4712, ..Session::default() }).unwrap();
-        assert!(Journal::open(&path, |_| false).unwrap_err().to_string().contains("process 4712"));
-        drop(journal);
-        assert_eq!(Journal::open(&path, |_| false).unwrap().0.len(), 3);
-        assert!(Journal::create(&path, &head()).is_err(), "never over another");
+        checkpoint.go_on(Session { pid: 4712, ..Session::default() }).unwrap();
+        assert!(
+            Checkpoint::open(&path, |_| false).unwrap_err().to_string().contains("process 4712")
+        );
+        drop(checkpoint);
+        assert_eq!(Checkpoint::open(&path, |_| false).unwrap().0.len(), 3);
+        assert!(Checkpoint::create(&path, &head()).is_err(), "never over another");
     }
 
     /// What a child has between its fork and its exec.
@@ -568,26 +581,26 @@ mod tests {
     fn a_copy_of_its_descriptor_does_not_keep_it_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let journal = Journal::create(&path, &head()).unwrap();
-        let _copy = journal.file().unwrap().try_clone().unwrap();
+        let checkpoint = Checkpoint::create(&path, &head()).unwrap();
+        let _copy = checkpoint.file().unwrap().try_clone().unwrap();
         assert_eq!(
-            Journal::open(&path, |_| false).unwrap_err().kind(),
+            Checkpoint::open(&path, |_| false).unwrap_err().kind(),
             io::ErrorKind::ResourceBusy
         );
-        drop(journal);
-        let (journal, _) = Journal::open(&path, |_| false).unwrap();
-        let _copy = journal.file().unwrap().try_clone().unwrap();
-        drop(journal);
-        Journal::open(&path, |_| false).unwrap();
+        drop(checkpoint);
+        let (checkpoint, _) = Checkpoint::open(&path, |_| false).unwrap();
+        let _copy = checkpoint.file().unwrap().try_clone().unwrap();
+        drop(checkpoint);
+        Checkpoint::open(&path, |_| false).unwrap();
     }
 
     #[test]
     fn what_a_program_that_is_gone_left_locked_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let journal = Journal::create(&path, &head()).unwrap();
+        let checkpoint = Checkpoint::create(&path, &head()).unwrap();
         // It ends at the second look.
-        let mut left = Some(journal);
+        let mut left = Some(checkpoint);
         let left = std::cell::RefCell::new((&mut left, 0));
         let is_gone = |session: &Session| {
             let (left, looks) = &mut *left.borrow_mut();
@@ -597,29 +610,32 @@ mod tests {
             }
             session.pid == 4711
         };
-        Journal::open(&path, is_gone).unwrap();
+        Checkpoint::open(&path, is_gone).unwrap();
         assert_eq!(left.borrow().1, 2);
     }
 
-    /// Cut anywhere, at most the run in progress is lost, and the journal goes on.
+    /// Cut anywhere, at most the run in progress is lost, and the checkpoint goes on.
     #[test]
     fn a_line_cut_by_a_crash_costs_that_run_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let mut journal = Journal::create(&path, &head()).unwrap();
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
         let head_bytes = std::fs::metadata(&path).unwrap().len() as usize;
-        journal.keep("a", &run(0.1), 1.0).unwrap();
+        checkpoint.keep("a", &run(0.1), 1.0).unwrap();
         let one = std::fs::metadata(&path).unwrap().len() as usize;
-        journal.keep("b", &run(0.2), 2.0).unwrap();
-        drop(journal);
+        checkpoint.keep("b", &run(0.2), 2.0).unwrap();
+        drop(checkpoint);
         let bytes = std::fs::read(&path).unwrap();
         for cut in head_bytes..bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            let (mut journal, _) = Journal::open(&path, |_| false).unwrap();
-            assert_eq!(journal.len(), usize::from(cut >= one), "cut at {cut}");
-            journal.keep("b", &run(0.2), 2.0).unwrap();
-            drop(journal);
-            assert!(Journal::open(&path, |_| false).unwrap().0.done("b").is_some(), "cut at {cut}");
+            let (mut checkpoint, _) = Checkpoint::open(&path, |_| false).unwrap();
+            assert_eq!(checkpoint.len(), usize::from(cut >= one), "cut at {cut}");
+            checkpoint.keep("b", &run(0.2), 2.0).unwrap();
+            drop(checkpoint);
+            assert!(
+                Checkpoint::open(&path, |_| false).unwrap().0.done("b").is_some(),
+                "cut at {cut}"
+            );
         }
     }
 
@@ -628,49 +644,55 @@ mod tests {
     fn a_run_that_failed_is_not_done() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let mut journal = Journal::create(&path, &head()).unwrap();
-        journal.keep("a#1", &failed(), 1.0).unwrap();
-        journal.keep("b#1.0", &failed(), 2.0).unwrap();
-        assert_eq!((journal.done("a#1"), journal.done("b#1.0"), journal.len()), (None, None, 0));
-        journal.keep("b#1.1", &failed(), 4.0).unwrap();
-        journal.keep("b#1.2", &run(0.1), 8.0).unwrap();
-        drop(journal);
-        let (mut journal, _) = Journal::open(&path, |_| false).unwrap();
-        assert_eq!((journal.done("a#1"), journal.seconds()), (None, 15.0));
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
+        checkpoint.keep("a#1", &failed(), 1.0).unwrap();
+        checkpoint.keep("b#1.0", &failed(), 2.0).unwrap();
+        assert_eq!(
+            (checkpoint.done("a#1"), checkpoint.done("b#1.0"), checkpoint.len()),
+            (None, None, 0)
+        );
+        checkpoint.keep("b#1.1", &failed(), 4.0).unwrap();
+        checkpoint.keep("b#1.2", &run(0.1), 8.0).unwrap();
+        drop(checkpoint);
+        let (mut checkpoint, _) = Checkpoint::open(&path, |_| false).unwrap();
+        assert_eq!((checkpoint.done("a#1"), checkpoint.seconds()), (None, 15.0));
         // Attempts that another one replaced are not made again.
-        assert!(journal.done("b#1.0").is_some() && journal.done("b#1.1").is_some());
-        assert_eq!(journal.done("b#1.3"), None);
-        journal.keep("a#1", &run(0.2), 1.0).unwrap();
-        drop(journal);
-        assert!(Journal::open(&path, |_| false).unwrap().0.done("a#1").is_some());
+        assert!(checkpoint.done("b#1.0").is_some() && checkpoint.done("b#1.1").is_some());
+        assert_eq!(checkpoint.done("b#1.3"), None);
+        checkpoint.keep("a#1", &run(0.2), 1.0).unwrap();
+        drop(checkpoint);
+        assert!(Checkpoint::open(&path, |_| false).unwrap().0.done("a#1").is_some());
     }
 
     #[test]
     fn a_run_that_was_made_again_counts_once() {
-        let mut journal = Journal::default();
+        let mut checkpoint = Checkpoint::default();
         for key in ["a|size=1#1.0", "a|size=1#1.1", "a|size=1#2.0", "a|size=2#1.0", "b#1", "b#2"] {
-            journal.keep(key, &run(0.1), 1.0).unwrap();
+            checkpoint.keep(key, &run(0.1), 1.0).unwrap();
         }
-        journal.keep("c#1", &failed(), 1.0).unwrap();
-        assert_eq!((journal.len(), journal.repetitions()), (6, 5));
+        checkpoint.keep("c#1", &failed(), 1.0).unwrap();
+        assert_eq!((checkpoint.len(), checkpoint.repetitions()), (6, 5));
     }
 
     #[test]
     fn runs_at_the_same_time_are_done_together_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let mut journal = Journal::create(&path, &head()).unwrap();
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
         let before = std::fs::metadata(&path).unwrap().len() as usize;
-        let kept = |key: &str| Kept { key: key.into(), run: run(0.5), seconds: 3.0 };
-        journal.keep_unit("p", vec![kept("p/a#1"), kept("p/b#1")], 4.0).unwrap();
-        drop(journal);
+        let kept = |key: &str| StoredRun { key: key.into(), run: run(0.5), seconds: 3.0 };
+        checkpoint.keep_unit("p", vec![kept("p/a#1"), kept("p/b#1")], 4.0).unwrap();
+        drop(checkpoint);
         let bytes = std::fs::read(&path).unwrap();
         for cut in before..=bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            let (journal, _) = Journal::open(&path, |_| false).unwrap();
-            let found = (journal.done("p/a#1").is_some(), journal.done("p/b#1").is_some());
+            let (checkpoint, _) = Checkpoint::open(&path, |_| false).unwrap();
+            let found = (checkpoint.done("p/a#1").is_some(), checkpoint.done("p/b#1").is_some());
             let whole = cut == bytes.len();
-            assert_eq!((found, journal.seconds()), ((whole, whole), if whole { 4.0 } else { 0.0 }));
+            assert_eq!(
+                (found, checkpoint.seconds()),
+                ((whole, whole), if whole { 4.0 } else { 0.0 })
+            );
         }
     }
 
@@ -698,18 +720,18 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        drop(Journal::create(&path, &head()).unwrap());
+        drop(Checkpoint::create(&path, &head()).unwrap());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(Journal::create(&path, &head()).is_err(), "an earlier one is not overwritten");
+        assert!(Checkpoint::create(&path, &head()).is_err(), "an earlier one is not overwritten");
     }
 
     #[test]
-    fn what_is_no_journal_is_refused() {
+    fn what_is_no_checkpoint_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         for bytes in [&b""[..], b"{}\n", b"\xff\xff\n", b"[1]\n"] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(Journal::open(&path, |_| false).is_err());
+            assert!(Checkpoint::open(&path, |_| false).is_err());
         }
     }
 }

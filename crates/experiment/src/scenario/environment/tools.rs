@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use weir_jobs::{ChildGuard, collect, collect_last};
 
-use super::{BEGIN, END, MAX_OUTPUT_BYTES, World, not_started};
+use super::{BEGIN, END, Environment, MAX_OUTPUT_BYTES, not_started};
 use crate::scenario::ScenarioError;
 use crate::scenario::tools::{Figures, Load, Tool};
 
-impl World<'_> {
+impl Environment<'_> {
     /// Why a tool can't carry a load to a host, if so.
     pub(in crate::scenario) fn refusal(
         &self,
@@ -94,7 +94,7 @@ fn in_one_line(said: &str) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-impl World<'_> {
+impl Environment<'_> {
     /// The end of what a program prints; absent for one that failed. Its spinner may go on for megabytes before.
     fn decoded(
         &self,

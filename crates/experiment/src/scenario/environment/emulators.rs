@@ -9,7 +9,7 @@ use weir_jobs::{EmulatorJob, Process};
 use weir_model::experiment::EmulatorSpec;
 use weir_model::impairment::{Impairment, Laws};
 
-use super::{END, World, failed, not_started, refused};
+use super::{END, Environment, failed, not_started, refused};
 use crate::scenario::ScenarioError;
 
 /// An emulator that listens.
@@ -37,7 +37,7 @@ impl Drop for Emulator {
     }
 }
 
-impl World<'_> {
+impl Environment<'_> {
     /// Starts an emulator, or finds one that runs, and tells it what it is to do from the start.
     pub(super) fn emulator_of(
         &self,

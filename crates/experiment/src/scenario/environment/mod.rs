@@ -37,7 +37,7 @@ const BEGIN: Duration = Duration::from_secs(20);
 const PIPES: Duration = Duration::from_secs(1);
 
 /// Everything that runs.
-pub(super) struct World<'a> {
+pub(super) struct Environment<'a> {
     scenario: &'a Scenario,
     options: &'a Options<'a>,
     lab: Option<Lab>,
@@ -55,7 +55,7 @@ struct Target {
     key_file: Option<PathBuf>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Environment<'a> {
     /// Makes the lab and starts the emulators.
     pub(super) fn make(
         scenario: &'a Scenario,
@@ -84,7 +84,7 @@ impl<'a> World<'a> {
                 let path = std::env::temp_dir();
                 ScenarioError::File { operation: "make a directory for sockets in", path, source }
             })?;
-        let mut world = World {
+        let mut environment = Environment {
             scenario,
             options,
             lab,
@@ -94,10 +94,10 @@ impl<'a> World<'a> {
             sockets: AtomicU32::new(0),
         };
         for (name, spec) in &scenario.emulators {
-            let emulator = world.emulator_of(name, spec)?;
-            world.emulators.insert(name.clone(), emulator);
+            let emulator = environment.emulator_of(name, spec)?;
+            environment.emulators.insert(name.clone(), emulator);
         }
-        Ok(world)
+        Ok(environment)
     }
 
     /// A command on a host of the lab, or here.
@@ -210,7 +210,7 @@ impl<'a> World<'a> {
     }
 }
 
-impl Drop for World<'_> {
+impl Drop for Environment<'_> {
     fn drop(&mut self) {
         // Emulators last: what still runs through them ends in order.
         self.servers.lock().unwrap_or_else(|e| e.into_inner()).clear();

@@ -10,7 +10,7 @@ const DEFAULT_LENGTH: Duration = Duration::from_secs(10);
 
 /// What a scenario, or a step of it, comes to, as far as its plans tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct Estimate {
     /// Points of its sweeps, searches and comparisons.
     pub points: u64,
     /// Runs of its tests; a search counts as one.
@@ -24,33 +24,33 @@ pub struct Extent {
     pub has_searches: bool,
     /// It may become more: a precision, a search or a run that is made again decides as it runs, and how long a volume takes is
     /// the path's to say.
-    pub is_least: bool,
+    pub is_minimum: bool,
 }
 
-impl Extent {
+impl Estimate {
     /// What one run of a plan comes to.
-    pub(super) fn of(plan: &Plan) -> Extent {
+    pub(super) fn of(plan: &Plan) -> Estimate {
         let omit = Duration::from_nanos(plan.omit.0);
         let lengths: Vec<Option<Duration>> =
             plan.connections.iter().map(|c| Some(length(c)? + omit)).collect();
-        Extent {
+        Estimate {
             runs: 1,
             sending: lengths.iter().flatten().max().copied().unwrap_or_default(),
-            is_least: lengths.contains(&None),
-            ..Extent::default()
+            is_minimum: lengths.contains(&None),
+            ..Estimate::default()
         }
     }
 
     /// A pause.
-    pub(super) fn pause(waiting: Duration) -> Extent {
-        Extent { waiting, ..Extent::default() }
+    pub(super) fn pause(waiting: Duration) -> Estimate {
+        Estimate { waiting, ..Estimate::default() }
     }
 
     /// The same several times.
-    pub(super) fn times(self, count: u64) -> Extent {
+    pub(super) fn times(self, count: u64) -> Estimate {
         let by = |n: u64| n.saturating_mul(count);
         let long = |time: Duration| Duration::from_millis(by(time.as_millis() as u64));
-        Extent {
+        Estimate {
             points: by(self.points),
             runs: by(self.runs),
             sending: long(self.sending),
@@ -60,10 +60,10 @@ impl Extent {
     }
 
     /// Of steps at the same time: the longest takes as long as all, and what nothing sends in is left of that.
-    pub(super) fn beside(self, other: Extent) -> Extent {
+    pub(super) fn beside(self, other: Estimate) -> Estimate {
         let sending = self.sending.max(other.sending);
         let waiting = self.lasting().max(other.lasting()).saturating_sub(sending);
-        Extent { sending, waiting, ..self + other }
+        Estimate { sending, waiting, ..self + other }
     }
 
     /// Sending and pauses.
@@ -74,8 +74,8 @@ impl Extent {
     /// `193 runs at 193 points, 32 min 10 s of sending and 3 min 13 s of pauses; what each run needs to begin and end comes on
     /// top`. Of what is gone on with, `done` tells how many runs are done.
     #[must_use]
-    pub fn words(&self, done: Option<u64>) -> String {
-        let least = if self.is_least { "at least " } else { "" };
+    pub fn text(&self, done: Option<u64>) -> String {
+        let least = if self.is_minimum { "at least " } else { "" };
         let mut text = match self.runs {
             0 => "no runs".into(),
             1 => format!("{least}1 run"),
@@ -112,27 +112,27 @@ impl Extent {
 
     /// Whether there is more to tell than whoever asked for one run knows.
     #[must_use]
-    pub fn is_worth_telling(&self) -> bool {
+    pub fn is_worth_showing(&self) -> bool {
         self.runs > 1
     }
 }
 
-impl Add for Extent {
-    type Output = Extent;
-    fn add(self, other: Extent) -> Extent {
-        Extent {
+impl Add for Estimate {
+    type Output = Estimate;
+    fn add(self, other: Estimate) -> Estimate {
+        Estimate {
             points: self.points.saturating_add(other.points),
             runs: self.runs.saturating_add(other.runs),
             sending: self.sending.saturating_add(other.sending),
             waiting: self.waiting.saturating_add(other.waiting),
             has_searches: self.has_searches || other.has_searches,
-            is_least: self.is_least || other.is_least,
+            is_minimum: self.is_minimum || other.is_minimum,
         }
     }
 }
 
-impl AddAssign for Extent {
-    fn add_assign(&mut self, other: Extent) {
+impl AddAssign for Estimate {
+    fn add_assign(&mut self, other: Estimate) {
         *self = *self + other;
     }
 }
@@ -176,22 +176,23 @@ mod tests {
     #[test]
     fn a_run_sends_for_as_long_as_its_longest_connection() {
         let late = Connection { start_after: Span::from_seconds(2), ..lasting(3) };
-        let of = |connections| Extent::of(&plan(connections));
+        let of = |connections| Estimate::of(&plan(connections));
         let four = of(vec![lasting(4), late]);
-        assert_eq!((four.sending, four.is_least), (Duration::from_secs(5), false));
+        assert_eq!((four.sending, four.is_minimum), (Duration::from_secs(5), false));
         assert_eq!(of(vec![Connection::default()]).sending, Duration::from_secs(10));
         let volume = Connection { bytes: Some(ByteSize(1 << 20)), ..Connection::default() };
         let both = of(vec![volume, lasting(1)]);
-        assert_eq!((both.sending, both.is_least), (Duration::from_secs(1), true));
+        assert_eq!((both.sending, both.is_minimum), (Duration::from_secs(1), true));
         let omitted = Plan { omit: Span::from_seconds(3), ..plan(vec![lasting(4)]) };
-        assert_eq!(Extent::of(&omitted).sending, Duration::from_secs(7), "it sends all the same");
+        assert_eq!(Estimate::of(&omitted).sending, Duration::from_secs(7), "it sends all the same");
         let asked = Connection { autostart: false, ..lasting(1) };
-        assert!(of(vec![asked]).is_least && of(vec![lasting(0)]).is_least);
+        assert!(of(vec![asked]).is_minimum && of(vec![lasting(0)]).is_minimum);
     }
 
     #[test]
     fn runs_add_up_and_steps_at_the_same_time_overlap() {
-        let (one, two) = (Extent::of(&plan(vec![lasting(1)])), Extent::of(&plan(vec![lasting(2)])));
+        let (one, two) =
+            (Estimate::of(&plan(vec![lasting(1)])), Estimate::of(&plan(vec![lasting(2)])));
         let beside = one.beside(two);
         assert_eq!((beside.runs, beside.sending), (2, Duration::from_secs(2)));
         let all = (one + two).times(3);
@@ -203,51 +204,48 @@ mod tests {
     #[test]
     fn pauses_are_no_sending() {
         let seconds = Duration::from_secs;
-        let run = Extent::of(&plan(vec![lasting(2)]));
-        let all = (run + Extent::pause(seconds(5))).times(3);
+        let run = Estimate::of(&plan(vec![lasting(2)]));
+        let all = (run + Estimate::pause(seconds(5))).times(3);
         assert_eq!((all.sending, all.waiting), (seconds(6), seconds(15)));
-        let beside = run.beside(Extent::pause(seconds(5)));
+        let beside = run.beside(Estimate::pause(seconds(5)));
         assert_eq!((beside.sending, beside.waiting), (seconds(2), seconds(3)));
-        let beside = run.beside(Extent::pause(seconds(1)));
+        let beside = run.beside(Estimate::pause(seconds(1)));
         assert_eq!((beside.sending, beside.waiting), (seconds(2), seconds(0)));
     }
 
     #[test]
     fn what_is_to_come_is_told_in_words() {
-        let run = Extent::of(&plan(vec![lasting(10)]));
-        assert!(!run.is_worth_telling(), "one run is what was asked for");
+        let run = Estimate::of(&plan(vec![lasting(10)]));
+        assert!(!run.is_worth_showing(), "one run is what was asked for");
         assert_eq!(
-            run.words(None),
+            run.text(None),
             "1 run, 10 s of sending; what it needs to begin and end comes on top"
         );
-        let sweep = Extent { points: 193, ..run.times(193) };
-        assert!(sweep.is_worth_telling());
+        let sweep = Estimate { points: 193, ..run.times(193) };
+        assert!(sweep.is_worth_showing());
         assert_eq!(
-            sweep.words(None),
+            sweep.text(None),
             "193 runs at 193 points, 32 min 10 s of sending; what each run needs to begin and end comes on top"
         );
-        let paused = Extent { points: 4, ..run.times(8) } + Extent::pause(Duration::from_secs(40));
+        let paused =
+            Estimate { points: 4, ..run.times(8) } + Estimate::pause(Duration::from_secs(40));
         assert_eq!(
-            paused.words(None),
+            paused.text(None),
             "8 runs at 4 points, 1 min 20 s of sending and 40 s of pauses; what each run needs to begin and end comes on top"
         );
         assert_eq!(
-            paused.words(Some(3)),
+            paused.text(Some(3)),
             "8 runs (of which 3 are done) at 4 points, 1 min 20 s of sending and 40 s of pauses in all; what each run needs to \
              begin and end comes on top"
         );
-        assert!(paused.words(Some(1)).contains("(of which 1 is done)"));
-        let wait = Extent::pause(Duration::from_secs(5));
-        assert_eq!(wait.words(None), "no runs, 5 s of pauses");
-        assert_eq!(Extent::default().words(None), "no runs");
-        let open = Extent { is_least: true, points: 1, runs: 10, ..Extent::default() };
-        assert_eq!(open.words(None), "at least 10 runs at 1 point");
-        let search = Extent { has_searches: true, ..open };
-        assert_eq!(
-            search.words(Some(40)),
-            "at least 10 runs at 1 point",
-            "trials are no runs here"
-        );
+        assert!(paused.text(Some(1)).contains("(of which 1 is done)"));
+        let wait = Estimate::pause(Duration::from_secs(5));
+        assert_eq!(wait.text(None), "no runs, 5 s of pauses");
+        assert_eq!(Estimate::default().text(None), "no runs");
+        let open = Estimate { is_minimum: true, points: 1, runs: 10, ..Estimate::default() };
+        assert_eq!(open.text(None), "at least 10 runs at 1 point");
+        let search = Estimate { has_searches: true, ..open };
+        assert_eq!(search.text(Some(40)), "at least 10 runs at 1 point", "trials are no runs here");
         assert_eq!(minutes(Duration::from_secs(7384)), "2 h 3 min");
     }
 }

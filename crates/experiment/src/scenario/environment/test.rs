@@ -11,7 +11,7 @@ use weir_model::plan::Plan;
 use weir_model::record::Record;
 use weir_model::threads::Threads;
 
-use super::{END, World, failed, not_started};
+use super::{END, Environment, failed, not_started};
 use crate::scenario::ScenarioError;
 
 /// A test to be run.
@@ -65,7 +65,7 @@ pub(in crate::scenario) struct Progress {
     pub(in crate::scenario) packets: u64,
 }
 
-impl World<'_> {
+impl Environment<'_> {
     /// Runs a test to its end. The inner error is of one that ended without figures.
     pub(in crate::scenario) fn test(
         &self,
