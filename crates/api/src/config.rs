@@ -56,7 +56,7 @@ impl Default for ServerLimits {
             tests: 16,
             experiments: 4,
             emulators: 8,
-            journal_bytes: 1 << 30,
+            packet_trace_bytes: 1 << 30,
             labs: 16,
             ended_kept: 100,
         }

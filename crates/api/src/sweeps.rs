@@ -115,7 +115,7 @@ pub(crate) fn scenario(
         most_runs: None,
         precision_percentage: None,
         in_order: request.in_order,
-        repeat_disturbed: 0,
+        repeat_host_limited: 0,
         pause: None,
         metrics: request.metrics,
         impair: (!to.is_empty()).then(|| ImpairStep { to, ..ImpairStep::default() }),

@@ -405,7 +405,7 @@ mod tests {
         let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
         // Its interfaces are there.
-        let words = ["weir", "impair", "a", "b", "--journal-limit", "10"];
+        let words = ["weir", "impair", "a", "b", "--packet-trace-limit", "10"];
         let line: Vec<OsString> = words.iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
         let line: Vec<OsString> = ["weir", "impair", "exec"].iter().map(Into::into).collect();

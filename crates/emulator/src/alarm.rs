@@ -18,8 +18,8 @@ pub enum AlarmKind {
     DeadlineLate,
     /// The realtime clock, by which the kernel stamps packets, was stepped.
     ClockStepped,
-    /// The journal's queue overflowed, or its disk refused.
-    JournalDropped,
+    /// The packet trace's queue overflowed, or its disk refused.
+    PacketTraceDropped,
 }
 
 /// An alarm.

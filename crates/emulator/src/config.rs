@@ -48,11 +48,11 @@ pub enum Scheduling {
     Normal,
 }
 
-/// The files of a journal, empty and open for writing.
+/// The files of a packet trace, empty and open for writing.
 #[derive(Debug)]
-pub struct JournalFiles {
+pub struct PacketTraceFiles {
     /// The records.
-    pub journal: File,
+    pub packet_trace: File,
     /// Later configurations, `FILE.configurations`.
     pub configurations: File,
 }
@@ -67,12 +67,12 @@ pub struct EmulatorConfig {
     /// Flows and laws; the seed is in it.
     pub impairment: Impairment,
     /// Where to write each packet's verdict (`weir.packets/1`).
-    pub journal: Option<PathBuf>,
+    pub packet_trace: Option<PathBuf>,
     /// The files of the packet trace if they are open already: a process that drops capabilities may be unable to open them later.
-    pub journal_files: Option<Arc<JournalFiles>>,
-    /// Most bytes that the journal and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
+    pub packet_trace_files: Option<Arc<PacketTraceFiles>>,
+    /// Most bytes that the packet trace and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
     /// many as the disk takes.
-    pub journal_most_bytes: Option<u64>,
+    pub packet_trace_max_bytes: Option<u64>,
     /// A note of the settings that this emulator changes: its watchdog removes it when they are restored.
     pub restoration: Option<PathBuf>,
     /// How the threads are scheduled.
@@ -95,9 +95,9 @@ impl EmulatorConfig {
             interfaces: [a.to_owned(), b.to_owned()],
             link: LinkMode::Auto,
             impairment,
-            journal: None,
-            journal_files: None,
-            journal_most_bytes: None,
+            packet_trace: None,
+            packet_trace_files: None,
+            packet_trace_max_bytes: None,
             restoration: None,
             scheduling: Scheduling::Auto,
             force: false,

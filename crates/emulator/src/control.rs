@@ -351,7 +351,7 @@ fn obey(
                 "real_time": remote.is_real_time(),
                 "impairment": config,
                 "stopped": stopped,
-                "journal": remote.journal(),
+                "packet_trace": remote.packet_trace(),
             })
         }
         Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),

@@ -13,8 +13,8 @@ use weir_model::plan::Direction as Side;
 
 use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
-use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
+use crate::packet_trace::Writing;
 use crate::report::{LinkReport, PeriodReason};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
@@ -82,7 +82,7 @@ pub(crate) struct Datapath {
     late_packets: u64,
     /// Exempt frames that the link refused.
     exempt_unplanned: (u64, u64),
-    journal: Option<Writing>,
+    packet_trace: Option<Writing>,
     watches: Watches,
 }
 
@@ -97,7 +97,7 @@ impl Datapath {
     pub(crate) fn new(
         config: &Impairment,
         direction: Direction,
-        journal: Option<Writing>,
+        packet_trace: Option<Writing>,
     ) -> Result<Self, ImpairError> {
         let engine = Engine::new(config, direction)?;
         // A slot is at most twice what its frame counts towards the limit (held to by a test).
@@ -120,7 +120,7 @@ impl Datapath {
             extras: Vec::new(),
             late_packets: 0,
             exempt_unplanned: (0, 0),
-            journal,
+            packet_trace,
             watches: Watches::default(),
         };
         datapath.make_room();
@@ -148,8 +148,8 @@ impl Datapath {
         self.start_periods(now_ns, PeriodReason::Laws, |status, extra| {
             std::mem::replace(&mut extra.laws_version, status.laws_version) != status.laws_version
         });
-        if let Some(journal) = &mut self.journal {
-            journal.configured(number, now_ns);
+        if let Some(packet_trace) = &mut self.packet_trace {
+            packet_trace.configured(number, now_ns);
         }
         Ok(retired)
     }
@@ -185,7 +185,7 @@ impl Datapath {
         }
     }
 
-    /// Whether the verdicts of a flow (of all: `None`) go to the journal. `false` when there is no such flow.
+    /// Whether the verdicts of a flow (of all: `None`) go to the packet trace. `false` when there is no such flow.
     pub(crate) fn log(&mut self, flow: Option<&str>, on: bool) -> bool {
         let mut found = flow.is_none();
         for (status, extra) in self.engine.flows().zip(&mut self.extras) {
@@ -297,7 +297,7 @@ impl Datapath {
     /// Sequence and flow of native data, when someone wants to know.
     #[inline]
     fn native(&self, disposition: &Disposition) -> Option<(u64, u32)> {
-        self.journal.as_ref()?;
+        self.packet_trace.as_ref()?;
         native(self.slabs.bytes(Handle::from_bits(disposition.handle)), self.engine.native_port())
     }
 
@@ -308,10 +308,10 @@ impl Datapath {
         departed_ns: Option<u64>,
         native: Option<(u64, u32)>,
     ) {
-        if let Some(journal) = &mut self.journal
+        if let Some(packet_trace) = &mut self.packet_trace
             && !self.extras[disposition.flow as usize].unlogged
         {
-            journal.write(disposition, departed_ns, native);
+            packet_trace.write(disposition, departed_ns, native);
         }
     }
 
@@ -486,16 +486,16 @@ impl Datapath {
             + self.exempt_unplanned.0
     }
 
-    pub(crate) fn flush_journal(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.flush();
+    pub(crate) fn flush_packet_trace(&mut self) {
+        if let Some(packet_trace) = &mut self.packet_trace {
+            packet_trace.flush();
         }
     }
 
-    /// Ends the journal's part.
-    pub(crate) fn close_journal(&mut self) {
-        if let Some(journal) = self.journal.take() {
-            journal.close();
+    /// Ends the packet trace's part.
+    pub(crate) fn close_packet_trace(&mut self) {
+        if let Some(packet_trace) = self.packet_trace.take() {
+            packet_trace.close();
         }
     }
 
@@ -544,7 +544,7 @@ impl Datapath {
             active: status.active,
             counters: extra.counters(&status, waiting),
             timing: extra.timing.clone(),
-            logged: self.journal.is_some().then_some(!extra.unlogged),
+            logged: self.packet_trace.is_some().then_some(!extra.unlogged),
             period: extra.period,
         });
         Snapshot {

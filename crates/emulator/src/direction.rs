@@ -24,7 +24,7 @@ const FRAMES: u64 = 0;
 const ORDERS: u64 = 1;
 /// How long before a deadline a thread of normal scheduling wakes, to spin the rest.
 const SPIN_NS: u64 = 60_000;
-/// Between two looks at the load, the journal and the counters.
+/// Between two looks at the load, the packet trace and the counters.
 const TICK_NS: u64 = 50_000_000;
 /// Ticks between two readings of the kernel's drop counters.
 const TICKS_BETWEEN_COUNTERS: u32 = 10;
@@ -55,7 +55,7 @@ pub(crate) enum Order {
     Report(SyncSender<Snapshot>),
     /// A new period of counting for a flow, or for all; answers whether there is such a flow.
     Reset { flow: Option<String>, reply: SyncSender<bool> },
-    /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
+    /// Verdicts of a flow to the packet trace, or not; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Counts dropped datagrams for this watch from now on.
     Watch { id: u64, reply: SyncSender<()> },
@@ -253,7 +253,7 @@ impl Worker {
         self.parts.to.finish();
         self.mailbox.close();
         let report = self.snapshot().report();
-        self.parts.datapath.close_journal();
+        self.parts.datapath.close_packet_trace();
         self.publish(0.0);
         Ended { report, error: error.map(EmulatorError::from) }
     }
@@ -391,7 +391,7 @@ impl Worker {
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
-                    self.parts.datapath.flush_journal();
+                    self.parts.datapath.flush_packet_trace();
                     let snapshot = self.snapshot();
                     let _ = reply.try_send(snapshot);
                 }
@@ -430,7 +430,7 @@ impl Worker {
         self.last_tick = (now, cpu);
         self.next_tick_ns = now + TICK_NS;
         self.schedule(load);
-        self.parts.datapath.flush_journal();
+        self.parts.datapath.flush_packet_trace();
         self.publish(load);
     }
 

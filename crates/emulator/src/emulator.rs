@@ -18,7 +18,7 @@ use crate::config::{EmulatorConfig, LinkMode, is_timed};
 use crate::datapath::Datapath;
 use crate::direction::{Ended, Parts, Pulse, Running, spawn};
 use crate::error::EmulatorError;
-use crate::journal::Journal;
+use crate::packet_trace::PacketTrace;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
@@ -33,7 +33,7 @@ pub struct Emulator {
     remote: Remote,
     threads: Vec<JoinHandle<Ended>>,
     supervisor: Option<JoinHandle<()>>,
-    journal: Option<Journal>,
+    packet_trace: Option<PacketTrace>,
     watchdog: Option<Watchdog>,
     /// Given back last, when the interfaces are as they were.
     taken: Vec<Taken>,
@@ -129,13 +129,13 @@ impl Emulator {
         let (watchdog, indices) = real.unzip();
         let clock = Clock::System;
         let impairment = Arc::new(config.impairment);
-        let journal = match &config.journal {
+        let packet_trace = match &config.packet_trace {
             None => None,
             Some(path) => {
                 let clock = "CLOCK_MONOTONIC, ns";
-                let (files, most) = (config.journal_files, config.journal_most_bytes);
+                let (files, most) = (config.packet_trace_files, config.packet_trace_max_bytes);
                 let interfaces = &config.interfaces;
-                Some(Journal::create(path, files, most, interfaces, &impairment, clock)?)
+                Some(PacketTrace::create(path, files, most, interfaces, &impairment, clock)?)
             }
         };
         let descriptions = links.each_ref().map(|link| link.description.to_string());
@@ -156,7 +156,8 @@ impl Emulator {
         let pulses = [Arc::new(Pulse::default()), Arc::new(Pulse::default())];
         let mut datapaths = Vec::new();
         for (direction, ..) in &ways {
-            let writing = journal.as_ref().map(|journal| journal.writing(*direction));
+            let writing =
+                packet_trace.as_ref().map(|packet_trace| packet_trace.writing(*direction));
             datapaths.push(Datapath::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
@@ -212,7 +213,7 @@ impl Emulator {
                     pending: Vec::new(),
                 }),
                 alarms: Mutex::new(Alarms::default()),
-                journal: journal.as_ref().map(Journal::watching),
+                packet_trace: packet_trace.as_ref().map(PacketTrace::watching),
                 notes,
                 watches: AtomicU64::new(0),
                 over: (Mutex::new(false), Condvar::new()),
@@ -224,7 +225,7 @@ impl Emulator {
             remote: remote.clone(),
             threads: vec![first.thread, second.thread],
             supervisor: None,
-            journal,
+            packet_trace,
             watchdog,
             taken: Vec::new(),
         };
@@ -279,8 +280,8 @@ impl Emulator {
         if let Some(name) = lock(&self.remote.shared.gone).take() {
             error = error.or(Some(weir_link::Error::Gone(name).into()));
         }
-        if let Some(journal) = self.journal.take()
-            && let Err(failure) = journal.finish()
+        if let Some(packet_trace) = self.packet_trace.take()
+            && let Err(failure) = packet_trace.finish()
         {
             error = error.or(Some(failure));
         }

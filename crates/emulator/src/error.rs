@@ -102,9 +102,9 @@ pub enum EmulatorError {
         #[source]
         source: std::io::Error,
     },
-    /// The journal.
-    #[error("journal {}", path.display())]
-    Journal {
+    /// The packet trace.
+    #[error("packet trace {}", path.display())]
+    PacketTrace {
         /// Its path.
         path: PathBuf,
         /// What was refused.

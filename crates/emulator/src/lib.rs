@@ -41,8 +41,8 @@ mod drops;
 mod emulator;
 mod error;
 mod frames;
-mod journal;
 mod lateness;
+mod packet_trace;
 mod prediction;
 #[cfg(target_os = "linux")]
 mod refusal;
@@ -61,7 +61,7 @@ mod taken;
 mod wanted;
 
 pub use alarm::{Alarm, AlarmKind};
-pub use config::{EmulatorConfig, JournalFiles, LinkMode, Scheduling};
+pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::{Emulator, Ending};
 pub use error::{EmulatorError, Refusal};
@@ -72,7 +72,7 @@ pub use refusal::refusals;
 pub use remote::{Remote, Watch};
 pub use report::{
     AppliedConfiguration, CurrentReport, DirectionReport, DropCounts, DropsReport, DropsRow,
-    FlowReport, ImpairmentReport, JournalReport, LatenessReport, LinkReport, PeriodReason,
+    FlowReport, ImpairmentReport, LatenessReport, LinkReport, PacketTraceReport, PeriodReason,
     REPORT_SCHEMA, Realised, Report,
 };
 #[cfg(target_os = "linux")]

@@ -17,8 +17,8 @@ use crate::alarm::{Alarm, Alarms};
 use crate::config::is_timed;
 use crate::direction::{Mailbox, Order, Pulse};
 use crate::error::EmulatorError;
-use crate::journal::Watching;
 use crate::lateness::seconds;
+use crate::packet_trace::Watching;
 use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEMA, Report};
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, Pending, Wanted, effective, no_such};
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
     pub(crate) pulses: [Arc<Pulse>; 2],
     pub(crate) wanted: Mutex<Wanted>,
     pub(crate) alarms: Mutex<Alarms>,
-    pub(crate) journal: Option<Watching>,
+    pub(crate) packet_trace: Option<Watching>,
     pub(crate) notes: Vec<String>,
     /// Watches so far: the next one's number.
     pub(crate) watches: AtomicU64,
@@ -156,7 +156,7 @@ impl Remote {
             directions,
             configurations,
             alarms: lock(&self.shared.alarms).list().to_vec(),
-            journal: self.shared.journal.as_ref().map(Watching::report),
+            packet_trace: self.shared.packet_trace.as_ref().map(Watching::report),
             notes: self.shared.notes.clone(),
         }
     }
@@ -303,9 +303,9 @@ impl Remote {
         let number = wanted.next;
         wanted.next += 1;
         (wanted.config, wanted.stopped) = (config, stopped);
-        if let Some(journal) = &self.shared.journal {
+        if let Some(packet_trace) = &self.shared.packet_trace {
             // Before any record can tell of it.
-            journal.configure(number, &wanted.names, &effective);
+            packet_trace.configure(number, &wanted.names, &effective);
         }
         let mut pending = Pending { number, is_change, answers: [None, None], at_ns: [0; 2] };
         let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
@@ -329,10 +329,10 @@ impl Remote {
         self.shared.stamped
     }
 
-    /// The journal's file, where one is written.
+    /// The packet trace's file, where one is written.
     #[must_use]
-    pub fn journal(&self) -> Option<&Path> {
-        self.shared.journal.as_ref().map(Watching::path)
+    pub fn packet_trace(&self) -> Option<&Path> {
+        self.shared.packet_trace.as_ref().map(Watching::path)
     }
 
     /// Starts a period of counting for a flow (for all: `None`): [`crate::CurrentReport`]. Counters since the emulator's
@@ -349,16 +349,16 @@ impl Remote {
         }
     }
 
-    /// Writes the verdicts of a flow (of all: `None`) to the journal, or no longer.
+    /// Writes the verdicts of a flow (of all: `None`) to the packet trace, or no longer.
     ///
     /// # Errors
-    /// No journal, or no such flow.
+    /// No packet trace, or no such flow.
     pub fn log(&self, flow: Option<&str>, on: bool) -> Result<(), EmulatorError> {
-        if self.shared.journal.is_none() {
+        if self.shared.packet_trace.is_none() {
             return Err(EmulatorError::Refusal {
                 what: "log".into(),
-                given: "an emulator without journal".into(),
-                accepted: "one started with --journal".into(),
+                given: "an emulator without packet trace".into(),
+                accepted: "one started with --packet-trace".into(),
             });
         }
         let flow = flow.map(ToOwned::to_owned);

@@ -13,8 +13,8 @@ use weir_model::impairment::Impairment;
 use crate::datapath::Datapath;
 use crate::emulator::Ending;
 use crate::error::EmulatorError;
-use crate::journal::Journal;
 use crate::lateness::seconds;
+use crate::packet_trace::PacketTrace;
 use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
 
 /// What is to be done with a capture.
@@ -26,7 +26,7 @@ pub struct Replay {
     /// all others at A.
     pub a_mac: Option<[u8; 6]>,
     /// Where to write each packet's verdict.
-    pub journal: Option<PathBuf>,
+    pub packet_trace: Option<PathBuf>,
 }
 
 impl Replay {
@@ -50,16 +50,17 @@ impl Replay {
             CaptureFormat::Pcap => &["A"],
             CaptureFormat::PcapNg => &["A", "B"],
         };
-        let journal = match &self.journal {
+        let packet_trace = match &self.packet_trace {
             None => None,
             Some(path) => {
                 let names = ["A".to_owned(), "B".to_owned()];
                 let clock = "the capture's, ns since 1970-01-01 UTC";
-                Some(Journal::create(path, None, None, &names, &self.impairment, clock)?)
+                Some(PacketTrace::create(path, None, None, &names, &self.impairment, clock)?)
             }
         };
         let datapath = |direction| {
-            let writing = journal.as_ref().map(|journal| journal.writing_all(direction));
+            let writing =
+                packet_trace.as_ref().map(|packet_trace| packet_trace.writing_all(direction));
             Datapath::new(&self.impairment, direction, writing)
         };
         let mut ways = Ways {
@@ -120,10 +121,10 @@ impl Replay {
             flows.extend([a, b]);
         }
         for datapath in &mut ways.datapaths {
-            datapath.close_journal();
+            datapath.close_packet_trace();
         }
-        let watching = journal.as_ref().map(Journal::watching);
-        if let Some(Err(failure)) = journal.map(Journal::finish) {
+        let watching = packet_trace.as_ref().map(PacketTrace::watching);
+        if let Some(Err(failure)) = packet_trace.map(PacketTrace::finish) {
             error = error.or(Some(failure));
         }
         let mut notes = Vec::new();
@@ -157,7 +158,7 @@ impl Replay {
                 at_seconds: [0.0, 0.0],
             }],
             alarms: Vec::new(),
-            journal: watching.map(|watching| watching.report()),
+            packet_trace: watching.map(|watching| watching.report()),
             notes,
         };
         Ok(Ending { report, error })

@@ -37,9 +37,9 @@ pub struct Report {
     /// Alarms so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<Alarm>,
-    /// The journal, if one is written.
+    /// The packet trace, if one is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub journal: Option<JournalReport>,
+    pub packet_trace: Option<PacketTraceReport>,
     /// What could not be had, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -169,7 +169,7 @@ pub struct FlowReport {
     /// Departure minus deadline; absent when nothing left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessReport>,
-    /// Whether its verdicts go to the journal; absent where there is none.
+    /// Whether its verdicts go to the packet trace; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<bool>,
 }
@@ -400,10 +400,10 @@ pub struct AppliedConfiguration {
     pub at_seconds: [f64; 2],
 }
 
-/// The journal's counts.
+/// The packet trace's counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[schemars(rename = "EmulatorJournal")]
-pub struct JournalReport {
+#[schemars(rename = "EmulatorPacketTrace")]
+pub struct PacketTraceReport {
     /// Its file.
     pub path: String,
     /// Records written.

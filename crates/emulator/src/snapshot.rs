@@ -19,7 +19,7 @@ pub(crate) struct FlowSnapshot {
     pub(crate) active: bool,
     pub(crate) counters: Counters,
     pub(crate) timing: Timing,
-    /// Whether its verdicts go to the journal; absent where there is none.
+    /// Whether its verdicts go to the packet trace; absent where there is none.
     pub(crate) logged: Option<bool>,
     pub(crate) period: Period,
 }

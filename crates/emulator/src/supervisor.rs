@@ -18,7 +18,7 @@ impl Remote {
     /// The supervisor's life.
     pub(crate) fn watch(&self) {
         let mut seen = [[0_u64; 4]; 2];
-        let mut journal_dropped = 0;
+        let mut packet_trace_dropped = 0;
         let (over, bell) = &self.shared.over;
         let mut ended = lock(over);
         while !*ended {
@@ -27,12 +27,12 @@ impl Remote {
                 Err(poisoned) => poisoned.into_inner().0,
             };
             if !*ended {
-                self.look(&mut seen, &mut journal_dropped);
+                self.look(&mut seen, &mut packet_trace_dropped);
             }
         }
     }
 
-    fn look(&self, seen: &mut [[u64; 4]; 2], journal_dropped: &mut u64) {
+    fn look(&self, seen: &mut [[u64; 4]; 2], packet_trace_dropped: &mut u64) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
         for ((pulse, name), seen) in self.shared.pulses.iter().zip(NAMES).zip(seen) {
@@ -75,16 +75,21 @@ impl Remote {
             });
             *seen = [unplanned, late, steps, refused];
         }
-        if let Some(journal) = &self.shared.journal {
-            let dropped = journal.report().dropped_records;
+        if let Some(packet_trace) = &self.shared.packet_trace {
+            let dropped = packet_trace.report().dropped_records;
             alarms.set(
-                AlarmKind::JournalDropped,
-                "journal",
-                dropped > *journal_dropped,
+                AlarmKind::PacketTraceDropped,
+                "packet_trace",
+                dropped > *packet_trace_dropped,
                 now,
-                || format!("the journal lacks {}", counted(dropped - *journal_dropped, "verdict")),
+                || {
+                    format!(
+                        "the packet trace lacks {}",
+                        counted(dropped - *packet_trace_dropped, "verdict")
+                    )
+                },
             );
-            *journal_dropped = dropped;
+            *packet_trace_dropped = dropped;
         }
         if let Some(indices) = self.shared.indices
             && let Ok(all) = interface::interfaces()

@@ -39,7 +39,7 @@ fn a_warm_direction_does_not_allocate() {
     let (b, takes) = link("B", vec![]);
     let impairment = Impairment::parse(LAWS).unwrap();
     let config = EmulatorConfig {
-        journal: Some(dir.path().join("journal")),
+        packet_trace: Some(dir.path().join("packet_trace")),
         ..EmulatorConfig::new("A", "B", impairment)
     };
     let emulator = Emulator::between([a, b], config).unwrap();

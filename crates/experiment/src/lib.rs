@@ -5,7 +5,7 @@
 //!   [`doctor::Finding`]s, each with its evidence, its effect on a measurement and the command that changes it.
 //! - [`calibrate`]: [`calibrate::calibrate`] measures this host's noise floor, a [`calibrate::Calibration`] that is
 //!   kept and printed beside results.
-//! - [`triangulation`]: an emulator's journal and a receiver's log, joined packet by packet.
+//! - [`triangulation`]: an emulator's packet trace and a receiver's log, joined packet by packet.
 //! - [`lines`]: the command lines by which this program starts itself.
 //! - [`Error`]: what kept a measurement from being made.
 //!

@@ -1,4 +1,4 @@
-//! Triangulation: an emulator's journal and a receiver's packet log joined by flow, sequence and copy.
+//! Triangulation: an emulator's packet trace and a receiver's packet log joined by flow, sequence and copy.
 //!
 //! Of each packet there are three opinions: what the laws asked, what the emulator did, and what the receiver saw. Where
 //! they differ, one of the three programs is wrong, and the difference is counted here. What is left of a packet's delay
@@ -49,7 +49,7 @@ pub struct Triangulation {
     pub modified: u64,
     /// Of those that the emulator sent on whole, those that the receiver never saw: lost behind it.
     pub lost_behind: u64,
-    /// Packets seen by the receiver of which the journal knows nothing.
+    /// Packets seen by the receiver of which the packet trace knows nothing.
     pub unknown: u64,
     /// Delay of each joined packet beyond the emulator's, ns: (arrival − sending) − (departure − entry), ascending.
     pub residual_ns: Vec<i64>,
@@ -79,20 +79,20 @@ struct PacketHistory {
 /// Most disagreements told in words.
 const EXAMPLES: usize = 5;
 
-/// Joins a journal and a receiver's log. `sender_offset_ns`: the sender's clock minus the receiver's.
+/// Joins a packet trace and a receiver's log. `sender_offset_ns`: the sender's clock minus the receiver's.
 ///
 /// A datagram whose header was damaged arrives without a number; as many of those as there are packets changed and not
 /// otherwise seen are taken for them.
 pub fn triangulate(
     subject: &Subject,
-    journal: impl IntoIterator<Item = (Record, Judged)>,
+    packet_trace: impl IntoIterator<Item = (Record, Judged)>,
     received: impl IntoIterator<Item = Record>,
     sender_offset_ns: i64,
 ) -> Triangulation {
     let mut stories: BTreeMap<u64, PacketHistory> = BTreeMap::new();
     let mut out = Triangulation { sent: subject.sent, ..Triangulation::default() };
     let wanted = u8::from(subject.direction == Direction::Reverse);
-    for (record, judged) in journal {
+    for (record, judged) in packet_trace {
         let Some(sequence) = judged.native_sequence else { continue };
         if judged.native_flow != subject.flow
             || record.direction != wanted
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn verdicts_that_agree() {
-        let journal = [
+        let packet_trace = [
             judged(0, RecordKind::FORWARDED, 0),
             judged(1, RecordKind::LOST, 0),
             judged(2, RecordKind::FORWARDED, 0),
@@ -286,7 +286,7 @@ mod tests {
             seen(2, RecordKind::ARRIVED),
             seen(2, RecordKind::DUPLICATE),
         ];
-        let t = triangulate(&SUBJECT, journal, log, 0);
+        let t = triangulate(&SUBJECT, packet_trace, log, 0);
         assert_eq!((t.matched, t.disagreeing, t.judged), (4, 0, 4));
         assert_eq!((t.lost, t.queue_dropped, t.duplicated, t.lost_before), (1, 1, 1, 0));
         // 700 measured, 520 of them in the emulator.
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_disagreement_is_counted() {
-        let journal = [
+        let packet_trace = [
             judged(0, RecordKind::LOST, 0),
             judged(1, RecordKind::FORWARDED, 0),
             judged(2, RecordKind::FORWARDED, 0),
@@ -309,7 +309,7 @@ mod tests {
             seen(2, RecordKind::DUPLICATE),
             seen(3, RecordKind::ARRIVED),
         ];
-        let t = triangulate(&SUBJECT, journal, log, 0);
+        let t = triangulate(&SUBJECT, packet_trace, log, 0);
         assert_eq!((t.matched, t.disagreeing, t.unknown, t.lost_behind), (0, 4, 1, 1));
         assert_eq!(t.lost_before, 0);
         assert_eq!(t.examples.len(), 3);
@@ -327,11 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_header_joins_through_the_journal() {
-        let journal =
+    fn a_damaged_header_joins_through_the_packet_trace() {
+        let packet_trace =
             [judged(0, RecordKind::FORWARDED, FLAG_MODIFIED), judged(1, RecordKind::FORWARDED, 0)];
         let nameless = Record { sequence: 0, time1_ns: None, ..seen(0, RecordKind::CORRUPTED) };
-        let t = triangulate(&SUBJECT, journal, [nameless, seen(1, RecordKind::ARRIVED)], 0);
+        let t = triangulate(&SUBJECT, packet_trace, [nameless, seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing, t.modified), (2, 0, 1));
         // Damage that nobody did is a disagreement.
         let t = triangulate(
@@ -343,11 +343,11 @@ mod tests {
         assert_eq!((t.matched, t.disagreeing), (1, 1));
         // With the checksum left wrong the receiver must not see it at all.
         let dropped = Subject { damaged_are_dropped: true, ..SUBJECT };
-        let t = triangulate(&dropped, journal, [seen(1, RecordKind::ARRIVED)], 0);
+        let t = triangulate(&dropped, packet_trace, [seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing), (2, 0));
         let t = triangulate(
             &dropped,
-            journal,
+            packet_trace,
             [seen(0, RecordKind::ARRIVED), seen(1, RecordKind::ARRIVED)],
             0,
         );
@@ -360,13 +360,13 @@ mod tests {
         other.1.native_flow = 2;
         let mut back = judged(0, RecordKind::LOST, 0);
         back.0.direction = 1;
-        let journal = [other, back, judged(0, RecordKind::FORWARDED, 0)];
+        let packet_trace = [other, back, judged(0, RecordKind::FORWARDED, 0)];
         let mut arrival = seen(0, RecordKind::ARRIVED);
         // The sender's clock is 5000 ns ahead.
         arrival.time1_ns = Some(5_000);
         let mut foreign = seen(1, RecordKind::ARRIVED);
         foreign.flow = 9;
-        let t = triangulate(&SUBJECT, journal, [arrival, foreign], 5_000);
+        let t = triangulate(&SUBJECT, packet_trace, [arrival, foreign], 5_000);
         assert_eq!((t.matched, t.disagreeing, t.lost), (1, 0, 0));
         assert_eq!(t.residual_ns, vec![180]);
     }

@@ -33,7 +33,7 @@ pub struct LabSpec {
     pub mtu_bytes: Option<u32>,
     /// Whether segmentation and receive offloads are off on every link, so that each packet crosses
     /// on its own.
-    pub cut: bool,
+    pub no_offload: bool,
     /// Transmit queue length of every link, packets; the kernel's default (1000) when absent.
     pub transmit_queue_packets: Option<u32>,
 }

@@ -86,7 +86,7 @@ pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
         switch.route.set_up(BRIDGE)?;
     }
     for node in &mut nodes {
-        configure(node, spec.cut)?;
+        configure(node, spec.no_offload)?;
     }
     for node in &mut nodes {
         for link in &node.links {
@@ -111,10 +111,10 @@ fn cable(
     Ok(())
 }
 
-fn configure(node: &mut Node, cut: bool) -> Result<(), Error> {
+fn configure(node: &mut Node, no_offload: bool) -> Result<(), Error> {
     node.route.set_up("lo")?;
     for link in &node.links {
-        if cut {
+        if no_offload {
             cut_offloads(&node.control, link)?;
         }
         node.route.set_up(link)?;

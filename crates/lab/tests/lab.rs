@@ -100,7 +100,7 @@ fn the_middle_has_two_bare_legs() {
 fn link_parameters_are_as_asked_on_both_ends() {
     let spec = LabSpec {
         mtu_bytes: Some(9000),
-        cut: true,
+        no_offload: true,
         transmit_queue_packets: Some(77),
         ..LabSpec::default()
     };

@@ -15,7 +15,7 @@ const COLUMNS: [&str; 23] = [
     "interval_confidence_ratio",
     "min",
     "max",
-    "disturbed",
+    "host_limited",
     "failed",
     "bound_low",
     "bound_high",
@@ -24,9 +24,9 @@ const COLUMNS: [&str; 23] = [
     "precision_needed_count",
     "precision_count",
     "precision_reached",
-    "interval_cut",
-    "peer_lost",
-    "cut",
+    "interval_clipped",
+    "peer_unreachable",
+    "interrupted",
     "crossing",
 ];
 
@@ -72,7 +72,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     number(s.interval.map(|i| i.confidence_ratio)),
                     s.min.to_string(),
                     s.max.to_string(),
-                    point.disturbed.to_string(),
+                    point.host_limited.to_string(),
                     point.failed.to_string(),
                     String::new(),
                     String::new(),
@@ -81,9 +81,9 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     whole(precision.and_then(|p| p.needed_count)),
                     whole(precision.map(|p| p.count)),
                     precision.map_or(String::new(), |p| p.reached.to_string()),
-                    s.interval.map_or(String::new(), |i| i.cut.to_string()),
-                    point.peer_lost.to_string(),
-                    point.cut.to_string(),
+                    s.interval.map_or(String::new(), |i| i.clipped.to_string()),
+                    point.peer_unreachable.to_string(),
+                    point.interrupted.to_string(),
                     crossing.clone(),
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
@@ -94,14 +94,14 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                 let mut figures = [const { String::new() }; COLUMNS.len()];
                 figures[0] = text_cell(&p.metric);
                 figures[1] = "0".into();
-                figures[10] = point.disturbed.to_string();
+                figures[10] = point.host_limited.to_string();
                 figures[11] = point.failed.to_string();
                 figures[15] = p.asked_ratio.to_string();
                 figures[16] = whole(p.needed_count);
                 figures[17] = p.count.to_string();
                 figures[18] = p.reached.to_string();
-                figures[20] = point.peer_lost.to_string();
-                figures[21] = point.cut.to_string();
+                figures[20] = point.peer_unreachable.to_string();
+                figures[21] = point.interrupted.to_string();
                 figures[22].clone_from(&crossing);
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
@@ -109,10 +109,10 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
         for point in step.points.iter().filter(|p| p.metrics.is_empty() && p.precision.is_none()) {
             let mut figures = [const { String::new() }; COLUMNS.len()];
             figures[1] = "0".into();
-            figures[10] = point.disturbed.to_string();
+            figures[10] = point.host_limited.to_string();
             figures[11] = point.failed.to_string();
-            figures[20] = point.peer_lost.to_string();
-            figures[21] = point.cut.to_string();
+            figures[20] = point.peer_unreachable.to_string();
+            figures[21] = point.interrupted.to_string();
             figures[22] = crossing(point);
             line(&mut out, place(&point.at).into_iter().chain(figures));
         }
@@ -123,7 +123,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             figures[5] = number(found.interval.map(|i| i.low));
             figures[6] = number(found.interval.map(|i| i.high));
             figures[7] = number(found.interval.map(|i| i.confidence_ratio));
-            figures[10] = u8::from(found.disturbed).to_string();
+            figures[10] = u8::from(found.host_limited).to_string();
             figures[12] = number(found.bounds.and_then(|b| b.low));
             figures[13] = number(found.bounds.and_then(|b| b.high));
             line(&mut out, place(&found.at).into_iter().chain(figures));
@@ -173,7 +173,7 @@ mod tests {
             "steps": [{
                 "name": "s", "action": "test", "outcome": "inconclusive", "seconds": 0.0,
                 "points": [{
-                    "at": {}, "runs": 6, "disturbed": 0, "failed": 0,
+                    "at": {}, "runs": 6, "host_limited": 0, "failed": 0,
                     "metrics": { "loss": summary, "throughput": other },
                     "precision": {
                         "metric": "loss", "asked_ratio": 0.02, "first_stage_count": 5, "needed_count": 40, "count": 6,
@@ -186,7 +186,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with(
             ",bound_low,bound_high,interval_first_stage_count,precision_asked_ratio,precision_needed_count,\
-             precision_count,precision_reached,interval_cut,peer_lost,cut,crossing"
+             precision_count,precision_reached,interval_clipped,peer_unreachable,interrupted,crossing"
         ));
         assert!(
             lines[1].starts_with("s,loss,")
@@ -207,7 +207,7 @@ mod tests {
             "steps": [{
                 "name": "s", "action": "test", "outcome": "inconclusive", "seconds": 0.0, "axes": ["rate"],
                 "points": [{
-                    "at": { "rate": "1M" }, "runs": 6, "disturbed": 2, "failed": 1,
+                    "at": { "rate": "1M" }, "runs": 6, "host_limited": 2, "failed": 1,
                     "metrics": { "throughput": { "count": 6, "mean": 2.0, "min": 1.0, "max": 3.0 } },
                     "precision": {
                         "metric": "loss", "asked_ratio": 0.02, "first_stage_count": 5, "count": 0, "reached": false,
@@ -236,15 +236,15 @@ mod tests {
                 "name": "s", "action": "sweep", "outcome": "inconclusive", "seconds": 0.0, "axes": ["size"],
                 "points": [
                     {
-                        "at": { "size": "1" }, "runs": 2, "disturbed": 0, "failed": 3, "peer_lost": 2, "cut": 1,
+                        "at": { "size": "1" }, "runs": 2, "host_limited": 0, "failed": 3, "peer_unreachable": 2, "interrupted": 1,
                         "crossing": "per-packet",
                         "metrics": { "loss": {
                             "count": 2, "mean": 0.5, "min": 0.25, "max": 0.75,
-                            "interval": { "low": 0.0, "high": 1.0, "confidence_ratio": 0.95, "cut": true },
+                            "interval": { "low": 0.0, "high": 1.0, "confidence_ratio": 0.95, "clipped": true },
                         } },
                     },
-                    { "at": { "size": "2" }, "runs": 0, "disturbed": 0, "failed": 1, "cut": 1, "metrics": {} },
-                    { "at": { "size": "3" }, "runs": 0, "disturbed": 0, "failed": 0, "metrics": {} },
+                    { "at": { "size": "2" }, "runs": 0, "host_limited": 0, "failed": 1, "interrupted": 1, "metrics": {} },
+                    { "at": { "size": "3" }, "runs": 0, "host_limited": 0, "failed": 0, "metrics": {} },
                 ],
             }],
         });
@@ -269,7 +269,7 @@ mod tests {
             "steps": [{
                 "name": "=cmd|' /C calc'!A0", "action": "sweep", "outcome": "passed", "seconds": 0.0, "axes": ["@axis"],
                 "points": [{
-                    "at": { "@axis": "-2+3" }, "runs": 1, "disturbed": 0, "failed": 0,
+                    "at": { "@axis": "-2+3" }, "runs": 1, "host_limited": 0, "failed": 0,
                     "metrics": { "+loss": { "count": 1, "mean": 0.5, "min": 0.5, "max": 0.5 } },
                 }],
             }],

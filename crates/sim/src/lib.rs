@@ -7,7 +7,7 @@
 //!
 //! The types you meet:
 //! - [`Simulation`]: a plan, an impairment and the delay of the path around it; [`Simulation::run`] gives
-//! - [`Outcome`]: the record of the run, the emulator's journal, the receivers' packet log and the emulator's counters.
+//! - [`Outcome`]: the record of the run, the emulator's packet trace, the receivers' packet log and the emulator's counters.
 //! - [`predict`]: what the emulator will do to packets that come at given times.
 //!
 //! ```

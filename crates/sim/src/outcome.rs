@@ -10,7 +10,7 @@ use weir_wire::packets;
 pub struct FlowCounters {
     /// Direction.
     pub direction: Direction,
-    /// Number in the journal, 0 is Other.
+    /// Number in the packet trace, 0 is Other.
     pub number: u32,
     /// Name.
     pub name: String,
@@ -23,9 +23,9 @@ pub struct FlowCounters {
 pub struct Outcome {
     /// Both ends' figures, without what only a host has (identity, start time, processor use).
     pub record: Record,
-    /// The emulator's journal as `weir.packets/1` has it, in the order of each direction's decisions. Departures are
+    /// The emulator's packet trace as `weir.packets/1` has it, in the order of each direction's decisions. Departures are
     /// exactly the asked ones.
-    pub journal: Vec<(packets::Record, packets::Judged)>,
+    pub packet_trace: Vec<(packets::Record, packets::Judged)>,
     /// The receivers' packet logs, in the order of arrival of each direction.
     pub received: Vec<packets::Record>,
     /// The emulator's counters.

@@ -113,7 +113,7 @@ impl Simulation {
         let mut far_side = FarSide {
             after_ns: self.after_ns,
             by_ports,
-            journal: vec![],
+            packet_trace: vec![],
             received: vec![],
             stack_dropped: 0,
             last_ns: START_NS,
@@ -152,7 +152,7 @@ impl Simulation {
         let counters = emulators.iter().flat_map(Emulator::counters).collect();
         Ok(Outcome {
             record: self.record(&flows, clock, threshold),
-            journal: far_side.journal,
+            packet_trace: far_side.checkpoint,
             received: far_side.received,
             counters,
             stack_dropped_packets: far_side.stack_dropped,
@@ -279,7 +279,7 @@ impl Simulation {
 struct FarSide {
     after_ns: u64,
     by_ports: HashMap<(Way, (u16, u16)), usize>,
-    journal: Vec<(packets::Record, packets::Judged)>,
+    packet_trace: Vec<(packets::Record, packets::Judged)>,
     received: Vec<packets::Record>,
     stack_dropped: u64,
     last_ns: u64,
@@ -326,7 +326,7 @@ impl Emulator {
                 native_sequence: Some(slot.sequence),
                 native_flow: slot.flow,
             };
-            far_side.journal.extend(
+            far_side.checkpoint.extend(
                 disposition
                     .record(self.way, Some(disposition.at_ns))
                     .map(|record| (record, judged)),

@@ -348,10 +348,10 @@ export class Board {
   get unloggable(): string | undefined {
     if (this.gone) return 'The emulator has ended';
     if (this.entry === undefined) return 'Not known yet';
-    return this.entry.journal === 'none' ? 'This emulator was started without a journal' : undefined;
+    return this.entry.packet_trace === 'none' ? 'This emulator was started without a packet trace' : undefined;
   }
 
-  /** Whether a flow's verdicts go to the journal, as the emulator tells. */
+  /** Whether a flow's verdicts go to the packet trace, as the emulator tells. */
   isLogged(name: string): boolean {
     return this.report?.impairment.flows.some((flow) => flow.name === name && flow.logged === true) ?? false;
   }
@@ -380,8 +380,8 @@ class Emulators {
 
   async refresh(): Promise<void> {
     this.list = await get<EmulatorList>('/emulators');
-    // Alarms come with samples. To read them keeps an emulator with a dead-man time going, which only its own view is to do.
-    const free = this.list.emulators.filter((one) => !one.dead_man_seconds);
+    // Alarms come with samples. To read them keeps an emulator with a keepalive timeout going, which only its own view is to do.
+    const free = this.list.emulators.filter((one) => !one.keepalive_timeout_seconds);
     stream.want('emulators', free.map((one) => `emulators:${one.id}`));
   }
 }

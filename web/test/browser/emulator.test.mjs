@@ -42,24 +42,24 @@ test('an emulator is started between two interfaces', options, async () => {
   site.quiet();
 });
 
-test('a journal is begun with the emulator, flows are left out of it and taken in, and it is had as a file', options, async () => {
+test('a packet trace is begun with the emulator, flows are left out of it and taken in, and it is had as a file', options, async () => {
   const bodies = [];
   const page = await site.page({ hash: '#/emulator/new' });
   page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/emulators') && bodies.push(request.postDataJSON()));
   await page.getByLabel('A, the client’s side').selectOption('veth-a');
   await page.getByLabel('B, the server’s side').selectOption('veth-b');
-  const box = page.getByRole('checkbox', { name: /^Journal/ });
-  assert.equal(await box.isChecked(), false, 'a journal that nobody asked for');
+  const box = page.getByRole('checkbox', { name: /^Packet trace/ });
+  assert.equal(await box.isChecked(), false, 'a packet trace that nobody asked for');
   await page.getByText('1.000 GiB at most').waitFor();
   await box.check();
   await page.getByRole('button', { name: '▶ Start' }).click();
   // All is logged from the start; the button says what the emulator tells, not what was pressed.
   const log = page.getByRole('button', { name: 'Log other' });
   await page.getByRole('button', { name: 'Log other', pressed: true }).waitFor();
-  assert.equal(bodies[0].journal, true);
+  assert.equal(bodies[0].packet_trace, true);
   const emulator = [...site.mock.emulators.values()].at(-1);
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
-  await page.getByText(/Journal: [1-9][\d\u202f]* verdicts, .* [KMG]?i?B of 1\.000 GiB at most/).waitFor();
+  await page.getByText(/Packet trace: [1-9][\d\u202f]* verdicts, .* [KMG]?i?B of 1\.000 GiB at most/).waitFor();
   await log.click();
   await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
   assert.deepEqual([...emulator.unlogged], ['other']);
@@ -74,25 +74,25 @@ test('a journal is begun with the emulator, flows are left out of it and taken i
     assert.equal(download.suggestedFilename(), file);
     assert.match(readFileSync(await download.path(), 'utf8'), words);
   }
-  // Whoever ends it is told that the journal goes too.
+  // Whoever ends it is told that the packet trace goes too.
   const asked = page.waitForEvent('dialog');
   const clicked = page.getByRole('button', { name: 'End', exact: true }).click();
   const dialog = await asked;
-  assert.match(dialog.message(), /journal/);
+  assert.match(dialog.message(), /packet trace/);
   await dialog.dismiss();
   await clicked;
   site.quiet();
 });
 
-test('without a journal no flow can be logged, and the page says why', options, async () => {
+test('without a packet trace no flow can be logged, and the page says why', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   const log = page.getByRole('button', { name: 'Log voice' });
   await log.waitFor();
-  await page.getByTitle('This emulator was started without a journal').first().waitFor();
+  await page.getByTitle('This emulator was started without a packet trace').first().waitFor();
   assert.ok(await log.isDisabled());
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
-  await page.getByText('No journal: flows are logged by an emulator').waitFor();
+  await page.getByText('No packet trace: flows are logged by an emulator').waitFor();
   await never(page.getByRole('link', { name: 'Download' }), 'of what is not there');
   site.quiet();
 });
@@ -262,10 +262,10 @@ test('figures that come late are said to be old', options, async () => {
   site.quiet();
 });
 
-test('an emulator with a dead-man time is kept going by its own view alone', options, async () => {
+test('an emulator with a keepalive timeout is kept going by its own view alone', options, async () => {
   for (const one of [...site.mock.emulators.keys()]) site.mock.emulators.delete(one);
   const watched = fresh();
-  watched.entry.dead_man_seconds = 3;
+  watched.entry.keepalive_timeout_seconds = 3;
   const free = fresh();
   const asked = async (objects) => {
     for (let tries = 0; tries < 100 && site.mock.sampled.sort().join() !== objects.sort().join(); tries += 1) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -275,7 +275,7 @@ test('an emulator with a dead-man time is kept going by its own view alone', opt
   const page = await site.page({ hash: '#/generator' });
   await asked(['tests', name(free)]);
   await page.evaluate((id) => (location.hash = `#/emulator/${id}`), watched.entry.id);
-  await page.getByText('dead-man 3 s').waitFor();
+  await page.getByText('keepalive 3 s').waitFor();
   await asked(['tests', name(free), name(watched)]);
   // Its counters come.
   await page.getByText(/running [1-9]/).first().waitFor();

@@ -186,7 +186,7 @@ test('a figure’s values can be read without seeing it', options, async () => {
   await comes(async () => (await cells(table)).slice(0, 3), [
     ['Series', 'Size', 'Losses', 'From', 'To'],
     ['histogram', '0 B – 256 B', '4', '3', '5'],
-    ['histogram (disturbed)', '256 B – 1\u202f024 B', '9', '7', '12'],
+    ['histogram (host-limited)', '256 B – 1\u202f024 B', '9', '7', '12'],
   ]);
   await figure.getByText('asked: 22').waitFor();
   await figure.getByText('Left out of the totals: 0 B – 128 B').waitFor();
@@ -223,7 +223,7 @@ const figureOf = (id, quantity, mark, series, x = {}) => ({
   id, title: id, caption: '', references: [], shades: [],
   x: { label: 'at', key: 'at', quantity: 'seconds', scale: 'linear', from_zero: false, categories: [], ...x },
   y: { label: id, key: id, quantity, scale: 'linear', from_zero: true, categories: [] },
-  series: series.map(([name, ys], n) => ({ name, mark, heavy: false, x: ys.map((_, index) => index + n / 100), y: ys, x_end: [], low: [], high: [], disturbed: [] })),
+  series: series.map(([name, ys], n) => ({ name, mark, heavy: false, x: ys.map((_, index) => index + n / 100), y: ys, x_end: [], low: [], high: [], host_limited: [] })),
 });
 
 test('labels of axes are whole and are not repeated, and lines can be told apart', options, async () => {

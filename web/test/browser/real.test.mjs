@@ -1,6 +1,6 @@
 // The page against the program itself: WEIR names it (built after `make web`, so that the page is in it). A plan is built and
 // run over loopback, watched, stopped, looked into, compared; an emulator in the middle of a lab is given a law whose preview the
-// engine made, counts as it says, writes a journal, and tells an alarm; the demo is run on the virtual clock.
+// engine made, counts as it says, writes a packet trace, and tells an alarm; the demo is run on the virtual clock.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -272,7 +272,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByLabel('Where').selectOption(LAB);
     await page.getByLabel('A, the client’s side').fill(ends[0]);
     await page.getByLabel('B, the server’s side').fill(ends[1]);
-    await page.getByRole('checkbox', { name: /^Journal/ }).check();
+    await page.getByRole('checkbox', { name: /^Packet trace/ }).check();
     await page.getByRole('button', { name: '▶ Start' }).click();
     await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Delay and jitter/ }).click();
     const editor = page.getByRole('region', { name: /, settings/ });
@@ -313,21 +313,21 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
 
     // Its verdicts are a file: at least one of 24 bytes for each ping and answer that it saw.
     await page.getByRole('tab', { name: 'Log', exact: true }).click();
-    await page.getByText(/Journal: [1-9][\d\u202f]* verdicts/).waitFor();
+    await page.getByText(/Packet trace: [1-9][\d\u202f]* verdicts/).waitFor();
     const started = page.waitForEvent('download');
     await page.getByRole('link', { name: 'Download', exact: true }).click();
-    const journal = readFileSync(await (await started).path());
-    assert.ok(journal.includes('weir.packets/1') && journal.length > 100 * 24, `${journal.length} bytes`);
+    const packet_trace = readFileSync(await (await started).path());
+    assert.ok(packet_trace.includes('weir.packets/1') && packet_trace.length > 100 * 24, `${packet_trace.length} bytes`);
     // Left out, a flow's packets make it no longer.
     await page.getByRole('button', { name: 'Log other' }).click();
     await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
-    const verdicts = async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Journal: .* verdicts/).innerText())[1];
+    const verdicts = async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Packet trace: .* verdicts/).innerText())[1];
     // What was logged before may be shown a sample later.
     let before;
     for (let tries = 0; tries < 10 && before !== (before = await verdicts()); tries += 1) await page.waitForTimeout(1200);
     within('a', 'ping', '-q', '-c', '20', '-i', '0.02', host.ipv4);
     await page.waitForTimeout(1200);
-    assert.equal(await verdicts(), before, 'what is not logged is in the journal');
+    assert.equal(await verdicts(), before, 'what is not logged is in the packet trace');
 
     // The far host's link is taken down: an alarm, wherever one looks.
     within('b', 'ip', 'link', 'set', 'dev', 'eth0', 'down');

@@ -18,7 +18,7 @@ before(async () => {
   const experiment = site.mock.startExperiment({ scenario: 'latency-under-load' });
   const interrupted = site.mock.startExperiment({ scenario: 'latency-under-load' });
   interrupted.stop();
-  const logged = site.mock.startEmulator({ interfaces: ['veth-c', 'veth-d'], journal: true });
+  const logged = site.mock.startEmulator({ interfaces: ['veth-c', 'veth-d'], packet_trace: true });
   site.mock.alarm(logged.entry.id, { kind: 'deadline-late', object: 'forward', at_seconds: 12, active: true, text: '3 packets left more than 1 ms late, the latest by 1.8 ms' });
   site.mock.experimentMs = 0;
   site.mock.startDemo({});
@@ -32,7 +32,7 @@ before(async () => {
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
-    ['journal', `#/emulator/${logged.entry.id}`, 'Flows', click('Log')],
+    ['packet-trace', `#/emulator/${logged.entry.id}`, 'Flows', click('Log')],
     ['new emulator', '#/emulator/new', 'Put an emulator'],
     ['runs', '#/runs', '2 kept'],
     ['run', `#/runs/${runs[0]}`, 'Loss ledger'],

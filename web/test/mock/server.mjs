@@ -271,10 +271,10 @@ export class Mock {
 
   // -- emulators ---------------------------------------------------------------------------------------------------
 
-  startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, journal = false }) {
+  startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, packet_trace = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
-    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, journal: journal ? 'kept' : 'none' };
-    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], journal: journal ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
     this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
@@ -288,7 +288,7 @@ export class Mock {
     const template = sample('emulator').impairment.flows[0];
     const start = report.seconds;
     report.seconds += span;
-    const before = report.journal?.records ?? 0;
+    const before = report.packet_trace?.records ?? 0;
     report.impairment = {
       config: configuration,
       flows: [...(configuration.flow ?? []).map((flow) => flow.name), 'other'].flatMap((name) =>
@@ -305,8 +305,8 @@ export class Mock {
           counters.delayed_packets += shown.delay ? came - lost : 0;
           // Counters that a test has invented.
           Object.assign(counters, this.counted);
-          const logged = report.journal ? !emulator.unlogged.has(name) : undefined;
-          if (logged) report.journal.records += came;
+          const logged = report.packet_trace ? !emulator.unlogged.has(name) : undefined;
+          if (logged) report.packet_trace.records += came;
           const asked = shown.laws === '{}' ? '' : shown.laws;
           const delay = shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds };
           const before = old.get(`${name}/${direction}`);
@@ -323,7 +323,7 @@ export class Mock {
         }),
       ),
     };
-    if (report.journal) report.journal.bytes += 52 * (report.journal.records - before);
+    if (report.packet_trace) report.packet_trace.bytes += 52 * (report.packet_trace.records - before);
     for (const one of report.directions) {
       const mine = report.impairment.flows.filter((flow) => flow.direction === one.direction);
       for (const key of ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes']) one[key] = mine.reduce((sum, flow) => sum + flow.counters[key], 0);
@@ -352,7 +352,7 @@ export class Mock {
   // -- experiments -------------------------------------------------------------------------------------------------
 
   startExperiment({ scenario }, before) {
-    const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
+    const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, host_limited: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, host_limited: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
     const one = before ?? { id: `x${(this.#number += 1)}`, name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
     if (before === undefined) this.experiments.unshift(one);
     Object.assign(one, { state: 'running', can_go_on: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
@@ -463,7 +463,7 @@ export class Mock {
     const missing = () => new Refused(404, `there is no ${kind} ${JSON.stringify(id)}`);
     switch (key) {
       case 'GET system':
-        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, journal_bytes: 1073741824, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
+        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, packet_trace_bytes: 1073741824, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
       case 'POST session':
         if (body.token !== this.token) throw new Refused(401, 'the token is not known');
         return { cookie: body.token };
@@ -580,7 +580,7 @@ export class Mock {
         const one = this.experiments.find((other) => other.id === id);
         if (one === undefined) throw missing();
         if (part === 'stop') return one.stop(), { status: 202, body: one };
-        if (!one.can_go_on) throw new Refused(409, `experiment ${id} can't be gone on with: it has come to its end, or its journal is gone`);
+        if (!one.can_go_on) throw new Refused(409, `experiment ${id} can't be gone on with: it has come to its end, or its checkpoint is gone`);
         return { status: 202, body: this.startExperiment({ scenario: one.name }, one) };
       }
       case 'POST sweeps': {
@@ -594,10 +594,10 @@ export class Mock {
         if (emulator === undefined) throw missing();
         if (part === 'configuration') return { body: emulator.configuration, etag: emulator.entry.etag };
         if (part === 'counters') return { body: emulator.report };
-        if (part === 'journal') {
-          if (emulator.entry.journal !== 'kept') throw new Refused(404, `emulator ${id} has no journal: start it with "journal": true`);
+        if (part === 'packet-trace') {
+          if (emulator.entry.packet_trace !== 'stored') throw new Refused(404, `emulator ${id} has no packet trace: start it with "packet_trace": true`);
           const more = name === 'configurations';
-          return { body: more ? '' : `weir.packets of ${emulator.report.journal.records} verdicts`, type: more ? 'application/x-ndjson' : 'application/octet-stream', file: `${id}.packets${more ? '.configurations' : ''}` };
+          return { body: more ? '' : `weir.packets of ${emulator.report.packet_trace.records} verdicts`, type: more ? 'application/x-ndjson' : 'application/octet-stream', file: `${id}.packets${more ? '.configurations' : ''}` };
         }
         if (part === 'log') return { body: { alarms: emulator.report.alarms, lines: emulator.lines, changes: emulator.changes } };
         return { body: emulator.entry, etag: emulator.entry.etag };
@@ -622,7 +622,7 @@ export class Mock {
       case 'PUT emulators': {
         const emulator = this.emulators.get(id);
         if (part === 'flows') {
-          if (emulator.entry.journal === 'none') throw new Refused(409, `emulator ${id} has no journal`, [refuse('/on', String(body.on), 'an emulator that was started with a journal')]);
+          if (emulator.entry.packet_trace === 'none') throw new Refused(409, `emulator ${id} has no packet trace`, [refuse('/on', String(body.on), 'an emulator that was started with a packet trace')]);
           emulator.unlogged[body.on ? 'delete' : 'add'](name);
           emulator.changes.push({ at: new Date().toISOString(), by: '127.0.0.1', change: `log ${name} ${body.on ? 'on' : 'off'}` });
           this.#step(emulator, 0);
@@ -664,14 +664,14 @@ function figuresOf(record) {
   const axis = (label, keyName, quantity, more = {}) => ({ label, key: keyName, quantity, scale: 'linear', from_zero: true, ...more });
   const line = (title, key, quantity, of) => ({
     id: key.replaceAll('_', '-'), title, caption: `${title} of each flow by interval.`, x: axis('Time', 'time_seconds', 'seconds'), y: axis(title, key, quantity), references: [], shades: [],
-    series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], disturbed: [] })),
+    series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], host_limited: [] })),
   });
   const spread = {
     id: 'delay-by-size', title: 'Delay by size', caption: 'Mean and confidence interval of each size; the dashed line is what was asked for.', x: axis('Size', 'size_bytes', 'bytes'), y: axis('Losses', 'lost_packets', 'count'),
     references: [{ name: 'asked', place: 'horizontal', at: 22 }, { name: 'MTU', place: 'vertical', at: 1500 }], shades: [[0, 128]],
     series: [
-      { name: 'histogram', mark: 'bars', heavy: false, x: [0, 256, 1024], x_end: [256, 1024, 2048], y: [4, 9, 15], low: [3, 7, 11], high: [5, 12, 19], disturbed: [1] },
-      { name: 'mean', mark: 'points', heavy: true, x: [128, 640, 1536], x_end: [], y: [5, 10, 12], low: [], high: [], disturbed: [] },
+      { name: 'histogram', mark: 'bars', heavy: false, x: [0, 256, 1024], x_end: [256, 1024, 2048], y: [4, 9, 15], low: [3, 7, 11], high: [5, 12, 19], host_limited: [1] },
+      { name: 'mean', mark: 'points', heavy: true, x: [128, 640, 1536], x_end: [], y: [5, 10, 12], low: [], high: [], host_limited: [] },
     ],
   };
   return [spread, line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];

@@ -3,7 +3,7 @@ import type { StepOutcome } from '../../src/lib/api/shapes';
 import { metricNames, sentInstead } from '../../src/lib/comparison';
 
 const summary = { count: 1, mean: 1e7, min: 1e7, max: 1e7 };
-const point = (metric: string) => ({ at: {}, runs: 1, disturbed: 0, failed: 0, metrics: { jitter: summary, [metric]: summary } });
+const point = (metric: string) => ({ at: {}, runs: 1, host_limited: 0, failed: 0, metrics: { jitter: summary, [metric]: summary } });
 const step = (action: string): Pick<StepOutcome, 'action' | 'points'> => ({ action, points: [point('throughput'), point('sent_throughput')] });
 
 const known = ['throughput', 'loss', 'jitter', 'bytes'].map((name) => ({ name, headline: name !== 'bytes' }));

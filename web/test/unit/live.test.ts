@@ -167,7 +167,7 @@ describe('errors of the server', () => {
 describe('a figure', () => {
   it('puts series over one axis, gaps told from what is not there', () => {
     const axis = { label: '', key: '', quantity: 'seconds', scale: 'linear', from_zero: true, categories: [] };
-    const series = (x: (number | null)[], y: (number | null)[]) => ({ name: '', mark: 'line', heavy: false, x, y, x_end: [], low: [], high: [], disturbed: [] });
+    const series = (x: (number | null)[], y: (number | null)[]) => ({ name: '', mark: 'line', heavy: false, x, y, x_end: [], low: [], high: [], host_limited: [] });
     const { x, ys } = alignedOf({ x: axis, y: axis, series: [series([1, 3], [10, null]), series([2, 3, null], [20, 30, 40])] });
     expect(x).toEqual([1, 2, 3]);
     expect(ys).toEqual([[10, undefined, null], [undefined, 20, 30]]);
@@ -175,7 +175,7 @@ describe('a figure', () => {
 
   it('leaves out what a logarithmic axis cannot show', () => {
     const axis = { label: '', key: '', quantity: 'seconds', scale: 'log', from_zero: false, categories: [] };
-    const { x, ys } = alignedOf({ x: axis, y: axis, series: [{ name: '', mark: 'line', heavy: false, x: [0, 1, 10], y: [5, 0, 7], x_end: [], low: [], high: [], disturbed: [] }] });
+    const { x, ys } = alignedOf({ x: axis, y: axis, series: [{ name: '', mark: 'line', heavy: false, x: [0, 1, 10], y: [5, 0, 7], x_end: [], low: [], high: [], host_limited: [] }] });
     expect(x).toEqual([1, 10]);
     expect(ys).toEqual([[null, 7]]);
   });
@@ -183,7 +183,7 @@ describe('a figure', () => {
 
 describe('what a figure has beside its lines', () => {
   const axis = (scale = 'linear') => ({ label: '', key: '', quantity: 'seconds', scale, from_zero: true, categories: [] });
-  const series = (more: object) => ({ name: 's', mark: 'points', heavy: false, x: [1, 2, 3], y: [10, null, 30], x_end: [], low: [], high: [], disturbed: [], ...more });
+  const series = (more: object) => ({ name: 's', mark: 'points', heavy: false, x: [1, 2, 3], y: [10, null, 30], x_end: [], low: [], high: [], host_limited: [], ...more });
   const figure = (more: object, one: object = {}) => ({ x: axis(), y: axis(), references: [], shades: [], series: [series(one)], ...more });
 
   it('is intervals, which the axes hold', () => {
@@ -196,10 +196,10 @@ describe('what a figure has beside its lines', () => {
   });
 
   it('is stretches with the ends that they have', () => {
-    const marks = marksOf(figure({}, { mark: 'bars', x: [0, 1, 5], x_end: [1, 5, 9], disturbed: [2] }));
+    const marks = marksOf(figure({}, { mark: 'bars', x: [0, 1, 5], x_end: [1, 5, 9], host_limited: [2] }));
     expect(marks.spans.map((one) => one.riser)).toEqual([undefined, undefined]);
     expect(marks.spans.map((one) => [one.from, one.to, one.y, one.filled])).toEqual([[0, 1, 10, true], [5, 9, 30, true]]);
-    expect(marks.disturbed).toEqual([{ series: 0, x: 7, y: 30 }]);
+    expect(marks.host_limited).toEqual([{ series: 0, x: 7, y: 30 }]);
     expect(marks.most.x).toBe(9);
   });
 
@@ -223,10 +223,10 @@ describe('what a figure has beside its lines', () => {
   });
 
   it('is a table of values, bounded', () => {
-    expect(valuesOf(figure({}, { low: [8, null, 25], high: [15, null, 90], disturbed: [2] }))).toEqual([
-      { series: 's', x: 1, end: undefined, y: 10, low: 8, high: 15, disturbed: false },
-      { series: 's', x: 2, end: undefined, y: null, low: undefined, high: undefined, disturbed: false },
-      { series: 's', x: 3, end: undefined, y: 30, low: 25, high: 90, disturbed: true },
+    expect(valuesOf(figure({}, { low: [8, null, 25], high: [15, null, 90], host_limited: [2] }))).toEqual([
+      { series: 's', x: 1, end: undefined, y: 10, low: 8, high: 15, host_limited: false },
+      { series: 's', x: 2, end: undefined, y: null, low: undefined, high: undefined, host_limited: false },
+      { series: 's', x: 3, end: undefined, y: 30, low: 25, high: 90, host_limited: true },
     ]);
     const many = Array.from({ length: 1000 }, (_, index) => index);
     expect(valuesOf(figure({}, { x: many, y: many })).length).toBe(200);

@@ -34,7 +34,7 @@ pub(crate) async fn start(
     seeds::draw(&mut request.configuration.seed, seeds::part(&text, "configuration"))?;
     request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
     for (seconds, most, field) in [
-        (request.dead_man_seconds, 86_400, "/dead_man_seconds"),
+        (request.keepalive_timeout_seconds, 86_400, "/keepalive_timeout_seconds"),
         (request.duration_seconds, 604_800, "/duration_seconds"),
     ] {
         if let Some(seconds) = seconds.filter(|s| !(1..=most).contains(s)) {
@@ -252,14 +252,14 @@ pub(crate) async fn log_flow(
     Json(request): Json<LogRequest>,
 ) -> Result<StatusCode, Problem> {
     let shown = supervise::show(&app, &id).await?;
-    if shown.entry.journal == JournalPlace::None {
+    if shown.entry.packet_trace == PacketTraceLocation::None {
         let message = format!(
-            "emulator {id} has no journal: start it with \"journal\": true, or weir impair with --journal"
+            "emulator {id} has no packet trace: start it with \"packet_trace\": true, or weir impair with --packet-trace"
         );
         return Err(Problem::conflict(message.clone()).with(FieldError {
             field: "/on".into(),
-            given: Some(format!("{}, of an emulator without a journal", request.on)),
-            accepted: Some("an emulator that was started with a journal".into()),
+            given: Some(format!("{}, of an emulator without a packet trace", request.on)),
+            accepted: Some("an emulator that was started with a packet trace".into()),
             message,
         }));
     }
@@ -270,19 +270,19 @@ pub(crate) async fn log_flow(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(crate) async fn journal(
+pub(crate) async fn packet_trace(
     State(app): State<Shared>,
     Part(id): Part,
 ) -> Result<Response, Problem> {
-    let path = supervise::journal(&app, &id).await?;
+    let path = supervise::packet_trace(&app, &id).await?;
     file_body::download(path, "application/octet-stream").await
 }
 
-pub(crate) async fn journal_configurations(
+pub(crate) async fn packet_trace_configurations(
     State(app): State<Shared>,
     Part(id): Part,
 ) -> Result<Response, Problem> {
-    let path = supervise::configurations_of(&supervise::journal(&app, &id).await?);
+    let path = supervise::configurations_of(&supervise::packet_trace(&app, &id).await?);
     file_body::download(path, "application/x-ndjson").await
 }
 

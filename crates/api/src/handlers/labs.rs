@@ -64,7 +64,7 @@ pub(crate) async fn make(
         name: request.name,
         hosts: request.hosts,
         mtu_bytes: request.mtu_bytes,
-        no_offload: request.cut,
+        no_offload: request.no_offload,
         middle: request.middle,
         impairment,
     };

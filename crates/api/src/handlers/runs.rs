@@ -431,7 +431,7 @@ fn series(s: &plot::Series) -> FigureSeries {
         y: s.points.iter().map(|p| finite(p.y)).collect(),
         low: column(|p| p.low),
         high: column(|p| p.high),
-        disturbed: (0..s.points.len()).filter(|i| s.points[*i].disturbed).collect(),
+        host_limited: (0..s.points.len()).filter(|i| s.points[*i].host_limited).collect(),
     }
 }
 

@@ -14,14 +14,14 @@ use weir_model::Refusal;
 use weir_model::impairment::{Impairment, OTHER};
 use weir_model::units::Span;
 
-use super::orders::{JOURNALS, LabNode, Order, journal_name, log_name, socket_name};
+use super::orders::{LabNode, Order, PACKET_TRACES, log_name, packet_trace_name, socket_name};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
 use crate::problem::Problem;
 use crate::said;
 use crate::types::{
-    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, JournalPlace, Kind, State,
+    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, Kind, PacketTraceLocation, State,
     StateEvent,
 };
 
@@ -47,7 +47,7 @@ pub(crate) struct Emulators {
 
 #[derive(Debug, Clone)]
 struct Own {
-    dead_man_seconds: Option<u32>,
+    keepalive_timeout_seconds: Option<u32>,
 }
 
 /// What an emulator shows of itself.
@@ -110,10 +110,10 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
     let mut interfaces = texts(&answer["interfaces"]).into_iter();
     let interfaces = [interfaces.next(), interfaces.next()].map(Option::unwrap_or_default);
     let own = lock(&app.emulators.own).get(id).cloned();
-    let journal = match answer["journal"].as_str() {
-        None => JournalPlace::None,
-        Some(path) if Path::new(path) == journal_path(app, id) => JournalPlace::Kept,
-        Some(_) => JournalPlace::Elsewhere,
+    let packet_trace = match answer["packet_trace"].as_str() {
+        None => PacketTraceLocation::None,
+        Some(path) if Path::new(path) == packet_trace_path(app, id) => PacketTraceLocation::Stored,
+        Some(_) => PacketTraceLocation::External,
     };
     let entry = EmulatorEntry {
         id: id.into(),
@@ -127,8 +127,8 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
         title: configuration.title.clone(),
         stopped_flows: texts(&answer["stopped"]),
         own: own.is_some(),
-        dead_man_seconds: own.and_then(|o| o.dead_man_seconds),
-        journal,
+        keepalive_timeout_seconds: own.and_then(|o| o.keepalive_timeout_seconds),
+        packet_trace,
     };
     Ok(Shown { entry, configuration })
 }
@@ -165,11 +165,11 @@ pub(crate) async fn start(
 ) -> Result<EmulatorEntry, Problem> {
     let id = clock::new_id();
     let _place = Reserved::new(app, &id, list(app).await?)?;
-    let journal_bytes = request.journal.then_some(app.config.limits.journal_bytes);
-    if journal_bytes.is_some() {
+    let packet_trace_bytes = request.packet_trace.then_some(app.config.limits.packet_trace_bytes);
+    if packet_trace_bytes.is_some() {
         let mut running = vec![];
         for id in ids()? {
-            // One that was killed leaves its socket, where nobody listens: its journal is not for ever.
+            // One that was killed leaves its socket, where nobody listens: its packet trace is not for ever.
             let is_gone =
                 matches!(ask(&id, json!({ "verb": "show" })).await, Err(p) if p.status == 404);
             if !is_gone {
@@ -177,17 +177,17 @@ pub(crate) async fn start(
             }
         }
         let app = app.clone();
-        let tidied = tokio::task::spawn_blocking(move || tidy_journals(&app, &running)).await;
+        let tidied = tokio::task::spawn_blocking(move || tidy_packet_traces(&app, &running)).await;
         tidied.map_err(Problem::internal)?;
     }
     let job = EmulatorJob {
         link: Some(request.link.name().into()),
         force: request.force,
         control_socket: Some(socket(&id)?),
-        keepalive_timeout: request.dead_man_seconds.map(|s| Span::from_seconds(s.into())),
+        keepalive_timeout: request.keepalive_timeout_seconds.map(|s| Span::from_seconds(s.into())),
         duration: request.duration_seconds.map(|s| Span::from_seconds(s.into())),
-        packet_trace: journal_bytes.map(|_| journal_path(app, &id)),
-        packet_trace_limit: journal_bytes,
+        packet_trace: packet_trace_bytes.map(|_| packet_trace_path(app, &id)),
+        packet_trace_limit: packet_trace_bytes,
         few_capabilities: true,
         detached: true,
         ..EmulatorJob::new(request.interfaces, request.configuration)
@@ -195,8 +195,9 @@ pub(crate) async fn start(
     let job = Box::new(Job::Emulator(Box::new(job)));
     let order = Order::Start { job, at, log: Some(log_name(&id)) };
     let begun = begin(app, &id, order).await;
-    let mut exit = begun.inspect_err(|_| remove_journal(app, &id))?;
-    lock(&app.emulators.own).insert(id.clone(), Own { dead_man_seconds: request.dead_man_seconds });
+    let mut exit = begun.inspect_err(|_| remove_packet_trace(app, &id))?;
+    lock(&app.emulators.own)
+        .insert(id.clone(), Own { keepalive_timeout_seconds: request.keepalive_timeout_seconds });
     let shown = show(app, &id).await?;
     tell(app, &id, State::Running, None);
     let (app, id) = (app.clone(), id);
@@ -249,9 +250,9 @@ fn request_field(field: &str) -> String {
     const FIELDS: [(&str, &str); 6] = [
         ("impairment", "/configuration"),
         ("link", "/link"),
-        ("keepalive_timeout", "/dead_man_seconds"),
+        ("keepalive_timeout", "/keepalive_timeout_seconds"),
         ("duration", "/duration_seconds"),
-        ("packet_trace", "/journal"),
+        ("packet_trace", "/packet_trace"),
         ("interfaces", "/interfaces"),
     ];
     let pointer = crate::problem::pointer(field);
@@ -305,11 +306,11 @@ async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
 /// Ends an emulator and waits for its end.
 pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     let path = socket(id)?;
-    let journal = journal_path(app, id);
+    let packet_trace = packet_trace_path(app, id);
     match ask(id, json!({ "verb": "show" })).await {
-        Err(problem) if problem.status == 404 && journal.exists() => {
+        Err(problem) if problem.status == 404 && packet_trace.exists() => {
             // It has ended by itself: what is left of it goes.
-            remove_journal(app, id);
+            remove_packet_trace(app, id);
             return Ok(());
         }
         answer => drop(answer?),
@@ -324,46 +325,46 @@ pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     }
     // Of one that an earlier server started nobody else removes it.
     let _ = std::fs::remove_file(runtime()?.join(log_name(id)));
-    remove_journal(app, id);
+    remove_packet_trace(app, id);
     Ok(())
 }
 
-/// Where the journal of an emulator is that a server like this one started; there may be none.
-fn journal_path(app: &App, id: &str) -> PathBuf {
-    app.config.place.directory().join(JOURNALS).join(journal_name(id))
+/// Where the packet trace of an emulator is that a server like this one started; there may be none.
+fn packet_trace_path(app: &App, id: &str) -> PathBuf {
+    app.config.place.directory().join(PACKET_TRACES).join(packet_trace_name(id))
 }
 
-/// The file of later configurations beside a journal.
-pub(crate) fn configurations_of(journal: &Path) -> PathBuf {
-    let mut path = journal.as_os_str().to_owned();
+/// The file of later configurations beside a packet trace.
+pub(crate) fn configurations_of(packet_trace: &Path) -> PathBuf {
+    let mut path = packet_trace.as_os_str().to_owned();
     path.push(".configurations");
     path.into()
 }
 
-fn remove_journal(app: &App, id: &str) {
-    let journal = journal_path(app, id);
-    let _ = std::fs::remove_file(configurations_of(&journal));
-    let _ = std::fs::remove_file(journal);
+fn remove_packet_trace(app: &App, id: &str) {
+    let packet_trace = packet_trace_path(app, id);
+    let _ = std::fs::remove_file(configurations_of(&packet_trace));
+    let _ = std::fs::remove_file(packet_trace);
 }
 
-/// The journal of an emulator that runs or has ended by itself. One that runs is asked to write what it holds of it.
-pub(crate) async fn journal(app: &App, id: &str) -> Result<PathBuf, Problem> {
+/// The packet trace of an emulator that runs or has ended by itself. One that runs is asked to write what it holds of it.
+pub(crate) async fn packet_trace(app: &App, id: &str) -> Result<PathBuf, Problem> {
     // Of a name that could be a path there is no emulator.
     socket(id)?;
-    let path = journal_path(app, id);
-    match show(app, id).await.map(|shown| shown.entry.journal) {
-        Ok(JournalPlace::Kept) => {
+    let path = packet_trace_path(app, id);
+    match show(app, id).await.map(|shown| shown.entry.packet_trace) {
+        Ok(PacketTraceLocation::Stored) => {
             report(id).await?;
             Ok(path)
         }
-        Ok(JournalPlace::None) => Err(Problem::new(
+        Ok(PacketTraceLocation::None) => Err(Problem::new(
             StatusCode::NOT_FOUND,
-            format!("emulator {id} has no journal: start it with \"journal\": true"),
+            format!("emulator {id} has no packet trace: start it with \"packet_trace\": true"),
         )),
-        Ok(JournalPlace::Elsewhere) => Err(Problem::new(
+        Ok(PacketTraceLocation::External) => Err(Problem::new(
             StatusCode::NOT_FOUND,
             format!(
-                "the journal of emulator {id} is a file of whoever started it, which is not served"
+                "the packet trace of emulator {id} is a file of whoever started it, which is not served"
             ),
         )),
         Err(problem) if problem.status == 404 && path.exists() => Ok(path),
@@ -371,9 +372,9 @@ pub(crate) async fn journal(app: &App, id: &str) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Removes the oldest journals of emulators that have ended by themselves: as many are kept as there may be emulators.
-fn tidy_journals(app: &App, running: &[String]) {
-    let directory = app.config.place.directory().join(JOURNALS);
+/// Removes the oldest packet traces of emulators that have ended by themselves: as many are kept as there may be emulators.
+fn tidy_packet_traces(app: &App, running: &[String]) {
+    let directory = app.config.place.directory().join(PACKET_TRACES);
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut ended: Vec<(std::time::SystemTime, String)> = entries
         .filter_map(|entry| {
@@ -386,7 +387,7 @@ fn tidy_journals(app: &App, running: &[String]) {
         .collect();
     ended.sort_unstable();
     let beyond = (ended.len() + 1).saturating_sub(app.config.limits.emulators);
-    ended.iter().take(beyond).for_each(|(_, id)| remove_journal(app, id));
+    ended.iter().take(beyond).for_each(|(_, id)| remove_packet_trace(app, id));
 }
 
 fn tell(app: &App, id: &str, state: State, error: Option<String>) {
@@ -454,7 +455,7 @@ pub(crate) fn knows(configuration: &Impairment, flow: &str) -> bool {
     flow == OTHER || configuration.flows.iter().any(|f| f.name == flow)
 }
 
-/// Samples every emulator that somebody reads of. One that nobody reads of is left alone: its dead-man time runs.
+/// Samples every emulator that somebody reads of. One that nobody reads of is left alone: its keepalive timeout runs.
 pub(crate) async fn sample(app: Shared) {
     let watched: Arc<Mutex<HashMap<String, Vec<Alarm>>>> = Arc::default();
     let mut look = tokio::time::interval(LOOK);
@@ -498,11 +499,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_journals_of_ended_emulators_make_room() {
+    fn the_oldest_packet_traces_of_ended_emulators_make_room() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _in = runtime.enter();
         let (_, app) = crate::server::for_tests();
-        let directory = app.config.place.directory().join(JOURNALS);
+        let directory = app.config.place.directory().join(PACKET_TRACES);
         std::fs::create_dir_all(&directory).unwrap();
         let most = app.config.limits.emulators;
         let begin = std::time::SystemTime::UNIX_EPOCH;
@@ -513,8 +514,8 @@ mod tests {
             }
         }
         // The oldest of all still runs.
-        tidy_journals(&app, &["e0".into()]);
-        let left = |n: usize| journal_path(&app, &format!("e{n}")).exists();
+        tidy_packet_traces(&app, &["e0".into()]);
+        let left = |n: usize| packet_trace_path(&app, &format!("e{n}")).exists();
         assert!(left(0) && !left(1) && !left(2) && left(3) && left(most + 1));
         let names = std::fs::read_dir(&directory).unwrap().count();
         assert_eq!(names, 2 * most, "what was beside them went with them");
@@ -527,7 +528,7 @@ mod tests {
         let held: Vec<_> =
             (0..most).map(|i| Reserved::new(&app, &i.to_string(), vec![]).unwrap()).collect();
         assert_eq!(Reserved::new(&app, "late", vec![]).err().map(|p| p.status), Some(409));
-        lock(&app.emulators.own).insert("0".into(), Own { dead_man_seconds: None });
+        lock(&app.emulators.own).insert("0".into(), Own { keepalive_timeout_seconds: None });
         drop(held);
         // One of them runs now; it counts once.
         let held: Vec<_> =

@@ -15,7 +15,7 @@ use weir_lab::Registry;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use super::orders::{
-    JOURNALS, LabNode, MOST_ORDER_BYTES, Numbered, Order, Word, inside, socket_name, word,
+    LabNode, MOST_ORDER_BYTES, Numbered, Order, PACKET_TRACES, Word, inside, socket_name, word,
 };
 use crate::app::lock;
 
@@ -211,7 +211,7 @@ fn start(
         command.stderr(file.try_clone().map_err(|e| text(&e))?).stdout(file);
     }
     if matches!(job, Job::Emulator(job) if job.packet_trace.is_some()) {
-        place.data.prepare_directory(JOURNALS).map_err(|e| text(&e))?;
+        place.data.prepare_directory(PACKET_TRACES).map_err(|e| text(&e))?;
     }
     ChildSetup::new().new_session().apply(&mut command).map_err(|e| text(&e))?;
     let mut line = serde_json::to_string(job).map_err(|e| text(&e))?;

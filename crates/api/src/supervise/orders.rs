@@ -74,11 +74,11 @@ pub(crate) fn log_name(id: &str) -> String {
     format!("impair-{id}.log")
 }
 
-/// The directory of journals beside the runs.
-pub(crate) const JOURNALS: &str = "emulators";
+/// The directory of packet traces beside the runs.
+pub(crate) const PACKET_TRACES: &str = "emulators";
 
-/// The name of an emulator's journal there.
-pub(crate) fn journal_name(id: &str) -> String {
+/// The name of an emulator's packet trace there.
+pub(crate) fn packet_trace_name(id: &str) -> String {
     format!("{id}.packets")
 }
 

@@ -25,15 +25,15 @@ pub struct EmulatorRequest {
     /// Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400))]
-    pub dead_man_seconds: Option<u32>,
+    pub keepalive_timeout_seconds: Option<u32>,
     /// It ends after this time. Absent: when it is told to.
     #[serde(default)]
     #[schemars(range(min = 1, max = 604_800))]
     pub duration_seconds: Option<u32>,
-    /// Write each packet's verdict into a journal (`weir.packets/1`) in the server's data directory; every flow is logged until it is
-    /// switched off. Its size is limited: `journal_bytes` of the server's limits.
+    /// Write each packet's verdict into a packet trace (`weir.packets/1`) in the server's data directory; every flow is logged until it is
+    /// switched off. Its size is limited: `packet_trace_bytes` of the server's limits.
     #[serde(default)]
-    pub journal: bool,
+    pub packet_trace: bool,
     /// Start it in this namespace of a lab, `LAB/m`; absent: here.
     #[serde(default)]
     pub lab: Option<String>,
@@ -93,23 +93,23 @@ pub struct EmulatorEntry {
     pub stopped_flows: Vec<String>,
     /// This server started it.
     pub own: bool,
-    /// Its dead-man time.
+    /// Its keepalive timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dead_man_seconds: Option<u32>,
-    /// Where its journal is; without one no flow can be logged.
-    pub journal: JournalPlace,
+    pub keepalive_timeout_seconds: Option<u32>,
+    /// Where its packet trace is; without one no flow can be logged.
+    pub packet_trace: PacketTraceLocation,
 }
 
-/// Where an emulator's journal is.
+/// Where an emulator's packet trace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum JournalPlace {
+pub enum PacketTraceLocation {
     /// It was started without one.
     None,
     /// In the data directory of this server, from which it can be had.
-    Kept,
+    Stored,
     /// In a file that whoever started it named.
-    Elsewhere,
+    External,
 }
 
 /// Running emulators.
@@ -158,7 +158,7 @@ pub struct EmulatorChange {
     pub change: String,
 }
 
-/// Whether a flow's verdicts go to the journal.
+/// Whether a flow's verdicts go to the packet trace.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogRequest {

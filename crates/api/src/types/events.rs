@@ -15,7 +15,7 @@ pub struct EventsQuery {
     /// Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
     /// `KIND:ID`. Absent: all.
     pub topics: Option<String>,
-    /// Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
+    /// Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a keepalive timeout goes on
     /// while somebody reads samples of it.
     pub samples: Option<String>,
     /// Samples of one object at most so often a second, 0.1 to 20. Absent: 10.

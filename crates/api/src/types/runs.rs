@@ -193,8 +193,8 @@ pub struct FigureSeries {
     pub low: Vec<Option<f64>>,
     /// Upper ends.
     pub high: Vec<Option<f64>>,
-    /// Indices of disturbed values.
-    pub disturbed: Vec<usize>,
+    /// Indices of host-limited values.
+    pub host_limited: Vec<usize>,
 }
 
 /// A line to compare with.

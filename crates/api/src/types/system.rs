@@ -95,9 +95,9 @@ pub struct ServerLimits {
     pub experiments: usize,
     /// Emulators at once.
     pub emulators: usize,
-    /// Bytes of an emulator's journal, the configurations beside it included; of emulators that have ended by themselves as many
-    /// journals are kept as there may be emulators.
-    pub journal_bytes: u64,
+    /// Bytes of an emulator's packet trace, the configurations beside it included; of emulators that have ended by themselves as many
+    /// packet traces are kept as there may be emulators.
+    pub packet_trace_bytes: u64,
     /// Labs at once.
     pub labs: usize,
     /// Ended tests and experiments that are still listed.
@@ -320,7 +320,7 @@ pub struct LabRequest {
     pub mtu_bytes: Option<u32>,
     /// Offloads off.
     #[serde(default)]
-    pub cut: bool,
+    pub no_offload: bool,
     /// A namespace between a and b, for an emulator.
     #[serde(default)]
     pub middle: bool,

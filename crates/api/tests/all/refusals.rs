@@ -231,7 +231,7 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         ("/emulators", "/lab", json!("no-such-lab-of-this-test/m"), "/lab"),
         ("/emulators", "/lab", json!("x"), "/lab"),
         ("/emulators", "/interfaces/1", json!("--force"), "/interfaces/1"),
-        ("/emulators", "/dead_man_seconds", json!(0), "/dead_man_seconds"),
+        ("/emulators", "/keepalive_timeout_seconds", json!(0), "/keepalive_timeout_seconds"),
         ("/emulators", "/duration_seconds", json!(9_999_999), "/duration_seconds"),
         ("/emulators", "/link", json!("magic"), "/link"),
         (

@@ -35,7 +35,7 @@ use summary::{Summary, overall};
 
 /// Share of the sending time that a row without an emulator takes: it shows the tool, not a path.
 const CLEAN_SHARE: f64 = 0.4;
-/// Disturbed rows are measured again within so many times the sending time since the start, those without an emulator
+/// Host-limited rows are measured again within so many times the sending time since the start, those without an emulator
 /// and all: the whole ends in a minute when each row sends for a second.
 const AGAIN_WITHIN: [u32; 2] = [14, 42];
 
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     say(&format!("\n{}{}\n", clean::table(&clean, &style()), clean::reasons(&clean)))?;
     let mut show = |row: &PathRow| {
         if !row.is_final {
-            note(&format!("  {:<26} disturbed: measured again at the end", row.case.name));
+            note(&format!("  {:<26} host-limited: measured again at the end", row.case.name));
             return;
         }
         told(row.case.name, &row.verdict());

@@ -68,7 +68,7 @@ struct UpArgs {
     mtu: Option<u32>,
     /// Disable segmentation and receive offloads, so that each packet crosses on its own
     #[arg(long)]
-    cut: bool,
+    no_offload: bool,
     /// Transmit queue length of the links, packets [default: the kernel's, 1000]
     #[arg(long, value_name = "PACKETS")]
     txqueuelen: Option<u32>,
@@ -163,7 +163,7 @@ pub(crate) fn up_job(job: LabUpJob) -> Result<i32, CliError> {
         lab: job.name.parse()?,
         hosts: job.hosts.map_or(2, |hosts| hosts as usize),
         mtu: job.mtu_bytes,
-        cut: job.no_offload,
+        no_offload: job.no_offload,
         middle: job.middle,
         impair: None,
         profile: None,
@@ -202,7 +202,7 @@ fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliErro
     let spec = LabSpec {
         topology,
         mtu_bytes: args.mtu,
-        cut: args.cut,
+        no_offload: args.no_offload,
         transmit_queue_packets: args.txqueuelen,
     };
     // Not current_exe: the path leads to this very program even if its file was replaced since.

@@ -115,10 +115,11 @@ fn what_is_ended_by_its_user_is_told_so_and_goes_on() {
         );
         assert_eq!(kept["steps"][0]["interrupted"], true, "{kept}");
         let runs = kept["steps"][0]["runs"].as_array().unwrap();
-        let cut = runs.iter().filter(|r| r["cut"] == true).count();
+        let cut = runs.iter().filter(|r| r["interrupted"] == true).count();
         assert_eq!(step.contains(", 1 was cut short"), cut == 1, "{step} {kept}");
         let table = std::fs::read_to_string(dir.path().join("x.csv")).unwrap();
-        let column = table.lines().next().unwrap().split(',').position(|c| c == "cut").unwrap();
+        let column =
+            table.lines().next().unwrap().split(',').position(|c| c == "interrupted").unwrap();
         let most = table
             .lines()
             .skip(1)

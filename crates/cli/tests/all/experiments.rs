@@ -578,7 +578,11 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(inner[1]["outcome"], "done", "{out}");
     let run = &inner[0]["runs"][0];
     assert!(run["id"].is_string(), "{out}");
-    assert_eq!((&run["cut"], &run["error"]), (&true.into(), &"interrupted".into()), "{out}");
+    assert_eq!(
+        (&run["interrupted"], &run["error"]),
+        (&true.into(), &"interrupted".into()),
+        "{out}"
+    );
     // And nothing that it started is left: servers, emulator, the hosts of the lab.
     let end = Instant::now() + Duration::from_secs(20);
     while !left_of(dir.path()).is_empty() && Instant::now() < end {
@@ -605,19 +609,19 @@ fn expectations_meet_an_impaired_path() {
         |i: usize| judged[i]["measured"].as_f64().unwrap_or_else(|| panic!("{out}{err}"));
     assert!((0.19..=0.21).contains(&measured(0)), "{out}");
     assert!((0.09..=0.11).contains(&measured(1)), "{out}");
-    // A host that was disturbed proves nothing of a loss.
+    // A host-limited run proves nothing of a loss.
     let runs = result["steps"][0]["runs"].as_array().unwrap();
-    let is_disturbed =
-        |every: &str| runs.iter().any(|r| r["at"]["every"] == every && r["disturbed"] == true);
+    let is_host_limited =
+        |every: &str| runs.iter().any(|r| r["at"]["every"] == every && r["host_limited"] == true);
     for (judged, every, wanted) in
         [(&judged[0], "5", "passed"), (&judged[1], "10", "passed"), (&judged[2], "10", "failed")]
     {
-        let wanted = if is_disturbed(every) { "inconclusive" } else { wanted };
+        let wanted = if is_host_limited(every) { "inconclusive" } else { wanted };
         assert_eq!(judged["outcome"], wanted, "{judged}");
     }
     let reason = judged[2]["reason"].as_str().unwrap();
     assert!(reason.starts_with("measured ") && reason.contains("expected < 1 %"), "{reason}");
-    let code = if is_disturbed("10") { 5 } else { 1 };
+    let code = if is_host_limited("10") { 5 } else { 1 };
     assert_eq!(output.status.code(), Some(code));
 }
 
@@ -983,7 +987,7 @@ fn a_borrowed_emulator_gets_its_laws_back() {
     assert_eq!(show(), before);
 }
 
-/// Two senders and one receiver: what arrives from both, and how closely they began. What a disturbed host reached is
+/// Two senders and one receiver: what arrives from both, and how closely they began. What such a host reached is
 /// proved all the same, so both expectations hold or fail on any machine.
 #[test]
 fn senders_that_start_together_are_summed_and_their_skew_is_told() {

@@ -159,18 +159,18 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
 fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
     let test = "a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched";
     let Some(path) = Path::up(test, &["ip"]) else { return };
-    let journal = path.file("journal");
-    std::fs::write(&journal, "an earlier measurement").unwrap();
+    let packet_trace = path.file("packet_trace");
+    std::fs::write(&packet_trace, "an earlier measurement").unwrap();
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
     let file = path.file("file");
     std::fs::write(&file, "mine").unwrap();
     for socket in [path.file("no/such/directory"), file.clone()] {
         let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
-        command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+        command.arg("--packet-trace").arg(&packet_trace).arg("--control-socket").arg(&socket);
         let ended = run(command);
         assert!(!ended.status.success(), "{}", ended.stderr);
         assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
-        assert_eq!(std::fs::read_to_string(&journal).unwrap(), "an earlier measurement");
+        assert_eq!(std::fs::read_to_string(&packet_trace).unwrap(), "an earlier measurement");
         assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
@@ -183,18 +183,18 @@ fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
     let test = "a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back";
     let Some(path) = Path::up(test, &["ip", "mkfifo"]) else { return };
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
-    // It waits where it opens its journal, until somebody reads that.
-    let (journal, socket) = (path.file("journal"), path.file("socket"));
-    path.tool("m", &["mkfifo", journal.to_str().unwrap()]).good();
+    // It waits where it opens its packet trace, until somebody reads that.
+    let (packet_trace, socket) = (path.file("packet_trace"), path.file("socket"));
+    path.tool("m", &["mkfifo", packet_trace.to_str().unwrap()]).good();
     let mut command =
         path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms", "--duration", "2s"]);
-    command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+    command.arg("--packet-trace").arg(&packet_trace).arg("--control-socket").arg(&socket);
     let running = Running::start(command);
     // The note of offloads is made behind the look at the path.
     let note = path.file("runtime").join(format!("offloads-{}.restoration", running.child().id()));
     until("the path was looked at", || note.exists());
     std::fs::write(&socket, "mine").unwrap();
-    let reader = std::thread::spawn(move || std::fs::read(journal).unwrap());
+    let reader = std::thread::spawn(move || std::fs::read(packet_trace).unwrap());
     let ended = running.finish();
     assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
     assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
@@ -205,13 +205,14 @@ fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
 }
 
 #[test]
-fn a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit() {
-    let test = "a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit";
+fn a_seed_that_was_drawn_is_told_and_a_packet_trace_ends_at_its_limit() {
+    let test = "a_seed_that_was_drawn_is_told_and_a_packet_trace_ends_at_its_limit";
     let Some(path) = Path::up(test, &["ping"]) else { return };
-    let (laws, journal) = (path.file("laws"), path.file("journal"));
+    let (laws, packet_trace) = (path.file("laws"), path.file("packet_trace"));
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
-    let (laws, file) = (laws.to_str().unwrap(), journal.to_str().unwrap());
-    let emulator = path.emulator(&["--config", laws, "--journal", file, "--journal-limit", "4096"]);
+    let (laws, file) = (laws.to_str().unwrap(), packet_trace.to_str().unwrap());
+    let emulator =
+        path.emulator(&["--config", laws, "--packet-trace", file, "--packet-trace-limit", "4096"]);
     let seed = path.stats()["impairment"]["config"]["seed"].as_str().unwrap().to_owned();
     assert_ne!(seed, "0x0");
     assert!(emulator.head.contains(&format!("seed {seed}\n")), "{seed}: {}", emulator.head);
@@ -220,7 +221,7 @@ fn a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit() {
     let (code, stdout, stderr) = emulator.interrupt();
     assert_eq!(code, Some(130), "{stderr}");
     assert!(stdout.contains("MISSING: its limit was reached"), "{stdout}");
-    assert!(journal.metadata().unwrap().len() <= 4096);
+    assert!(packet_trace.metadata().unwrap().len() <= 4096);
 }
 
 #[test]
@@ -311,10 +312,10 @@ fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
     drop(reader);
 }
 
-/// A test through an emulator of its own: its record, and the journal.
+/// A test through an emulator of its own: its record, and the packet trace.
 fn measured(path: &Path, laws: &[&str], words: &[&str]) -> (Record, Vec<(Verdict, Judged)>) {
-    let journal = path.file("journal");
-    let with = ["--seed", "7", "--journal", journal.to_str().unwrap()];
+    let packet_trace = path.file("packet_trace");
+    let with = ["--seed", "7", "--packet-trace", packet_trace.to_str().unwrap()];
     let emulator = path.emulator(&[laws, &with].concat());
     let mut server = path.weir("b", &["serve", "-1"]);
     server.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -330,23 +331,23 @@ fn measured(path: &Path, laws: &[&str], words: &[&str]) -> (Record, Vec<(Verdict
     let _ = server.wait();
     let (code, _, stderr) = emulator.interrupt();
     assert_eq!(code, Some(130), "{stderr}");
-    let mut reader = PacketLogReader::new(std::fs::File::open(&journal).unwrap()).unwrap();
+    let mut reader = PacketLogReader::new(std::fs::File::open(&packet_trace).unwrap()).unwrap();
     let read = || reader.read_judged().unwrap().map(|(record, judged)| (record, judged.unwrap()));
     (record, std::iter::from_fn(read).collect())
 }
 
 #[test]
-fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
-    let test = "one_percent_is_lost_as_the_journal_says_and_the_receiver_counts";
+fn one_percent_is_lost_as_the_packet_trace_says_and_the_receiver_counts() {
+    let test = "one_percent_is_lost_as_the_packet_trace_says_and_the_receiver_counts";
     let Some(path) = Path::up(test, &[]) else { return };
-    let (record, journal) =
+    let (record, packet_trace) =
         measured(&path, &["--a-to-b", "loss 1%"], &["-b", "4000pps", "-k", "8000"]);
     let receiver = record.flows[0].receiver.as_ref().unwrap();
     let sent = record.flows[0].sender.as_ref().unwrap().packets;
     assert_eq!(sent, 8000);
     let flow = record.flows[0].id;
     let (mut lost, mut forwarded) = (0, 0);
-    for (record, judged) in journal {
+    for (record, judged) in packet_trace {
         let ours = judged.native_flow == flow && judged.native_sequence.is_some_and(|s| s < sent);
         if record.direction == 0 && ours {
             lost += u64::from(record.kind == RecordKind::LOST);
@@ -374,8 +375,8 @@ fn the_same_seed_loses_the_same_packets_whatever_was_probed() {
     std::fs::write(&laws, text).unwrap();
     let laws = ["--config", laws.to_str().unwrap()];
     let outcome = |rate: &str| {
-        let (record, journal) = measured(&path, &laws, &["-b", rate, "-k", "2000"]);
-        let ahead = journal.iter().filter(|(r, _)| r.direction == 0);
+        let (record, packet_trace) = measured(&path, &laws, &["-b", rate, "-k", "2000"]);
+        let ahead = packet_trace.iter().filter(|(r, _)| r.direction == 0);
         let probes = ahead.clone().filter(|(r, _)| r.flags & FLAG_CONTROL != 0 && r.flow == 1);
         let lost = ahead.filter(|(r, _)| r.kind == RecordKind::LOST && r.flags & FLAG_CONTROL == 0);
         let lost: Vec<u64> = lost.filter_map(|(_, judged)| judged.native_sequence).collect();
@@ -754,60 +755,63 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(refused.status.code(), Some(2), "{same}");
         assert!(refused.stderr.contains("--pcap-out"), "{}", refused.stderr);
     }
-    // Nor is either of them the journal, there or not; and nothing was cut for being refused.
+    // Nor is either of them the packet trace, there or not; and nothing was cut for being refused.
     let new = file("new");
-    for (to, journal) in [(&to, &from), (&to, &to), (&new, &new)] {
-        let words = ["impair", "--pcap-in", &from, "--pcap-out", to, "--journal", journal];
+    for (to, packet_trace) in [(&to, &from), (&to, &to), (&new, &new)] {
+        let words =
+            ["impair", "--pcap-in", &from, "--pcap-out", to, "--packet-trace", packet_trace];
         let refused = weir(&words);
-        assert_eq!(refused.status.code(), Some(2), "{journal}");
-        assert!(refused.stderr.contains("--journal"), "{journal}");
+        assert_eq!(refused.status.code(), Some(2), "{packet_trace}");
+        assert!(refused.stderr.contains("--packet-trace"), "{packet_trace}");
     }
-    // A journal is a file, and has another beside it.
-    for journal in ["-", dir.path().to_str().unwrap()] {
+    // A packet trace is a file, and has another beside it.
+    for packet_trace in ["-", dir.path().to_str().unwrap()] {
         for words in [
             &["impair", "--pcap-in", &from, "--pcap-out", &to][..],
             &["impair", "a", "b"],
             &["impair", "exec"],
         ] {
-            let mut words = [words, &["--journal", journal]].concat();
+            let mut words = [words, &["--packet-trace", packet_trace]].concat();
             words.extend(words[1].eq("exec").then_some(["--", "true"]).into_iter().flatten());
             let refused = weir(&words);
             assert_eq!(refused.status.code(), Some(2), "{words:?}");
-            let wanted = format!("--journal: {journal}");
+            let wanted = format!("--packet-trace: {packet_trace}");
             assert!(refused.stderr.contains(&wanted), "{words:?}: {}", refused.stderr);
             assert_eq!(refused.stdout, "", "{words:?}");
         }
     }
-    // What is no capture, and a journal that cannot be, leave an earlier result as it was.
+    // What is no capture, and a packet trace that cannot be, leave an earlier result as it was.
     std::fs::write(file("nonsense"), "nonsense").unwrap();
     let directory = dir.path().to_str().unwrap();
     for (input, more) in [
         (file("nonsense"), &[][..]),
         (directory.to_owned(), &[]),
-        (from.clone(), &["--journal", "/nonexistent/j"]),
+        (from.clone(), &["--packet-trace", "/nonexistent/j"]),
     ] {
         let words = [&["impair", "--pcap-in", &input, "--pcap-out", &to], more].concat();
         assert_eq!(weir(&words).status.code(), Some(2), "{words:?}");
         assert_eq!(std::fs::read(&to).unwrap(), out, "{words:?}");
     }
-    // Nor is what a journal has beside it, and removes, either of them.
+    // Nor is what a packet trace has beside it, and removes, either of them.
     let (beside, own) = (file("j.configurations"), file("j"));
     std::fs::copy(&from, &beside).unwrap();
     for (from, to) in [(&beside, &new), (&from, &beside)] {
-        let refused = weir(&["impair", "--pcap-in", from, "--pcap-out", to, "--journal", &own]);
+        let refused =
+            weir(&["impair", "--pcap-in", from, "--pcap-out", to, "--packet-trace", &own]);
         assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
     }
     assert_eq!(std::fs::read(&beside).unwrap(), bytes);
     // A name that leads to nothing yet is what it leads to.
     std::os::unix::fs::symlink("new", file("dangling")).unwrap();
-    let words = ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--journal", &new];
+    let words =
+        ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--packet-trace", &new];
     assert_eq!(weir(&words).status.code(), Some(2));
-    // The laws are read, and not begun anew as a journal.
+    // The laws are read, and not begun anew as a packet trace.
     let laws = file("laws");
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
-    let refused = weir(&["impair", "a", "b", "--config", &laws, "--journal", &laws]);
+    let refused = weir(&["impair", "a", "b", "--config", &laws, "--packet-trace", &laws]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(refused.stderr.contains("--journal"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--packet-trace"), "{}", refused.stderr);
     assert_eq!((std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap()), (bytes, out.clone()));
     assert!(!std::path::Path::new(&new).exists());
     // The same through pipes.

@@ -186,7 +186,7 @@ fn exchange(user: &User, lab: &str) {
 
 /// The whole life of a lab, the same for every user.
 fn life(user: &User) -> String {
-    let said = user.ok(&["up", "--mtu", "9000", "--cut"]);
+    let said = user.ok(&["up", "--mtu", "9000", "--no-offload"]);
     let expected = json!({ "labs": [{ "name": "default", "hosts": [
         { "name": "a", "ipv4": "198.18.0.1", "ipv6": "2001:2::1" },
         { "name": "b", "ipv4": "198.18.0.2", "ipv6": "2001:2::2" },
@@ -336,7 +336,7 @@ fn a_starter_that_never_says_keep_leaves_nothing() {
     let mut command = user.command(&["hold"]);
     let mut holder = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
     drop(command);
-    let spec = json!({ "topology": "pair", "mtu_bytes": null, "cut": false,
+    let spec = json!({ "topology": "pair", "mtu_bytes": null, "no_offload": false,
         "transmit_queue_packets": null });
     let order = json!({ "name": "wlab-keep", "spec": spec });
     std::io::Write::write_all(&mut &ours, format!("{order}\n").as_bytes()).unwrap();

@@ -114,7 +114,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
     assert!(whole >= 2, "{kept}");
     // Three in a row, and no more is tried.
-    assert_eq!(runs.iter().filter(|r| r["peer_lost"] == true).count(), 3, "{kept}");
+    assert_eq!(runs.iter().filter(|r| r["peer_unreachable"] == true).count(), 3, "{kept}");
     assert_eq!(runs.len(), whole + 3, "{kept}");
     let reason = kept["steps"][0]["reason"].as_str().unwrap();
     if whole + 3 < 20 {

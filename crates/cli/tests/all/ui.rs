@@ -365,8 +365,9 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
 }
 
 #[test]
-fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
-    const TEST: &str = "a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator";
+fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
+    const TEST: &str =
+        "a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulator";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -382,23 +383,23 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
         m.ask("POST", "/emulators", Some(request))
     };
     // Where it is written is nobody's to say.
-    let named = start(json!({ "journal": "/tmp/x" })).expect(422);
-    assert_eq!(named["errors"][0]["field"], "/journal", "{named}");
+    let named = start(json!({ "packet_trace": "/tmp/x" })).expect(422);
+    assert_eq!(named["errors"][0]["field"], "/packet_trace", "{named}");
     let bare = start(json!({})).expect(201);
     let path = format!("/emulators/{}", bare["id"].as_str().unwrap());
-    assert_eq!(bare["journal"], "none");
+    assert_eq!(bare["packet_trace"], "none");
     let log = |path: &str, on: bool| {
         m.ask("PUT", &format!("{path}/flows/other/log"), Some(json!({ "on": on })))
     };
     let refused = log(&path, true).expect(409);
     assert_eq!(refused["errors"][0]["field"], "/on", "{refused}");
-    assert!(refused["detail"].as_str().unwrap().contains("\"journal\": true"), "{refused}");
-    m.ask("GET", &format!("{path}/journal"), None).expect(404);
+    assert!(refused["detail"].as_str().unwrap().contains("\"packet_trace\": true"), "{refused}");
+    m.ask("GET", &format!("{path}/packet-trace"), None).expect(404);
     m.ask("DELETE", &path, None).expect(204);
-    let made = start(json!({ "journal": true })).expect(201);
+    let made = start(json!({ "packet_trace": true })).expect(201);
     let id = made["id"].as_str().unwrap();
     let path = format!("/emulators/{id}");
-    assert_eq!(made["journal"], "kept");
+    assert_eq!(made["packet_trace"], "stored");
     let send = |packets: u64| {
         let b = lab.host("b").unwrap().ipv4.to_string();
         let mut events = a.events("?topics=tests");
@@ -408,7 +409,7 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
     };
     send(500);
     let records = || -> Vec<(u64, Option<u64>)> {
-        let reply = m.ask("GET", &format!("{path}/journal"), None);
+        let reply = m.ask("GET", &format!("{path}/packet-trace"), None);
         assert_eq!(reply.status, 200);
         let mut reader = weir_wire::packets::PacketLogReader::new(&reply.body[..]).unwrap();
         let native = |(record, judged): (weir_wire::packets::Record, Option<_>)| {
@@ -420,29 +421,29 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
     let data = |records: &[(u64, Option<u64>)]| {
         records.iter().filter(|(_, native)| native.is_some_and(|n| (400..500).contains(&n))).count()
     };
-    until("the journal has the test's last packets", || data(&records()) >= 100);
+    until("the packet trace has the test's last packets", || data(&records()) >= 100);
     log(&path, false).expect(204);
     let counters = m.get(&format!("{path}/counters"));
     assert_eq!(counters["impairment"]["flows"][0]["logged"], false, "{counters}");
     let counters = m.get(&format!("{path}/counters"));
-    let before = counters["journal"]["records"].as_u64().unwrap();
+    let before = counters["packet_trace"]["records"].as_u64().unwrap();
     send(500);
     let counters = m.get(&format!("{path}/counters"));
-    assert_eq!(counters["journal"]["records"].as_u64(), Some(before), "{counters}");
-    assert_eq!(counters["journal"]["limit_bytes"], 1 << 30);
+    assert_eq!(counters["packet_trace"]["records"].as_u64(), Some(before), "{counters}");
+    assert_eq!(counters["packet_trace"]["limit_bytes"], 1 << 30);
     let file = dir.path().join(format!("data/emulators/{id}.packets"));
     assert!(file.exists());
     m.ask("POST", &format!("{path}/stop"), None).expect(200);
-    let lines = m.ask("GET", &format!("{path}/journal/configurations"), None);
+    let lines = m.ask("GET", &format!("{path}/packet-trace/configurations"), None);
     assert_eq!((lines.status, lines.text().lines().count()), (200, 1));
     m.ask("DELETE", &path, None).expect(204);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
-    m.ask("GET", &format!("{path}/journal"), None).expect(404);
-    // One that ends by itself leaves its journal until it is asked to go.
-    let made = start(json!({ "journal": true, "duration_seconds": 1 })).expect(201);
+    m.ask("GET", &format!("{path}/packet-trace"), None).expect(404);
+    // One that ends by itself leaves its packet trace until it is asked to go.
+    let made = start(json!({ "packet_trace": true, "duration_seconds": 1 })).expect(201);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     until("it has ended", || m.ask("GET", &path, None).status == 404);
-    assert_eq!(m.ask("GET", &format!("{path}/journal"), None).status, 200);
+    assert_eq!(m.ask("GET", &format!("{path}/packet-trace"), None).status, 200);
     m.ask("DELETE", &path, None).expect(204);
     m.ask("DELETE", &path, None).expect(404);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
@@ -453,7 +454,7 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
         let socket = dir.path().join(format!("runtime/impair-k{n}.socket"));
         drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
     }
-    let made = start(json!({ "journal": true })).expect(201);
+    let made = start(json!({ "packet_trace": true })).expect(201);
     let left = std::fs::read_dir(file.parent().unwrap()).unwrap().flatten();
     let left = left.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"k")).count();
     assert_eq!(left as u64, most - 1, "with the new one as many as there may be emulators");
@@ -535,8 +536,8 @@ fn the_demo_that_is_stopped_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_dead_man_lets_everything_pass() {
-    const TEST: &str = "a_dead_man_lets_everything_pass";
+fn the_keepalive_timeout_lets_everything_pass() {
+    const TEST: &str = "the_keepalive_timeout_lets_everything_pass";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -544,13 +545,13 @@ fn a_dead_man_lets_everything_pass() {
     let lab = Lab::up(&spec).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
-    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let request = json!({ "interfaces": ["to-a", "to-b"], "keepalive_timeout_seconds": 1 });
     let made = m.ask("POST", "/emulators", Some(request)).expect(201);
-    assert_eq!(made["dead_man_seconds"], 1);
+    assert_eq!(made["keepalive_timeout_seconds"], 1);
     m.child.kill().unwrap();
     m.child.wait().unwrap();
     let log = dir.path().join(format!("runtime/impair-{}.log", made["id"].as_str().unwrap()));
-    until("the dead man's words", || {
+    until("the alarm of the keepalive timeout", || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
     });
     let m = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
@@ -560,8 +561,8 @@ fn a_dead_man_lets_everything_pass() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_does_not_hold_the_dead_man() {
-    const TEST: &str = "a_reader_that_takes_nothing_does_not_hold_the_dead_man";
+fn a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer() {
+    const TEST: &str = "a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -569,14 +570,14 @@ fn a_reader_that_takes_nothing_does_not_hold_the_dead_man() {
     let lab = Lab::up(&spec).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
-    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let request = json!({ "interfaces": ["to-a", "to-b"], "keepalive_timeout_seconds": 1 });
     let made = m.ask("POST", "/emulators", Some(request)).expect(201);
     let id = made["id"].as_str().unwrap();
     // One that reads, of other things; one that asks for its samples and takes none.
     let _elsewhere = m.events("?samples=tests");
     let _dead = m.events(&format!("?samples=emulators:{id}"));
     let log = dir.path().join(format!("runtime/impair-{id}.log"));
-    until("the dead man's words", || {
+    until("the alarm of the keepalive timeout", || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
     });
     m.ask("DELETE", &format!("/emulators/{id}"), None).expect(204);

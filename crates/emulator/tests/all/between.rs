@@ -54,18 +54,18 @@ fn taken(cable: &Outside) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| cable.take()).collect()
 }
 
-fn journal(path: &std::path::Path) -> Vec<(Record, Judged)> {
+fn packet_trace(path: &std::path::Path) -> Vec<(Record, Judged)> {
     let mut reader = PacketLogReader::new(std::fs::File::open(path).unwrap()).unwrap();
     let read = || reader.read_judged().unwrap().map(|(record, judged)| (record, judged.unwrap()));
     std::iter::from_fn(read).collect()
 }
 
 #[test]
-fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
+fn everything_that_came_in_is_accounted_for_and_the_packet_trace_agrees() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal");
+    let path = dir.path().join("packet_trace");
     let laws = "loss 10%, duplicate 5%, delay 2ms, corrupt 5% repair";
-    let config = EmulatorConfig { journal: Some(path.clone()), ..config(laws) };
+    let config = EmulatorConfig { packet_trace: Some(path.clone()), ..config(laws) };
     let (emulator, a, b) = start(config, 100_000);
     let now = Clock::System.monotonic_ns();
     for sequence in 0..5000 {
@@ -90,7 +90,7 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
         assert!((count as f64 - of * ratio).abs() < 5.0 * deviation, "{count} of {of}");
     }
     assert_eq!(c.delayed_packets, c.sent_packets);
-    let records = journal(&path);
+    let records = packet_trace(&path);
     let of = |kind| records.iter().filter(move |(r, _)| r.kind == kind);
     assert_eq!(of(RecordKind::FORWARDED).count() as u64, c.sent_packets);
     assert_eq!(of(RecordKind::LOST).count() as u64, c.lost_packets);
@@ -98,7 +98,7 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
         of(RecordKind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64,
         c.duplicated_packets
     );
-    // What the journal says was sent is what came out, in that order; damage is not in the sequence written down.
+    // What the packet trace says was sent is what came out, in that order; damage is not in the sequence written down.
     let sent: Vec<_> = of(RecordKind::FORWARDED).collect();
     let mut damaged = 0;
     for ((record, judged), frame) in sent.iter().zip(&out) {
@@ -111,15 +111,16 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
         assert_eq!(judged.asked_ns.unwrap(), record.time1_ns.unwrap() + 2_000_000);
     }
     assert_eq!(damaged, c.modified_packets);
-    assert_eq!(ending.report.journal.unwrap().dropped_records, 0);
+    assert_eq!(ending.report.packet_trace.unwrap().dropped_records, 0);
     assert_eq!(flow.lateness.as_ref().unwrap().count, c.sent_packets);
 }
 
 #[test]
 fn what_has_nothing_to_change_is_not_told_to_be_changed() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal");
-    let config = EmulatorConfig { journal: Some(path.clone()), ..config("corrupt 100% checksum") };
+    let path = dir.path().join("packet_trace");
+    let config =
+        EmulatorConfig { packet_trace: Some(path.clone()), ..config("corrupt 100% checksum") };
     let (emulator, a, b) = start(config, 1000);
     // An EtherType for local experiments: nothing is known of what follows.
     let other = [&[2; 12][..], &[0x88, 0xb5], &[1; 46]].concat();
@@ -133,19 +134,19 @@ fn what_has_nothing_to_change_is_not_told_to_be_changed() {
     assert_eq!(out.iter().filter(|frame| **frame == other).count(), 10);
     assert_eq!(report.impairment.flows[0].counters.modified_packets, 10);
     assert_eq!(report.impairment.flows[0].realised.modified_ratio, Some(0.5));
-    let flagged: Vec<bool> = journal(&path).iter().map(|(r, _)| r.flags & 1 != 0).collect();
+    let flagged: Vec<bool> = packet_trace(&path).iter().map(|(r, _)| r.flags & 1 != 0).collect();
     assert_eq!(flagged, [false, true].repeat(10));
 }
 
 #[test]
-fn what_a_link_needs_is_counted_apart_and_not_in_the_journal() {
+fn what_a_link_needs_is_counted_apart_and_not_in_the_packet_trace() {
     let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 46]].concat();
     let bridge = [&[1, 0x80, 0xc2, 0, 0, 0x0e][..], &[2; 6], &[0x88, 0xcc], &[1; 46]].concat();
     for impair_arp in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal");
+        let path = dir.path().join("packet_trace");
         let mut config =
-            EmulatorConfig { journal: Some(path.clone()), ..config("loss 100%, delay 1h") };
+            EmulatorConfig { packet_trace: Some(path.clone()), ..config("loss 100%, delay 1h") };
         config.impairment.impair_arp = impair_arp;
         // The link takes one frame only.
         let (emulator, a, b) = start(config, 1);
@@ -169,7 +170,7 @@ fn what_a_link_needs_is_counted_apart_and_not_in_the_journal() {
         assert_eq!(report.impairment.flows[0].counters.lost_packets, judged);
         assert!(report.impairment.flows[0].realised.delay_max_seconds.is_none());
         assert!(impair_arp || out == [arp.clone(), bridge.clone()], "untouched, in order");
-        assert_eq!(journal(&path).len() as u64, judged);
+        assert_eq!(packet_trace(&path).len() as u64, judged);
     }
 }
 
@@ -177,15 +178,15 @@ fn what_a_link_needs_is_counted_apart_and_not_in_the_journal() {
 fn the_same_seed_gives_the_same_dispositions_in_memory_as_on_the_virtual_clock() {
     let dispositions = || {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal");
-        let config = EmulatorConfig { journal: Some(path.clone()), ..config("loss 3% run 4") };
+        let path = dir.path().join("packet_trace");
+        let config = EmulatorConfig { packet_trace: Some(path.clone()), ..config("loss 3% run 4") };
         let (emulator, a, _b) = start(config, 100_000);
         for sequence in 0..2000 {
             a.put(1, &native(sequence));
         }
         until("all are in", || received(&emulator.report().unwrap()) == 2000);
         drop(emulator.finish("test"));
-        let lost = journal(&path).into_iter().filter(|(r, _)| r.kind == RecordKind::LOST);
+        let lost = packet_trace(&path).into_iter().filter(|(r, _)| r.kind == RecordKind::LOST);
         lost.map(|(r, _)| r.sequence).collect::<Vec<_>>()
     };
     let first = dispositions();
@@ -249,10 +250,10 @@ fn what_waits_for_the_link_is_held_and_not_yet_sent() {
 }
 
 #[test]
-fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
+fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_packet_trace() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal");
-    let config = EmulatorConfig { journal: Some(path.clone()), ..config("delay 300ms") };
+    let path = dir.path().join("packet_trace");
+    let config = EmulatorConfig { packet_trace: Some(path.clone()), ..config("delay 300ms") };
     let (emulator, a, b) = start(config, 1000);
     let now = Clock::System.monotonic_ns();
     for sequence in 0..100 {
@@ -283,12 +284,12 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
     assert_eq!(report.impairment.flows[0].counters.lost_packets, 1);
     assert_eq!(report.configurations.len(), 4);
     assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
-    let records = journal(&path);
+    let records = packet_trace(&path);
     let changes: Vec<_> =
         records.iter().filter(|(r, _)| r.kind == RecordKind::CONFIGURED).collect();
     assert_eq!(changes.len(), 6, "three changes, in each direction");
     assert!(changes[0].0.time1_ns.unwrap() >= now);
-    // What the numbers stand for is beside the journal.
+    // What the numbers stand for is beside the packet trace.
     let lines = std::fs::read_to_string(path.with_added_extension("configurations")).unwrap();
     let lines: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -300,13 +301,13 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
 }
 
 #[test]
-fn a_journal_ends_at_its_limit_and_counts_what_is_beyond() {
+fn a_packet_trace_ends_at_its_limit_and_counts_what_is_beyond() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let limit = 4096;
     let config = EmulatorConfig {
-        journal: Some(path.clone()),
-        journal_most_bytes: Some(limit),
+        packet_trace: Some(path.clone()),
+        packet_trace_max_bytes: Some(limit),
         ..config("none")
     };
     let (emulator, a, _b) = start(config, 100_000);
@@ -317,22 +318,22 @@ fn a_journal_ends_at_its_limit_and_counts_what_is_beyond() {
     until("all are in", || received(&emulator.report().unwrap()) == 1000);
     let ending = emulator.finish("test");
     assert!(ending.error.is_none());
-    let told = ending.report.journal.unwrap();
+    let told = ending.report.packet_trace.unwrap();
     let length = path.metadata().unwrap().len();
     // Another record would not have fitted.
     assert!(length <= limit && length + 64 > limit, "{length}");
     assert_eq!((told.bytes, told.limit_bytes, told.failed), (length, Some(limit), false));
-    assert_eq!(journal(&path).len() as u64, told.records);
+    assert_eq!(packet_trace(&path).len() as u64, told.records);
     assert_eq!(told.records + told.dropped_records, 1000);
 }
 
 #[test]
-fn configurations_beside_a_journal_are_within_its_limit() {
+fn configurations_beside_a_packet_trace_are_within_its_limit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let config = EmulatorConfig {
-        journal: Some(path.clone()),
-        journal_most_bytes: Some(4096),
+        packet_trace: Some(path.clone()),
+        packet_trace_max_bytes: Some(4096),
         ..config("none")
     };
     let (emulator, _a, _b) = start(config, 10);
@@ -340,7 +341,7 @@ fn configurations_beside_a_journal_are_within_its_limit() {
         let laws = if number % 2 == 0 { "loss 1%" } else { "none" };
         emulator.remote().set_laws(None, Some(laws.parse().unwrap()), None).unwrap();
     }
-    let told = emulator.finish("test").report.journal.unwrap();
+    let told = emulator.finish("test").report.packet_trace.unwrap();
     let lines = std::fs::read_to_string(dir.path().join("j.configurations")).unwrap();
     let length = path.metadata().unwrap().len() + lines.len() as u64;
     assert!(length <= 4096, "{length}");
@@ -350,9 +351,9 @@ fn configurations_beside_a_journal_are_within_its_limit() {
 }
 
 #[test]
-fn which_flows_are_logged_is_told_where_there_is_a_journal() {
+fn which_flows_are_logged_is_told_where_there_is_a_packet_trace() {
     let dir = tempfile::tempdir().unwrap();
-    let with = EmulatorConfig { journal: Some(dir.path().join("j")), ..config("none") };
+    let with = EmulatorConfig { packet_trace: Some(dir.path().join("j")), ..config("none") };
     for (config, wanted) in [(with, Some(true)), (config("none"), None)] {
         let (emulator, ..) = start(config, 10);
         let logged = || {
@@ -366,13 +367,13 @@ fn which_flows_are_logged_is_told_where_there_is_a_journal() {
 }
 
 #[test]
-fn a_flow_that_comes_later_has_its_name_beside_the_journal() {
+fn a_flow_that_comes_later_has_its_name_beside_the_packet_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let beside = dir.path().join("j.configurations");
-    std::fs::write(&beside, "of an earlier journal").unwrap();
+    std::fs::write(&beside, "of an earlier packet trace").unwrap();
     let mut first = config("none");
-    first.journal = Some(path);
+    first.packet_trace = Some(path);
     first.impairment.flows = vec![weir_model::impairment::ImpairFlow {
         name: "x".into(),
         filter: Some(weir_model::impairment::Filter::default()),
@@ -390,10 +391,10 @@ fn a_flow_that_comes_later_has_its_name_beside_the_journal() {
         { "number": 0, "name": "other" }, { "number": 1, "name": "x" }, { "number": 2, "name": "y" }
     ]);
     assert_eq!(line["flows"], flows);
-    assert!(!emulator.report().unwrap().journal.unwrap().failed);
+    assert!(!emulator.report().unwrap().packet_trace.unwrap().failed);
     drop(beside.parent().map(std::fs::remove_dir_all));
     assert_eq!(emulator.remote().run(None, false).unwrap(), 2, "packets matter more than words");
-    assert!(emulator.report().unwrap().journal.unwrap().failed);
+    assert!(emulator.report().unwrap().packet_trace.unwrap().failed);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn capture(format: CaptureFormat, frames: u64) -> Vec<u8> {
 fn replay(laws: &str) -> Replay {
     let impairment =
         Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws.parse().unwrap()) };
-    Replay { impairment, a_mac: None, journal: None }
+    Replay { impairment, a_mac: None, packet_trace: None }
 }
 
 fn run(replay: &Replay, input: &[u8]) -> (Vec<u8>, weir_emulator::Report) {
@@ -120,8 +120,8 @@ fn what_is_no_ethernet_capture_is_refused_by_name() {
 fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
     let input = capture(CaptureFormat::Pcap, 200);
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal");
-    let replay = Replay { journal: Some(path.clone()), ..replay("delay 40ms") };
+    let path = dir.path().join("packet_trace");
+    let replay = Replay { packet_trace: Some(path.clone()), ..replay("delay 40ms") };
     let mut out = Vec::new();
     // Held at the cut: all of them, since they came within 20 ms.
     let ending = replay.run((&input[..input.len() - 1], "in"), (&mut out, "out")).unwrap();
@@ -140,7 +140,7 @@ fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
 /// A file that takes nothing for a while, and then slowly.
 #[cfg(unix)]
 #[test]
-fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
+fn a_slow_packet_trace_is_waited_for_since_a_capture_has_time() {
     const FRAMES: u64 = 100_000;
     let mut input = Vec::new();
     let mut writer = CaptureWriter::new(&mut input, "test", CaptureFormat::Pcap, &["x"]).unwrap();
@@ -148,7 +148,7 @@ fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
         writer.write(0, START_NS + i * 1000, 60, &[0; 60]).unwrap();
     }
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("journal");
+    let path = dir.path().join("packet_trace");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let from = path.clone();
     let reader = std::thread::spawn(move || {
@@ -158,23 +158,23 @@ fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
         let mut reader = PacketLogReader::new(std::io::BufReader::new(file)).unwrap();
         std::iter::from_fn(|| reader.read_judged().unwrap()).count() as u64
     });
-    let replay = Replay { journal: Some(path), ..replay("none") };
+    let replay = Replay { packet_trace: Some(path), ..replay("none") };
     let ending = replay.run((&input[..], "in"), (std::io::sink(), "out")).unwrap();
-    let journal = ending.report.journal.unwrap();
-    assert_eq!((journal.records, journal.dropped_records), (FRAMES, 0));
+    let packet_trace = ending.report.packet_trace.unwrap();
+    assert_eq!((packet_trace.records, packet_trace.dropped_records), (FRAMES, 0));
     assert_eq!(reader.join().unwrap(), FRAMES);
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_whole() {
+fn a_packet_trace_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_whole() {
     let full = std::path::PathBuf::from("/dev/full");
     if !full.exists() {
-        eprintln!("SKIPPED a_journal_that_cannot_be_written: no /dev/full");
+        eprintln!("SKIPPED a_packet_trace_that_cannot_be_written: no /dev/full");
         return;
     }
     let input = capture(CaptureFormat::Pcap, 200);
     let (out, report) = run(&replay("delay 40ms"), &input);
-    let replay = Replay { journal: Some(full), ..replay("delay 40ms") };
+    let replay = Replay { packet_trace: Some(full), ..replay("delay 40ms") };
     let mut same = Vec::new();
     let ending = replay.run((&input[..], "in"), (&mut same, "out")).unwrap();
     assert!(ending.error.is_some());
@@ -184,5 +184,7 @@ fn a_journal_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_w
         report.impairment.flows.iter().map(|flow| flow.counters).collect()
     };
     assert_eq!(counters(&ending.report), counters(&report));
-    assert!(ending.report.journal.is_some_and(|journal| journal.failed) && same == out);
+    assert!(
+        ending.report.packet_trace.is_some_and(|packet_trace| packet_trace.failed) && same == out
+    );
 }

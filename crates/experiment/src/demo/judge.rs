@@ -1,5 +1,5 @@
 //! What to think of a row: counts are exact or they fail; rates and times are held against the asked ones, and a
-//! disturbed run is undecided rather than passed or failed.
+//! host-limited run is undecided rather than passed or failed.
 
 use std::collections::BTreeMap;
 
@@ -129,15 +129,15 @@ fn overflowed(record: &Record) -> u64 {
     rows.filter(|r| r.stage == "socket overflow").map(|r| r.packets).sum()
 }
 
-/// Judges a record against its case. `disturbed` is what other programs did to the host meanwhile: it excuses a test that came
+/// Judges a record against its case. `host_limited` is what other programs did to the host meanwhile: it excuses a test that came
 /// to no end, and no count.
-pub fn judge(case: &Case, record: &Record, disturbed: Option<&str>) -> Verdict {
+pub fn judge(case: &Case, record: &Record, host_limited: Option<&str>) -> Verdict {
     if record.status != Status::Complete {
-        return excused(record.end_reason.clone(), disturbed);
+        return excused(record.end_reason.clone(), host_limited);
     }
     let f = figures(record);
     if f.received_bytes == 0 {
-        return excused("nothing was received".into(), disturbed);
+        return excused("nothing was received".into(), host_limited);
     }
     match case.expectation {
         Expectation::EveryByte if f.sent_bytes == f.received_bytes => Verdict::Passed,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_fail_and_disturbance_is_undecided() {
+    fn counts_fail_and_host_limit_is_undecided() {
         let paced = case(Expectation::EveryPacketAt { packets_per_second: 1000.0 });
         assert_eq!(judge(&paced, &record(1000, 1000, 0, 0), None), Verdict::Passed);
         assert!(matches!(judge(&paced, &record(1000, 999, 0, 0), None), Verdict::Failed(_)));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_host_excuses_a_test_without_an_end_but_no_count() {
+    fn a_host_limited_host_excuses_a_test_without_an_end_but_no_count() {
         let bytes = case(Expectation::EveryByte);
         let mut r = record(10, 10, 0, 0);
         r.status = Status::Partial;

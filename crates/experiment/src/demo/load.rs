@@ -6,7 +6,7 @@ use std::time::Instant;
 use weir_net::clock::{children_cpu, process_cpu};
 use weir_net::counters::cpu_times;
 
-/// Ratio of the processors that the hypervisor may take before a row counts as disturbed.
+/// Ratio of the processors that the hypervisor may take before a row counts as host-limited.
 pub(super) const STEAL_RATIO: f64 = 0.01;
 /// Processors' worth of time that other programs may take.
 pub(super) const FOREIGN_PROCESSORS: f64 = 0.2;
@@ -49,13 +49,13 @@ impl Watch {
     }
 
     /// What disturbed the host since the start.
-    pub(super) fn disturbance(&self) -> Option<String> {
+    pub(super) fn host_limit(&self) -> Option<String> {
         let wall_ns = self.begun.elapsed().as_nanos() as f64;
-        disturbance(self.accounts?, Accounts::now()?, wall_ns)
+        host_limit(self.accounts?, Accounts::now()?, wall_ns)
     }
 }
 
-fn disturbance(before: Accounts, after: Accounts, wall_ns: f64) -> Option<String> {
+fn host_limit(before: Accounts, after: Accounts, wall_ns: f64) -> Option<String> {
     let since = |of: fn(&Accounts) -> u64| of(&after).saturating_sub(of(&before)) as f64;
     let foreign = (since(|a| a.all_ns) - since(|a| a.own_ns)) / wall_ns.max(1.0);
     let stolen = since(|a| a.steal_ns) / since(|a| a.total_ns).max(1.0);
@@ -78,7 +78,7 @@ mod tests {
         const SECOND: u64 = 1_000_000_000;
         let after = |all_ns, own_ns, steal_ns| {
             let after = Accounts { all_ns, own_ns, steal_ns, total_ns: 2 * SECOND };
-            disturbance(Accounts::default(), after, SECOND as f64)
+            host_limit(Accounts::default(), after, SECOND as f64)
         };
         assert_eq!(after(2 * SECOND, 2 * SECOND, 0), None, "both processors, all of it ours");
         assert_eq!(after(SECOND, SECOND * 9 / 10, 0), None);

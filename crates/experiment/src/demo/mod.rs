@@ -23,7 +23,7 @@ use process::{measure, serve};
 /// How long a test may take beyond its sending time.
 const TEST_GRACE: Duration = Duration::from_secs(20);
 
-/// How often a row is measured that was disturbed.
+/// How many times a host-limited row is measured.
 const ATTEMPTS: u32 = 3;
 
 /// What kept the demo from being run.
@@ -56,7 +56,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// Runs the rows without an emulator, each sending for `seconds`, with `program` as both ends. A disturbed row
+/// Runs the rows without an emulator, each sending for `seconds`, with `program` as both ends. A host-limited row
 /// is measured again, twice at most and not after `until`. `is_stopped` is asked between and during tests.
 ///
 /// # Errors
@@ -92,10 +92,10 @@ pub fn demo(
                 drop(server);
                 Ok(outcome)
             })?;
-            let disturbed = watch.disturbance();
+            let host_limited = watch.host_limit();
             let verdict = match &outcome {
-                Ok(record) => judge(&case, record, disturbed.as_deref()),
-                Err(reason) => excused(reason.clone(), disturbed.as_deref()),
+                Ok(record) => judge(&case, record, host_limited.as_deref()),
+                Err(reason) => excused(reason.clone(), host_limited.as_deref()),
             };
             Ok((outcome, verdict))
         };
@@ -122,9 +122,9 @@ fn told<T>(
     }
 }
 
-/// A failure that a disturbed host explains is none of the programs'.
-fn excused(reason: String, disturbed: Option<&str>) -> Verdict {
-    match disturbed {
+/// A failure that the host explains is none of the programs'.
+fn excused(reason: String, host_limited: Option<&str>) -> Verdict {
+    match host_limited {
         Some(what) => Verdict::Undecided(format!("{reason}, and {what}")),
         None => Verdict::Failed(reason),
     }

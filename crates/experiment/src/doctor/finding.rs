@@ -23,7 +23,7 @@ pub enum Severity {
     Ok,
     /// Worth knowing; figures stand.
     Info,
-    /// Figures may be bounded or disturbed by it.
+    /// Figures may be bounded or host-limited by it.
     Warning,
     /// Something that a test can't do without is not there.
     Error,

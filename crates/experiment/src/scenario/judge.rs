@@ -1,4 +1,4 @@
-//! What runs say: metrics of a record, whether it was disturbed, repetitions summed up, expectations judged.
+//! What runs say: metrics of a record, whether it was host-limited, repetitions summed up, expectations judged.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
         metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
         crossing: Crossing::of(&record.flows),
         absent: metrics.iter().filter_map(|m| Some((m.to_string(), m.shortage(record)?))).collect(),
-        disturbed: !disturbances(record).is_empty(),
+        host_limited: !disturbances(record).is_empty(),
         warnings,
         ..RunRef::default()
     }
@@ -117,7 +117,7 @@ pub fn summary(
             low: low.max(least),
             high: high.min(greatest),
             confidence_ratio: confidence,
-            cut: low < least || high > greatest,
+            clipped: low < least || high > greatest,
             first_stage_count: first.map(|first| first as u64),
         }
     });
@@ -153,7 +153,7 @@ pub fn summaries<'a>(
 }
 
 /// Judges an expectation by the runs that it is about. One run is compared as it is; of several the confidence interval of
-/// the mean has to lie on one side of the bound, else it is inconclusive; `==` and `!=` hold for each. What a disturbed run
+/// the mean has to lie on one side of the bound, else it is inconclusive; `==` and `!=` hold for each. What a host-limited run
 /// measured proves only what it reached: that a rate was at least so high. That it stayed low, and all that was seen of a load
 /// which may not have been the one asked for (losses, delays), proves nothing either way. Nor does a figure that only some of the
 /// runs have.
@@ -237,14 +237,14 @@ pub fn judge(
     judged.interval = summed.interval;
     judged.outcome = outcome;
     judged.reason = words;
-    let mut disturbed: Vec<&str> = runs
+    let mut host_limited: Vec<&str> = runs
         .iter()
-        .filter(|r| r.disturbed)
+        .filter(|r| r.host_limited)
         .flat_map(|r| r.warnings.iter().map(String::as_str))
         .filter(|code| DISTURBING.contains(code))
         .collect();
-    disturbed.sort_unstable();
-    disturbed.dedup();
+    host_limited.sort_unstable();
+    host_limited.dedup();
     let is_ceiling = matches!(rule.comparison, Comparison::Less | Comparison::AtMost);
     let is_floor =
         matches!(rule.comparison, Comparison::More | Comparison::AtLeast | Comparison::Equal);
@@ -253,10 +253,10 @@ pub fn judge(
         Outcome::Failed => !(rule.metric.is_reached() && is_ceiling),
         _ => false,
     };
-    if proves_nothing && !disturbed.is_empty() {
+    if proves_nothing && !host_limited.is_empty() {
         judged.outcome = Outcome::Inconclusive;
         judged.reason +=
-            &format!("; the tool or the host was the limit ({})", disturbed.join(", "));
+            &format!("; the tool or the host was the limit ({})", host_limited.join(", "));
     }
     judged
 }
@@ -270,18 +270,18 @@ mod tests {
     const ANY: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
     const SHARE: (f64, f64) = (0.0, 1.0);
 
-    fn runs(values: &[f64], disturbed: bool) -> Vec<RunRef> {
+    fn runs(values: &[f64], host_limited: bool) -> Vec<RunRef> {
         let run = |v: &f64| RunRef {
             metrics: BTreeMap::from([("throughput".to_owned(), *v)]),
-            disturbed,
-            warnings: if disturbed { vec!["cpu-stolen".into()] } else { vec![] },
+            host_limited,
+            warnings: if host_limited { vec!["cpu-stolen".into()] } else { vec![] },
             ..RunRef::default()
         };
         values.iter().map(run).collect()
     }
 
-    fn outcome(rule: &str, values: &[f64], disturbed: bool) -> Judged {
-        let runs = runs(values, disturbed);
+    fn outcome(rule: &str, values: &[f64], host_limited: bool) -> Judged {
+        let runs = runs(values, host_limited);
         let runs: Vec<&RunRef> = runs.iter().collect();
         judge(&rule.parse().unwrap(), &BTreeMap::new(), &runs, 0.95)
     }
@@ -407,7 +407,7 @@ mod tests {
     /// Ends by scipy.stats.t.interval(0.95, n - 1, mean, sem), 1.17.
     #[test]
     fn an_interval_ends_where_the_figure_does() {
-        for (values, low, high, is_cut) in [
+        for (values, low, high, is_clipped) in [
             (&[0.0, 0.0, 0.0, 0.0, 0.05][..], 0.0, 0.037_764_451_051_977_94, true),
             (&[0.99, 1.0, 0.97], 0.948_720_836_330_699, 1.0, true),
             (&[0.2, 0.4, 0.3], 0.051_586_228_824_967_02, 0.548_413_771_175_033_1, false),
@@ -424,7 +424,7 @@ mod tests {
                 let interval = summed.interval.unwrap();
                 assert!((interval.low - low).abs() < 1e-9, "{metric} {values:?}: {interval:?}");
                 assert!((interval.high - high).abs() < 1e-9, "{metric} {values:?}: {interval:?}");
-                assert_eq!(interval.cut, is_cut, "{metric} {values:?}");
+                assert_eq!(interval.clipped, is_clipped, "{metric} {values:?}");
                 assert!(interval.low <= summed.mean && summed.mean <= interval.high);
                 // A verdict rests on the interval that the table shows.
                 let runs: Vec<&RunRef> = runs.iter().collect();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disturbed_run_did_not_reach_is_inconclusive() {
+    fn what_a_host_limited_run_did_not_reach_is_inconclusive() {
         assert_eq!(outcome("throughput >= 95M", &[90e6], true).outcome, Outcome::Inconclusive);
         assert_eq!(outcome("throughput >= 95M", &[96e6], true).outcome, Outcome::Passed);
         assert_eq!(outcome("throughput <= 95M", &[90e6], true).outcome, Outcome::Inconclusive);
@@ -449,7 +449,7 @@ mod tests {
         let of = |rule: &str, metric: &str, value| {
             let run = RunRef {
                 metrics: BTreeMap::from([(metric.to_owned(), value)]),
-                disturbed: true,
+                host_limited: true,
                 warnings: vec!["sender-cpu-bound".into()],
                 ..RunRef::default()
             };

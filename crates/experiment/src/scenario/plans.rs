@@ -143,7 +143,11 @@ pub(super) fn check(
 }
 
 /// Steps one after another.
-fn all(steps: &[Step], around: &AxisValues, looked: &CheckContext<'_>) -> Result<Estimate, ScenarioError> {
+fn all(
+    steps: &[Step],
+    around: &AxisValues,
+    looked: &CheckContext<'_>,
+) -> Result<Estimate, ScenarioError> {
     let each: Vec<Estimate> =
         steps.iter().map(|step| one(step, around, looked)).collect::<Result<_, _>>()?;
     // What follows a test in the background is done while that runs.
@@ -153,7 +157,11 @@ fn all(steps: &[Step], around: &AxisValues, looked: &CheckContext<'_>) -> Result
     }))
 }
 
-fn one(step: &Step, around: &AxisValues, looked: &CheckContext<'_>) -> Result<Estimate, ScenarioError> {
+fn one(
+    step: &Step,
+    around: &AxisValues,
+    looked: &CheckContext<'_>,
+) -> Result<Estimate, ScenarioError> {
     let CheckContext { files, parse_flags, .. } = *looked;
     let name = step.name.as_deref().unwrap_or("step");
     let inside = |over: &[String]| -> Result<Vec<AxisValues>, ScenarioError> {
@@ -198,7 +206,7 @@ fn one(step: &Step, around: &AxisValues, looked: &CheckContext<'_>) -> Result<Es
                 waiting: pauses,
                 is_minimum: whole.is_minimum
                     || sweep.precision_percentage.is_some()
-                    || sweep.repeat_disturbed > 0,
+                    || sweep.repeat_host_limited > 0,
                 ..whole
             }
         }

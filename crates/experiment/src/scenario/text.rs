@@ -156,11 +156,11 @@ fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
         step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
     let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
     // What is not there was not shaped either.
-    let mark = if point.disturbed > 0 && summary.is_some() { "*" } else { "" };
+    let mark = if point.host_limited > 0 && summary.is_some() { "*" } else { "" };
     let mark = if sent.is_some() { format!(" sent{mark}") } else { mark.into() };
     cells.push(show(summary.map(|s| s.mean)) + &mark);
     if repeated {
-        cells.push(summary.and_then(|s| s.interval).map_or(ABSENT.into(), |i| match i.cut {
+        cells.push(summary.and_then(|s| s.interval).map_or(ABSENT.into(), |i| match i.clipped {
             // The mean is not its middle.
             true => format!("{} to {}", unit.show(i.low), unit.show(i.high)),
             false => unit.show((i.high - i.low) / 2.0),
@@ -229,16 +229,16 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
             out += &body(&format!("  {}", figures.join(", ")));
         }
     }
-    let disturbed: u64 = step.points.iter().map(|p| p.disturbed).sum();
-    if disturbed > 0 {
+    let host_limited: u64 = step.points.iter().map(|p| p.host_limited).sum();
+    if host_limited > 0 {
         let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
         // As the points count them: without those that were made again, or failed.
         let counted = step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
-        for run in counted.filter(|r| r.disturbed) {
+        for run in counted.filter(|r| r.host_limited) {
             run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
-        let runs = if disturbed == 1 { "1 run" } else { &format!("{disturbed} runs") };
+        let runs = if host_limited == 1 { "1 run" } else { &format!("{host_limited} runs") };
         out += &body(&format!("  * shaped by tool or host in {runs}: {}", codes.join(", ")));
     }
     if let Some(together) = &step.together {
@@ -257,7 +257,7 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         });
         let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
         let shaped =
-            if found.disturbed { "* shaped by tool or host".into() } else { String::new() };
+            if found.host_limited { "* shaped by tool or host".into() } else { String::new() };
         let others = published_words(&found.published);
         let notes = [interval, between, shaped, found.text.clone(), others]
             .into_iter()
@@ -380,7 +380,7 @@ mod tests {
     fn what_a_rate_is_of_is_in_its_row() {
         let point = |tool: &str, metric: &str, crossing: &str| {
             serde_json::json!({
-                "at": { "tool": tool }, "runs": 1, "disturbed": 0, "failed": 0, "crossing": crossing,
+                "at": { "tool": tool }, "runs": 1, "host_limited": 0, "failed": 0, "crossing": crossing,
                 "metrics": { metric: { "count": 1, "mean": 1e7, "min": 1e7, "max": 1e7 } },
             })
         };

@@ -212,7 +212,7 @@ fn a_sweep_without_axes_counts_in_the_sums_of_a_parallel_step() {
 fn what_is_not_simulated_is_no_failure_and_is_not_tried_again() {
     let plan = PLAN.replace("\"udp\"", "\"{transport}\"");
     let text = format!(
-        "[lab]\n[[step]]\nsweep = {{ over = [\"transport=udp,tcp\"], runs = 2, repeat_disturbed = 3, test = {{ {plan} }} }}\n"
+        "[lab]\n[[step]]\nsweep = {{ over = [\"transport=udp,tcp\"], runs = 2, repeat_host_limited = 3, test = {{ {plan} }} }}\n"
     );
     let ended = simulated(&text).unwrap();
     let step = &ended.experiment.steps[0];

@@ -339,13 +339,13 @@ mod tests {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
         let mut cut = record();
         cut.flows[1].sender = None;
-        assert!(cut.flows[1].lost_an_end() && !cut.flows[0].lost_an_end());
+        assert!(cut.flows[1].peer_report_missing() && !cut.flows[0].peer_report_missing());
         assert!(!cut.is_loss_known(Direction::Forward) && cut.is_loss_known(Direction::Reverse));
         assert_eq!((of(&cut, "loss"), of(&cut, "lost_packets")), (None, None));
         assert_eq!(of(&cut, "lost_packets of voice"), Some(10.0), "both of its ends reported");
         let stream = Flow { transport: TransportName::Tcp, ..cut.flows[1].clone() };
         assert!(
-            !stream.lost_an_end(),
+            !stream.peer_report_missing(),
             "of a stream the receiver's figures are whole by themselves"
         );
     }

@@ -168,8 +168,8 @@ pub struct RunRef {
     pub warnings: Vec<String>,
     /// Tool or host shaped the figures: the warnings tell how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub disturbed: bool,
-    /// A disturbed run that was done again: it is not in the figures.
+    pub host_limited: bool,
+    /// A host-limited run that was done again: it is not in the figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub superseded: bool,
     /// Its first packet, where it was to start at a given time.
@@ -180,10 +180,10 @@ pub struct RunRef {
     pub error: Option<String>,
     /// The peer was not reached, refused the test, or was lost on the way: the error says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub peer_lost: bool,
+    pub peer_unreachable: bool,
     /// The end of the experiment or its step cut it short; it is repeated when the experiment is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cut: bool,
+    pub interrupted: bool,
 }
 
 /// When the first packet of a test that starts together with others arrived.
@@ -217,16 +217,16 @@ pub struct Point {
     pub at: BTreeMap<String, String>,
     /// Runs that the figures rest on.
     pub runs: u64,
-    /// Those of them that were disturbed.
-    pub disturbed: u64,
+    /// Those of them that were host-limited.
+    pub host_limited: u64,
     /// Runs that gave no figures, those that lost their peer and those that were cut short included.
     pub failed: u64,
     /// Those of the failed that did not reach their peer, or lost it; absent for none.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub peer_lost: u64,
+    pub peer_unreachable: u64,
     /// Those of the failed that were cut short by what ended the experiment or the step; absent for none.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub cut: u64,
+    pub interrupted: u64,
     /// Each metric over its repetitions, in SI units.
     pub metrics: BTreeMap<String, Summary>,
     /// How the datagrams of its runs crossed the path; absent for TCP and where none arrived.
@@ -331,7 +331,7 @@ pub struct Confidence {
     /// An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
     /// it beyond that: the mean is not its middle, and its confidence is the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cut: bool,
+    pub clipped: bool,
     /// The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
     /// where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -372,7 +372,7 @@ pub struct Found {
     pub bounds: Option<Bounds>,
     /// Tool or host shaped it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub disturbed: bool,
+    pub host_limited: bool,
     /// What it means, or why there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,

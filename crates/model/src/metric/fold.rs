@@ -54,7 +54,7 @@ impl Definition {
         let statistic = statistic.unwrap_or(Statistic::Mean);
         let flows: Vec<&Flow> = flows.filter(|f| self.is_of(f)).collect();
         // What a missing report would have added may have been lost, or not.
-        if self.needs_both_ends && flows.iter().any(|f| f.lost_an_end()) {
+        if self.needs_both_ends && flows.iter().any(|f| f.peer_report_missing()) {
             return None;
         }
         match self.read {

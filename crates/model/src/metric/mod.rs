@@ -238,7 +238,7 @@ impl Definition {
     /// The value of one flow, the mean of a distribution; absent where it was not measured or is unknown.
     #[must_use]
     pub fn of_flow(&self, flow: &Flow) -> Option<f64> {
-        if !self.is_of(flow) || self.needs_both_ends && flow.lost_an_end() {
+        if !self.is_of(flow) || self.needs_both_ends && flow.peer_report_missing() {
             return None;
         }
         match self.read {

@@ -116,7 +116,7 @@ impl Flow {
     /// unknown: datagrams may have arrived after the receiver's last report, and without the sender's count it is unknown
     /// what was sent after the last number that arrived. The flow's loss figures are those of what was reported.
     #[must_use]
-    pub fn lost_an_end(&self) -> bool {
+    pub fn peer_report_missing(&self) -> bool {
         let is_absent = self.sender.is_none() || self.receiver.is_none();
         self.transport.datagrams() && is_absent
             || self.sender.as_ref().is_some_and(|s| s.reported_until_seconds.is_some())

@@ -186,10 +186,10 @@ impl Record {
     }
 
     /// Whether the loss of a direction's sums is that of the whole run: both ends of each flow of datagrams reported
-    /// ([`Flow::lost_an_end`]).
+    /// ([`Flow::peer_report_missing`]).
     #[must_use]
     pub fn is_loss_known(&self, direction: Direction) -> bool {
         let mut flows = self.flows.iter().filter(|f| f.direction == direction);
-        flows.all(|f| !f.transport.datagrams() || !f.lost_an_end())
+        flows.all(|f| !f.transport.datagrams() || !f.peer_report_missing())
     }
 }

@@ -69,7 +69,7 @@ fn runs_have_an_end() {
         assert!(said.contains(&format!("{billions}; accepted: 1 to 10000")), "{said}");
     }
     let said = refusal(
-        "[[step]]\nsweep = { over = [\"size=1\"], repeat_disturbed = 4000000000, test = {} }\n",
+        "[[step]]\nsweep = { over = [\"size=1\"], repeat_host_limited = 4000000000, test = {} }\n",
     );
     assert!(said.contains("at most 100"), "{said}");
     // Together too.

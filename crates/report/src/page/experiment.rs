@@ -49,20 +49,20 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     for (name, step) in &all {
         // Those that count: a repeated run is replaced by its successor, a failed one has no figures.
         let counted = || step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
-        let disturbed = counted().filter(|r| r.disturbed).count();
+        let host_limited = counted().filter(|r| r.host_limited).count();
         // The tests in a parallel step say it themselves.
-        if disturbed > 0 && step.steps.is_empty() {
-            let shaped = counted().filter(|r| r.disturbed);
+        if host_limited > 0 && step.steps.is_empty() {
+            let shaped = counted().filter(|r| r.host_limited);
             let mut codes: Vec<&str> =
                 shaped.flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
             codes.sort_unstable();
             codes.dedup();
             let text = format!(
-                "{disturbed} of {} runs were host-limited: {}.",
+                "{host_limited} of {} runs were host-limited: {}.",
                 counted().count(),
                 codes.join(", ")
             );
-            notice(Severity::Warning, "disturbed", name, text);
+            notice(Severity::Warning, "host_limited", name, text);
         }
         if let Some(reason) = &step.reason {
             let severity = match step.outcome {
@@ -351,7 +351,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(figure(summary.map(|s| s.min)));
         row.push(figure(summary.map(|s| s.max)));
         row.push(Cell::Figure(point.runs as f64));
-        row.push(Cell::Figure(point.disturbed as f64));
+        row.push(Cell::Figure(point.host_limited as f64));
         row.push(figure(has_failed.then_some(point.failed as f64)));
         row.push(words(point.crossing.map_or(String::new(), |c| c.word().into())));
         let of_metric = point.published.iter().filter(|f| f.metric == metric);
@@ -418,7 +418,7 @@ fn found(step: &StepOutcome) -> Grid {
             with(found.interval.map(|i| i.high)),
             with(found.bounds.and_then(|b| b.low)),
             with(found.bounds.and_then(|b| b.high)),
-            words(match (found.disturbed, found.text.as_str()) {
+            words(match (found.host_limited, found.text.as_str()) {
                 (true, "") => "host-limited".into(),
                 (true, text) => format!("host-limited; {text}"),
                 (false, text) => text.into(),
@@ -476,7 +476,7 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
                 }
             };
             let Some(x) = x else { continue };
-            let mut drawn = Point::at(x, summary.mean).disturbed(point.disturbed > 0);
+            let mut drawn = Point::at(x, summary.mean).host_limited(point.host_limited > 0);
             if let Some(interval) = summary.interval {
                 drawn = drawn.between(interval.low, interval.high);
             }
@@ -505,11 +505,11 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             caption.push(format!(
                 "Means of the repetitions; error bars are {percentage} % confidence intervals of the mean."
             ));
-            if intervals().any(|i| i.cut) {
+            if intervals().any(|i| i.clipped) {
                 caption.push("They end where the figure's own range does.".into());
             }
         }
-        if step.points.iter().any(|p| p.disturbed > 0 && p.metrics.contains_key(metric)) {
+        if step.points.iter().any(|p| p.host_limited > 0 && p.metrics.contains_key(metric)) {
             caption.push("Hollow circles: tool or host shaped runs of the point.".into());
         }
         figure = figure.caption(caption.join(" "));
@@ -551,7 +551,7 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
         Axis::new(name, &format!("{}{}", name.replace(' ', "_"), suffix(kind)), kind)
     };
     let drawn = |x: f64, y: f64, found: &Found| {
-        let point = Point::at(x, y).disturbed(found.disturbed);
+        let point = Point::at(x, y).host_limited(found.host_limited);
         found.interval.map_or(point, |i| point.between(i.low, i.high))
     };
     let mut out = vec![];
@@ -719,7 +719,7 @@ mod tests {
         let run = |superseded, error: Option<&str>, warning: Option<&str>| RunRef {
             superseded,
             error: error.map(Into::into),
-            disturbed: warning.is_some(),
+            host_limited: warning.is_some(),
             warnings: warning.into_iter().map(Into::into).collect(),
             ..RunRef::default()
         };

@@ -152,16 +152,16 @@ fn rates_of_runs(runs: &[(String, &Record)]) -> Figure {
     for direction in DIRECTIONS {
         let points = runs.iter().enumerate().filter_map(|(n, (_, record))| {
             let rate = record.direction(direction)?.receiver.as_ref()?.bits_per_second?;
-            let disturbed =
+            let host_limited =
                 record.warnings.iter().any(|w| w.severity != weir_model::warning::Severity::Info);
-            Some(Point::at(n as f64, rate).disturbed(disturbed))
+            Some(Point::at(n as f64, rate).host_limited(host_limited))
         });
         let series = Series::new(direction.to_string(), Mark::Bars).points(points);
         if !series.is_empty() {
             figure.series.push(series);
         }
     }
-    if figure.series.iter().flat_map(|s| &s.points).any(|p| p.disturbed) {
+    if figure.series.iter().flat_map(|s| &s.points).any(|p| p.host_limited) {
         figure.caption.push_str(" A ring marks a run with warnings.");
     }
     figure

@@ -31,7 +31,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
         let (Some(x), Some(loss)) = (run.metrics.get(metric), run.metrics.get("loss")) else {
             continue;
         };
-        let point = Point::at(*x, *loss).disturbed(run.disturbed);
+        let point = Point::at(*x, *loss).host_limited(run.host_limited);
         let name = name_of(&run.at);
         match series.iter_mut().find(|(n, _)| *n == name) {
             Some((_, points)) => points.push(point),
@@ -74,7 +74,7 @@ mod tests {
         let run = |sent: f64, loss: f64, size: &str| RunRef {
             at: [("size".to_owned(), size.to_owned())].into(),
             metrics: [("sent_packet_rate".to_owned(), sent), ("loss".to_owned(), loss)].into(),
-            disturbed: sent == 20.0,
+            host_limited: sent == 20.0,
             ..RunRef::default()
         };
         let found = |name: &str, value| Found {
@@ -104,7 +104,7 @@ mod tests {
         let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["500", "2"]);
         let points: Vec<(f64, f64, bool)> =
-            figure.series[0].points.iter().map(|p| (p.x, p.y, p.disturbed)).collect();
+            figure.series[0].points.iter().map(|p| (p.x, p.y, p.host_limited)).collect();
         assert_eq!(points, [(10.0, 0.0, false), (20.0, 0.5, true)]);
         assert_eq!(figure.references.len(), 1);
         let curve = StepOutcome { found: vec![found("sent", Some(1.0))], ..step };

@@ -8,13 +8,13 @@ use super::{Figure, Scale};
 
 impl Figure {
     /// The data: columns `series`, the x axis' key (and `end_…` of it for stretches), the y axis' key, `low_…` and `high_…`
-    /// of it where there are intervals, `disturbed` where a value is. All values are in it, also where the drawing shows
+    /// of it where there are intervals, `host_limited` where a value is. All values are in it, also where the drawing shows
     /// fewer; a gap is an empty cell. RFC 4180, lines end in LF.
     pub fn csv(&self) -> String {
         let points = || self.series.iter().flat_map(|s| &s.points);
         let ends = points().any(|p| p.x_end.is_some());
         let spread = points().any(|p| p.low.is_some() || p.high.is_some());
-        let disturbed = points().any(|p| p.disturbed);
+        let host_limited = points().any(|p| p.host_limited);
         let (x, y) = (&self.x.key, &self.y.key);
         let mut header = vec!["series".to_string(), x.clone()];
         if ends {
@@ -24,8 +24,8 @@ impl Figure {
         if spread {
             header.extend([format!("low_{y}"), format!("high_{y}")]);
         }
-        if disturbed {
-            header.push("disturbed".into());
+        if host_limited {
+            header.push("host_limited".into());
         }
         let mut out = String::with_capacity(64 + points().count() * 40);
         out.push_str(&header.iter().map(|h| text_cell(h)).collect::<Vec<_>>().join(","));
@@ -51,8 +51,8 @@ impl Figure {
                     cell(&mut out, p.low);
                     cell(&mut out, p.high);
                 }
-                if disturbed {
-                    out.push_str(if p.disturbed { ",true" } else { ",false" });
+                if host_limited {
+                    out.push_str(if p.host_limited { ",true" } else { ",false" });
                 }
                 out.push('\n');
             }
@@ -93,11 +93,11 @@ mod tests {
             .with(Series::curve("x").points([Point::at(0.0, 1e9).between(9e8, 1.1e9)]))
             .with(
                 Series::curve("y")
-                    .points([Point::at(1.0, f64::NAN), Point::at(7.0, -1.5e-9).disturbed(true)]),
+                    .points([Point::at(1.0, f64::NAN), Point::at(7.0, -1.5e-9).host_limited(true)]),
             );
         assert_eq!(
             figure.csv(),
-            "series,category,rate_bits_per_second,low_rate_bits_per_second,high_rate_bits_per_second,disturbed\n\
+            "series,category,rate_bits_per_second,low_rate_bits_per_second,high_rate_bits_per_second,host_limited\n\
              x,\"a,b\",1000000000,900000000,1100000000,false\n\
              y,'=c,,,,false\n\
              y,7,-1.5e-9,,,true\n"

@@ -87,13 +87,13 @@ pub struct Point {
     /// Upper end.
     pub high: Option<f64>,
     /// It is host-limited: a warning belongs to it.
-    pub disturbed: bool,
+    pub host_limited: bool,
 }
 
 impl Point {
     /// A value at a place.
     pub fn at(x: f64, y: f64) -> Point {
-        Point { x, x_end: None, y, low: None, high: None, disturbed: false }
+        Point { x, x_end: None, y, low: None, high: None, host_limited: false }
     }
 
     /// A value over a stretch.
@@ -107,8 +107,8 @@ impl Point {
     }
 
     /// The same value, marked where it is host-limited.
-    pub fn disturbed(self, disturbed: bool) -> Point {
-        Point { disturbed, ..self }
+    pub fn host_limited(self, host_limited: bool) -> Point {
+        Point { host_limited, ..self }
     }
 }
 

@@ -461,11 +461,11 @@ fn dots_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler) {
     let (n, colour) = (d.colour(), PALETTE[d.colour()]);
     let mut last = (f64::NAN, f64::NAN);
     let mut any = false;
-    for p in d.series.points.iter().filter(|p| p.y.is_finite() && (every || p.disturbed)) {
+    for p in d.series.points.iter().filter(|p| p.y.is_finite() && (every || p.host_limited)) {
         let spot = (x.place(p.x).round(), y.place(p.y).round());
         // A dot that would lie on the one before adds nothing.
-        if spot != last || p.disturbed {
-            dot(pen, n, colour, x.place(p.x), y.place(p.y), p.disturbed);
+        if spot != last || p.host_limited {
+            dot(pen, n, colour, x.place(p.x), y.place(p.y), p.host_limited);
             any = true;
         }
         last = spot;
@@ -565,7 +565,7 @@ fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize,
         }
         pen.raw("\"/>\n");
     }
-    for p in d.series.points.iter().filter(|p| p.disturbed && p.y.is_finite()) {
+    for p in d.series.points.iter().filter(|p| p.host_limited && p.y.is_finite()) {
         let middle = x.place(p.x) - room / 2.0 + room * (nth as f64 + 0.5) / of as f64;
         let at =
             if categories { middle } else { x.place(p.x_end.map_or(p.x, |e| (p.x + e) / 2.0)) };

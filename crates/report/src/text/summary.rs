@@ -111,7 +111,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     }
     if let Some(r) = &flow.receiver {
         // What a peer reported until it was unreachable is in the line of losses, with these words; it is no loss of the flow.
-        let lost = r.lost_packets.filter(|_| !flow.lost_an_end());
+        let lost = r.lost_packets.filter(|_| !flow.peer_report_missing());
         out += &layout.line(&Line {
             end: Some(End::Receiver),
             start_seconds: r.start_seconds.unwrap_or(0.0),
@@ -150,7 +150,7 @@ fn sum_line(
     receiver: bool,
     note: String,
 ) -> Line {
-    let is_known = members.iter().all(|f| !f.transport.datagrams() || !f.lost_an_end());
+    let is_known = members.iter().all(|f| !f.transport.datagrams() || !f.peer_report_missing());
     let lost = sums.lost_packets.filter(|_| receiver && is_known);
     let end = sums.end_seconds.unwrap_or(sums.seconds);
     Line {

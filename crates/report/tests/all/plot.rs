@@ -62,7 +62,7 @@ fn a_sweep_with_error_bars() {
     let tool = |name: &str, scale: f64| {
         Series::curve(name).points(sizes.iter().enumerate().map(|(i, size)| {
             let y = scale * size * 8.0 * 80_000.0 / (1.0 + size / 900.0);
-            Point::at(*size, y).between(y * 0.95, y * 1.04).disturbed(i == 3 && scale < 1.0)
+            Point::at(*size, y).between(y * 0.95, y * 1.04).host_limited(i == 3 && scale < 1.0)
         }))
     };
     let size = || Axis::new("Payload", "payload_bytes", Quantity::Number);
@@ -84,7 +84,7 @@ fn tools_compared() {
     let bars = |name: &str, shift: f64| {
         Series::new(name, Mark::Bars).points((0..4).map(|i| {
             let y = 900e6 - shift * f64::from(i * i) * 1e7;
-            Point::at(f64::from(i), y).between(y - 2e7, y + 2e7).disturbed(i == 2 && shift > 3.0)
+            Point::at(f64::from(i), y).between(y - 2e7, y + 2e7).host_limited(i == 2 && shift > 3.0)
         }))
     };
     let names = [

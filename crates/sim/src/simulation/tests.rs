@@ -41,7 +41,7 @@ fn a_clean_path_adds_its_delay_and_nothing_else() {
     let delay = rx.one_way_delay.as_ref().unwrap();
     assert_eq!((delay.min_seconds, delay.max_seconds), (0.007, 0.007));
     assert_eq!(rx.jitter_seconds, Some(0.0));
-    let (first, judged) = outcome.journal[0];
+    let (first, judged) = outcome.checkpoint[0];
     assert_eq!(
         (first.time1_ns, first.time2_ns),
         (Some(START_NS + 3 * MS), Some(START_NS + 3 * MS))
@@ -62,11 +62,11 @@ fn the_receiver_measures_what_the_emulator_did() {
     assert!(counters.lost_packets > 0 && counters.duplicated_packets > 0);
     assert_eq!(rx.lost_packets, Some(counters.lost_packets));
     assert_eq!(rx.duplicate_packets, Some(counters.duplicated_packets));
-    assert_eq!(outcome.journal.len() as u64, 5000 + counters.duplicated_packets);
+    assert_eq!(outcome.checkpoint.len() as u64, 5000 + counters.duplicated_packets);
     assert_eq!(outcome.received.len() as u64, counters.sent_packets);
     // Each arrival's delay is that of a departure of its packet.
     for arrival in &outcome.received {
-        let left = outcome.journal.iter().filter(|(record, judged)| {
+        let left = outcome.checkpoint.iter().filter(|(record, judged)| {
             record.kind == RecordKind::FORWARDED && judged.native_sequence == Some(arrival.sequence)
         });
         assert!(left.map(|(record, _)| record.time2_ns).any(|at| at == arrival.time2_ns));
@@ -149,7 +149,7 @@ fn a_link_limits_the_rate_and_its_queue_the_delay() {
 fn the_same_simulation_is_the_same_outcome() {
     let s = simulation(vec![udp(2000)], "loss 2%, delay 9ms ±2ms, rate 1M");
     let (first, second) = (s.run().unwrap(), s.run().unwrap());
-    assert_eq!((first.record, first.journal), (second.record, second.journal));
+    assert_eq!((first.record, first.packet_trace), (second.record, second.packet_trace));
     let mut other = s.clone();
     other.impairment.seed = Seed(8);
     assert_ne!(first.received, other.run().unwrap().received);
@@ -165,7 +165,7 @@ fn every_fate_is_as_predicted() {
         s.before_ns = 77;
         let outcome = s.run().unwrap();
         let mut ingress = BTreeMap::new();
-        for (record, _) in &outcome.journal {
+        for (record, _) in &outcome.checkpoint {
             let (at_ns, length_bytes) = (record.time1_ns.unwrap(), record.size_bytes);
             ingress
                 .insert(record.sequence, crate::Ingress { at_ns, length_bytes, is_control: false });
@@ -177,7 +177,7 @@ fn every_fate_is_as_predicted() {
             .iter()
             .filter_map(|f| f.record(Way::Forward, Some(f.at_ns)))
             .collect();
-        let happened: Vec<_> = outcome.journal.iter().map(|(record, _)| *record).collect();
+        let happened: Vec<_> = outcome.checkpoint.iter().map(|(record, _)| *record).collect();
         assert_eq!(predicted, happened, "{laws}");
     }
 }

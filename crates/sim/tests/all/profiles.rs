@@ -54,7 +54,7 @@ fn every_profile_does_what_its_line_says() {
         for (way, laws) in WAYS.into_iter().zip(&laws) {
             let name = format!("{} {way:?}: {laws}", profile.name);
             let of_way = |kind: RecordKind| {
-                let all = below.journal.iter().filter(|(record, _)| record.kind == kind);
+                let all = below.packet_trace.iter().filter(|(record, _)| record.kind == kind);
                 all.filter(|(record, _)| record.direction == u8::from(way == Direction::Reverse))
                     .count() as u64
             };

@@ -1982,9 +1982,9 @@ export interface components {
         EmulatorEntry: {
             /**
              * Format: uint32
-             * @description Its dead-man time.
+             * @description Its keepalive timeout.
              */
-            dead_man_seconds?: number | null;
+            keepalive_timeout_seconds?: number | null;
             /** @description Entity tag of its configuration. */
             etag: string;
             /** @description Id in paths. */
@@ -2252,7 +2252,7 @@ export interface components {
              * @description Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
              * @default null
              */
-            dead_man_seconds: number | null;
+            keepalive_timeout_seconds: number | null;
             /**
              * Format: uint32
              * @description It ends after this time. Absent: when it is told to.
@@ -3977,7 +3977,7 @@ export interface components {
              * Format: uint64
              * @description Those of the failed that did not reach their peer, or lost it; absent for none.
              */
-            peer_lost?: number;
+            peer_unreachable?: number;
             /** @description What came of a precision that was asked for; absent where a number of runs was. */
             precision?: components["schemas"]["Precision"] | null;
             /** @description What others published for the like. */
@@ -4849,7 +4849,7 @@ export interface components {
                 [key: string]: number;
             };
             /** @description The peer was not reached, refused the test, or was lost on the way: the error says how. */
-            peer_lost?: boolean;
+            peer_unreachable?: boolean;
             /**
              * Format: uint32
              * @description Which repetition, from 1.
@@ -6787,7 +6787,7 @@ export interface operations {
                 /** @description Samples of one object at most so often a second, 0.1 to 20. Absent: 10. */
                 rate?: number;
                 /**
-                 * @description Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
+                 * @description Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a keepalive timeout goes on
                  *     while somebody reads samples of it.
                  */
                 samples?: string;

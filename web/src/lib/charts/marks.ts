@@ -1,4 +1,4 @@
-// What a report's figure has beside its lines: intervals, stretches, references, what is left out, what was disturbed. Pure.
+// What a report's figure has beside its lines: intervals, stretches, references, what is left out, what was host_limited. Pure.
 
 import type { FigureData } from '../api/shapes';
 
@@ -12,8 +12,8 @@ export interface Marks {
   whiskers: { series: number; x: number; low: number; high: number }[];
   /** Levels that hold over a stretch of x, by series; filled down to the axis when they are bars. */
   spans: { series: number; from: number; to: number; y: number; filled: boolean; /** The level before, where that stretch ends where this one begins. */ riser: number | undefined }[];
-  /** Values during which the host was disturbed. */
-  disturbed: { series: number; x: number; y: number }[];
+  /** Values during which the host was host_limited. */
+  host_limited: { series: number; x: number; y: number }[];
 }
 
 const is = (value: number | null | undefined): value is number => typeof value === 'number' && Number.isFinite(value);
@@ -28,7 +28,7 @@ export function baselineOf(line: number, top: number, ratio: number): number {
 export function marksOf(figure: Shown): Marks & { least: { x: number; y: number }; most: { x: number; y: number } } {
   const log = { x: figure.x.scale === 'log', y: figure.y.scale === 'log' };
   const usable = (value: number | null | undefined, way: 'x' | 'y'): value is number => is(value) && (!log[way] || value > 0);
-  const marks: Marks = { shades: [], references: [], whiskers: [], spans: [], disturbed: [] };
+  const marks: Marks = { shades: [], references: [], whiskers: [], spans: [], host_limited: [] };
   const least = { x: Infinity, y: Infinity };
   const most = { x: -Infinity, y: -Infinity };
   const reach = (way: 'x' | 'y', value: number) => {
@@ -62,20 +62,20 @@ export function marksOf(figure: Shown): Marks & { least: { x: number; y: number 
         reach('y', low);
         reach('y', high);
       }
-      if (usable(y, 'y') && series.disturbed.includes(place)) marks.disturbed.push({ series: index, x: middle, y });
+      if (usable(y, 'y') && series.host_limited.includes(place)) marks.host_limited.push({ series: index, x: middle, y });
     }
   }
   return { ...marks, least, most };
 }
 
 /** A figure's values as rows for those who don't see its drawing: at most `most` of them, evenly chosen. */
-export function rowsOf(figure: Shown, most = 200): { series: string; x: number; end: number | undefined; y: number | null; low: number | undefined; high: number | undefined; disturbed: boolean }[] {
+export function rowsOf(figure: Shown, most = 200): { series: string; x: number; end: number | undefined; y: number | null; low: number | undefined; high: number | undefined; host_limited: boolean }[] {
   const all = figure.series.flatMap((series) =>
     series.x.flatMap((x, place) => {
       if (!is(x)) return [];
       const [end, low, high] = [series.x_end[place], series.low[place], series.high[place]];
       const y = series.y[place];
-      return [{ series: series.name, x, end: is(end) ? end : undefined, y: is(y) ? y : null, low: is(low) ? low : undefined, high: is(high) ? high : undefined, disturbed: series.disturbed.includes(place) }];
+      return [{ series: series.name, x, end: is(end) ? end : undefined, y: is(y) ? y : null, low: is(low) ? low : undefined, high: is(high) ? high : undefined, host_limited: series.host_limited.includes(place) }];
     }),
   );
   const step = Math.max(1, Math.ceil(all.length / most));

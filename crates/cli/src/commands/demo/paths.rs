@@ -181,7 +181,7 @@ pub(super) fn closing(rows: &[Shown<'_>]) -> String {
                 out.push_str(&format!("{}: {reason}{again}\n", case.name));
             }
             Verdict::Passed if *attempts > 1 => {
-                out.push_str(&format!("{}: disturbed at first{again}\n", case.name));
+                out.push_str(&format!("{}: host-limited at first{again}\n", case.name));
             }
             Verdict::Passed => {}
         }

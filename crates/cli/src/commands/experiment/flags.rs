@@ -15,7 +15,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("most_runs", "--most-runs"),
     ("precision_percentage", "--precision"),
     ("confidence_percentage", "--confidence"),
-    ("repeat_disturbed", "--repeat-disturbed"),
+    ("repeat_host_limited", "--repeat-host-limited"),
     ("pause", "--pause"),
     ("tools", "--tools"),
     ("both", "--both"),

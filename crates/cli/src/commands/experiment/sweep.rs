@@ -94,7 +94,7 @@ pub(crate) struct GridArgs {
     in_order: bool,
     /// Repeat a host-limited run at most N times [default: 0]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = whole(0_u32..=100))]
-    repeat_disturbed: u32,
+    repeat_host_limited: u32,
     /// Pause between two runs
     #[arg(long, value_name = "TIME")]
     pause: Option<Span>,
@@ -285,7 +285,7 @@ fn scenario(
         most_runs: grid.most_runs,
         precision_percentage: grid.precision,
         in_order: grid.in_order,
-        repeat_disturbed: grid.repeat_disturbed,
+        repeat_host_limited: grid.repeat_host_limited,
         pause: grid.pause,
         metrics: grid.metric,
         test: TestStep { plan: Some(plan), threads, ..TestStep::default() },

@@ -87,8 +87,8 @@ pub(super) fn told(happening: &ScenarioEvent<'_>, json: bool) {
             if *is_old {
                 line += "  (done before)";
             }
-            if run.disturbed {
-                line += if run.superseded { "  disturbed, again" } else { "  disturbed" };
+            if run.host_limited {
+                line += if run.superseded { "  host-limited, again" } else { "  host-limited" };
             }
             if let Some(left) = left.filter(|l| *l >= Duration::from_secs(1)) {
                 line += &format!("  {} left", minutes(left));

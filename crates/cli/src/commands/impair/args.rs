@@ -129,10 +129,10 @@ pub(crate) struct RunArgs {
     pub(crate) link: LinkMode,
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
-    pub(crate) journal: Option<PathBuf>,
+    pub(crate) packet_trace: Option<PathBuf>,
     /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: what the disk holds]
-    #[arg(long, value_name = "BYTES", requires = "journal")]
-    pub(crate) journal_limit: Option<ByteSize>,
+    #[arg(long, value_name = "BYTES", requires = "packet_trace")]
+    pub(crate) packet_trace_limit: Option<ByteSize>,
     /// Port by which traffic of Weir's own tests is recognised [default: the file's, else 9347]
     #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) native_port: Option<u16>,
@@ -148,7 +148,7 @@ pub(crate) struct RunArgs {
     pub(crate) duration: Option<Span>,
     /// Keepalive timeout: forward everything untouched after this time without a command on the control socket; commands that only read do not count [default: never]
     #[arg(long, value_name = "TIME", conflicts_with = "no_control_socket", value_parser = crate::commands::values::positive)]
-    pub(crate) dead_man: Option<Span>,
+    pub(crate) keepalive_timeout: Option<Span>,
     /// Accept interfaces that carry the default route, this session or addresses, or are members of a bridge
     #[arg(long)]
     pub(crate) force: bool,
@@ -165,7 +165,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "control_socket")]
     pub(crate) no_control_socket: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man", "journal_limit"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "keepalive_timeout", "packet_trace_limit"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Write the impaired capture here (- is stdout, with the report on stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]
@@ -275,7 +275,7 @@ pub(crate) struct ExecArgs {
     pub(crate) laws: LawArgs,
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
-    pub(crate) journal: Option<PathBuf>,
+    pub(crate) packet_trace: Option<PathBuf>,
     /// Print errors and warnings only, neither laws nor report
     #[arg(short, long)]
     pub(crate) quiet: bool,

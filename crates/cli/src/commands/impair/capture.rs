@@ -24,8 +24,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(from), Some(to)) = (&args.pcap_in, &args.pcap_out) else {
         return Err(CliError::Usage("--pcap-in and --pcap-out go together".into()));
     };
-    let replay =
-        Replay { impairment: args.impairment()?, a_mac: args.a_mac, journal: args.journal.clone() };
+    let replay = Replay {
+        impairment: args.impairment()?,
+        a_mac: args.a_mac,
+        packet_trace: args.packet_trace.clone(),
+    };
     let (piped_in, piped_out) = (is_pipe(from), is_pipe(to));
     if piped_out && stdout().is_terminal() {
         return Err(CliError::flag("--pcap-out", "- on a terminal", "a file, or - into a pipe"));
@@ -40,11 +43,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let mut named =
         vec![Named { flag: "--pcap-in", path: from, is_written: false }, written("--pcap-out", to)];
     let beside;
-    if let Some(path) = &args.journal {
-        files::journal_is_file(path)?;
-        let (journal, configurations) = files::journal(path);
+    if let Some(path) = &args.packet_trace {
+        files::packet_trace_is_file(path)?;
+        let (packet_trace, configurations) = files::packet_trace(path);
         beside = configurations;
-        named.extend([journal, written("--journal", &beside)]);
+        named.extend([packet_trace, written("--packet-trace", &beside)]);
     }
     if let Some(path) = &args.laws.config {
         named.insert(0, Named { flag: "--config", path, is_written: false });

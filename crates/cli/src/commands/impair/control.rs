@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn what_is_shown_as_json_is_the_answer() {
         let answer =
-            json!({ "ok": true, "interfaces": ["a", "b"], "stopped": [], "journal": null });
+            json!({ "ok": true, "interfaces": ["a", "b"], "stopped": [], "packet_trace": null });
         let shown: Value = serde_json::from_str(&shown(answer)).unwrap();
-        assert_eq!(shown, json!({ "interfaces": ["a", "b"], "stopped": [], "journal": null }));
+        assert_eq!(shown, json!({ "interfaces": ["a", "b"], "stopped": [], "packet_trace": null }));
     }
 
     /// An emulator's socket that gives one answer.

@@ -45,7 +45,7 @@ const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Runs the command behind an emulator; its exit code is returned.
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
-    super::files::journal_apart(&args.laws, args.journal.as_deref())?;
+    super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let impairment = args.laws.impairment()?;
     let Some((program, words)) = args.command.split_first() else {
         return Err(CliError::Usage("a command is needed".into()));
@@ -80,8 +80,10 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
-    let job =
-        EmulatorJob { packet_trace: args.journal.clone(), ..spawn::in_the_middle(&impairment) };
+    let job = EmulatorJob {
+        packet_trace: args.packet_trace.clone(),
+        ..spawn::in_the_middle(&impairment)
+    };
     let mut emulator = spawn::start(lab.command("m", crate::job::program())?, job)?;
     let relay = relay::start(&lab, "b")?;
     let chat = |words: &str| {

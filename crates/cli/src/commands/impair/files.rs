@@ -42,38 +42,42 @@ impl Named<'_> {
     }
 }
 
-/// The journal's own two files: later configurations stand beside it, and those of an earlier journal are removed.
-pub(super) fn journal(path: &Path) -> (Named<'_>, PathBuf) {
+/// The packet trace's own two files: later configurations stand beside it, and those of an earlier packet trace are removed.
+pub(super) fn packet_trace(path: &Path) -> (Named<'_>, PathBuf) {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".configurations");
-    (Named { flag: "--journal", path, is_written: true }, beside.into())
+    (Named { flag: "--packet-trace", path, is_written: true }, beside.into())
 }
 
-/// Refuses a journal that is no file with a place for its second one, or a directory.
+/// Refuses a packet trace that is no file with a place for its second one, or a directory.
 ///
 /// # Errors
 /// [`CliError::Flag`] with what was given.
-pub(super) fn journal_is_file(path: &Path) -> Result<(), CliError> {
+pub(super) fn packet_trace_is_file(path: &Path) -> Result<(), CliError> {
     let given = match path.as_os_str() == "-" {
         true => "-".into(),
         false if path.is_dir() => format!("{} is a directory", path.display()),
         false => return Ok(()),
     };
     let accepted = "a file; later configurations are written beside it, into FILE.configurations";
-    Err(CliError::flag("--journal", given, accepted))
+    Err(CliError::flag("--packet-trace", given, accepted))
 }
 
-/// Refuses a journal that is no file, and one that is, itself or by what stands beside it, the file of laws.
+/// Refuses a packet trace that is no file, and one that is, itself or by what stands beside it, the file of laws.
 ///
 /// # Errors
-/// As [`journal_is_file`] and [`apart`].
-pub(super) fn journal_apart(laws: &LawArgs, path: Option<&Path>) -> Result<(), CliError> {
+/// As [`packet_trace_is_file`] and [`apart`].
+pub(super) fn packet_trace_apart(laws: &LawArgs, path: Option<&Path>) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
-    journal_is_file(path)?;
+    packet_trace_is_file(path)?;
     let Some(config) = &laws.config else { return Ok(()) };
-    let (journal, beside) = journal(path);
+    let (packet_trace, beside) = packet_trace(path);
     let config = Named { flag: "--config", path: config, is_written: false };
-    apart(&[config, journal, Named { flag: "--journal", path: &beside, is_written: true }])
+    apart(&[
+        config,
+        packet_trace,
+        Named { flag: "--packet-trace", path: &beside, is_written: true },
+    ])
 }
 
 /// Refuses files of which one would be written over another.
@@ -155,24 +159,26 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_a_file_whether_or_not_there_is_one_of_laws() {
+    fn a_packet_trace_is_a_file_whether_or_not_there_is_one_of_laws() {
         let dir = tempfile::tempdir().unwrap();
         let laws = LawArgs::default();
-        for (given, word) in [(Path::new("-"), "--journal: -;"), (dir.path(), "is a directory")] {
-            let error = journal_apart(&laws, Some(given)).unwrap_err();
+        for (given, word) in
+            [(Path::new("-"), "--packet-trace: -;"), (dir.path(), "is a directory")]
+        {
+            let error = packet_trace_apart(&laws, Some(given)).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.chain().contains(word), "{}", error.chain());
             assert!(error.chain().contains("accepted: a file"), "{}", error.chain());
         }
-        assert!(journal_apart(&laws, Some(&dir.path().join("new"))).is_ok());
+        assert!(packet_trace_apart(&laws, Some(&dir.path().join("new"))).is_ok());
         // A name with a directory is one like others.
-        assert!(journal_apart(&laws, Some(Path::new("./-"))).is_ok());
+        assert!(packet_trace_apart(&laws, Some(Path::new("./-"))).is_ok());
     }
 
     #[test]
-    fn a_journal_has_a_second_file() {
-        let (named, beside) = journal(Path::new("a/j"));
-        assert_eq!((named.flag, named.is_written), ("--journal", true));
+    fn a_packet_trace_has_a_second_file() {
+        let (named, beside) = packet_trace(Path::new("a/j"));
+        assert_eq!((named.flag, named.is_written), ("--packet-trace", true));
         assert_eq!(beside, Path::new("a/j.configurations"));
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Contact, ControlSocket};
-use weir_emulator::{Alarm, Emulator, EmulatorConfig, JournalFiles, LinkMode, Remote, Scheduling};
+use weir_emulator::{
+    Alarm, Emulator, EmulatorConfig, LinkMode, PacketTraceFiles, Remote, Scheduling,
+};
 use weir_jobs::{EmulatorJob, Event, Notice, Ready};
 use weir_model::Refusal;
 use weir_net::restoration::{Restoration, restore};
@@ -31,16 +33,16 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
-    super::files::journal_apart(&args.laws, args.journal.as_deref())?;
+    super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let job = EmulatorJob {
         link: Some(args.link.name().to_owned()),
         force: args.force,
         control_socket: args.control_socket.clone(),
         controlled: !args.no_control_socket,
-        keepalive_timeout: args.dead_man,
+        keepalive_timeout: args.keepalive_timeout,
         duration: args.duration,
-        packet_trace: args.journal.clone(),
-        packet_trace_limit: args.journal_limit.map(|limit| limit.0),
+        packet_trace: args.packet_trace.clone(),
+        packet_trace_limit: args.packet_trace_limit.map(|limit| limit.0),
         ring_frames: args.ring,
         real_time: !args.no_real_time,
         ..EmulatorJob::new([a.clone(), b.clone()], args.impairment()?)
@@ -79,12 +81,13 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         Some(name) => link(name).map_err(|accepted| CliError::flag("link", name, &accepted))?,
     };
     if let Some(path) = &job.packet_trace {
-        super::files::journal_is_file(path)?;
+        super::files::packet_trace_is_file(path)?;
     }
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
     // What opens the packet trace in a directory of another user (under sudo) is given up below.
-    let opened = job.packet_trace.as_deref().filter(|_| job.few_capabilities).map(journal_files);
-    let journal_files = opened.transpose()?.map(Arc::new);
+    let opened =
+        job.packet_trace.as_deref().filter(|_| job.few_capabilities).map(packet_trace_files);
+    let packet_trace_files = opened.transpose()?.map(Arc::new);
     if job.few_capabilities {
         // Before there are threads: each has capabilities of its own.
         weir_emulator::keep_for_setting_up(scheduling)?;
@@ -100,12 +103,12 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     let config = EmulatorConfig {
         link,
         // Clients of the control socket may have another working directory.
-        journal: job
+        packet_trace: job
             .packet_trace
             .as_ref()
             .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
-        journal_files,
-        journal_most_bytes: job.packet_trace_limit,
+        packet_trace_files,
+        packet_trace_max_bytes: job.packet_trace_limit,
         restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
         scheduling,
         force: job.force,
@@ -159,7 +162,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     if job.keepalive_timeout.is_some() && keepalive.is_none() {
         warn(
             "keepalive-timeout",
-            "--dead-man has no control socket to listen at: it will end what is asked after its time",
+            "--keepalive-timeout has no control socket to listen at: it will end what is asked after its time",
         );
     }
     let why = watch(&stop, emulator.remote(), until, keepalive);
@@ -186,19 +189,19 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
 }
 
 /// New files of a packet trace that a server has asked for, with the owner of the runs.
-fn journal_files(path: &Path) -> Result<JournalFiles, CliError> {
+fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let open = |path: PathBuf| -> Result<File, CliError> {
         let mut options = File::options();
         let file = options.append(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(CliError::io("create journal", &path))?;
+        let file = file.map_err(CliError::io("create packet trace", &path))?;
         place.give(&file, &path).map_err(RunsError::from)?;
         Ok(file)
     };
     let mut beside = path.as_os_str().to_owned();
     beside.push(".configurations");
-    Ok(JournalFiles { journal: open(path.into())?, configurations: open(beside.into())? })
+    Ok(PacketTraceFiles { packet_trace: open(path.into())?, configurations: open(beside.into())? })
 }
 
 /// The second line of restoration, for when this program and its watchdog are both killed: what earlier ones left off is
@@ -252,12 +255,12 @@ fn watch(
     stop: &Stop,
     remote: &Remote,
     until: Option<Instant>,
-    dead_man: Option<(Contact, Duration)>,
+    keepalive_timeout: Option<(Contact, Duration)>,
 ) -> Option<StopReason> {
     let mut seen = 0;
     let mut released = false;
     loop {
-        if let Some((contact, time)) = &dead_man {
+        if let Some((contact, time)) = &keepalive_timeout {
             let alone = contact.elapsed() >= *time;
             if alone && !released {
                 let said = match remote.run(None, false) {

@@ -70,7 +70,7 @@ pub(crate) fn exit_code(error: &EmulatorError) -> i32 {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
             _ => 2,
         },
-        E::Guard(_) | E::Journal { .. } | E::System { .. } | E::Pending(_) => 4,
+        E::Guard(_) | E::PacketTrace { .. } | E::System { .. } | E::Pending(_) => 4,
         E::Ended => 3,
         // Panicked: a defect of this program.
         _ => 70,

@@ -136,15 +136,19 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             }
         }
     }
-    if let Some(journal) = &report.journal {
-        out += &format!("journal {}: {}", journal.path, counted(journal.records, "verdict"));
-        if journal.dropped_records > 0 {
-            let why = match journal.limit_bytes {
+    if let Some(packet_trace) = &report.packet_trace {
+        out += &format!(
+            "packet trace {}: {}",
+            packet_trace.path,
+            counted(packet_trace.records, "verdict")
+        );
+        if packet_trace.dropped_records > 0 {
+            let why = match packet_trace.limit_bytes {
                 // The next record is 64 bytes.
-                Some(limit) if journal.bytes + 64 > limit => "its limit was reached",
+                Some(limit) if packet_trace.bytes + 64 > limit => "its limit was reached",
                 _ => "it could not keep up",
             };
-            out += &format!(", {} MISSING: {why}", journal.dropped_records);
+            out += &format!(", {} MISSING: {why}", packet_trace.dropped_records);
         }
         out.push('\n');
     }
@@ -181,19 +185,19 @@ mod tests {
     }
 
     #[test]
-    fn why_a_journal_lacks_verdicts_is_told() {
+    fn why_a_packet_trace_lacks_verdicts_is_told() {
         let told = |bytes: u64, limit: Option<u64>| {
             let report = serde_json::json!({
                 "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [],
                 "configurations": [], "impairment": { "config": Impairment::default(), "flows": [] },
-                "journal": {
+                "packet_trace": {
                     "path": "j", "records": 5, "dropped_records": 7, "failed": false, "bytes": bytes,
                     "limit_bytes": limit,
                 },
             });
             table(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
         };
-        let of = |why| format!("journal j: 5 verdicts, 7 MISSING: {why}\n");
+        let of = |why| format!("packet trace j: 5 verdicts, 7 MISSING: {why}\n");
         assert!(told(4040, Some(4096)).contains(&of("its limit was reached")));
         assert!(told(4032, Some(4096)).contains(&of("it could not keep up")));
         assert!(told(4040, None).contains(&of("it could not keep up")));
@@ -259,7 +263,7 @@ mod tests {
                 at_seconds: [0.0, 0.0],
             }],
             alarms: vec![alarm(true), alarm(false)],
-            journal: None,
+            packet_trace: None,
             notes: vec![],
         };
         let text = table(&report, &Style::PLAIN);

@@ -65,7 +65,7 @@ pub struct Conditions {
     /// Relative error of a rate that comes from rounding.
     pub floor_ratio: f64,
     /// What disturbed the host meanwhile (steal, lateness, a stall). Then a time that is off is undecided.
-    pub disturbed: Option<String>,
+    pub host_limited: Option<String>,
 }
 
 impl Conditions {
@@ -78,9 +78,9 @@ impl Conditions {
 
 /// What disturbed the host while a row was measured, in words. `load` is what was seen of the processors over the whole row.
 #[must_use]
-pub fn disturbance(record: &Record, emulator: &Report, load: Option<String>) -> Option<String> {
+pub fn host_limit(record: &Record, emulator: &Report, load: Option<String>) -> Option<String> {
     let sum = |of: fn(&DirectionReport) -> u64| emulator.directions.iter().map(of).sum();
-    disturbed(record, load, sum(|d| d.late_packets), sum(|d| d.sent_packets))
+    host_limited(record, load, sum(|d| d.late_packets), sum(|d| d.sent_packets))
 }
 
 /// Beyond so many times the floor, and so much more, the path without laws shows the host and not itself.
@@ -88,10 +88,10 @@ const BASELINE_RATIO: f64 = 4.0;
 const BASELINE_SLACK_NS: f64 = 100_000.0;
 
 /// Whether the clean baseline, of this median delay, is no measure for the other rows; in words.
-pub(super) fn baseline_disturbance(
+pub(super) fn baseline_host_limit(
     median_ns: f64,
     floor: Floor,
-    disturbed: Option<&str>,
+    host_limited: Option<&str>,
 ) -> Option<String> {
     if median_ns > floor.median_ns * BASELINE_RATIO + BASELINE_SLACK_NS {
         return Some(format!(
@@ -100,11 +100,11 @@ pub(super) fn baseline_disturbance(
             floor.median_ns / 1e3
         ));
     }
-    disturbed.map(str::to_owned)
+    host_limited.map(str::to_owned)
 }
 
-/// As [`disturbance`]; of the packets that the emulator `sent`, `late` left it more than 1 ms after their deadline.
-fn disturbed(record: &Record, load: Option<String>, late: u64, sent: u64) -> Option<String> {
+/// As [`host_limit`]; of the packets that the emulator `sent`, `late` left it more than 1 ms after their deadline.
+fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> Option<String> {
     let mut found = vec![];
     let ends = record.cpu.iter().flat_map(|cpu| [&cpu.local, &cpu.remote]).flatten();
     let stolen = ends.map(|end| end.steal_ratio).fold(0.0, f64::max);
@@ -214,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_disturbed_by_what_was_found_or_by_its_own_length() {
+    fn a_baseline_is_host_limited_by_what_was_found_or_by_its_own_length() {
         let floor = Floor { median_ns: 60_000.0, single_ns: 500_000.0 };
-        assert_eq!(baseline_disturbance(110_000.0, floor, None), None);
-        let said = baseline_disturbance(729_000.0, floor, None).unwrap();
+        assert_eq!(baseline_host_limit(110_000.0, floor, None), None);
+        let said = baseline_host_limit(729_000.0, floor, None).unwrap();
         assert!(said.contains("729 µs") && said.contains("60 µs"), "{said}");
-        let said = baseline_disturbance(110_000.0, floor, Some("steal")).unwrap();
+        let said = baseline_host_limit(110_000.0, floor, Some("steal")).unwrap();
         assert_eq!(said, "steal");
     }
 
@@ -239,25 +239,25 @@ mod tests {
             Record { local: Some(host), cpu: Some(cpu), ..Record::default() }
         };
         // Two ends of 0.1 processors each, of two processors that were busy for a fifth.
-        assert_eq!(disturbed(&record(0.2, 0.1, 0.0), None, 0, 100), None);
-        let said = disturbed(&record(0.5, 0.1, 0.0), None, 0, 100).unwrap();
+        assert_eq!(host_limited(&record(0.2, 0.1, 0.0), None, 0, 100), None);
+        let said = host_limited(&record(0.5, 0.1, 0.0), None, 0, 100).unwrap();
         assert_eq!(said, "other programs kept 0.8 processors busy");
         assert!(
-            disturbed(&record(0.1, 0.1, 0.02), None, 0, 100)
+            host_limited(&record(0.1, 0.1, 0.02), None, 0, 100)
                 .unwrap()
                 .contains("hypervisor took 2.0 %")
         );
-        assert_eq!(disturbed(&Record::default(), None, 0, 100), None);
+        assert_eq!(host_limited(&Record::default(), None, 0, 100), None);
         // Load that no record tells of, such as of the kernel, and once only where one does.
         let load = || Some("load".to_owned());
-        assert_eq!(disturbed(&Record::default(), load(), 0, 100).as_deref(), Some("load"));
-        assert!(!disturbed(&record(0.5, 0.1, 0.0), load(), 0, 100).unwrap().contains("load"));
+        assert_eq!(host_limited(&Record::default(), load(), 0, 100).as_deref(), Some("load"));
+        assert!(!host_limited(&record(0.5, 0.1, 0.0), load(), 0, 100).unwrap().contains("load"));
         // A few packets late may be the host's doing; many are the emulator's, unless something else is found.
-        let said = disturbed(&Record::default(), None, 10, 100).unwrap();
+        let said = host_limited(&Record::default(), None, 10, 100).unwrap();
         assert_eq!(said, "10 of 100 packets left the emulator more than 1 ms late");
-        assert_eq!(disturbed(&Record::default(), None, 11, 100), None);
-        assert_eq!(disturbed(&Record::default(), None, 1, 0), None);
-        let said = disturbed(&record(0.1, 0.1, 0.02), None, 60, 100).unwrap();
+        assert_eq!(host_limited(&Record::default(), None, 11, 100), None);
+        assert_eq!(host_limited(&Record::default(), None, 1, 0), None);
+        let said = host_limited(&record(0.1, 0.1, 0.02), None, 60, 100).unwrap();
         assert!(said.contains("hypervisor") && said.ends_with("more than 1 ms late"), "{said}");
     }
 

@@ -1,4 +1,4 @@
-//! What a row is judged by: both ends' figures, the emulator's journal and the receiver's log; from real hosts or from
+//! What a row is judged by: both ends' figures, the emulator's packet trace and the receiver's log; from real hosts or from
 //! the virtual clock.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +19,9 @@ use crate::triangulation::{Subject, Triangulation, triangulate};
 pub struct Evidence {
     /// Both ends' figures.
     pub record: Record,
-    /// The emulator's journal, both directions, all flows.
-    pub journal: Vec<(packets::Record, Judged)>,
-    /// Names of the emulator's flows by their number in the journal.
+    /// The emulator's packet trace, both directions, all flows.
+    pub packet_trace: Vec<(packets::Record, Judged)>,
+    /// Names of the emulator's flows by their number in the packet trace.
     pub emulator_flows: BTreeMap<u32, String>,
     /// The receivers' packet logs.
     pub received: Vec<packets::Record>,
@@ -45,7 +45,7 @@ pub fn simulate(case: &PathCase) -> Result<Evidence, SimError> {
     .run()?;
     Ok(Evidence {
         record: outcome.record,
-        journal: outcome.journal,
+        packet_trace: outcome.packet_trace,
         emulator_flows: outcome.counters.into_iter().map(|c| (c.number, c.name)).collect(),
         received: outcome.received,
         clock_offset_ns: 0,
@@ -62,7 +62,7 @@ pub(super) const fn way(direction: Direction) -> Way {
 }
 
 impl Evidence {
-    /// Journal, log and count of one flow of the test, joined packet by packet.
+    /// Packet trace, log and count of one flow of the test, joined packet by packet.
     #[must_use]
     pub fn triangulation(&self, flow: u32, impairment: &Impairment) -> Option<Triangulation> {
         let found = self.record.flows.iter().find(|f| f.id == flow)?;
@@ -78,7 +78,7 @@ impl Evidence {
         };
         Some(triangulate(
             &subject,
-            self.journal.iter().copied(),
+            self.packet_trace.iter().copied(),
             self.received.iter().copied(),
             offset,
         ))
@@ -88,7 +88,7 @@ impl Evidence {
     /// Delays and drops are those of one `flow` of the test, dispositions those of all. The error tells why there is none.
     ///
     /// # Errors
-    /// In words: a journal that lacks packets, or an impairment that can't be predicted.
+    /// In words: a packet trace that lacks packets, or an impairment that can't be predicted.
     pub fn prediction(
         &self,
         impairment: &Impairment,
@@ -103,8 +103,8 @@ impl Evidence {
         let mut ingress = BTreeMap::new();
         let mut happened = BTreeMap::new();
         let mut own = BTreeSet::new();
-        for (record, judged) in self.journal.iter().filter(|(record, _)| ours(record)) {
-            let at_ns = record.time1_ns.ok_or("a journal without times of entry")?;
+        for (record, judged) in self.packet_trace.iter().filter(|(record, _)| ours(record)) {
+            let at_ns = record.time1_ns.ok_or("a packet trace without times of entry")?;
             let is_control = record.flags & packets::FLAG_CONTROL != 0;
             let packet = Ingress { at_ns, length_bytes: record.size_bytes, is_control };
             ingress.insert(record.sequence, packet);
@@ -115,7 +115,7 @@ impl Evidence {
         }
         // Packet k draws the numbers of index k: with one missing, all behind it would be another's.
         if ingress.keys().next_back().is_some_and(|last| *last + 1 != ingress.len() as u64) {
-            return Err("the journal lacks packets".into());
+            return Err("the packet trace lacks packets".into());
         }
         let packets = ingress.len() as u64;
         let arrivals: Vec<u64> = ingress.values().map(|i| i.at_ns).collect();
@@ -134,7 +134,7 @@ pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction)
     contents.any(|content| content.checksum != Checksum::Repair)
 }
 
-/// What was predicted of a flow of the emulator, beside what its journal says.
+/// What was predicted of a flow of the emulator, beside what its packet trace says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prediction {
     /// Packets that came.

@@ -14,7 +14,7 @@ use weir_net::namespace::ChildSetup;
 use weir_wire::packets::{self, Judged, PacketLogReader};
 
 use super::cases::{PathCase, cases};
-use super::conditions::{Conditions, Floor, baseline_disturbance, disturbance, link_dropped};
+use super::conditions::{Conditions, Floor, baseline_host_limit, host_limit, link_dropped};
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
 use crate::demo::load::Watch;
@@ -31,7 +31,7 @@ const IMPAIR: &str = "weir impair";
 /// What was found on real hosts.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Record, journal, packet logs.
+    /// Record, packet trace, packet logs.
     pub evidence: Evidence,
     /// What the emulator told at its end.
     pub emulator: Report,
@@ -49,12 +49,12 @@ pub struct Unmeasured {
     /// What went wrong.
     pub reason: String,
     /// What disturbed the host meanwhile.
-    pub disturbed: Option<String>,
+    pub host_limited: Option<String>,
 }
 
 impl Unmeasured {
     fn new(reason: String) -> Unmeasured {
-        Unmeasured { reason, disturbed: None }
+        Unmeasured { reason, host_limited: None }
     }
 }
 
@@ -80,7 +80,7 @@ impl PathRow {
     pub fn verdict(&self) -> Verdict {
         match &self.outcome {
             Ok(measured) => measured.judgement.verdict.clone(),
-            Err(why) => excused(why.reason.clone(), why.disturbed.as_deref()),
+            Err(why) => excused(why.reason.clone(), why.host_limited.as_deref()),
         }
     }
 
@@ -95,14 +95,16 @@ impl PathRow {
 struct Baseline {
     path_delay_ns: f64,
     /// Why it is no good measure.
-    disturbed: Option<String>,
+    host_limited: Option<String>,
 }
 
 impl Baseline {
     /// What disturbed a row: its own reasons, and those of the baseline that is taken off.
     fn with(&self, own: Option<String>) -> Option<String> {
-        let of_baseline =
-            self.disturbed.as_ref().map(|why| format!("the clean baseline was disturbed ({why})"));
+        let of_baseline = self
+            .host_limited
+            .as_ref()
+            .map(|why| format!("the clean baseline was host-limited ({why})"));
         match (own, of_baseline) {
             (Some(own), Some(of_baseline)) => Some(format!("{own}, {of_baseline}")),
             (own, of_baseline) => own.or(of_baseline),
@@ -110,7 +112,7 @@ impl Baseline {
     }
 }
 
-/// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A disturbed row is measured
+/// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A host-limited row is measured
 /// again, twice at most and not after `until`: when all others have been measured, since what disturbs a host often lasts
 /// longer than a row. The first, the baseline of all, is measured again at once, also when its verdict stands. A row is
 /// shown when it is measured, and again when it is final.
@@ -204,7 +206,7 @@ type Logs = Vec<(&'static str, Vec<u8>)>;
 const MOST_LOG_BYTES: u64 = 32 << 20;
 
 impl Hosts<'_> {
-    /// The row without laws, three times at most until it is undisturbed; else the least disturbed, which is the one with the
+    /// The row without laws, three times at most until it is not host-limited; else the least host-limited, which is the one with the
     /// least delay.
     fn clean(
         &self,
@@ -228,11 +230,11 @@ impl Hosts<'_> {
             let joined = measured.evidence.triangulation(1, &case.impairment);
             let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
             let path_delay_ns = median.unwrap_or(0) as f64;
-            let disturbed = measured.conditions.disturbed.as_deref();
-            let disturbed = baseline_disturbance(path_delay_ns, floor, disturbed);
-            let is_open = disturbed.is_some() || measured.judgement.is_open();
+            let host_limited = measured.conditions.host_limited.as_deref();
+            let host_limited = baseline_host_limit(path_delay_ns, floor, host_limited);
+            let is_open = host_limited.is_some() || measured.judgement.is_open();
             if !is_open || best.as_ref().is_none_or(|b| path_delay_ns < b.0.path_delay_ns) {
-                best = Some((Baseline { path_delay_ns, disturbed }, measured));
+                best = Some((Baseline { path_delay_ns, host_limited }, measured));
             }
             if !is_open || is_last {
                 break Ok(());
@@ -242,8 +244,8 @@ impl Hosts<'_> {
             (Ok(()), Some((baseline, measured))) => (Ok(measured), baseline),
             (ended, _) => {
                 let why = ended.err().unwrap_or(Unmeasured::new("nothing was measured".into()));
-                let disturbed = Some("it was not measured".into());
-                (Err(why), Baseline { path_delay_ns: 0.0, disturbed })
+                let host_limited = Some("it was not measured".into());
+                (Err(why), Baseline { path_delay_ns: 0.0, host_limited })
             }
         };
         Ok((PathRow { case, outcome, attempts, is_final: true }, baseline))
@@ -263,17 +265,19 @@ impl Hosts<'_> {
         let watch = Watch::start();
         let found = told(self.is_stopped, || self.measure(case, seconds).map(Ok))?;
         // All programs of the row were waited for by now.
-        let load = watch.disturbance();
+        let load = watch.host_limit();
         let found = found.unwrap_or_else(|reason| Err(Unmeasured::new(reason)));
-        let found = found
-            .map_err(|why| Unmeasured { disturbed: why.disturbed.or_else(|| load.clone()), ..why });
+        let found = found.map_err(|why| Unmeasured {
+            host_limited: why.host_limited.or_else(|| load.clone()),
+            ..why
+        });
         Ok(found.map(|(mut evidence, emulator, mut logs)| {
-            let disturbed = disturbance(&evidence.record, &emulator, load);
+            let host_limited = host_limit(&evidence.record, &emulator, load);
             let conditions = Conditions {
                 path_delay_ns: baseline.path_delay_ns,
                 floor,
                 floor_ratio: 0.0,
-                disturbed: baseline.with(disturbed),
+                host_limited: baseline.with(host_limited),
             };
             let judgement = judge(case, &evidence, &conditions);
             evidence.record.triangulation = Some(judgement.triangulation());
@@ -288,9 +292,9 @@ impl Hosts<'_> {
 
     /// One row, once. The inner error is a test that gave no record.
     fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
-        let (journal, at_b) = (OutputFile::new(IMPAIR)?, OutputFile::new("weir serve")?);
+        let (packet_trace, at_b) = (OutputFile::new(IMPAIR)?, OutputFile::new("weir serve")?);
         let at_a = OutputFile::new("weir test")?;
-        let emulator = self.emulator(&case.impairment, &journal)?;
+        let emulator = self.emulator(&case.impairment, &packet_trace)?;
         let mut command = self.lab.command("b", &self.program)?;
         let packet_log = Some(at_b.to(&mut command, "weir serve")?);
         let server = serve(command, ServeJob { packet_log, ..ServeJob::default() })?;
@@ -311,18 +315,18 @@ impl Hosts<'_> {
             Ok(record) => *record,
             Err(reason) => return Ok(Err(Unmeasured::new(reason))),
         };
-        match &report.journal {
+        match &report.packet_trace {
             // Its thread did not get the processor in time.
-            Some(journal) if journal.dropped_records > 0 => {
+            Some(packet_trace) if packet_trace.dropped_records > 0 => {
                 return Ok(Err(Unmeasured {
                     reason: "the emulator's packet trace is incomplete".into(),
-                    disturbed: Some(format!(
+                    host_limited: Some(format!(
                         "its queue dropped {} records",
-                        journal.dropped_records
+                        packet_trace.dropped_records
                     )),
                 }));
             }
-            Some(journal) if !journal.failed => {}
+            Some(packet_trace) if !packet_trace.failed => {}
             _ => {
                 let reason = "the emulator's packet trace could not be written";
                 return Ok(Err(Unmeasured::new(reason.into())));
@@ -336,7 +340,7 @@ impl Hosts<'_> {
         let offset = record.clock.as_ref().map_or(0.0, |c| c.offset_seconds);
         let evidence = Evidence {
             record,
-            journal: read_log(&journal)?,
+            packet_trace: read_log(&packet_trace)?,
             emulator_flows: (0..)
                 .zip([OTHER.to_owned()].into_iter().chain(names))
                 .collect::<BTreeMap<_, _>>(),
@@ -345,7 +349,8 @@ impl Hosts<'_> {
             link_dropped: link_dropped(&report),
         }
         .placed(&case.impairment);
-        let logs = [("emulator.packets", &journal), ("b.packets", &at_b), ("a.packets", &at_a)];
+        let logs =
+            [("emulator.packets", &packet_trace), ("b.packets", &at_b), ("a.packets", &at_a)];
         let logs = logs.into_iter().map(|(name, log)| Ok((name, log.bytes(MOST_LOG_BYTES)?)));
         Ok(Ok((evidence, report, logs.collect::<Result<_, DemoError>>()?)))
     }
@@ -353,13 +358,13 @@ impl Hosts<'_> {
     fn emulator(
         &self,
         impairment: &Impairment,
-        journal: &OutputFile,
+        packet_trace: &OutputFile,
     ) -> Result<Process, DemoError> {
         let mut command: Command = self.lab.command("m", &self.program)?;
         let job = EmulatorJob {
             // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
             link: Some("packet".into()),
-            packet_trace: Some(journal.to(&mut command, IMPAIR)?),
+            packet_trace: Some(packet_trace.to(&mut command, IMPAIR)?),
             // A socket's name would be left behind by a SIGKILL.
             controlled: false,
             disposable: true,
@@ -399,14 +404,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disturbed_baseline_is_a_reason_in_every_row() {
+    fn a_host_limited_baseline_is_a_reason_in_every_row() {
         let calm = Baseline::default();
         assert_eq!(calm.with(None), None);
         assert_eq!(calm.with(Some("steal".into())).as_deref(), Some("steal"));
-        let bad = Baseline { path_delay_ns: 7e5, disturbed: Some("a stall".into()) };
-        assert_eq!(bad.with(None).unwrap(), "the clean baseline was disturbed (a stall)");
+        let bad = Baseline { path_delay_ns: 7e5, host_limited: Some("a stall".into()) };
+        assert_eq!(bad.with(None).unwrap(), "the clean baseline was host-limited (a stall)");
         let both = bad.with(Some("steal".into())).unwrap();
-        assert_eq!(both, "steal, the clean baseline was disturbed (a stall)");
+        assert_eq!(both, "steal, the clean baseline was host-limited (a stall)");
     }
     /// Measured, and judged so.
     fn measured(verdict: Verdict, of: &Measured) -> Outcome {
@@ -429,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_rows_wait_for_the_others_and_keep_what_they_had() {
+    fn host_limited_rows_wait_for_the_others_and_keep_what_they_had() {
         let cases: Vec<PathCase> = cases(1).unwrap().into_iter().take(3).collect();
         let (of, names) = (sample(&cases[0]), [cases[0].name, cases[1].name, cases[2].name]);
         let open = || Verdict::Undecided("busy".into());
@@ -468,7 +473,7 @@ mod tests {
         // A row that gave nothing is measured again, too: what was wrong last is its reason, as far as load does not excuse it.
         let busy_and_none = || {
             let why =
-                Unmeasured { disturbed: Some("load".into()), ..Unmeasured::new("died".into()) };
+                Unmeasured { host_limited: Some("load".into()), ..Unmeasured::new("died".into()) };
             Ok(Err(why))
         };
         let (ended, asked, _, rows) = run(

@@ -54,7 +54,7 @@ pub struct Line {
     pub figure: &'static str,
     /// By the laws.
     pub asked: Value,
-    /// By the emulator's journal.
+    /// By the emulator's packet trace.
     pub realised: Option<Value>,
     /// By the receiver.
     pub measured: Option<Value>,
@@ -249,14 +249,14 @@ pub fn time_line(
     unit: fn(f64) -> Value,
     [asked, realised, measured]: [Option<f64>; 3],
     tolerance: f64,
-    disturbed: Option<&str>,
+    host_limited: Option<&str>,
 ) -> Line {
     // Not a number is in no tolerance.
     let is_near = |value: Option<f64>| match (value, asked) {
         (Some(value), Some(asked)) => (value - asked).abs() <= tolerance,
         _ => false,
     };
-    let verdict = match (is_near(realised), is_near(measured), disturbed) {
+    let verdict = match (is_near(realised), is_near(measured), host_limited) {
         (true, true, _) => Verdict::Passed,
         (_, _, Some(what)) => Verdict::Undecided(format!("{figure} is off, and {what}")),
         (false, _, None) => Verdict::Failed(format!("{figure}: not realised as asked")),
@@ -325,8 +325,8 @@ fn stream_dispositions(
 fn unpredicted(flow: u32, differing: u64, times: u64, conditions: &Conditions) -> Verdict {
     let reason =
         format!("flow {flow}: {differing} dispositions are not those of seed and arrivals");
-    let disturbed = conditions.disturbed.as_deref().filter(|_| times == differing);
-    excused(reason, disturbed)
+    let host_limited = conditions.host_limited.as_deref().filter(|_| times == differing);
+    excused(reason, host_limited)
 }
 
 /// What is known of one flow.
@@ -369,7 +369,8 @@ impl<'a> FlowEvidence<'a> {
                 && judged.native_sequence.is_some()
                 && judged.native_flow == claim.flow
         };
-        let forwarded = || evidence.journal.iter().filter(is_forwarded).map(|(record, _)| record);
+        let forwarded =
+            || evidence.packet_trace.iter().filter(is_forwarded).map(|(record, _)| record);
         let mut departures: Vec<(u64, u32)> =
             forwarded().filter_map(|record| Some((record.time2_ns?, record.size_bytes))).collect();
         departures.sort_unstable();
@@ -438,7 +439,7 @@ impl<'a> FlowEvidence<'a> {
         if t.unplanned > 0 {
             let n = t.unplanned;
             let reason = format!("flow {flow}: {n} packets dropped unplanned");
-            return excused(reason, conditions.disturbed.as_deref());
+            return excused(reason, conditions.host_limited.as_deref());
         }
         match &self.prediction {
             Err(reason) => Verdict::Failed(format!("flow {flow}: no prediction: {reason}")),
@@ -477,7 +478,7 @@ impl<'a> FlowEvidence<'a> {
     /// The conditions of this flow. A few packets that took long from the emulator to the receiver show a stall of the host,
     /// many are a fault; what the host lost is missing in rates.
     fn conditions(&self, all: &Conditions) -> Conditions {
-        let mut found: Vec<String> = all.disturbed.iter().cloned().collect();
+        let mut found: Vec<String> = all.host_limited.iter().cloned().collect();
         if let Some(lost) = self.lost_by_host() {
             found.push(format!("the host lost {}", counted(lost as i64, "packet")));
         }
@@ -488,8 +489,8 @@ impl<'a> FlowEvidence<'a> {
             let (slow, count) = (counted(slow as i64, "packet"), residual.len());
             found.push(format!("{slow} of {count} took long behind the emulator"));
         }
-        let disturbed = (!found.is_empty()).then(|| found.join(", "));
-        Conditions { disturbed, ..all.clone() }
+        let host_limited = (!found.is_empty()).then(|| found.join(", "));
+        Conditions { host_limited, ..all.clone() }
     }
 
     fn lines(&self, conditions: &Conditions, out: &mut Vec<Line>) {
@@ -604,14 +605,14 @@ impl<'a> FlowEvidence<'a> {
         let span_ns = a.zip(z).map_or(1, |(a, z)| z.saturating_sub(a).max(1));
         // First and last packet are each off by as much as a single time is.
         let ratio = c.floor_ratio + 2.0 * c.floor.single_ns / span_ns as f64;
-        let disturbed = c.disturbed.as_deref();
+        let host_limited = c.host_limited.as_deref();
         out.push(time_line(
             self.claim.flow,
             "rate",
             Value::BitsPerSecond,
             [asked, realised, measured],
             asked.unwrap_or(0.0) * ratio,
-            disturbed,
+            host_limited,
         ));
         let predicted = self.prediction.as_ref().map_or(0, |p| p.queue_dropped);
         let drops = CountInterval::exact(predicted);
@@ -630,11 +631,11 @@ fn nanoseconds(
     room_ns: f64,
     c: &Conditions,
 ) -> Line {
-    let disturbed = c.disturbed.as_deref();
+    let host_limited = c.host_limited.as_deref();
     let seconds = values.map(|v| v.map(|ns| ns / 1e9));
     // Rounding is no tolerance that anybody chose: it is not shown.
     let judged = (room_ns + ROUNDING_NS) / 1e9;
-    let mut line = time_line(flow, figure, Value::Seconds, seconds, judged, disturbed);
+    let mut line = time_line(flow, figure, Value::Seconds, seconds, judged, host_limited);
     line.tolerance = if room_ns > 0.0 {
         Tolerance::PlusMinus(Value::Seconds(room_ns / 1e9))
     } else {

@@ -1,4 +1,4 @@
-//! The emulator's part of the loss ledger: with its journal at hand, what it dropped as planned is placed, so that what
+//! The emulator's part of the loss ledger: with its packet trace at hand, what it dropped as planned is placed, so that what
 //! was lost unplanned stands apart.
 
 use weir_model::impairment::Impairment;
@@ -12,7 +12,7 @@ use weir_model::record::stage::{
 use super::evidence::{Evidence, damaged_are_dropped};
 
 impl Evidence {
-    /// Enters what journal and packet log know of losses into the record's ledger.
+    /// Enters what packet trace and packet log know of losses into the record's ledger.
     #[must_use]
     pub(super) fn placed(mut self, impairment: &Impairment) -> Self {
         let Some(mut ledger) = self.record.loss_ledger.take() else { return self };
@@ -25,7 +25,7 @@ impl Evidence {
                 Direction::Reverse => "local",
             };
             if is_dropped {
-                // What the kernel dropped for its checksum, the journal knows packet by packet.
+                // What the kernel dropped for its checksum, the packet trace knows packet by packet.
                 let mut left = t.modified;
                 for row in ledger
                     .rows
@@ -38,10 +38,14 @@ impl Evidence {
                 }
             }
             for (stage, packets, source) in [
-                (PLANNED, t.lost, "journal: loss law"),
-                (QUEUE, t.queue_dropped, "journal: queue"),
-                (EMULATOR_DAMAGED, if is_dropped { t.modified } else { 0 }, "journal: content law"),
-                (UNPLANNED, t.unplanned, "journal"),
+                (PLANNED, t.lost, "packet trace: loss law"),
+                (QUEUE, t.queue_dropped, "packet trace: queue"),
+                (
+                    EMULATOR_DAMAGED,
+                    if is_dropped { t.modified } else { 0 },
+                    "packet trace: content law",
+                ),
+                (UNPLANNED, t.unplanned, "packet trace"),
             ] {
                 if packets > 0 {
                     ledger.rows.push(LedgerRow {
@@ -87,9 +91,9 @@ mod tests {
     #[test]
     fn planned_drops_are_placed_and_nothing_remains() {
         for (name, stage, source) in [
-            ("loss", PLANNED, "journal: loss law (flow 1)"),
-            ("rate", QUEUE, "journal: queue (flow 1)"),
-            ("damage, checksums left", EMULATOR_DAMAGED, "journal: content law (flow 1)"),
+            ("loss", PLANNED, "packet trace: loss law (flow 1)"),
+            ("rate", QUEUE, "packet trace: queue (flow 1)"),
+            ("damage, checksums left", EMULATOR_DAMAGED, "packet trace: content law (flow 1)"),
             // It arrives: the receiver places what it could not read.
             ("damage, checksums repaired", DAMAGED_HEADER, "tag or size (flow 1)"),
         ] {
@@ -105,7 +109,8 @@ mod tests {
     #[test]
     fn what_is_lost_unplanned_stands_apart() {
         let (impairment, mut evidence) = evidence("loss");
-        let lost = evidence.journal.iter_mut().find(|(r, _)| r.kind == RecordKind::LOST).unwrap();
+        let lost =
+            evidence.packet_trace.iter_mut().find(|(r, _)| r.kind == RecordKind::LOST).unwrap();
         lost.0.kind = RecordKind::UNPLANNED;
         evidence.record.loss_ledger.as_mut().unwrap().rows.clear();
         let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();

@@ -13,7 +13,7 @@ mod judge;
 mod ledger;
 
 pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
-pub use conditions::{Conditions, Floor, disturbance};
+pub use conditions::{Conditions, Floor, host_limit};
 pub use count::{CountInterval, OUTSIDE, chained, independent, losses};
 pub use evidence::{Evidence, Prediction, simulate};
 pub use hosts::{Measured, PathRow, on_hosts};

@@ -72,7 +72,7 @@ impl<'a> Environment<'a> {
                 let spec = LabSpec {
                     topology,
                     mtu_bytes: setup.mtu_bytes,
-                    cut: setup.cut,
+                    no_offload: setup.no_offload,
                     ..LabSpec::default()
                 };
                 Some(Lab::up(&spec)?)

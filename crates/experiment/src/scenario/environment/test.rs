@@ -42,18 +42,18 @@ pub(in crate::scenario) struct NoRecord {
     /// Why, in its own words where it had some.
     pub(in crate::scenario) reason: String,
     /// Its peer was not reached, refused it, or was lost.
-    pub(in crate::scenario) peer_lost: bool,
+    pub(in crate::scenario) peer_unreachable: bool,
     /// It was asked to end before its time.
-    pub(in crate::scenario) cut: bool,
+    pub(in crate::scenario) interrupted: bool,
 }
 
 /// A test that gave a record.
 pub(in crate::scenario) struct Tested {
     pub(in crate::scenario) record: Box<Record>,
     /// Its peer was lost on the way: the record is a part of one.
-    pub(in crate::scenario) peer_lost: bool,
+    pub(in crate::scenario) peer_unreachable: bool,
     /// It was asked to end before its time.
-    pub(in crate::scenario) cut: bool,
+    pub(in crate::scenario) interrupted: bool,
     /// Why it is not in the store, though it was to be.
     pub(in crate::scenario) unkept: Option<String>,
 }
@@ -133,7 +133,8 @@ impl Environment<'_> {
                 is_late = late;
             }
         }
-        let peer_lost = refusal.as_ref().is_some_and(|refusal| refusal.exit_code == PEER_LOST);
+        let peer_unreachable =
+            refusal.as_ref().is_some_and(|refusal| refusal.exit_code == PEER_LOST);
         let late = is_late.then(|| "it took longer than its step may".to_owned());
         match record {
             Some(mut record) if !record.flows.is_empty() => {
@@ -143,14 +144,14 @@ impl Environment<'_> {
                 {
                     record.end_reason = error;
                 }
-                Ok(Ok(Tested { record, peer_lost, cut: asked, unkept }))
+                Ok(Ok(Tested { record, peer_unreachable, interrupted: asked, unkept }))
             }
             _ => {
                 let reason = match (&refusal, late) {
                     (None, Some(late)) => late,
                     _ => running.ended(refusal).message.chars().take(300).collect(),
                 };
-                Ok(Err(NoRecord { reason, peer_lost, cut: asked }))
+                Ok(Err(NoRecord { reason, peer_unreachable, interrupted: asked }))
             }
         }
     }

@@ -10,7 +10,7 @@ use super::*;
 struct Seen {
     loss: f64,
     is_short: bool,
-    disturbed: bool,
+    host_limited: bool,
 }
 
 impl Seen {
@@ -38,10 +38,10 @@ impl Load {
             let exceeding: Vec<bool> = self.trials.iter().map(of).collect();
             class(&exceeding, needed) == Some(false)
         };
-        if only(&|t| t.loss > goal && !t.disturbed) {
+        if only(&|t| t.loss > goal && !t.host_limited) {
             Cause::Path
         } else if only(&|t| t.loss > goal) {
-            Cause::Disturbed
+            Cause::HostLimited
         } else {
             Cause::Sender
         }
@@ -70,13 +70,13 @@ impl<E> Searching<'_, E> {
             let (bracket, conditional) = self.goal(goal, needed, &mut loads)?;
             let found = self.of_bracket(name, terms.unit, &bracket);
             let conditional = conditional.filter(|_| found.value.is_some());
-            let (is_open, disturbed) = (found.value.is_none(), found.disturbed);
+            let (is_open, host_limited) = (found.value.is_none(), found.host_limited);
             out.push(found);
             if !is_open {
                 let name = format!("{name} conditional throughput");
                 let text = "received at the relevant lower bound";
                 let found = self.found(&name, conditional, terms.unit, text);
-                out.push(Found { disturbed, ..found });
+                out.push(Found { host_limited, ..found });
             }
         }
         Ok(out)
@@ -103,7 +103,7 @@ impl<E> Searching<'_, E> {
                 let bracket = Bracket {
                     low: lower.map(|l| (l.rate, Trial::default())),
                     high: upper.map(|u| (u.rate, u.cause(needed, goal))),
-                    is_cut: next.is_some(),
+                    is_incomplete: next.is_some(),
                 };
                 let conditional = lower.map(|l| l.rate * (1.0 - l.middle_loss(needed)));
                 return Ok((bracket, conditional));
@@ -129,7 +129,7 @@ impl<E> Searching<'_, E> {
             let is_short = !trial.is_offered(self.ask(rate, None));
             // Nothing sent is no loss of the path.
             let loss = if trial.sent == 0 { 0.0 } else { trial.loss() };
-            loads[place].trials.push(Seen { loss, is_short, disturbed: trial.disturbed });
+            loads[place].trials.push(Seen { loss, is_short, host_limited: trial.host_limited });
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_trial_that_lost_is_made_again_for_either_goal() {
+    fn a_host_limited_trial_that_lost_is_made_again_for_either_goal() {
         let terms = Terms { loss: 0.005, ..terms(SearchKind::Mlrsearch) };
         let mut inner = path(2e6);
         let mut calls = 0;
@@ -214,7 +214,7 @@ mod tests {
             calls += 1;
             let mut trial = inner(ask)?;
             if calls == 1 {
-                (trial.lost, trial.disturbed) = (trial.sent / 1000, true);
+                (trial.lost, trial.host_limited) = (trial.sent / 1000, true);
             }
             Ok::<_, ()>(trial)
         };
@@ -246,7 +246,7 @@ mod tests {
             rate: 1.0,
             trials: losses
                 .iter()
-                .map(|loss| Seen { loss: *loss, is_short: false, disturbed: false })
+                .map(|loss| Seen { loss: *loss, is_short: false, host_limited: false })
                 .collect(),
         };
         assert_eq!(load(&[0.3, 0.1, 0.2]).middle_loss(3), 0.2);

@@ -41,7 +41,7 @@ pub struct Trial {
     /// Delays in seconds, by statistic.
     pub delays: BTreeMap<String, f64>,
     /// Tool or host shaped it.
-    pub disturbed: bool,
+    pub host_limited: bool,
 }
 
 impl Trial {
@@ -119,7 +119,7 @@ pub struct SearchResult {
 
 /// A sender this share below its rate was the limit itself.
 const SHORTFALL: f64 = 0.01;
-/// A disturbed trial that did not pass is done again so often; one whose sender fell short, once.
+/// A host-limited trial that did not pass is done again so often; one whose sender fell short, once.
 const AGAIN: u32 = 2;
 /// A trial of fewer packets decides nothing.
 pub const LEAST_PACKETS: f64 = 100.0;
@@ -134,7 +134,7 @@ enum Cause {
     /// The sender did not reach the rate; what it sent arrived.
     Sender,
     /// Packets were lost while something disturbed the host.
-    Disturbed,
+    HostLimited,
 }
 
 /// The greatest value that passed and the least that did not, with what showed it.
@@ -143,7 +143,7 @@ struct Bracket {
     low: Option<(f64, Trial)>,
     high: Option<(f64, Cause)>,
     /// Trials ran out.
-    is_cut: bool,
+    is_incomplete: bool,
 }
 
 impl Bracket {
@@ -160,8 +160,8 @@ struct Searching<'a, E> {
     terms: &'a Terms,
     trial: &'a mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
     number: u32,
-    /// Trials that stayed disturbed.
-    disturbed: u32,
+    /// Trials that stayed host-limited.
+    host_limited: u32,
     /// The greatest rate that the sender reached when it fell short.
     limit: Option<f64>,
     open: Vec<String>,
@@ -176,7 +176,7 @@ pub fn search<E>(
     trial: &mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
 ) -> Result<SearchResult, E> {
     let mut searching =
-        Searching { terms, trial, number: 0, disturbed: 0, limit: None, open: vec![] };
+        Searching { terms, trial, number: 0, host_limited: 0, limit: None, open: vec![] };
     let mut found = match terms.kind {
         SearchKind::Throughput => vec![searching.throughput()?.0],
         SearchKind::Latency => searching.latency()?,
@@ -192,12 +192,12 @@ pub fn search<E>(
             shown(limit, terms.unit)
         ));
     }
-    if searching.disturbed > 0 {
+    if searching.host_limited > 0 {
         notes.push(format!(
-            "{} of {} trials {} disturbed by tool or host",
-            searching.disturbed,
+            "{} of {} trials {} host-limited",
+            searching.host_limited,
             searching.number,
-            if searching.disturbed == 1 { "was" } else { "were" }
+            if searching.host_limited == 1 { "was" } else { "were" }
         ));
     }
     if let Some(first) = found.first_mut() {
@@ -218,7 +218,7 @@ fn shown(rate: f64, unit: &str) -> String {
 /// What a trial says of a rate: nothing kept it from passing (absent), or what did.
 fn failure(trial: &Trial, ask: TrialRequest, goal: f64) -> Option<Cause> {
     match (trial.sent > 0 && trial.loss() > goal, trial.is_offered(ask)) {
-        (true, _) if trial.disturbed => Some(Cause::Disturbed),
+        (true, _) if trial.host_limited => Some(Cause::HostLimited),
         (true, _) => Some(Cause::Path),
         (false, false) => Some(Cause::Sender),
         (false, true) => None,
@@ -230,7 +230,7 @@ impl<E> Searching<'_, E> {
         TrialRequest { rate, seconds: self.terms.seconds, packets, number: self.number }
     }
 
-    /// One trial; done again when it was disturbed and its figures would not count: `spoils` tells from what is wrong with it.
+    /// One trial; done again when it was host-limited and its figures would not count: `spoils` tells from what is wrong with it.
     fn measure(
         &mut self,
         rate: f64,
@@ -243,11 +243,11 @@ impl<E> Searching<'_, E> {
             let ask = self.ask(rate, packets);
             let trial = (self.trial)(ask)?;
             let is_short = !trial.is_offered(ask);
-            let is_spoilt = trial.disturbed && spoils(&trial);
+            let is_spoilt = trial.host_limited && spoils(&trial);
             // A sender that fell short twice is not likely to do better.
-            let most = if is_spoilt { AGAIN } else { u32::from(trial.disturbed && is_short) };
+            let most = if is_spoilt { AGAIN } else { u32::from(trial.host_limited && is_short) };
             if again >= most || self.is_over() {
-                self.disturbed += u32::from(is_spoilt || trial.disturbed && is_short);
+                self.host_limited += u32::from(is_spoilt || trial.host_limited && is_short);
                 if is_short {
                     let reached = trial.sent_rate.unwrap_or(0.0);
                     self.limit = Some(self.limit.map_or(reached, |l: f64| l.max(reached)));
@@ -283,7 +283,7 @@ impl<E> Searching<'_, E> {
         let mut found = self.found(name, low, unit, "");
         found.bounds = Some(Bounds { low, high });
         let open = match (low, cause) {
-            _ if bracket.is_cut => {
+            _ if bracket.is_incomplete => {
                 found.value = None;
                 Some(format!("not found within {MOST_TRIALS} trials"))
             }
@@ -300,9 +300,9 @@ impl<E> Searching<'_, E> {
                         .into(),
                 )
             }
-            (Some(_), Some(Cause::Disturbed)) => {
-                found.disturbed = true;
-                Some("packets above it were lost while tool or host were disturbed".into())
+            (Some(_), Some(Cause::HostLimited)) => {
+                found.host_limited = true;
+                Some("packets above it were lost while the tool or the host was the limit".into())
             }
             (None, Some(Cause::Sender)) => {
                 found.bounds = None;

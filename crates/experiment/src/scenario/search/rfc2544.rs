@@ -9,10 +9,10 @@ impl<E> Searching<'_, E> {
     /// The greatest rate at which no more is lost than the terms allow, by bisection; and the trial that showed it.
     pub(super) fn throughput(&mut self) -> Result<(Found, Bracket), E> {
         let terms = self.terms;
-        let mut bracket = Bracket { low: None, high: None, is_cut: false };
+        let mut bracket = Bracket { low: None, high: None, is_incomplete: false };
         while let Some(rate) = terms.next(bracket.passed(), bracket.did_not()) {
             if self.is_over() {
-                bracket.is_cut = true;
+                bracket.is_incomplete = true;
                 break;
             }
             let trial = self.judged(rate, None, terms.loss)?;
@@ -33,8 +33,8 @@ impl<E> Searching<'_, E> {
         for _ in 0..self.terms.runs.max(1) {
             trials.push(self.measure(rate, None, |_| true)?);
         }
-        let is_disturbed = trials.iter().any(|t| t.disturbed);
-        if is_disturbed {
+        let is_host_limited = trials.iter().any(|t| t.host_limited);
+        if is_host_limited {
             self.leave_open("latency", "tool or host shaped delays");
         }
         let mut names: Vec<&String> = trials.iter().flat_map(|t| t.delays.keys()).collect();
@@ -59,7 +59,7 @@ impl<E> Searching<'_, E> {
                 self.leave_open(&name, &text);
             }
             let found = self.found(&name, mean, "seconds", &text);
-            out.push(Found { disturbed: is_disturbed, ..found });
+            out.push(Found { host_limited: is_host_limited, ..found });
         }
         Ok(out)
     }
@@ -86,11 +86,11 @@ impl<E> Searching<'_, E> {
             missing += u32::from(!is_offered);
             let loss = is_offered.then(|| trial.loss());
             let mut found = self.found("frame loss", loss, "ratio", &text);
-            found.disturbed = trial.disturbed && trial.lost > 0;
-            if found.disturbed {
+            found.host_limited = trial.host_limited && trial.lost > 0;
+            if found.host_limited {
                 self.leave_open(
                     "frame loss",
-                    "packets were lost while tool or host were disturbed",
+                    "packets were lost while the tool or the host was the limit",
                 );
             }
             found.at.insert("rate".into(), format!("{:.0} %", share * 100.0));
@@ -113,7 +113,7 @@ impl<E> Searching<'_, E> {
         let mut bursts: Vec<Found> = vec![];
         for _ in 0..terms.runs.max(1) {
             let (mut low, mut burst) = (0u64, most);
-            let mut bracket = Bracket { low: None, high: None, is_cut: false };
+            let mut bracket = Bracket { low: None, high: None, is_incomplete: false };
             loop {
                 let trial = self.judged(terms.high, Some(burst), 0.0)?;
                 match failure(&trial, self.ask(terms.high, Some(burst)), 0.0) {
@@ -129,7 +129,7 @@ impl<E> Searching<'_, E> {
                     break;
                 }
                 if self.is_over() {
-                    bracket.is_cut = true;
+                    bracket.is_incomplete = true;
                     break;
                 }
                 burst = low + (high as u64 - low) / 2;
@@ -139,7 +139,7 @@ impl<E> Searching<'_, E> {
         self.open.sort_unstable();
         self.open.dedup();
         let values: Option<Vec<f64>> = bursts.iter().map(|b| b.value).collect();
-        let disturbed = bursts.iter().any(|b| b.disturbed);
+        let host_limited = bursts.iter().any(|b| b.host_limited);
         let text = match &values {
             // Bursts of which one was no burst have no mean.
             None => {
@@ -151,7 +151,7 @@ impl<E> Searching<'_, E> {
             Some(values) => format!("mean of {} searches", values.len()),
         };
         let mean = values.map(|v| v.iter().sum::<f64>() / v.len() as f64);
-        Ok(vec![Found { disturbed, ..self.found("back-to-back", mean, "packets", &text) }])
+        Ok(vec![Found { host_limited, ..self.found("back-to-back", mean, "packets", &text) }])
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_trial_is_done_again() {
+    fn a_host_limited_trial_is_done_again() {
         for short in [false, true] {
             let mut inner = path(2e6);
             let mut calls = 0;
@@ -242,7 +242,7 @@ mod tests {
                 calls += 1;
                 let mut trial = inner(ask)?;
                 if calls == 1 {
-                    trial.disturbed = true;
+                    trial.host_limited = true;
                     match short {
                         true => trial.sent_rate = Some(1.0),
                         false => trial.lost = 5,
@@ -257,15 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn loss_of_a_disturbed_host_leaves_the_search_open() {
+    fn loss_of_a_host_limited_host_leaves_the_search_open() {
         let mut inner = path(400_000.0);
         let mut busy = |ask: TrialRequest| {
             let trial = inner(ask)?;
-            Ok::<_, ()>(Trial { disturbed: trial.lost > 0, ..trial })
+            Ok::<_, ()>(Trial { host_limited: trial.lost > 0, ..trial })
         };
         let searched = search(&terms(SearchKind::Throughput), &mut busy).unwrap();
-        assert!(searched.found[0].value.is_some() && searched.found[0].disturbed);
-        assert!(searched.open[0].contains("disturbed"), "{:?}", searched.open);
+        assert!(searched.found[0].value.is_some() && searched.found[0].host_limited);
+        assert!(searched.open[0].contains("host_limited"), "{:?}", searched.open);
     }
 
     #[test]

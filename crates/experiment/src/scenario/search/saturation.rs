@@ -123,10 +123,10 @@ impl<E> Searching<'_, E> {
         } else {
             open.push("too few rates were received to fit lines".into());
         }
-        let shaped = |t: &Trial| t.disturbed && is_saturated(t);
+        let shaped = |t: &Trial| t.host_limited && is_saturated(t);
         if levels.iter().flat_map(|l| &l.trials).any(shaped) {
-            found.disturbed = true;
-            open.push("tool or host were disturbed while less was received".into());
+            found.host_limited = true;
+            open.push("the tool or the host was the limit while less was received".into());
         }
         for why in &open {
             self.leave_open(name, why);
@@ -182,7 +182,7 @@ impl<E> Searching<'_, E> {
     fn tell(&self, level: &Level, out: &mut Vec<Found>) {
         let terms = self.terms;
         let at = BTreeMap::from([("asked".to_owned(), shown(level.asked, terms.unit))]);
-        let disturbed = level.trials.iter().any(|t| t.disturbed);
+        let host_limited = level.trials.iter().any(|t| t.host_limited);
         let mut push = |name: &str, unit: &str, of: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Option<Vec<f64>> = level.trials.iter().map(of).collect();
             let range = (0.0, if unit == "ratio" { 1.0 } else { f64::INFINITY });
@@ -191,7 +191,7 @@ impl<E> Searching<'_, E> {
                 at: at.clone(),
                 value: summed.map(|s| s.mean),
                 interval: summed.and_then(|s| s.interval),
-                disturbed,
+                host_limited,
                 ..self.found(name, None, unit, "")
             });
         };
@@ -286,10 +286,10 @@ mod tests {
         let mut inner = path(300_000.0);
         let mut busy = |ask: TrialRequest| {
             let trial = inner(ask)?;
-            Ok::<_, ()>(Trial { disturbed: ask.rate > 300_000.0, ..trial })
+            Ok::<_, ()>(Trial { host_limited: ask.rate > 300_000.0, ..trial })
         };
         let searched = search(&of(2), &mut busy).unwrap();
-        assert!(searched.found[0].disturbed && searched.found[0].value.is_some());
+        assert!(searched.found[0].host_limited && searched.found[0].value.is_some());
         assert_eq!(searched.open.len(), 1);
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn path(capacity: f64) -> impl FnMut(TrialRequest) -> Result<Trial, (
             sent_rate: Some(ask.rate),
             received_rate: Some(ask.rate.min(capacity)),
             delays: BTreeMap::from([("mean".to_owned(), 0.002)]),
-            disturbed: false,
+            host_limited: false,
         })
     }
 }

@@ -82,8 +82,9 @@ impl<'d> Inner<'d, '_, '_> {
                 let rules = test.as_ref().map_or(&[][..], |test| &test.rules);
                 let mut metrics = self.metrics(&[])?;
                 metrics.extend(rules.iter().map(|rule| rule.metric.clone()));
-                let is_cut = test.as_ref().is_some_and(|test| test.stop.load(Ordering::Relaxed));
-                let mut run = self.execution.measured(ended?, &metrics, is_cut);
+                let is_interrupted =
+                    test.as_ref().is_some_and(|test| test.stop.load(Ordering::Relaxed));
+                let mut run = self.execution.measured(ended?, &metrics, is_interrupted);
                 self.tell_cut(&mut run);
                 self.ran(&run, false, 1, 1, None);
                 out.runs.push(run);
@@ -176,8 +177,8 @@ impl Execution<'_> {
         })
     }
 
-    /// What came of a test that no step waited for. `is_cut`: it ran until the scenario was over.
-    pub(super) fn unwaited(&self, test: Background, is_cut: bool) -> StepOutcome {
+    /// What came of a test that no step waited for. `is_interrupted`: it ran until the scenario was over.
+    pub(super) fn unwaited(&self, test: Background, is_interrupted: bool) -> StepOutcome {
         let name = format!("{} (at the end)", test.name);
         let mut out = begun(&name, "test");
         let around = StepContext { at: test.at, ..StepContext::default() };
@@ -193,7 +194,9 @@ impl Execution<'_> {
         let done = match (inner.metrics(&[]), ended) {
             (Err(error), _) => Err(error),
             (_, None) => Err(ScenarioError::program(&name, "it has no end")),
-            (Ok(metrics), Some(ended)) => ended.map(|ended| self.measured(ended, &metrics, is_cut)),
+            (Ok(metrics), Some(ended)) => {
+                ended.map(|ended| self.measured(ended, &metrics, is_interrupted))
+            }
         };
         match done {
             Err(error) => {
@@ -202,7 +205,7 @@ impl Execution<'_> {
             Ok(run) => {
                 out.runs.push(run);
                 inner.close(&mut out);
-                if is_cut && out.outcome == Outcome::Error {
+                if is_interrupted && out.outcome == Outcome::Error {
                     // It was not given the time to tell anything.
                     out.outcome = Outcome::Inconclusive;
                 }
@@ -229,19 +232,25 @@ impl Execution<'_> {
         &self,
         ended: Result<Tested, NoRecord>,
         metrics: &[Metric],
-        is_cut: bool,
+        is_interrupted: bool,
     ) -> RunRef {
         let run = match ended {
-            Ok(Tested { record, peer_lost, cut, unkept }) => {
+            Ok(Tested { record, peer_unreachable, interrupted, unkept }) => {
                 if let Some(reason) = unkept {
                     self.unkept(&reason);
                 }
-                let is_whole = is_cut || record.status == weir_model::record::Status::Complete;
+                let is_whole =
+                    is_interrupted || record.status == weir_model::record::Status::Complete;
                 let error = (!is_whole).then(|| match record.end_reason.as_str() {
                     "" => "it ended early".into(),
                     reason => reason.to_owned(),
                 });
-                RunRef { error, peer_lost, cut: cut && !is_cut, ..run_ref(&record, metrics) }
+                RunRef {
+                    error,
+                    peer_unreachable,
+                    interrupted: interrupted && !is_interrupted,
+                    ..run_ref(&record, metrics)
+                }
             }
             Err(failed) => no_record(&failed),
         };

@@ -143,7 +143,7 @@ impl<'d> Inner<'d, '_, '_> {
             Err(reason) => run.error = Some(reason),
         }
         // It was asked to end where it did not.
-        run.cut = execution.is_stopped() || self.cut() == Some(Cut::Late);
+        run.interrupted = execution.is_stopped() || self.interruption() == Some(Interruption::Late);
         self.tell_cut(&mut run);
         if !(execution.is_stopped() && run.error.is_some()) {
             execution.keep(&key, &run, begun.elapsed().as_secs_f64());

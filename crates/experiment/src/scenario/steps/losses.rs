@@ -63,7 +63,7 @@ impl PeerLosses {
             true if self.had[point] => self.counted += 1,
             true => self.in_vain += 1,
             // What the laws of a path may do says nothing of the peer.
-            false if run.peer_lost => {}
+            false if run.peer_unreachable => {}
             false if is_whole => (self.counted, self.in_vain) = (0, 0),
             // Nor does what failed here.
             false => {}
@@ -97,12 +97,12 @@ impl PeerLosses {
 /// Whether a run lost its peer. Where the points `change` the path, its laws may keep everything from coming through: only
 /// what somebody said counts there, a connection that was refused or reset, and not silence.
 pub(super) fn is_lost(run: &RunRef, change: bool) -> bool {
-    run.peer_lost && (!change || says(run, &SAID))
+    run.peer_unreachable && (!change || says(run, &SAID))
 }
 
 /// Whether nothing was heard of the peer, as where a path loses everything: no word of the system's or of its own.
 pub(super) fn is_silence(run: &RunRef) -> bool {
-    run.peer_lost && !says(run, &SAID) && !says(run, &[REFUSED])
+    run.peer_unreachable && !says(run, &SAID) && !says(run, &[REFUSED])
 }
 
 fn says(run: &RunRef, words: &[&str]) -> bool {
@@ -119,7 +119,11 @@ mod tests {
     use super::*;
 
     fn run(error: Option<&str>) -> RunRef {
-        RunRef { peer_lost: error.is_some(), error: error.map(Into::into), ..RunRef::default() }
+        RunRef {
+            peer_unreachable: error.is_some(),
+            error: error.map(Into::into),
+            ..RunRef::default()
+        }
     }
 
     /// The run, counted from 1, at which the peer counts as gone, and points at which it was probed; of points by letter, lost
@@ -150,7 +154,7 @@ mod tests {
         assert!(!is_silence(&run(None)));
         let mut losses = PeerLosses::of(2, false);
         losses.ran(0, &run(None), false);
-        let here = RunRef { peer_lost: false, ..run(Some("no such congestion control")) };
+        let here = RunRef { peer_unreachable: false, ..run(Some("no such congestion control")) };
         for _ in 0..FAILURES {
             losses.ran(0, &run(Some("no hello")), false);
             losses.ran(1, &here, false);

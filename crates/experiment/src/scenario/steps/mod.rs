@@ -138,18 +138,22 @@ impl<'a> Execution<'a> {
 
     /// All steps, and what came of tests that no step waited for.
     pub(super) fn all(&self) -> Vec<StepOutcome> {
-        let mut cut = vec![];
+        let mut interruption = vec![];
         let mut steps = std::thread::scope(|scope| {
             let steps = self.steps(&self.scenario.steps, &StepContext::default(), scope);
             // Tests that nobody waited for end with the scenario.
             for background in lock(&self.background).iter() {
-                cut.push(lock(&background.state.0).ended.is_none() || self.is_stopped());
+                interruption.push(lock(&background.state.0).ended.is_none() || self.is_stopped());
                 background.stop.store(true, Ordering::Relaxed);
             }
             steps
         });
         let rest = std::mem::take(&mut *lock(&self.background));
-        steps.extend(rest.into_iter().zip(cut).map(|(test, cut)| self.unwaited(test, cut)));
+        steps.extend(
+            rest.into_iter()
+                .zip(interruption)
+                .map(|(test, interruption)| self.unwaited(test, interruption)),
+        );
         steps
     }
 
@@ -358,7 +362,7 @@ struct Inner<'d, 'r, 'a> {
 
 /// What ended a step before its runs were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum Interruption {
     /// The experiment was stopped.
     Stopped,
     /// Its time was over.
@@ -366,22 +370,22 @@ enum Cut {
 }
 
 /// Whether the newest run was cut short by what ended its step.
-fn is_cut_short(runs: &[RunRef]) -> bool {
-    runs.last().is_some_and(|run| run.cut)
+fn is_interrupted_run(runs: &[RunRef]) -> bool {
+    runs.last().is_some_and(|run| run.interrupted)
 }
 
 /// Why a step made fewer runs than it was to make: those that are whole, the one that was cut short, and those that failed by
 /// themselves are told apart.
-fn unmade(runs: &[RunRef], of: u64, cut: Option<Cut>) -> String {
-    let why = match cut {
-        Some(Cut::Stopped) => "interrupted: ",
-        Some(Cut::Late) => "its time was over: ",
+fn unmade(runs: &[RunRef], of: u64, interruption: Option<Interruption>) -> String {
+    let why = match interruption {
+        Some(Interruption::Stopped) => "interrupted: ",
+        Some(Interruption::Late) => "its time was over: ",
         None => "",
     };
     let counted = || runs.iter().filter(|run| !run.superseded);
     let whole = counted().filter(|run| run.error.is_none()).count();
-    let is_short = is_cut_short(runs);
-    if of == 1 && whole == 0 && (is_short || runs.is_empty()) && cut.is_some() {
+    let is_short = is_interrupted_run(runs);
+    if of == 1 && whole == 0 && (is_short || runs.is_empty()) && interruption.is_some() {
         return format!("{why}the run was {}", if is_short { "cut short" } else { "not made" });
     }
     // The attempt before one that was cut short was to be made again, and is in no figures.
@@ -399,11 +403,11 @@ fn unmade(runs: &[RunRef], of: u64, cut: Option<Cut>) -> String {
 
 impl<'d> Inner<'d, '_, '_> {
     /// What ended the step, if something did.
-    fn cut(&self) -> Option<Cut> {
+    fn interruption(&self) -> Option<Interruption> {
         let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
         match self.is_interrupted() {
-            true => Some(Cut::Stopped),
-            false => is_late().then_some(Cut::Late),
+            true => Some(Interruption::Stopped),
+            false => is_late().then_some(Interruption::Late),
         }
     }
 
@@ -412,8 +416,8 @@ impl<'d> Inner<'d, '_, '_> {
         if out.outcome == Outcome::Error {
             return;
         }
-        match (self.unmade(&out.runs, of), self.cut()) {
-            (Some(reason), Some(Cut::Stopped)) => interrupted(out, reason),
+        match (self.unmade(&out.runs, of), self.interruption()) {
+            (Some(reason), Some(Interruption::Stopped)) => interrupted(out, reason),
             (Some(reason), _) => (out.outcome, out.reason) = (Outcome::Error, Some(reason)),
             (None, _) => {}
         }
@@ -423,8 +427,8 @@ impl<'d> Inner<'d, '_, '_> {
     /// their ends, whatever those were.
     fn unmade(&self, runs: &[RunRef], of: u64) -> Option<String> {
         let ended = runs.iter().filter(|run| !run.superseded).count() as u64;
-        let cut = self.cut();
-        (ended < of || is_cut_short(runs)).then(|| unmade(runs, of, cut))
+        let interruption = self.interruption();
+        (ended < of || is_interrupted_run(runs)).then(|| unmade(runs, of, interruption))
     }
 
     fn act<'s>(
@@ -615,11 +619,11 @@ mod tests {
     fn runs_that_were_not_made_have_a_reason_and_one_that_was_cut_short_is_not_whole() {
         let whole = RunRef::default();
         let failed = RunRef { error: Some("no".into()), ..RunRef::default() };
-        let short = RunRef { cut: true, ..failed.clone() };
+        let short = RunRef { interrupted: true, ..failed.clone() };
         let again = RunRef { superseded: true, ..failed.clone() };
         let short_again = RunRef { superseded: true, ..short.clone() };
-        let (stopped, late) = (Some(Cut::Stopped), Some(Cut::Late));
-        for (runs, cut, wanted) in [
+        let (stopped, late) = (Some(Interruption::Stopped), Some(Interruption::Late));
+        for (runs, interruption, wanted) in [
             (vec![&whole, &whole], stopped, "interrupted: 2 of 40 runs were made"),
             (vec![&whole, &short], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
             // One that failed before it was stopped was not cut short by that.
@@ -645,7 +649,7 @@ mod tests {
             (vec![], stopped, "interrupted: 0 of 40 runs were made"),
         ] {
             let runs: Vec<RunRef> = runs.into_iter().cloned().collect();
-            assert_eq!(unmade(&runs, 40, cut), wanted);
+            assert_eq!(unmade(&runs, 40, interruption), wanted);
         }
         assert_eq!(unmade(&[short], 1, stopped), "interrupted: the run was cut short");
         assert_eq!(unmade(&[], 1, late), "its time was over: the run was not made");

@@ -17,8 +17,8 @@ impl<'d> Inner<'d, '_, '_> {
         let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
         let mut found = match &tested {
             Ok(tested) => RunRef {
-                peer_lost: tested.peer_lost,
-                cut: tested.cut,
+                peer_unreachable: tested.peer_unreachable,
+                interrupted: tested.interrupted,
                 ..run_ref(&tested.record, run.metrics)
             },
             Err(failed) => no_record(failed),
@@ -67,8 +67,14 @@ impl<'d> Inner<'d, '_, '_> {
         match &execution.backend {
             Backend::Virtual(emulators) => {
                 let made = simulated(plan, &lock(emulators));
-                let whole = |record| Tested { record, peer_lost: false, cut: false, unkept: None };
-                let none = |reason| NoRecord { reason, peer_lost: false, cut: false };
+                let whole = |record| Tested {
+                    record,
+                    peer_unreachable: false,
+                    interrupted: false,
+                    unkept: None,
+                };
+                let none =
+                    |reason| NoRecord { reason, peer_unreachable: false, interrupted: false };
                 Ok(made.map(whole).map_err(none))
             }
             Backend::Real(environment) => {
@@ -87,7 +93,7 @@ impl<'d> Inner<'d, '_, '_> {
         let found = match environment.test(&job, &|| execution.is_stopped(), &|_| {})? {
             Ok(tested) => RunRef {
                 error: Some(tested.record.end_reason.clone()),
-                peer_lost: tested.peer_lost,
+                peer_unreachable: tested.peer_unreachable,
                 ..RunRef::default()
             },
             Err(failed) => no_record(&failed),
@@ -167,9 +173,9 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// A run that came to its end all the same was not cut; one that was says by what, and not how its program was asked to end.
     pub(super) fn tell_cut(&self, run: &mut RunRef) {
-        run.cut &= run.error.is_some();
-        if run.cut && self.is_interrupted() {
-            (run.error, run.peer_lost) = (Some("interrupted".into()), false);
+        run.interrupted &= run.error.is_some();
+        if run.interrupted && self.is_interrupted() {
+            (run.error, run.peer_unreachable) = (Some("interrupted".into()), false);
         }
     }
 
@@ -187,13 +193,13 @@ impl<'d> Inner<'d, '_, '_> {
     /// of the other end tells that a peer is lost.
     pub(super) fn close_on(&self, out: &mut StepOutcome, change: bool) {
         // What whoever ran it cut short says nothing of the rest.
-        let is_counted = |run: &&RunRef| !(run.cut && self.is_interrupted());
+        let is_counted = |run: &&RunRef| !(run.interrupted && self.is_interrupted());
         let counted = out.runs.iter().filter(is_counted).count();
         let errors: Vec<&String> =
             out.runs.iter().filter(is_counted).filter_map(|r| r.error.as_ref()).collect();
         let Some(first) = errors.first() else {
             if counted < out.runs.len() {
-                let reason = unmade(&out.runs, out.runs.len() as u64, Some(Cut::Stopped));
+                let reason = unmade(&out.runs, out.runs.len() as u64, Some(Interruption::Stopped));
                 interrupted(out, reason);
             }
             return;
@@ -211,13 +217,13 @@ impl<'d> Inner<'d, '_, '_> {
             }
         };
         // One that was made again, and reached its peer then, lost nothing.
-        let peer_lost = out.runs.iter().any(|r| is_lost(r, change) && !r.superseded);
+        let peer_unreachable = out.runs.iter().any(|r| is_lost(r, change) && !r.superseded);
         out.outcome = match (is_virtual, is_all) {
             // A network would have done it: nothing is wrong with the scenario.
             (true, true) => Outcome::Skipped,
             (true, false) => out.outcome,
             (false, true) => out.outcome.and(Outcome::Error),
-            (false, false) if peer_lost => out.outcome.and(Outcome::Error),
+            (false, false) if peer_unreachable => out.outcome.and(Outcome::Error),
             (false, false) => out.outcome.and(Outcome::Inconclusive),
         };
         out.reason = Some(reason);
@@ -321,8 +327,8 @@ fn unjudged(rule: &Rule, reason: &str) -> Judged {
 pub(super) fn no_record(failed: &NoRecord) -> RunRef {
     RunRef {
         error: Some(failed.reason.clone()),
-        peer_lost: failed.peer_lost,
-        cut: failed.cut,
+        peer_unreachable: failed.peer_unreachable,
+        interrupted: failed.interrupted,
         ..RunRef::default()
     }
 }

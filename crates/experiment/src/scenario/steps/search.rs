@@ -136,7 +136,7 @@ fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
         sent_rate: of(if in_bits { "sent_throughput" } else { "sent_packet_rate" }),
         received_rate: of(if in_bits { "throughput" } else { "packet_rate" }),
         delays: delays.collect(),
-        disturbed: run.disturbed,
+        host_limited: run.host_limited,
     })
 }
 

@@ -1,4 +1,4 @@
-//! A sweep: points in shuffled blocks, disturbed runs again, repetition until it is precise.
+//! A sweep: points in shuffled blocks, host-limited runs again, repetition until it is precise.
 
 use super::losses::{LossDecision, PeerLosses};
 use super::runs::by_point;
@@ -51,11 +51,15 @@ impl<'d> Inner<'d, '_, '_> {
                     options.parse_flags,
                     self.name,
                 )?;
-                for attempt in 0..=sweep.repeat_disturbed {
+                for attempt in 0..=sweep.repeat_host_limited {
                     let key = format!("{}|{}#{repetition}.{attempt}", self.path, key(&all[i]));
                     let is_old = lock(&execution.checkpoint).done(&key).is_some();
                     if !is_old {
-                        self.path_of(sweep, &at, out.runs.last().is_some_and(|r| r.peer_lost))?;
+                        self.path_of(
+                            sweep,
+                            &at,
+                            out.runs.last().is_some_and(|r| r.peer_unreachable),
+                        )?;
                     }
                     let one = SingleRun {
                         test: &sweep.test,
@@ -70,8 +74,8 @@ impl<'d> Inner<'d, '_, '_> {
                     fresh += u32::from(!is_old);
                     // The virtual clock gives the same again: nothing disturbs it, and what it has not it will not have.
                     let is_last = options.simulate
-                        || attempt == sweep.repeat_disturbed
-                        || !(run.disturbed || run.error.is_some());
+                        || attempt == sweep.repeat_host_limited
+                        || !(run.host_limited || run.error.is_some());
                     run.superseded = !is_last;
                     let mut words = None;
                     if is_last {
@@ -185,7 +189,12 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// Gives the path the laws of a point, where the points have some.
-    fn path_of(&self, sweep: &SweepStep, at: &AxisValues, was_lost: bool) -> Result<(), ScenarioError> {
+    fn path_of(
+        &self,
+        sweep: &SweepStep,
+        at: &AxisValues,
+        was_lost: bool,
+    ) -> Result<(), ScenarioError> {
         let Some(impair) = &sweep.impair else { return Ok(()) };
         let to = plans::impairment(impair, at, &self.execution.options.files, self.name)?;
         self.impair(impair.emulator.as_deref(), to)?;
@@ -218,7 +227,12 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// What the runs came to at each of these points.
-    pub(super) fn points(&self, all: &[AxisValues], runs: &[RunRef], intervals: Intervals) -> Vec<Point> {
+    pub(super) fn points(
+        &self,
+        all: &[AxisValues],
+        runs: &[RunRef],
+        intervals: Intervals,
+    ) -> Vec<Point> {
         let of_points = by_point(runs.iter().filter(|r| !r.superseded));
         let each = all.iter().map(|at| {
             let at: BTreeMap<String, String> = at.iter().cloned().collect();
@@ -227,10 +241,10 @@ impl<'d> Inner<'d, '_, '_> {
             let not_simulated = here.iter().filter(|r| self.is_not_simulated(r)).count();
             Point {
                 runs: whole().count() as u64,
-                disturbed: whole().filter(|r| r.disturbed).count() as u64,
+                host_limited: whole().filter(|r| r.host_limited).count() as u64,
                 failed: (here.len() - whole().count() - not_simulated) as u64,
-                peer_lost: here.iter().filter(|r| r.peer_lost).count() as u64,
-                cut: here.iter().filter(|r| r.cut).count() as u64,
+                peer_unreachable: here.iter().filter(|r| r.peer_unreachable).count() as u64,
+                interrupted: here.iter().filter(|r| r.interrupted).count() as u64,
                 metrics: summaries(whole(), intervals.clone()),
                 crossing: Crossing::all(whole().map(|r| r.crossing)),
                 precision: None,

@@ -161,7 +161,7 @@ fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
             metrics,
             crossing: Crossing::all(runs.iter().map(|r| r.crossing)),
             warnings,
-            disturbed: runs.iter().any(|r| r.disturbed),
+            host_limited: runs.iter().any(|r| r.host_limited),
             ..RunRef::default()
         });
     }
@@ -208,12 +208,12 @@ mod tests {
         let mut failed = run(2, &[("throughput", 9.0)]);
         failed.error = Some("gone".into());
         let mut shaped = run(1, &[("throughput", 5.0), ("loss", 0.1)]);
-        (shaped.disturbed, shaped.warnings) = (true, vec!["cpu-stolen".into()]);
+        (shaped.host_limited, shaped.warnings) = (true, vec!["cpu-stolen".into()]);
         let b = test(&[shaped, failed]);
         let found = sums(&[a.clone(), b]);
         assert_eq!(found.len(), 1, "the second repetition is not whole");
         assert_eq!(found[0].metrics, [("sum throughput".to_owned(), 8.0)].into());
-        assert!(found[0].disturbed && found[0].warnings == ["cpu-stolen"]);
+        assert!(found[0].host_limited && found[0].warnings == ["cpu-stolen"]);
         assert!(sums(&[a]).is_empty(), "one test is no sum");
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn what_was_made_again_and_all_behind_it_is_beside_nothing() {
         let of = |n| run(n, &[("throughput", 3.0)]);
         let a = test(&[of(1), of(2), of(3)]);
-        let again = RunRef { superseded: true, disturbed: true, ..of(2) };
+        let again = RunRef { superseded: true, host_limited: true, ..of(2) };
         let b = test(&[of(1), again, of(2), of(3)]);
         let of_repetitions = |steps: &[StepOutcome]| -> Vec<u32> {
             sums(steps).iter().map(|r| r.repetition).collect()

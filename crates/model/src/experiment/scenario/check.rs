@@ -16,7 +16,7 @@ const MOST_STEPS: usize = 10_000;
 const MOST_RUNS: u64 = 100_000;
 /// Most repetitions of one test, at one point.
 const MOST_REPETITIONS: u32 = 10_000;
-/// Most times that a disturbed run is done again.
+/// Most times that a host-limited run is done again.
 const MOST_AGAIN: u32 = 100;
 
 /// The axes around a step and its own, with their values; none where these are not known yet.
@@ -202,10 +202,10 @@ impl Scenario {
                 let own = check_axes(&sweep.over, &at)?;
                 check_runs(sweep.runs, &format!("{at}.runs"))?;
                 check_runs(sweep.most_runs, &format!("{at}.most_runs"))?;
-                if sweep.repeat_disturbed > MOST_AGAIN {
+                if sweep.repeat_host_limited > MOST_AGAIN {
                     return refuse(
-                        &format!("{at}.repeat_disturbed"),
-                        &sweep.repeat_disturbed.to_string(),
+                        &format!("{at}.repeat_host_limited"),
+                        &sweep.repeat_host_limited.to_string(),
                         "at most 100",
                     );
                 }

@@ -199,7 +199,7 @@ pub struct SweepStep {
     pub in_order: bool,
     /// Maximum number of times that a host-limited run is repeated.
     #[serde(skip_serializing_if = "is_none_or_zero")]
-    pub repeat_disturbed: u32,
+    pub repeat_host_limited: u32,
     /// Rest between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Span>,

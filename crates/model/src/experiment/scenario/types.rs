@@ -76,7 +76,7 @@ pub struct LabSetup {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u32>,
     /// Offloads off, so that each datagram crosses on its own.
-    pub cut: bool,
+    pub no_offload: bool,
 }
 
 /// A host that answers tests.

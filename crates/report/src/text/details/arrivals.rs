@@ -60,7 +60,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
             if r.ambiguous == Some(true) {
                 text += "; loss periods, duplicates and order may be wrong (ambiguous)";
             }
-            match (r.reported_until_seconds, f.lost_an_end()) {
+            match (r.reported_until_seconds, f.peer_report_missing()) {
                 (Some(until), _) => text += &format!(" until {until:.2} s; later not known"),
                 (None, true) => {
                     text += " by the numbers that arrived; how many more were sent is not known"
@@ -90,7 +90,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 text += &format!("; {} ambiguous", counted(ambiguous, "flow"));
             }
             // A stream has no loss of its own that could be known.
-            let cut = |f: &&Flow| f.transport.datagrams() && f.lost_an_end();
+            let cut = |f: &&Flow| f.transport.datagrams() && f.peer_report_missing();
             match flows.iter().filter(cut).count() {
                 0 => {}
                 n => {

@@ -28,10 +28,10 @@ fn a_count_holds_up_to_its_bounds_and_no_further() {
 }
 
 #[test]
-fn a_time_holds_within_its_tolerance_and_is_undecided_only_when_disturbed() {
-    let line = |realised: f64, measured: f64, disturbed| {
+fn a_time_holds_within_its_tolerance_and_is_undecided_only_when_host_limited() {
+    let line = |realised: f64, measured: f64, host_limited| {
         let values = [Some(20.0), Some(realised), Some(measured)];
-        time_line(1, "delay", Value::Seconds, values, 0.5, disturbed).verdict
+        time_line(1, "delay", Value::Seconds, values, 0.5, host_limited).verdict
     };
     assert_eq!(line(20.5, 19.5, None), Verdict::Passed);
     assert!(is_failed(&line(20.6, 20.0, None)));
@@ -81,23 +81,23 @@ fn a_path_that_is_slower_than_said_is_found() {
     assert!(is_failed(&judge(&case, &evidence, &off).verdict));
     let floor = Conditions { floor: Floor { median_ns: 30_000.0, single_ns: 0.0 }, ..off.clone() };
     assert_eq!(judge(&case, &evidence, &floor).verdict, Verdict::Passed);
-    let disturbed = Conditions { disturbed: Some("a stall of 9 ms".into()), ..off };
-    assert!(matches!(judge(&case, &evidence, &disturbed).verdict, Verdict::Undecided(_)));
+    let host_limited = Conditions { host_limited: Some("a stall of 9 ms".into()), ..off };
+    assert!(matches!(judge(&case, &evidence, &host_limited).verdict, Verdict::Undecided(_)));
 }
 
 #[test]
 fn an_emulator_that_is_late_by_itself_fails() {
-    use crate::demo::path::conditions::disturbance;
+    use crate::demo::path::conditions::host_limit;
     let (case, mut evidence) = row("constant delay each way");
     let simulated = Conditions::simulated();
-    // Each packet 3 ms behind its deadline, as journal and receiver both see.
-    for (record, _) in &mut evidence.journal {
+    // Each packet 3 ms behind its deadline, as packet trace and receiver both see.
+    for (record, _) in &mut evidence.packet_trace {
         record.time2_ns = record.time2_ns.map(|ns| ns + 3_000_000);
     }
     for record in &mut evidence.received {
         record.time2_ns = record.time2_ns.map(|ns| ns + 3_000_000);
     }
-    let count = evidence.journal.len() as u64;
+    let count = evidence.packet_trace.len() as u64;
     let report = |late_packets: u64| -> weir_emulator::Report {
         let direction = serde_json::json!({
             "direction": "forward", "received_packets": count, "received_bytes": 0,
@@ -113,8 +113,8 @@ fn an_emulator_that_is_late_by_itself_fails() {
         .unwrap()
     };
     let verdict = |late: u64| {
-        let disturbed = disturbance(&evidence.record, &report(late), None);
-        judge(&case, &evidence, &Conditions { disturbed, ..simulated.clone() }).verdict
+        let host_limited = host_limit(&evidence.record, &report(late), None);
+        judge(&case, &evidence, &Conditions { host_limited, ..simulated.clone() }).verdict
     };
     assert!(is_failed(&verdict(count)), "{:?}", verdict(count));
     assert!(is_failed(&verdict(count / 2)));
@@ -122,14 +122,14 @@ fn an_emulator_that_is_late_by_itself_fails() {
 }
 
 #[test]
-fn a_receiver_that_misses_a_packet_is_found_even_when_disturbed() {
+fn a_receiver_that_misses_a_packet_is_found_even_when_host_limited() {
     let (case, mut evidence) = row("loss");
     let at = evidence.received.len() / 2;
     evidence.received.remove(at);
     let receiver = evidence.record.flows[0].receiver.as_mut().unwrap();
     receiver.packets -= 1;
     receiver.lost_packets = receiver.lost_packets.map(|n| n + 1);
-    let busy = Conditions { disturbed: Some("steal".into()), ..Conditions::simulated() };
+    let busy = Conditions { host_limited: Some("steal".into()), ..Conditions::simulated() };
     let judged = judge(&case, &evidence, &busy);
     assert!(is_failed(&judged.verdict));
     assert_eq!((judged.agreement.matched, judged.agreement.remainder), (9999, 1));
@@ -149,7 +149,7 @@ fn an_emulator_that_draws_other_numbers_is_found() {
 #[test]
 fn a_departure_a_nanosecond_off_is_not_as_predicted() {
     let (case, mut evidence) = row("normal delay, in order");
-    let judged = evidence.journal[500].1.asked_ns.as_mut().unwrap();
+    let judged = evidence.packet_trace[500].1.asked_ns.as_mut().unwrap();
     *judged += 1;
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert_eq!(judged.agreement.unpredicted, 1);
@@ -159,8 +159,9 @@ fn a_departure_a_nanosecond_off_is_not_as_predicted() {
 #[test]
 fn a_packet_that_the_emulator_sent_on_behind_a_later_one_is_counted() {
     let (case, mut evidence) = row("normal delay, in order");
-    let at = evidence.journal.iter().rposition(|(r, _)| r.kind == RecordKind::FORWARDED).unwrap();
-    evidence.journal[at].0.flags |= FLAG_REORDERED;
+    let at =
+        evidence.packet_trace.iter().rposition(|(r, _)| r.kind == RecordKind::FORWARDED).unwrap();
+    evidence.packet_trace[at].0.flags |= FLAG_REORDERED;
     let judged = judge(&case, &evidence, &Conditions::simulated());
     let line = judged.lines.iter().find(|line| line.figure == "reordered").unwrap();
     assert_eq!((line.asked, line.realised), (Value::Packets(0.0), Some(Value::Packets(1.0))));
@@ -168,13 +169,13 @@ fn a_packet_that_the_emulator_sent_on_behind_a_later_one_is_counted() {
 }
 
 #[test]
-fn an_incomplete_journal_gives_no_prediction() {
+fn an_incomplete_packet_trace_gives_no_prediction() {
     let (case, mut evidence) = row("loss");
-    evidence.journal.remove(10);
+    evidence.packet_trace.remove(10);
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert!(is_failed(&judged.verdict));
     let missing = evidence.prediction(&case.impairment, "test", 1, Direction::Forward);
-    assert_eq!(missing, Err("the journal lacks packets".into()));
+    assert_eq!(missing, Err("the packet trace lacks packets".into()));
 }
 
 #[test]
@@ -237,10 +238,14 @@ fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
 fn drops_of_a_queue_are_those_of_the_flow_itself() {
     let (case, mut evidence) = row("rate");
     // Of another sender in the same flow of the emulator: dropped as predicted, and none of the test's.
-    let at =
-        evidence.journal.iter().position(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED).unwrap();
-    evidence.journal[at].1.native_sequence = None;
-    let all = evidence.journal.iter().filter(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED).count();
+    let at = evidence
+        .packet_trace
+        .iter()
+        .position(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED)
+        .unwrap();
+    evidence.packet_trace[at].1.native_sequence = None;
+    let all =
+        evidence.packet_trace.iter().filter(|(r, _)| r.kind == RecordKind::QUEUE_DROPPED).count();
     let found = evidence.prediction(&case.impairment, "test", 1, Direction::Forward).unwrap();
     assert_eq!((found.queue_dropped, found.differing), (all as u64 - 1, 0));
 }
@@ -290,7 +295,7 @@ fn what_the_host_lost_by_its_own_counters_is_undecided() {
         assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{name}: {:?}", judged.verdict);
         // Without one it is a fault, whatever disturbed the host.
         evidence.record.loss_ledger.as_mut().unwrap().rows.pop();
-        let busy = Conditions { disturbed: Some("load".into()), ..calm };
+        let busy = Conditions { host_limited: Some("load".into()), ..calm };
         let judged = judge(&case, &evidence, &busy);
         assert!(is_failed(&judged.verdict) && judged.is_fault && !judged.is_open(), "{name}");
     }
@@ -329,17 +334,17 @@ fn a_few_packets_that_were_held_up_behind_the_emulator_show_a_stall() {
 fn other_departures_under_load_are_undecided_and_other_dispositions_a_fault() {
     let (case, evidence) = row("normal delay, in order");
     let calm = Conditions::simulated();
-    let busy = Conditions { disturbed: Some("load".into()), ..calm.clone() };
+    let busy = Conditions { host_limited: Some("load".into()), ..calm.clone() };
     let forwarded = |(record, _): &(packets::Record, Judged)| record.kind == RecordKind::FORWARDED;
-    let at = evidence.journal.iter().position(forwarded).unwrap();
+    let at = evidence.packet_trace.iter().position(forwarded).unwrap();
     let mut moved = evidence.clone();
-    moved.journal[at].1.asked_ns = moved.journal[at].1.asked_ns.map(|ns| ns + 1_000_000);
+    moved.packet_trace[at].1.asked_ns = moved.packet_trace[at].1.asked_ns.map(|ns| ns + 1_000_000);
     assert!(is_failed(&judge(&case, &moved, &calm).verdict));
     let judged = judge(&case, &moved, &busy);
     assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{:?}", judged.verdict);
     assert_eq!(judged.agreement.unpredicted, 1);
     // Lost where the laws lose nothing.
     let mut lost = evidence;
-    lost.journal[at].0.kind = RecordKind::LOST;
+    lost.packet_trace[at].0.kind = RecordKind::LOST;
     assert!(is_failed(&judge(&case, &lost, &busy).verdict));
 }

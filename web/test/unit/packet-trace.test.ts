@@ -1,4 +1,4 @@
-// Which flows are logged is told by the emulator; without a journal nothing can be, and the page says why.
+// Which flows are logged is told by the emulator; without a packet trace nothing can be, and the page says why.
 import { render } from 'svelte/server';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { EmulatorEntry, Report } from '../../src/lib/api/shapes';
@@ -6,16 +6,16 @@ import { Board } from '../../src/lib/emulator.svelte';
 import FlowList from '../../src/views/emulator/FlowList.svelte';
 import Log from '../../src/views/emulator/Log.svelte';
 
-function board(journal: EmulatorEntry['journal'], logged: Record<string, boolean> = {}): Board {
+function board(packet_trace: EmulatorEntry['packet_trace'], logged: Record<string, boolean> = {}): Board {
   const made = new Board('e1');
-  made.entry = { id: 'e1', interfaces: ['a', 'b'], links: [], notes: [], real_time: false, etag: 'c0', seed: '0x7', stopped_flows: [], own: true, journal };
-  made.report = report(journal, logged);
+  made.entry = { id: 'e1', interfaces: ['a', 'b'], links: [], notes: [], real_time: false, etag: 'c0', seed: '0x7', stopped_flows: [], own: true, packet_trace };
+  made.report = report(packet_trace, logged);
   return made;
 }
 
-function report(journal: EmulatorEntry['journal'], logged: Record<string, boolean>): Report {
+function report(packet_trace: EmulatorEntry['packet_trace'], logged: Record<string, boolean>): Report {
   const flows = Object.entries(logged).map(([name, on]) => ({ name, direction: 'forward', active: true, counters: {}, current: { counters: {}, realised: {} }, asked: '', realised: {}, logged: on }));
-  const told = journal === 'none' ? {} : { journal: { path: '/far/j.packets', records: 12, dropped_records: 3, failed: false, bytes: 2048, limit_bytes: 4096 } };
+  const told = packet_trace === 'none' ? {} : { packet_trace: { path: '/far/j.packets', records: 12, dropped_records: 3, failed: false, bytes: 2048, limit_bytes: 4096 } };
   return { seconds: 1, directions: [], impairment: { flows }, ...told } as unknown as Report;
 }
 
@@ -30,15 +30,15 @@ function button(one: Board, name: string): string {
 describe('the Log button', () => {
   afterEach(() => void vi.unstubAllGlobals());
 
-  it('is off without a journal, and says why', () => {
+  it('is off without a packet trace, and says why', () => {
     const found = button(board('none'), 'voice');
     expect(found).toContain('disabled');
-    expect(found).toContain('started without a journal');
+    expect(found).toContain('started without a packet trace');
     expect(found).toContain('aria-pressed="false"');
   });
 
   it('shows which flows are logged, as the emulator tells', () => {
-    for (const place of ['kept', 'elsewhere'] as const) {
+    for (const place of ['stored', 'external'] as const) {
       const one = board(place, { voice: false, other: true });
       expect(button(one, 'voice')).not.toContain('disabled');
       expect(button(one, 'voice')).toContain('aria-pressed="false"');
@@ -50,9 +50,9 @@ describe('the Log button', () => {
     const asked: string[] = [];
     vi.stubGlobal('fetch', async (url: string, init: RequestInit) => {
       asked.push(`${init.method} ${url} ${String(init.body ?? '')}`);
-      return url.endsWith('/log') ? new Response(null, { status: 204 }) : new Response(JSON.stringify(report('kept', { voice: true, other: true })));
+      return url.endsWith('/log') ? new Response(null, { status: 204 }) : new Response(JSON.stringify(report('stored', { voice: true, other: true })));
     });
-    const one = board('kept', { voice: false, other: true });
+    const one = board('stored', { voice: false, other: true });
     await one.log('voice', true);
     expect(asked[0]).toBe('PUT /api/v1/emulators/e1/flows/voice/log {"on":true}');
     expect(button(one, 'voice')).toContain('aria-pressed="true"');
@@ -60,14 +60,14 @@ describe('the Log button', () => {
   });
 });
 
-describe('the journal', () => {
+describe('the packet trace', () => {
   const body = (one: Board) => render(Log, { props: { board: one } }).body;
 
   it('can be had where this server keeps it', () => {
-    expect(body(board('kept'))).toContain('href="/api/v1/emulators/e1/journal"');
-    expect(body(board('kept'))).toContain('3 missing');
-    expect(body(board('elsewhere'))).not.toContain('href');
-    expect(body(board('elsewhere'))).toContain('/far/j.packets');
-    expect(body(board('none'))).toContain('No journal');
+    expect(body(board('stored'))).toContain('href="/api/v1/emulators/e1/packet-trace"');
+    expect(body(board('stored'))).toContain('3 missing');
+    expect(body(board('external'))).not.toContain('href');
+    expect(body(board('external'))).toContain('/far/j.packets');
+    expect(body(board('none'))).toContain('No packet trace');
   });
 });

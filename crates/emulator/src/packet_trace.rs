@@ -1,4 +1,4 @@
-//! The journal: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted, where
+//! The packet trace: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted, where
 //! packets do not wait; a capture does.
 
 use std::fs::File;
@@ -15,9 +15,9 @@ use weir_laws::Direction;
 use weir_model::impairment::{Impairment, OTHER};
 use weir_wire::packets::{JUDGED_LEN, Judged, PacketLogWriter, PacketsError, Record, RecordKind};
 
-use crate::config::JournalFiles;
+use crate::config::PacketTraceFiles;
 use crate::error::EmulatorError;
-use crate::report::JournalReport;
+use crate::report::PacketTraceReport;
 
 /// Records a batch holds.
 const BATCH: usize = 512;
@@ -28,9 +28,9 @@ type Batch = Vec<(Record, Judged)>;
 
 /// The writing side.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct PacketTrace {
     path: PathBuf,
-    files: Option<Arc<JournalFiles>>,
+    files: Option<Arc<PacketTraceFiles>>,
     sender: SyncSender<(Batch, SyncSender<Batch>)>,
     thread: JoinHandle<Result<(), PacketsError>>,
     counts: Arc<Counts>,
@@ -41,7 +41,7 @@ struct Counts {
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicBool,
-    /// Of the journal and the configurations beside it.
+    /// Of the packet trace and the configurations beside it.
     bytes: AtomicU64,
     most_bytes: Option<u64>,
 }
@@ -69,12 +69,12 @@ pub(crate) struct Writing {
     counts: Arc<Counts>,
 }
 
-/// Watches a journal's counts.
+/// Watches a packet trace's counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Watching(Arc<Counts>, PathBuf, Option<Arc<JournalFiles>>);
+pub(crate) struct Watching(Arc<Counts>, PathBuf, Option<Arc<PacketTraceFiles>>);
 
 impl Watching {
-    /// Adds a configuration that is handed over to the file beside the journal, whose records tell its number only.
+    /// Adds a configuration that is handed over to the file beside the packet trace, whose records tell its number only.
     pub(crate) fn configure(&self, number: u64, names: &Names, config: &Impairment) {
         let flows: Vec<_> = names.numbered().into_iter().map(named).collect();
         let line = json!({ "configuration": number, "flows": flows, "impairment": config });
@@ -101,8 +101,8 @@ impl Watching {
         &self.1
     }
 
-    pub(crate) fn report(&self) -> JournalReport {
-        JournalReport {
+    pub(crate) fn report(&self) -> PacketTraceReport {
+        PacketTraceReport {
             path: self.1.display().to_string(),
             records: self.0.written.load(Ordering::Relaxed),
             dropped_records: self.0.dropped.load(Ordering::Relaxed),
@@ -113,9 +113,9 @@ impl Watching {
     }
 }
 
-/// The file of later configurations that belongs to a journal.
-fn configurations(journal: &Path) -> PathBuf {
-    let mut path = journal.as_os_str().to_owned();
+/// The file of later configurations that belongs to a packet trace.
+fn configurations(packet_trace: &Path) -> PathBuf {
+    let mut path = packet_trace.as_os_str().to_owned();
     path.push(".configurations");
     path.into()
 }
@@ -124,26 +124,26 @@ fn named((number, name): (u32, &str)) -> Value {
     json!({ "number": number, "name": name })
 }
 
-impl Journal {
+impl PacketTrace {
     /// Opens the file, unless it is open already, and starts the thread.
     pub(crate) fn create(
         path: &Path,
-        files: Option<Arc<JournalFiles>>,
+        files: Option<Arc<PacketTraceFiles>>,
         most_bytes: Option<u64>,
         interfaces: &[String; 2],
         config: &Impairment,
         clock: &str,
     ) -> Result<Self, EmulatorError> {
-        let failed = |source| EmulatorError::Journal { path: path.to_owned(), source };
+        let failed = |source| EmulatorError::PacketTrace { path: path.to_owned(), source };
         let file = match &files {
-            Some(files) => files.journal.try_clone(),
+            Some(files) => files.packet_trace.try_clone(),
             None => File::create(path).inspect(|_| {
-                // Of an earlier journal of that name; there mostly is none.
+                // Of an earlier packet trace of that name; there mostly is none.
                 let _ = std::fs::remove_file(configurations(path));
             }),
         };
         let file = file.map_err(|source| EmulatorError::File {
-            operation: "create journal",
+            operation: "create packet trace",
             path: path.to_owned(),
             source,
         })?;
@@ -171,7 +171,7 @@ impl Journal {
         counts.bytes.store((16 + text.len() as u64).next_multiple_of(8), Ordering::Relaxed);
         let seen = counts.clone();
         let thread = std::thread::Builder::new()
-            .name("weir-journal".into())
+            .name("weir-trace".into())
             .spawn(move || {
                 let mut outcome = Ok(());
                 loop {
@@ -204,7 +204,7 @@ impl Journal {
                 outcome.and_then(|()| writer.finish().map(drop))
             })
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
-        Ok(Journal { path: path.to_owned(), files, sender, thread, counts })
+        Ok(PacketTrace { path: path.to_owned(), files, sender, thread, counts })
     }
 
     /// The writing end of a direction of which nothing is left out, since it can wait.
@@ -241,7 +241,7 @@ impl Journal {
             Ok(Ok(())) => Ok(()),
             Ok(Err(source)) => {
                 self.counts.failed.store(true, Ordering::Relaxed);
-                Err(EmulatorError::Journal { path: self.path, source })
+                Err(EmulatorError::PacketTrace { path: self.path, source })
             }
             Err(_) => Err(EmulatorError::Ended),
         }
