@@ -11,11 +11,11 @@ use crate::audit::Audit;
 use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::events::Hub;
-use crate::guard::{Known, Rates, Tokens};
+use crate::guard::{KnownAddresses, Rates, Tokens};
 use crate::supervise::{
-    Calibrating, Clients, Demo, Earlier, Emulators, Experiments, Launcher, Tests,
+    Calibrating, Clients, Demo, Emulators, Experiments, Launcher, StoredExperiments, Tests,
 };
-use crate::types::Edited;
+use crate::types::DocumentChange;
 
 /// Shared by all handlers.
 pub(crate) type Shared = Arc<App>;
@@ -36,7 +36,7 @@ pub(crate) struct App {
     pub(crate) tests: Tests,
     pub(crate) experiments: Experiments,
     /// Those of an earlier server that still ran when this one began.
-    pub(crate) earlier: Earlier,
+    pub(crate) stored: StoredExperiments,
     pub(crate) emulators: Emulators,
     pub(crate) clients: Arc<Clients>,
     pub(crate) calibrating: Calibrating,
@@ -49,7 +49,7 @@ pub(crate) struct App {
     /// Changes of documents: one at a time, so that an entity tag that was looked at still holds.
     pub(crate) documents: tokio::sync::Mutex<()>,
     /// Last changes of documents, for those who come too late.
-    pub(crate) edits: Mutex<std::collections::BTreeMap<String, Edited>>,
+    pub(crate) edits: Mutex<std::collections::BTreeMap<String, DocumentChange>>,
     /// Work that takes a processor: previews, reports, comparisons.
     pub(crate) heavy: Arc<Semaphore>,
     /// The last look at this host, and when it was; one is made at a time.
@@ -59,7 +59,7 @@ pub(crate) struct App {
     /// Memory of bodies.
     pub(crate) bodies: Arc<Bodies>,
     /// Addresses from which a token came.
-    pub(crate) known: Known,
+    pub(crate) known: KnownAddresses,
     /// Readers of the stream.
     pub(crate) readers: Arc<Semaphore>,
 }
@@ -86,7 +86,7 @@ impl App {
 
     /// Tells all readers that somebody changed a document.
     pub(crate) fn edited(&self, document: String, by: &str, etag: Option<String>) {
-        let edited = Edited { document, by: by.into(), etag, at: crate::clock::now() };
+        let edited = DocumentChange { document, by: by.into(), etag, at: crate::clock::now() };
         self.hub.edited(&edited);
         let mut edits = lock(&self.edits);
         if edits.len() >= MOST_EDITS && !edits.contains_key(&edited.document) {
@@ -97,7 +97,7 @@ impl App {
     }
 
     /// Who changed a document last, through this server.
-    pub(crate) fn last_edit(&self, document: &str) -> Option<Edited> {
+    pub(crate) fn last_edit(&self, document: &str) -> Option<DocumentChange> {
         lock(&self.edits).get(document).cloned()
     }
 }

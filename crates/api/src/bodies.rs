@@ -27,14 +27,18 @@ impl Bodies {
     }
 
     /// The share of one request, nothing yet.
-    pub(crate) fn share(self: &Arc<Self>, address: IpAddr) -> Arc<Share> {
-        Arc::new(Share { bodies: self.clone(), address: masked(address), bytes: Mutex::new(0) })
+    pub(crate) fn share(self: &Arc<Self>, address: IpAddr) -> Arc<RequestMemory> {
+        Arc::new(RequestMemory {
+            bodies: self.clone(),
+            address: masked(address),
+            bytes: Mutex::new(0),
+        })
     }
 }
 
 /// What one request has taken; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct RequestMemory {
     bodies: Arc<Bodies>,
     address: IpAddr,
     bytes: Mutex<usize>,
@@ -42,26 +46,26 @@ pub(crate) struct Share {
 
 /// There is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoRoom {
+pub(crate) enum BodyRefusal {
     /// Others have it.
     Now,
     /// Nor would there ever be.
     Ever,
 }
 
-impl Share {
+impl RequestMemory {
     /// Takes so much more.
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), BodyRefusal> {
         let mut own = lock(&self.bytes);
         let wanted = own.saturating_add(bytes);
         if wanted > self.bodies.most_of_address {
-            return Err(NoRoom::Ever);
+            return Err(BodyRefusal::Ever);
         }
         let mut taken = lock(&self.bodies.taken);
         let (all, by_address) = &mut *taken;
         let of_address = by_address.get(&self.address).copied().unwrap_or(0);
         if *all + bytes > self.bodies.most || of_address + bytes > self.bodies.most_of_address {
-            return Err(NoRoom::Now);
+            return Err(BodyRefusal::Now);
         }
         *all += bytes;
         by_address.insert(self.address, of_address + bytes);
@@ -70,7 +74,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for RequestMemory {
     fn drop(&mut self) {
         let own = *lock(&self.bytes);
         let mut taken = lock(&self.bodies.taken);
@@ -111,13 +115,13 @@ mod tests {
         let of = |address: &str| bodies.share(address.parse().unwrap());
         let first = of("192.0.2.1");
         assert_eq!(first.take(60), Ok(()));
-        assert_eq!(first.take(41), Err(NoRoom::Ever));
+        assert_eq!(first.take(41), Err(BodyRefusal::Ever));
         let second = of("192.0.2.1");
-        assert_eq!(second.take(41), Err(NoRoom::Now), "a quarter for each address");
+        assert_eq!(second.take(41), Err(BodyRefusal::Now), "a quarter for each address");
         assert_eq!(second.take(40), Ok(()));
         let one = of("2001:db8::1");
         let other = of("2001:db8::2");
-        assert_eq!((one.take(60), other.take(60)), (Ok(()), Err(NoRoom::Now)), "one network");
+        assert_eq!((one.take(60), other.take(60)), (Ok(()), Err(BodyRefusal::Now)), "one network");
         drop(first);
         assert_eq!(second.take(60), Ok(()));
         drop((second, one, other));

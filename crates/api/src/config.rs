@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weir_model::plan::Plan;
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 use crate::types::ServerLimits;
 
@@ -23,7 +23,7 @@ pub struct Config {
     /// Version of Weir, as `GET /system` tells it.
     pub version: String,
     /// Where runs are kept; beside them the audit log.
-    pub place: Place,
+    pub data: DataDirectory,
     /// Directory of plans.
     pub plans: PathBuf,
     /// Directories of scenarios.

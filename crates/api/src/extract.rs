@@ -13,7 +13,7 @@ use std::time::Duration;
 use http_body::Body as _;
 
 use crate::app::Shared;
-use crate::bodies::{NoRoom, Share, weight};
+use crate::bodies::{BodyRefusal, RequestMemory, weight};
 use crate::problem::{FieldError, Problem};
 use crate::said;
 
@@ -44,12 +44,12 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
                 "the body's Content-Type has to be application/json",
             ));
         }
-        let share = request.extensions().get::<Arc<Share>>().cloned();
+        let share = request.extensions().get::<Arc<RequestMemory>>().cloned();
         let share = share.ok_or_else(|| Problem::internal("a request without a share"))?;
         let bytes = body(request, app, &share).await?;
         let no_room = |no_room| match no_room {
-            NoRoom::Now => busy(),
-            NoRoom::Ever => Problem::new(
+            BodyRefusal::Now => busy(),
+            BodyRefusal::Ever => Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "the body holds too many values: 64 bytes of memory for each, 1024 for each table",
             ),
@@ -77,7 +77,7 @@ fn busy() -> Problem {
 }
 
 /// The whole body, within the limits of size, time and memory.
-async fn body(request: Request, app: &Shared, share: &Share) -> Result<Vec<u8>, Problem> {
+async fn body(request: Request, app: &Shared, share: &RequestMemory) -> Result<Vec<u8>, Problem> {
     let limits = &app.config.limits;
     let most = most_bytes(request.uri().path(), limits.body_bytes);
     let too_long = || {
@@ -207,14 +207,14 @@ fn decoded(text: &str) -> Result<String, Problem> {
 
 /// Who asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker {
+pub(crate) struct ApiClient {
     /// Address.
     pub(crate) address: std::net::SocketAddr,
     /// Name of the token; absent without one.
     pub(crate) user: Option<String>,
 }
 
-impl Asker {
+impl ApiClient {
     /// As others are told.
     pub(crate) fn name(&self) -> String {
         match &self.user {
@@ -224,25 +224,25 @@ impl Asker {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Asker {
+impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let found = parts.extensions.get::<Asker>().cloned();
+        let found = parts.extensions.get::<ApiClient>().cloned();
         found.ok_or_else(|| Problem::internal("the connection has no address"))
     }
 }
 
 /// A part of a path.
-pub(crate) struct Part(pub(crate) String);
+pub(crate) struct PathSegment(pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Part {
+impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<String>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path(part)| Part(part)).map_err(|e| no_path(parts, &e))
+        path.map(|Path(part)| PathSegment(part)).map_err(|e| no_path(parts, &e))
     }
 }
 
@@ -257,15 +257,15 @@ fn no_path(parts: &Parts, error: &axum::extract::rejection::PathRejection) -> Pr
 }
 
 /// Two parts of a path.
-pub(crate) struct Parts2(pub(crate) String, pub(crate) String);
+pub(crate) struct PathSegments(pub(crate) String, pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Parts2 {
+impl<S: Send + Sync> FromRequestParts<S> for PathSegments {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<(String, String)>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path((a, b))| Parts2(a, b)).map_err(|e| no_path(parts, &e))
+        path.map(|Path((a, b))| PathSegments(a, b)).map_err(|e| no_path(parts, &e))
     }
 }
 

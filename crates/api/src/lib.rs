@@ -34,7 +34,6 @@ mod extract;
 mod file_body;
 mod guard;
 mod handlers;
-mod patient;
 mod preview;
 mod problem;
 mod routes;
@@ -45,6 +44,7 @@ mod server;
 pub mod speed;
 mod supervise;
 mod sweeps;
+mod timeout_stream;
 pub mod types;
 
 pub use capabilities::drop_capabilities;

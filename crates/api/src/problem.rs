@@ -41,7 +41,7 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
     /// With 412: who changed the document, when, and its entity tag now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub changed: Option<crate::types::Edited>,
+    pub changed: Option<crate::types::DocumentChange>,
     /// Seconds to wait before asking again, as in `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,

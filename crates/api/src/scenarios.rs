@@ -27,13 +27,13 @@ const MOST_FILES: usize = 500;
 
 /// A scenario that was found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct StoredScenario {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-impl Found {
+impl StoredScenario {
     /// The scenario in it.
     fn parse(
         &self,
@@ -55,8 +55,8 @@ fn raw(text: &str) -> Result<Value, Problem> {
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
-fn all(directories: &[PathBuf]) -> Vec<Found> {
-    let mut out: BTreeMap<String, Found> = BTreeMap::new();
+fn all(directories: &[PathBuf]) -> Vec<StoredScenario> {
+    let mut out: BTreeMap<String, StoredScenario> = BTreeMap::new();
     for directory in directories {
         let Ok(entries) = std::fs::read_dir(directory) else { continue };
         for entry in entries.flatten().take(MOST_FILES) {
@@ -66,7 +66,7 @@ fn all(directories: &[PathBuf]) -> Vec<Found> {
             let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
             if let Some(text) = text_of(&path) {
                 let name = name.to_owned();
-                out.entry(name.clone()).or_insert(Found { name, path, text });
+                out.entry(name.clone()).or_insert(StoredScenario { name, path, text });
             }
         }
     }
@@ -86,12 +86,12 @@ fn text_of(path: &Path) -> Option<String> {
 }
 
 /// All scenarios of this server's directories.
-pub(crate) fn of_config(config: &Config) -> Vec<Found> {
+pub(crate) fn of_config(config: &Config) -> Vec<StoredScenario> {
     all(&config.scenarios)
 }
 
 /// One of them.
-pub(crate) fn named(config: &Config, name: &str) -> Result<Found, Problem> {
+pub(crate) fn named(config: &Config, name: &str) -> Result<StoredScenario, Problem> {
     of_config(config)
         .into_iter()
         .find(|f| f.name == name)
@@ -112,7 +112,7 @@ pub(crate) fn names(config: &Config) -> String {
 }
 
 /// What a list says of a scenario, and the scenario.
-pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
+pub(crate) fn described(found: &StoredScenario) -> (ScenarioEntry, Option<Scenario>) {
     let parsed = found.parse(false, &Variables::new(), &BTreeMap::new());
     let mut entry = ScenarioEntry {
         name: found.name.clone(),
@@ -148,7 +148,7 @@ pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
 /// A scenario of the server's that can't be run so, by the field of the request that made it so: the request has none of its own.
 fn refused(
     error: &ModelError,
-    found: &Found,
+    found: &StoredScenario,
     set: &Variables,
     hosts: &BTreeMap<String, HostSpec>,
     quick: bool,
@@ -402,7 +402,7 @@ pub(crate) fn of_request(
 
 /// A scenario of the server's, with a request's variables: these may not change the files that it names.
 pub(crate) fn of_server(
-    found: &Found,
+    found: &StoredScenario,
     set: &Variables,
     hosts: &BTreeMap<String, HostSpec>,
     quick: bool,
@@ -594,7 +594,8 @@ mod tests {
             HEAD.split_once("[host").unwrap().0
         );
         let by = |text: &str, set: &[(&str, &str)], host: &str, quick| {
-            let found = Found { name: "x".into(), path: "x".into(), text: text.to_owned() };
+            let found =
+                StoredScenario { name: "x".into(), path: "x".into(), text: text.to_owned() };
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
             let spec = HostSpec { address: host.into(), port: None, key_file: None };
             let hosts = [("b".to_owned(), spec)].into();
@@ -628,7 +629,7 @@ mod tests {
         let text = format!("{HEAD}[variables]\nf = \"a.txt\"\nt = \"1s\"\n[[step]]\ncollect = {{ file = \"{{f}}\" }}\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n")
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
-        let found = Found { name: "x".into(), path: "x.toml".into(), text };
+        let found = StoredScenario { name: "x".into(), path: "x.toml".into(), text };
         // Each refusal stands at the field that the request has.
         let by = |set: &[(&str, &str)], host: Option<&str>| {
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();

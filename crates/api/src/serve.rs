@@ -15,9 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
 use crate::app::{Shared, lock};
-use crate::extract::Asker;
-use crate::guard::{Place, masked};
-use crate::patient::Patient;
+use crate::extract::ApiClient;
+use crate::guard::{ConnectionPermit, masked};
+use crate::timeout_stream::TimeoutStream;
 use crate::types::ServerLimits;
 
 /// Most headers of a request, and bytes of its head.
@@ -37,19 +37,19 @@ struct Count {
 }
 
 /// A connection that is counted until it is dropped.
-struct Counted {
+struct CountedConnection {
     count: Arc<Mutex<Count>>,
     address: IpAddr,
 }
 
-impl Counted {
+impl CountedConnection {
     /// A quarter of all is kept for those who are known.
     fn new(
         count: &Arc<Mutex<Count>>,
         address: IpAddr,
         is_known: bool,
         limits: &ServerLimits,
-    ) -> Option<Counted> {
+    ) -> Option<CountedConnection> {
         // One host has a whole network of IPv6 addresses.
         let address = masked(address);
         let kept = if is_known { 0 } else { limits.connections / 4 };
@@ -61,11 +61,11 @@ impl Counted {
         }
         counts.all += 1;
         counts.by_address.insert(address, of_address + 1);
-        Some(Counted { count: count.clone(), address })
+        Some(CountedConnection { count: count.clone(), address })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut counts = lock(&self.count);
         counts.all = counts.all.saturating_sub(1);
@@ -101,12 +101,12 @@ pub(crate) async fn serve(
         let now = std::time::Instant::now();
         let is_known = app.tokens.is_none() || app.known.knows(address.ip(), now);
         // Beyond the limits a connection is closed without a word: words would cost what is short.
-        let Some(counted) = Counted::new(&counts, address.ip(), is_known, &limits) else {
+        let Some(counted) = CountedConnection::new(&counts, address.ip(), is_known, &limits) else {
             continue;
         };
         let router = router.clone();
         tokio::spawn(async move {
-            converse(stream, address, router, limits, Place(Arc::new(counted))).await;
+            converse(stream, address, router, limits, ConnectionPermit(Arc::new(counted))).await;
         });
     }
 }
@@ -116,16 +116,16 @@ async fn converse(
     address: SocketAddr,
     router: Router,
     limits: ServerLimits,
-    place: Place,
+    permit: ConnectionPermit,
 ) {
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(&stream);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
-    let stream = Patient::new(stream, Duration::from_secs(limits.write_seconds));
+    let stream = TimeoutStream::new(stream, Duration::from_secs(limits.write_seconds));
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Asker { address, user: None });
-        request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(ApiClient { address, user: None });
+        request.extensions_mut().insert(permit.clone());
         let router = router.clone();
         async move {
             let answered = router.oneshot(request.map(Body::new)).await;
@@ -154,8 +154,9 @@ mod tests {
         let limits =
             ServerLimits { connections: 8, connections_per_address: 3, ..Default::default() };
         let counts = Arc::new(Mutex::new(Count::default()));
-        let of =
-            |address: &str, known| Counted::new(&counts, address.parse().unwrap(), known, &limits);
+        let of = |address: &str, known| {
+            CountedConnection::new(&counts, address.parse().unwrap(), known, &limits)
+        };
         // A network of IPv6 counts as one address.
         let first: Vec<_> = (1..9).filter_map(|i| of(&format!("2001:db8::{i}"), false)).collect();
         assert_eq!(first.len(), 3);

@@ -19,8 +19,8 @@ use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
 use weir_jobs::{Event, ServeJob};
 
-use crate::supervise::{Clients, Launcher, earlier};
-use crate::types::{Kind, State, StateEvent};
+use crate::supervise::{Clients, Launcher, stored};
+use crate::types::{ObjectKind, State, StateEvent};
 use crate::{clock, routes, serve};
 
 /// A server that listens.
@@ -47,7 +47,7 @@ impl Server {
         }
         let address = config.address;
         let (router, app) = assemble(config, directory, launcher)?;
-        earlier::take_up_within(&app, earlier::PATIENCE).await;
+        stored::take_up_within(&app, stored::TIMEOUT).await;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ApiError::Listen { address, source })?;
@@ -77,7 +77,7 @@ impl Server {
         let both = move |event: &Event| {
             if let Some((session, ended)) = app.clients.take(event) {
                 app.hub.state(&StateEvent {
-                    kind: Kind::Clients,
+                    kind: ObjectKind::Clients,
                     id: session.to_string(),
                     state: if ended { State::Ended } else { State::Running },
                     error: None,
@@ -128,7 +128,7 @@ pub(crate) fn assemble(
         launcher,
         tests: Default::default(),
         experiments: Default::default(),
-        earlier: Default::default(),
+        stored: Default::default(),
         emulators: Default::default(),
         clients: Clients::new(),
         calibrating: Default::default(),
@@ -166,7 +166,7 @@ pub(crate) fn for_tests() -> (Router, Shared) {
         host_names: vec![],
         token_file: None,
         version: "0.0.0".into(),
-        place: weir_runs::Place::in_directory(at("data")),
+        data: weir_runs::DataDirectory::in_directory(at("data")),
         plans: at("plans"),
         scenarios: vec![],
         keys: at("keys"),
@@ -181,6 +181,6 @@ pub(crate) fn for_tests() -> (Router, Shared) {
 
 /// Beside the runs.
 fn audit_path(config: &Config) -> Option<PathBuf> {
-    config.place.prepare().ok()?;
-    Some(config.place.directory().join("audit.jsonl"))
+    config.data.prepare().ok()?;
+    Some(config.data.directory().join("audit.jsonl"))
 }

@@ -79,7 +79,7 @@ enum Command {
 }
 
 /// A file that a command makes its experiment of.
-pub(crate) enum Named {
+pub(crate) enum ScenarioSource {
     /// The scenario of `weir run`.
     Scenario(std::path::PathBuf),
     /// `--plan` of a sweep, or of repeated tests.
@@ -87,11 +87,11 @@ pub(crate) enum Named {
 }
 
 /// The file that the command of a kept experiment named, if it is one of today's and named any.
-pub(crate) fn file_of(words: &[String]) -> Option<Named> {
+pub(crate) fn file_of(words: &[String]) -> Option<ScenarioSource> {
     match Cli::try_parse_from(words).ok()?.command {
-        Command::Run(args) => args.file().map(|file| Named::Scenario(file.into())),
-        Command::Sweep(args) => args.plan().map(|file| Named::Plan(file.into())),
-        Command::Test(args) => args.general.plan.map(Named::Plan),
+        Command::Run(args) => args.file().map(|file| ScenarioSource::Scenario(file.into())),
+        Command::Sweep(args) => args.plan().map(|file| ScenarioSource::Plan(file.into())),
+        Command::Test(args) => args.general.plan.map(ScenarioSource::Plan),
         _ => None,
     }
 }
@@ -148,16 +148,9 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
 
 fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {
     let options = TextOptions { style: style(), ..Default::default() };
-    let place = weir_runs::Place::of_this_user().map_err(commands::runs::RunsError::from)?;
+    let data = weir_runs::DataDirectory::of_this_user().map_err(commands::runs::RunsError::from)?;
     let now = crate::time::since_epoch(std::time::SystemTime::now()).as_millis() as i64;
-    Ok(commands::runs::run(
-        args,
-        &place,
-        now,
-        &options,
-        &mut stdout().lock(),
-        &mut stderr().lock(),
-    )?)
+    Ok(commands::runs::run(args, &data, now, &options, &mut stdout().lock(), &mut stderr().lock())?)
 }
 
 /// Colour on a terminal, unless NO_COLOR is set to something (no-color.org).

@@ -7,13 +7,13 @@ mod engine;
 mod error;
 mod files;
 mod job;
-mod kept;
 mod key;
 mod output;
 mod random;
 mod signals;
 mod stamp;
 mod time;
+mod user_data;
 
 use std::process::ExitCode;
 

@@ -30,7 +30,7 @@ const MAX_CLIENTS: usize = 64;
 /// Maximum number of clients that watch at a time: a test does for as long as it runs.
 const MAX_WATCHERS: usize = 256;
 /// How long a client of ours waits.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What is asked.
 #[derive(Debug, Deserialize)]
@@ -107,26 +107,30 @@ impl Request {
 
 /// How many clients are connected.
 #[derive(Debug, Default)]
-struct Load {
+struct ConnectionCounts {
     clients: AtomicUsize,
     watchers: AtomicUsize,
 }
 
 /// A connection's part of a limit, given back when dropped.
-struct Seat {
-    load: Arc<Load>,
-    count: fn(&Load) -> &AtomicUsize,
+struct ConnectionSlot {
+    load: Arc<ConnectionCounts>,
+    count: fn(&ConnectionCounts) -> &AtomicUsize,
 }
 
-impl Seat {
-    fn take(load: &Arc<Load>, count: fn(&Load) -> &AtomicUsize, max: usize) -> Option<Seat> {
+impl ConnectionSlot {
+    fn take(
+        load: &Arc<ConnectionCounts>,
+        count: fn(&ConnectionCounts) -> &AtomicUsize,
+        max: usize,
+    ) -> Option<ConnectionSlot> {
         let before = count(load).fetch_add(1, Ordering::Relaxed);
-        let seat = Seat { load: load.clone(), count };
+        let seat = ConnectionSlot { load: load.clone(), count };
         (before < max).then_some(seat)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         (self.count)(&self.load).fetch_sub(1, Ordering::Relaxed);
     }
@@ -136,16 +140,16 @@ impl Drop for Seat {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
-    contact: Contact,
+    contact: LastContact,
 }
 
 /// When a client last asked for more than reading.
 #[derive(Debug, Clone)]
-pub struct Contact(Arc<Mutex<Instant>>);
+pub struct LastContact(Arc<Mutex<Instant>>);
 
-impl Contact {
+impl LastContact {
     fn new() -> Self {
-        Contact(Arc::new(Mutex::new(Instant::now())))
+        LastContact(Arc::new(Mutex::new(Instant::now())))
     }
 
     fn touch(&self) {
@@ -188,10 +192,10 @@ impl ControlSocket {
     pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
         let failed = |source| refused(path, source);
         let listener = bind(path)?;
-        let contact = Contact::new();
+        let contact = LastContact::new();
         let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let load = Arc::new(Load::default());
+        let load = Arc::new(ConnectionCounts::default());
         let accept = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -199,7 +203,8 @@ impl ControlSocket {
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                let Some(seat) = Seat::take(&load, |load| &load.clients, MAX_CLIENTS) else {
+                let Some(seat) = ConnectionSlot::take(&load, |load| &load.clients, MAX_CLIENTS)
+                else {
                     continue;
                 };
                 let (remote, contact) = (remote.clone(), contact.clone());
@@ -227,7 +232,7 @@ impl ControlSocket {
 
     /// When a client last asked for more than reading.
     #[must_use]
-    pub fn contact(&self) -> Contact {
+    pub fn contact(&self) -> LastContact {
         self.contact.clone()
     }
 
@@ -238,7 +243,7 @@ impl ControlSocket {
     }
 }
 
-fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact, mut seat: Seat) {
+fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: ConnectionSlot) {
     let mut reader = BufReader::new(stream);
     // It ends with the connection, so that a client that dies leaves none.
     let mut watch = None;
@@ -261,8 +266,8 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact, mut seat: Seat
 fn answer(
     line: &[u8],
     remote: &Remote,
-    contact: &Contact,
-    seat: &mut Seat,
+    contact: &LastContact,
+    seat: &mut ConnectionSlot,
     watch: &mut Option<Watch>,
 ) -> Value {
     let done = match serde_json::from_slice::<Request>(line) {
@@ -313,7 +318,7 @@ fn kind(error: &EmulatorError) -> &'static str {
 fn obey(
     request: Request,
     remote: &Remote,
-    seat: &mut Seat,
+    seat: &mut ConnectionSlot,
     watch: &mut Option<Watch>,
 ) -> Result<Value, EmulatorError> {
     Ok(match request {
@@ -369,7 +374,7 @@ fn obey(
         Request::Watch {} => {
             if watch.is_none() {
                 // Watchers do not take the places of those who steer.
-                let taken = Seat::take(&seat.load, |load| &load.watchers, MAX_WATCHERS);
+                let taken = ConnectionSlot::take(&seat.load, |load| &load.watchers, MAX_WATCHERS);
                 *seat = taken.ok_or_else(|| EmulatorError::Refusal {
                     what: "watch".into(),
                     given: "another watcher".into(),
@@ -434,7 +439,7 @@ impl Connection {
     /// No emulator listens there, or it may not be asked.
     pub fn open(path: &Path) -> std::io::Result<Connection> {
         let connection = Connection(UnixStream::connect(path)?);
-        connection.set_timeout(PATIENCE)?;
+        connection.set_timeout(TIMEOUT)?;
         Ok(connection)
     }
 

@@ -14,7 +14,7 @@ use weir_model::plan::Direction as Side;
 use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
 use crate::lateness::{LATE_NS, Timing};
-use crate::packet_trace::Writing;
+use crate::packet_trace::TraceWriter;
 use crate::report::{LinkReport, PeriodReason};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
@@ -31,14 +31,14 @@ const HEADROOM_BYTES: u64 = 32 << 20;
 
 /// A frame that is to leave.
 #[derive(Debug)]
-struct Leaving {
+struct QueuedFrame {
     disposition: Disposition,
     native: Option<(u64, u32)>,
 }
 
 /// What a flow has beside the engine's counters.
 #[derive(Debug, Default)]
-struct Extra {
+struct FlowExtra {
     timing: Timing,
     /// Frames that the link refused, or whose change found no memory.
     unplanned: u64,
@@ -49,7 +49,7 @@ struct Extra {
     laws_version: u64,
 }
 
-impl Extra {
+impl FlowExtra {
     /// The flow's counters; `waiting` are its packets and bytes that wait for room in the link.
     fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> Counters {
         let (packets, bytes) = waiting;
@@ -74,15 +74,15 @@ pub(crate) struct Datapath {
     dispositions: Vec<Disposition>,
     /// Frames that are to leave, in order; those before `left` have left.
     handles: Vec<Handle>,
-    leaving: Vec<Leaving>,
+    leaving: Vec<QueuedFrame>,
     left: usize,
     /// Bytes of those that have not.
     waiting_bytes: u64,
-    extras: Vec<Extra>,
+    extras: Vec<FlowExtra>,
     late_packets: u64,
     /// Exempt frames that the link refused.
     exempt_unplanned: (u64, u64),
-    packet_trace: Option<Writing>,
+    packet_trace: Option<TraceWriter>,
     watches: Watches,
 }
 
@@ -97,7 +97,7 @@ impl Datapath {
     pub(crate) fn new(
         config: &Impairment,
         direction: Direction,
-        packet_trace: Option<Writing>,
+        packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
         let engine = Engine::new(config, direction)?;
         // A slot is at most twice what its frame counts towards the limit (held to by a test).
@@ -132,7 +132,7 @@ impl Datapath {
 
     fn make_room(&mut self) {
         let flows = self.engine.flows().count();
-        self.extras.resize_with(flows.max(self.extras.len()), Extra::default);
+        self.extras.resize_with(flows.max(self.extras.len()), FlowExtra::default);
     }
 
     /// Another configuration, between two batches; queued packets leave when they were to leave.
@@ -170,7 +170,7 @@ impl Datapath {
         &mut self,
         now_ns: u64,
         reason: PeriodReason,
-        mut meant: impl FnMut(&FlowStatus<'_>, &mut Extra) -> bool,
+        mut meant: impl FnMut(&FlowStatus<'_>, &mut FlowExtra) -> bool,
     ) {
         let waiting = self.waiting_by_flow();
         for ((status, extra), waiting) in self.engine.flows().zip(&mut self.extras).zip(waiting) {
@@ -278,7 +278,7 @@ impl Datapath {
                     if let Some((handle, _)) = edited {
                         self.handles.push(handle);
                         self.waiting_bytes += u64::from(disposition.length);
-                        self.leaving.push(Leaving { disposition, native });
+                        self.leaving.push(QueuedFrame { disposition, native });
                     } else {
                         self.unplanned(&disposition, handle, native);
                     }
@@ -373,7 +373,7 @@ impl Datapath {
             let mut refused = to.refused().iter().copied().peekable();
             for place in 0..sent {
                 let at = self.left + place;
-                let Leaving { disposition, native } = self.leaving[at];
+                let QueuedFrame { disposition, native } = self.leaving[at];
                 self.waiting_bytes -= u64::from(disposition.length);
                 if refused.next_if_eq(&(place as u32)).is_some() {
                     self.unplanned(&disposition, self.handles[at], native);
@@ -401,7 +401,7 @@ impl Datapath {
         if disposition.flags & FLAG_EXEMPT != 0 {
             return;
         }
-        let Extra { timing, period, .. } = &mut self.extras[disposition.flow as usize];
+        let FlowExtra { timing, period, .. } = &mut self.extras[disposition.flow as usize];
         timing.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
         // One that was queued when the period started was delayed by other laws.
         if period.start_ns.is_none_or(|start| disposition.arrived_ns >= start) {
@@ -429,7 +429,7 @@ impl Datapath {
         mut out: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         for at in self.left..self.handles.len() {
-            let Leaving { disposition, native } = self.leaving[at];
+            let QueuedFrame { disposition, native } = self.leaving[at];
             self.left = at + 1;
             self.waiting_bytes -= u64::from(disposition.length);
             out(disposition.at_ns, self.slabs.bytes(self.handles[at]))?;
@@ -448,7 +448,7 @@ impl Datapath {
         self.dispositions = dispositions;
         self.carry_out();
         for at in self.left..self.handles.len() {
-            let Leaving { disposition, native } = self.leaving[at];
+            let QueuedFrame { disposition, native } = self.leaving[at];
             self.unplanned(&disposition, self.handles[at], native);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
@@ -504,7 +504,7 @@ impl Datapath {
         let mut of = vec![(0, 0); self.extras.len()];
         let judged =
             self.leaving[self.left..].iter().filter(|l| l.disposition.flags & FLAG_EXEMPT == 0);
-        for Leaving { disposition, .. } in judged {
+        for QueuedFrame { disposition, .. } in judged {
             let (packets, bytes) = &mut of[disposition.flow as usize];
             *packets += 1;
             *bytes += u64::from(disposition.length);
@@ -518,7 +518,7 @@ impl Datapath {
         let waiting =
             self.leaving[self.left..].iter().filter(|l| l.disposition.flags & FLAG_EXEMPT != 0);
         let (mut packets, mut bytes) = self.exempt_unplanned;
-        for Leaving { disposition, .. } in waiting {
+        for QueuedFrame { disposition, .. } in waiting {
             packets += 1;
             bytes += u64::from(disposition.length);
         }

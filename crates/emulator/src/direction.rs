@@ -49,7 +49,7 @@ pub(crate) enum Order {
         prepared: Prepared,
         timed: bool,
         number: u64,
-        reply: SyncSender<Result<InForce, ImpairError>>,
+        reply: SyncSender<Result<Applied, ImpairError>>,
     },
     /// What it has done so far.
     Report(SyncSender<Snapshot>),
@@ -68,7 +68,7 @@ pub(crate) enum Order {
 }
 
 /// A configuration came into force.
-pub(crate) struct InForce {
+pub(crate) struct Applied {
     pub(crate) at_ns: u64,
     /// The former configuration, which the receiver of the answer drops.
     _before: (Retired, Arc<Impairment>),
@@ -113,19 +113,19 @@ impl Mailbox {
 /// Tells that a direction is over, also when its thread panics.
 struct Over {
     mailbox: Arc<Mailbox>,
-    pulse: Arc<Pulse>,
+    status: Arc<DirectionStatus>,
 }
 
 impl Drop for Over {
     fn drop(&mut self) {
         self.mailbox.close();
-        self.pulse.ended.store(true, Ordering::Release);
+        self.status.ended.store(true, Ordering::Release);
     }
 }
 
 /// What can be seen of a direction without asking it.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub(crate) struct DirectionStatus {
     pub(crate) held_bytes: AtomicU64,
     pub(crate) memory_bytes: AtomicU64,
     pub(crate) unplanned_packets: AtomicU64,
@@ -140,13 +140,13 @@ pub(crate) struct Pulse {
 }
 
 /// How a direction ended.
-pub(crate) struct Ended {
+pub(crate) struct DirectionResult {
     pub(crate) report: DirectionReport,
     pub(crate) error: Option<EmulatorError>,
 }
 
 /// What a direction is made of.
-pub(crate) struct Parts {
+pub(crate) struct DirectionParts {
     pub(crate) name: &'static str,
     pub(crate) datapath: Datapath,
     pub(crate) config: Arc<Impairment>,
@@ -157,17 +157,17 @@ pub(crate) struct Parts {
     pub(crate) ring_frames: u64,
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) status: Arc<DirectionStatus>,
 }
 
 /// A running direction.
 pub(crate) struct Running {
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) thread: JoinHandle<Ended>,
+    pub(crate) thread: JoinHandle<DirectionResult>,
 }
 
 /// Starts the thread.
-pub(crate) fn spawn(parts: Parts) -> Result<Running, EmulatorError> {
+pub(crate) fn spawn(parts: DirectionParts) -> Result<Running, EmulatorError> {
     let failed = |operation| move |source| EmulatorError::System { operation, source };
     let poller = Poller::new().map_err(failed("wait for frames"))?;
     let waker = Waker::new(&poller, ORDERS).map_err(failed("make a waker"))?;
@@ -195,7 +195,7 @@ struct Draining {
 }
 
 struct Worker {
-    parts: Parts,
+    parts: DirectionParts,
     mailbox: Arc<Mailbox>,
     poller: Poller,
     events: Events,
@@ -217,7 +217,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(parts: Parts, mailbox: Arc<Mailbox>, poller: Poller) -> Self {
+    fn new(parts: DirectionParts, mailbox: Arc<Mailbox>, poller: Poller) -> Self {
         Worker {
             timed: is_timed(&parts.config),
             can_fifo: parts.scheduling == Scheduling::Auto,
@@ -238,8 +238,8 @@ impl Worker {
         }
     }
 
-    fn run(mut self) -> Ended {
-        let _over = Over { mailbox: self.mailbox.clone(), pulse: self.parts.pulse.clone() };
+    fn run(mut self) -> DirectionResult {
+        let _over = Over { mailbox: self.mailbox.clone(), status: self.parts.status.clone() };
         set_name(&format!("weir-{}", self.parts.name));
         // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
         let _ = set_timer_slack(1);
@@ -255,7 +255,7 @@ impl Worker {
         let report = self.snapshot().report();
         self.parts.datapath.close_packet_trace();
         self.publish(0.0);
-        Ended { report, error: error.map(EmulatorError::from) }
+        DirectionResult { report, error: error.map(EmulatorError::from) }
     }
 
     fn work(&mut self) -> weir_link::Result<()> {
@@ -386,7 +386,7 @@ impl Worker {
                             self.timed = timed;
                             let before = std::mem::replace(&mut self.parts.config, config);
                             self.schedule(0.0);
-                            InForce { at_ns: now, _before: (retired, before) }
+                            Applied { at_ns: now, _before: (retired, before) }
                         });
                     let _ = reply.try_send(done);
                 }
@@ -449,19 +449,19 @@ impl Worker {
     }
 
     fn publish(&mut self, load: f64) {
-        let pulse = &self.parts.pulse;
+        let status = &self.parts.status;
         let set = |to: &AtomicU64, value| to.store(value, Ordering::Relaxed);
-        set(&pulse.held_bytes, self.parts.datapath.memory_used_bytes());
-        set(&pulse.memory_bytes, self.parts.config.memory_bytes());
-        set(&pulse.late_packets, self.parts.datapath.late_packets());
-        set(&pulse.load_permille, (load * 1000.0) as u64);
-        pulse.fifo.store(self.fifo, Ordering::Relaxed);
+        set(&status.held_bytes, self.parts.datapath.memory_used_bytes());
+        set(&status.memory_bytes, self.parts.config.memory_bytes());
+        set(&status.late_packets, self.parts.datapath.late_packets());
+        set(&status.load_permille, (load * 1000.0) as u64);
+        status.fifo.store(self.fifo, Ordering::Relaxed);
         if self.ticks.is_multiple_of(TICKS_BETWEEN_COUNTERS) {
             let link = self.link();
             let unplanned = self.parts.datapath.unplanned_packets() + link.unplanned_packets();
-            set(&self.parts.pulse.unplanned_packets, unplanned);
-            set(&self.parts.pulse.clock_steps, link.clock_steps);
-            set(&self.parts.pulse.memory_dropped_packets, link.memory_dropped_packets);
+            set(&self.parts.status.unplanned_packets, unplanned);
+            set(&self.parts.status.clock_steps, link.clock_steps);
+            set(&self.parts.status.memory_dropped_packets, link.memory_dropped_packets);
         }
         self.ticks = self.ticks.wrapping_add(1);
     }

@@ -16,14 +16,14 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
 use crate::datapath::Datapath;
-use crate::direction::{Ended, Parts, Pulse, Running, spawn};
+use crate::direction::{DirectionParts, DirectionResult, DirectionStatus, Running, spawn};
 use crate::error::EmulatorError;
+use crate::interface_lock::InterfaceLock;
 use crate::packet_trace::PacketTrace;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
 use crate::rights;
-use crate::taken::Taken;
 use crate::wanted::Wanted;
 
 pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
@@ -31,12 +31,12 @@ pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
 /// A running emulator. Dropping it ends it at once and restores the interfaces' settings.
 pub struct Emulator {
     remote: Remote,
-    threads: Vec<JoinHandle<Ended>>,
+    threads: Vec<JoinHandle<DirectionResult>>,
     supervisor: Option<JoinHandle<()>>,
     packet_trace: Option<PacketTrace>,
     watchdog: Option<Watchdog>,
     /// Given back last, when the interfaces are as they were.
-    taken: Vec<Taken>,
+    locks: Vec<InterfaceLock>,
 }
 
 impl std::fmt::Debug for Emulator {
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Emulator {
 
 /// How an emulator ended.
 #[derive(Debug)]
-pub struct Ending {
+pub struct EmulatorResult {
     /// What it did.
     pub report: Report,
     /// What ended it, if it was not asked to.
@@ -73,7 +73,7 @@ impl Emulator {
             }
         }
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
-        let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
+        let locks = vec![InterfaceLock::take(a, indices[0])?, InterfaceLock::take(b, indices[1])?];
         // Errors that can be found early are reported before anything is changed.
         Datapath::new(&config.impairment, Direction::Forward, None)?;
         let mut watchdog =
@@ -108,7 +108,7 @@ impl Emulator {
             rights::keep_for_running(config.scheduling)?;
         }
         let mut emulator = Self::assemble(links, config, Some((watchdog, indices)), notes)?;
-        emulator.taken = taken;
+        emulator.locks = locks;
         Ok(emulator)
     }
 
@@ -153,7 +153,7 @@ impl Emulator {
             (Direction::Forward, a.receiver, b.transmitter),
             (Direction::Reverse, b.receiver, a.transmitter),
         ];
-        let pulses = [Arc::new(Pulse::default()), Arc::new(Pulse::default())];
+        let statuses = [Arc::new(DirectionStatus::default()), Arc::new(DirectionStatus::default())];
         let mut datapaths = Vec::new();
         for (direction, ..) in &ways {
             let writing =
@@ -165,7 +165,7 @@ impl Emulator {
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
         for (((_, from, to), datapath), name) in ways.into_iter().zip(datapaths).zip(NAMES) {
-            let started = spawn(Parts {
+            let started = spawn(DirectionParts {
                 name,
                 datapath,
                 config: impairment.clone(),
@@ -174,7 +174,7 @@ impl Emulator {
                 ring_frames: rings[running.len()],
                 to,
                 scheduling: config.scheduling,
-                pulse: pulses[running.len()].clone(),
+                status: statuses[running.len()].clone(),
             });
             match started {
                 Ok(started) => running.push(started),
@@ -199,7 +199,7 @@ impl Emulator {
                 links: descriptions.to_vec(),
                 stamped,
                 mailboxes: [first.mailbox, second.mailbox],
-                pulses,
+                statuses,
                 wanted: Mutex::new(Wanted {
                     config: impairment,
                     stopped: BTreeSet::new(),
@@ -227,7 +227,7 @@ impl Emulator {
             supervisor: None,
             packet_trace,
             watchdog,
-            taken: Vec::new(),
+            locks: Vec::new(),
         };
         let supervisor = std::thread::Builder::new()
             .name("weir-watch".into())
@@ -263,7 +263,7 @@ impl Emulator {
     /// Ends it: receives what has arrived and then no more, lets queued packets leave within 2 s (less when [`Remote::abort`] is
     /// called), restores the interfaces. `reason` goes into the report.
     #[must_use]
-    pub fn finish(mut self, reason: &str) -> Ending {
+    pub fn finish(mut self, reason: &str) -> EmulatorResult {
         self.remote.drain();
         let mut directions = Vec::new();
         let mut error = None;
@@ -288,7 +288,7 @@ impl Emulator {
         let reason = error.as_ref().map_or_else(|| reason.to_owned(), EmulatorError::with_causes);
         let report = self.remote.assemble(directions, Some(reason));
         self.end();
-        Ending { report, error }
+        EmulatorResult { report, error }
     }
 
     fn end(&mut self) {

@@ -26,7 +26,7 @@ pub enum Refusal {
     /// It carries no Ethernet frames.
     NotEthernet,
     /// Another emulator has it: its process, where that is known.
-    Taken(Option<u32>),
+    InUse(Option<u32>),
 }
 
 impl Refusal {
@@ -35,7 +35,7 @@ impl Refusal {
     pub fn may_be_forced(&self) -> bool {
         !matches!(
             self,
-            Refusal::SameTwice | Refusal::Down | Refusal::NotEthernet | Refusal::Taken(_)
+            Refusal::SameTwice | Refusal::Down | Refusal::NotEthernet | Refusal::InUse(_)
         )
     }
 }
@@ -59,8 +59,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::Down => f.write_str("it is down: set it up first (ip link set dev … up)"),
             Refusal::NotEthernet => f.write_str("it does not carry Ethernet frames"),
-            Refusal::Taken(Some(pid)) => write!(f, "it is taken by the emulator of process {pid}"),
-            Refusal::Taken(None) => f.write_str("it is taken by another emulator"),
+            Refusal::InUse(Some(pid)) => write!(f, "it is in use by the emulator of process {pid}"),
+            Refusal::InUse(None) => f.write_str("it is in use by another emulator"),
         }
     }
 }
@@ -126,7 +126,7 @@ pub enum EmulatorError {
         "configuration {0} is pending: it was handed over, and is not confirmed yet; it comes into force when the \
          emulator's thread gets on (weir impair stats lists it then)"
     )]
-    Pending(u64),
+    PendingConfiguration(u64),
     /// A direction's thread panicked: a defect of this program. What the direction had counted is lost.
     #[error("the thread of {0} panicked: this is a defect of weir")]
     Panicked(&'static str),

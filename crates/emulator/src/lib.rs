@@ -41,6 +41,8 @@ mod drops;
 mod emulator;
 mod error;
 mod frames;
+#[cfg(target_os = "linux")]
+mod interface_lock;
 mod lateness;
 mod packet_trace;
 mod prediction;
@@ -56,14 +58,12 @@ mod snapshot;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(target_os = "linux")]
-mod taken;
-#[cfg(target_os = "linux")]
 mod wanted;
 
 pub use alarm::{Alarm, AlarmKind};
 pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
-pub use emulator::{Emulator, Ending};
+pub use emulator::{Emulator, EmulatorResult};
 pub use error::{EmulatorError, Refusal};
 pub use prediction::{Prediction, predict, predictions};
 #[cfg(target_os = "linux")]

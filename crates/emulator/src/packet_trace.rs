@@ -33,11 +33,11 @@ pub(crate) struct PacketTrace {
     files: Option<Arc<PacketTraceFiles>>,
     sender: SyncSender<(Batch, SyncSender<Batch>)>,
     thread: JoinHandle<Result<(), PacketsError>>,
-    counts: Arc<Counts>,
+    counts: Arc<TraceCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct TraceCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicBool,
@@ -46,7 +46,7 @@ struct Counts {
     most_bytes: Option<u64>,
 }
 
-impl Counts {
+impl TraceCounts {
     /// Takes this many bytes of what may be written; `false` where so many are not left.
     fn take(&self, bytes: u64) -> bool {
         let most = self.most_bytes.unwrap_or(u64::MAX);
@@ -57,7 +57,7 @@ impl Counts {
 
 /// What a direction writes by.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub(crate) struct TraceWriter {
     direction: Direction,
     batch: Batch,
     sender: SyncSender<(Batch, SyncSender<Batch>)>,
@@ -66,14 +66,14 @@ pub(crate) struct Writing {
     empty: Receiver<Batch>,
     /// A full queue is waited for: there is a capture's clock, that stands meanwhile.
     waits: bool,
-    counts: Arc<Counts>,
+    counts: Arc<TraceCounts>,
 }
 
 /// Watches a packet trace's counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Watching(Arc<Counts>, PathBuf, Option<Arc<PacketTraceFiles>>);
+pub(crate) struct TraceCounters(Arc<TraceCounts>, PathBuf, Option<Arc<PacketTraceFiles>>);
 
-impl Watching {
+impl TraceCounters {
     /// Adds a configuration that is handed over to the file beside the packet trace, whose records tell its number only.
     pub(crate) fn configure(&self, number: u64, names: &Names, config: &Impairment) {
         let flows: Vec<_> = names.numbered().into_iter().map(named).collect();
@@ -166,7 +166,7 @@ impl PacketTrace {
         }
         let mut writer = PacketLogWriter::judged(out, &text).map_err(failed)?;
         let (sender, receiver) = sync_channel::<(Batch, SyncSender<Batch>)>(WAITING);
-        let counts = Arc::new(Counts { most_bytes, ..Counts::default() });
+        let counts = Arc::new(TraceCounts { most_bytes, ..TraceCounts::default() });
         // The header, whose metadata ends where records may begin. It is written however little may be.
         counts.bytes.store((16 + text.len() as u64).next_multiple_of(8), Ordering::Relaxed);
         let seen = counts.clone();
@@ -208,18 +208,18 @@ impl PacketTrace {
     }
 
     /// The writing end of a direction of which nothing is left out, since it can wait.
-    pub(crate) fn writing_all(&self, direction: Direction) -> Writing {
-        Writing { waits: true, ..self.writing(direction) }
+    pub(crate) fn writing_all(&self, direction: Direction) -> TraceWriter {
+        TraceWriter { waits: true, ..self.writing(direction) }
     }
 
     /// The writing end of a direction; it never waits.
-    pub(crate) fn writing(&self, direction: Direction) -> Writing {
+    pub(crate) fn writing(&self, direction: Direction) -> TraceWriter {
         let (back, empty) = sync_channel(WAITING);
         // As many as the queue takes, so that none is ever made while packets pass; untouched, they cost no memory.
         for _ in 0..WAITING {
             let _ = back.try_send(Vec::with_capacity(BATCH));
         }
-        Writing {
+        TraceWriter {
             direction,
             batch: Vec::with_capacity(BATCH),
             sender: self.sender.clone(),
@@ -230,8 +230,8 @@ impl PacketTrace {
         }
     }
 
-    pub(crate) fn watching(&self) -> Watching {
-        Watching(self.counts.clone(), self.path.clone(), self.files.clone())
+    pub(crate) fn watching(&self) -> TraceCounters {
+        TraceCounters(self.counts.clone(), self.path.clone(), self.files.clone())
     }
 
     /// Waits until everything is written. All writing ends must be gone.
@@ -248,7 +248,7 @@ impl PacketTrace {
     }
 }
 
-impl Writing {
+impl TraceWriter {
     /// A packet's verdict, the time it left if it did, and its native sequence and flow.
     #[inline]
     pub(crate) fn write(

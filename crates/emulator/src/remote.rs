@@ -15,18 +15,18 @@ use weir_net::clock::Clock;
 
 use crate::alarm::{Alarm, Alarms};
 use crate::config::is_timed;
-use crate::direction::{Mailbox, Order, Pulse};
+use crate::direction::{DirectionStatus, Mailbox, Order};
 use crate::error::EmulatorError;
 use crate::lateness::seconds;
-use crate::packet_trace::Watching;
+use crate::packet_trace::TraceCounters;
 use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEMA, Report};
 use crate::snapshot::Snapshot;
-use crate::wanted::{Change, Pending, Wanted, effective, no_such};
+use crate::wanted::{Change, PendingConfiguration, Wanted, effective, no_such};
 
 /// Time in which queued packets may leave after the end was requested.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// A direction that does not answer within this time has other trouble.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Steers a running emulator; clones steer the same one, from any thread.
 #[derive(Clone)]
@@ -81,10 +81,10 @@ pub(crate) struct Shared {
     /// Whether the kernel stamps arrivals, not this process.
     pub(crate) stamped: bool,
     pub(crate) mailboxes: [Arc<Mailbox>; 2],
-    pub(crate) pulses: [Arc<Pulse>; 2],
+    pub(crate) statuses: [Arc<DirectionStatus>; 2],
     pub(crate) wanted: Mutex<Wanted>,
     pub(crate) alarms: Mutex<Alarms>,
-    pub(crate) packet_trace: Option<Watching>,
+    pub(crate) packet_trace: Option<TraceCounters>,
     pub(crate) notes: Vec<String>,
     /// Watches so far: the next one's number.
     pub(crate) watches: AtomicU64,
@@ -156,7 +156,7 @@ impl Remote {
             directions,
             configurations,
             alarms: lock(&self.shared.alarms).list().to_vec(),
-            packet_trace: self.shared.packet_trace.as_ref().map(Watching::report),
+            packet_trace: self.shared.packet_trace.as_ref().map(TraceCounters::report),
             notes: self.shared.notes.clone(),
         }
     }
@@ -307,14 +307,15 @@ impl Remote {
             // Before any record can tell of it.
             packet_trace.configure(number, &wanted.names, &effective);
         }
-        let mut pending = Pending { number, is_change, answers: [None, None], at_ns: [0; 2] };
+        let mut pending =
+            PendingConfiguration { number, is_change, answers: [None, None], at_ns: [0; 2] };
         let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
         for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {
             let (reply, receiver) = sync_channel(1);
             mailbox.post(Order::Configure { prepared, timed, number, reply });
             *answer = Some(receiver);
         }
-        if pending.wait(Instant::now() + PATIENCE)? {
+        if pending.wait(Instant::now() + TIMEOUT)? {
             wanted.in_force(&pending, self.shared.started_ns);
             Ok(number)
         } else {
@@ -332,7 +333,7 @@ impl Remote {
     /// The packet trace's file, where one is written.
     #[must_use]
     pub fn packet_trace(&self) -> Option<&Path> {
-        self.shared.packet_trace.as_ref().map(Watching::path)
+        self.shared.packet_trace.as_ref().map(TraceCounters::path)
     }
 
     /// Starts a period of counting for a flow (for all: `None`): [`crate::CurrentReport`]. Counters since the emulator's
@@ -393,18 +394,18 @@ impl Remote {
     /// Whether a direction has ended: by request, since its link did, or by a panic.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.shared.pulses.iter().any(|pulse| pulse.ended.load(Ordering::Acquire))
+        self.shared.statuses.iter().any(|status| status.ended.load(Ordering::Acquire))
     }
 
     /// Whether each direction's thread is under SCHED_FIFO now.
     #[must_use]
     pub fn is_real_time(&self) -> [bool; 2] {
-        self.shared.pulses.each_ref().map(|pulse| pulse.fifo.load(Ordering::Relaxed))
+        self.shared.statuses.each_ref().map(|status| status.fifo.load(Ordering::Relaxed))
     }
 }
 
 pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
-    receiver.recv_timeout(PATIENCE).map_err(|error| match error {
+    receiver.recv_timeout(TIMEOUT).map_err(|error| match error {
         RecvTimeoutError::Disconnected => EmulatorError::Ended,
         RecvTimeoutError::Timeout => EmulatorError::System {
             operation: "get an answer from a direction's thread",

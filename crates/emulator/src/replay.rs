@@ -11,7 +11,7 @@ use weir_model::counted;
 use weir_model::impairment::Impairment;
 
 use crate::datapath::Datapath;
-use crate::emulator::Ending;
+use crate::emulator::EmulatorResult;
 use crate::error::EmulatorError;
 use crate::lateness::seconds;
 use crate::packet_trace::PacketTrace;
@@ -42,7 +42,7 @@ impl Replay {
         &self,
         input: (impl Read, &str),
         output: (impl Write, &str),
-    ) -> Result<Ending, EmulatorError> {
+    ) -> Result<EmulatorResult, EmulatorError> {
         let (name_in, name_out) = (input.1.to_owned(), output.1.to_owned());
         let mut reader = CaptureReader::new(input.0, &name_in)?;
         let format = reader.format();
@@ -63,7 +63,7 @@ impl Replay {
                 packet_trace.as_ref().map(|packet_trace| packet_trace.writing_all(direction));
             Datapath::new(&self.impairment, direction, writing)
         };
-        let mut ways = Ways {
+        let mut ways = ReplayPaths {
             datapaths: [datapath(Direction::Forward)?, datapath(Direction::Reverse)?],
             writer: CaptureWriter::new(output.0, &name_out, format, sides)?,
             single: format == CaptureFormat::Pcap,
@@ -161,19 +161,19 @@ impl Replay {
             packet_trace: watching.map(|watching| watching.report()),
             notes,
         };
-        Ok(Ending { report, error })
+        Ok(EmulatorResult { report, error })
     }
 }
 
 /// Both directions and where they lead.
-struct Ways<W> {
+struct ReplayPaths<W> {
     datapaths: [Datapath; 2],
     writer: CaptureWriter<W>,
     /// Classic pcap: one interface for both.
     single: bool,
 }
 
-impl<W: Write> Ways<W> {
+impl<W: Write> ReplayPaths<W> {
     /// Lets everything happen that is due at `now_ns`, in the order of time; A to B first at one time.
     fn until(&mut self, now_ns: u64) -> weir_link::Result<()> {
         loop {

@@ -35,14 +35,14 @@ impl Remote {
     fn look(&self, seen: &mut [[u64; 4]; 2], packet_trace_dropped: &mut u64) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
-        for ((pulse, name), seen) in self.shared.pulses.iter().zip(NAMES).zip(seen) {
-            let load = pulse.load_permille.load(Ordering::Relaxed);
+        for ((status, name), seen) in self.shared.statuses.iter().zip(NAMES).zip(seen) {
+            let load = status.load_permille.load(Ordering::Relaxed);
             alarms.set(AlarmKind::CpuHigh, name, load > 900, now, || {
                 format!("the thread of {name} uses {} % of a processor", load / 10)
             });
-            let held = pulse.held_bytes.load(Ordering::Relaxed);
-            let most = pulse.memory_bytes.load(Ordering::Relaxed);
-            let refused = pulse.memory_dropped_packets.load(Ordering::Relaxed);
+            let held = status.held_bytes.load(Ordering::Relaxed);
+            let most = status.memory_bytes.load(Ordering::Relaxed);
+            let refused = status.memory_dropped_packets.load(Ordering::Relaxed);
             // Slots that are larger than their frames may be used up before the frames reach the cap.
             let near = held > most / 10 * 9 || refused > seen[3];
             alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
@@ -52,9 +52,9 @@ impl Remote {
                 };
                 format!("{name} holds {held} of {most} bytes; what comes beyond is dropped{beyond}")
             });
-            let unplanned = pulse.unplanned_packets.load(Ordering::Relaxed);
-            let late = pulse.late_packets.load(Ordering::Relaxed);
-            let steps = pulse.clock_steps.load(Ordering::Relaxed);
+            let unplanned = status.unplanned_packets.load(Ordering::Relaxed);
+            let late = status.late_packets.load(Ordering::Relaxed);
+            let steps = status.clock_steps.load(Ordering::Relaxed);
             let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
             alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
                 format!("{name}: packets are lost unasked, {unplanned} so far")

@@ -9,7 +9,7 @@ use weir_impair::{ImpairError, Names};
 use weir_model::impairment::{Impairment, Laws, OTHER, Other};
 use weir_model::units::Seed;
 
-use crate::direction::InForce;
+use crate::direction::Applied;
 use crate::error::EmulatorError;
 use crate::lateness::seconds;
 use crate::report::AppliedConfiguration;
@@ -25,14 +25,14 @@ pub(crate) struct Wanted {
     pub(crate) next: u64,
     pub(crate) applied: Vec<AppliedConfiguration>,
     /// Those that were handed over, and not yet confirmed by both directions.
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingConfiguration>,
 }
 
 /// A configuration that was handed over.
-pub(crate) struct Pending {
+pub(crate) struct PendingConfiguration {
     pub(crate) number: u64,
     pub(crate) is_change: bool,
-    pub(crate) answers: [Option<Receiver<Result<InForce, ImpairError>>>; 2],
+    pub(crate) answers: [Option<Receiver<Result<Applied, ImpairError>>>; 2],
     pub(crate) at_ns: [u64; 2],
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impa
     config
 }
 
-impl Pending {
+impl PendingConfiguration {
     /// Waits for the answers that are still to come, until a time; whether all are there.
     pub(crate) fn wait(&mut self, until: Instant) -> Result<bool, EmulatorError> {
         for (answer, at_ns) in self.answers.iter_mut().zip(&mut self.at_ns) {
@@ -95,7 +95,7 @@ impl Wanted {
 
     pub(crate) fn in_force(
         &mut self,
-        Pending { number, is_change, at_ns, .. }: &Pending,
+        PendingConfiguration { number, is_change, at_ns, .. }: &PendingConfiguration,
         started_ns: u64,
     ) {
         let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));

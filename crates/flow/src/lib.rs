@@ -17,12 +17,12 @@ pub mod assemble;
 pub mod budget;
 mod drain;
 mod emulated;
-mod heard;
 mod intervals;
 mod ledger;
 mod loss_lines;
 mod pacer;
 mod payload;
+mod peer_reports;
 mod receive;
 mod scheduling;
 mod send;
@@ -32,7 +32,6 @@ mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
-pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
@@ -40,9 +39,10 @@ pub use payload::{
     FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
     segments_per_message,
 };
+pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
-pub use scheduling::{Asked, Class, Demand, Foresight, Scheduling, Waking, waking};
-pub use send::{Next, SendCount, Sending};
+pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
+pub use send::{NextSend, SendCount, Sending};
 pub use stream::{StreamCount, StreamReceiving};
 
 #[cfg(test)]

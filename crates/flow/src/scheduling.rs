@@ -65,7 +65,7 @@ impl std::str::FromStr for Scheduling {
 pub struct Asked {
     /// Their class.
     pub scheduling: Scheduling,
-    /// How long they spin before each deadline, ns; absent: as long as their wake-ups need it ([`Foresight`]).
+    /// How long they spin before each deadline, ns; absent: as long as their wake-ups need it ([`WakeupLatency`]).
     pub spin_ns: Option<u64>,
 }
 
@@ -177,7 +177,7 @@ pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64
 /// A stochastic approximation of the 99th percentile (Robbins and Monro 1951): a wake-up beyond the margin widens it by
 /// 99 steps, one within narrows it by one.
 #[derive(Debug, Clone, Copy)]
-pub struct Foresight {
+pub struct WakeupLatency {
     waking: Waking,
     spin_ns: u64,
 }
@@ -187,11 +187,11 @@ const STEP_NS: u64 = 250;
 /// Wake-ups within the margin for each one beyond it.
 const WITHIN: u64 = 99;
 
-impl Foresight {
+impl WakeupLatency {
     /// Of a thread that waits as `waking` says. It begins with the longest spinning: what its first packets would
     /// teach, they would pay for.
     pub fn new(waking: Waking) -> Self {
-        Foresight { waking, spin_ns: waking.most_spin_ns }
+        WakeupLatency { waking, spin_ns: waking.most_spin_ns }
     }
 
     /// Its class and bounds.
@@ -304,10 +304,10 @@ mod tests {
 
     /// Wake-ups of which one in `n` comes `late_ns` after its time, the others at 30 us: the margin behind them, ns.
     fn learnt(n: u64, late_ns: u64) -> u64 {
-        let mut foresight = Foresight::new(auto(Demand::paced(1000.0, 1, 160, 1), 2));
-        assert_eq!(foresight.spin_ns(), 226_000, "as long as it may at first");
-        (1..=20_000).for_each(|i| foresight.woke(if i % n == 0 { late_ns } else { 30_000 }));
-        foresight.spin_ns()
+        let mut latency = WakeupLatency::new(auto(Demand::paced(1000.0, 1, 160, 1), 2));
+        assert_eq!(latency.spin_ns(), 226_000, "as long as it may at first");
+        (1..=20_000).for_each(|i| latency.woke(if i % n == 0 { late_ns } else { 30_000 }));
+        latency.spin_ns()
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(learnt(500, 150_000) / 50_000, 1, "rarer than one in a hundred");
         assert!(learnt(20, 150_000) >= 150_000);
         assert_eq!(learnt(20, 900_000), 226_000, "its share ends it");
-        let mut fixed = Foresight::new(Waking::normal(SPIN));
+        let mut fixed = WakeupLatency::new(Waking::normal(SPIN));
         (0..100).for_each(|_| fixed.woke(10_000_000));
         assert_eq!(fixed.spin_ns(), SPIN);
     }
@@ -324,7 +324,7 @@ mod tests {
     proptest! {
         #[test]
         fn one_wake_up_in_a_hundred_comes_later(seed in any::<u64>(), mean_us in 20.0f64..60.0) {
-            let mut foresight = Foresight::new(auto(Demand::paced(100.0, 1, 160, 1), 4));
+            let mut latency = WakeupLatency::new(auto(Demand::paced(100.0, 1, 160, 1), 4));
             let mut state = seed;
             let mut later = 0u32;
             for i in 0..120_000 {
@@ -334,8 +334,8 @@ mod tests {
                 let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
                 let uniform = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
                 let late = (-(1.0 - uniform).ln() * mean_us * 1000.0) as u64;
-                later += u32::from(i >= 20_000 && late > foresight.spin_ns());
-                foresight.woke(late);
+                later += u32::from(i >= 20_000 && late > latency.spin_ns());
+                latency.woke(late);
             }
             prop_assert!((900..1100).contains(&later), "{later}");
         }

@@ -15,7 +15,7 @@ use crate::scheduling::{Class, Demand};
 
 /// What a sending flow wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextSend {
     /// Nothing before this time.
     At(u64),
     /// Up to this many packets now.
@@ -173,12 +173,12 @@ impl Sending {
     }
 
     /// What it wants at `now_ns`. Closes intervals that have passed.
-    pub fn next(&mut self, now_ns: u64) -> Next {
+    pub fn next(&mut self, now_ns: u64) -> NextSend {
         while self.log.is_due(now_ns) {
             self.log.close(|_| {});
         }
         let Some(started) = self.started else {
-            return if self.stopped { Next::Done } else { Next::At(u64::MAX) };
+            return if self.stopped { NextSend::Done } else { NextSend::At(u64::MAX) };
         };
         if self.stopped || now_ns >= self.end_ns {
             if let Some(pacer) = &mut self.pacer
@@ -186,19 +186,19 @@ impl Sending {
             {
                 pacer.end(now_ns.min(self.end_ns));
             }
-            return Next::Done;
+            return NextSend::Done;
         }
         let left = self.packets_left();
         if left == 0 {
-            return Next::Done;
+            return NextSend::Done;
         }
         if now_ns < started {
-            return Next::At(started);
+            return NextSend::At(started);
         }
         match self.pacer.as_mut().map(|p| p.due(now_ns)) {
-            None => Next::Now(left),
-            Some(Due::At(t)) => Next::At(t.min(self.end_ns)),
-            Some(Due::Now(n)) => Next::Now(n.min(left)),
+            None => NextSend::Now(left),
+            Some(Due::At(t)) => NextSend::At(t.min(self.end_ns)),
+            Some(Due::Now(n)) => NextSend::Now(n.min(left)),
         }
     }
 

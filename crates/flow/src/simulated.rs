@@ -4,7 +4,7 @@ use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
 use weir_model::record::Crossing;
 use weir_wire::data::TagKey;
 
-use crate::{IntervalClock, Next, PayloadRing, Receiving, Sending};
+use crate::{IntervalClock, NextSend, PayloadRing, Receiving, Sending};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -45,9 +45,9 @@ fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sendi
     let mut n = 0u64;
     loop {
         match sending.next(now + offset) {
-            Next::Done => break,
-            Next::At(t) => now = t - offset,
-            Next::Now(count) => {
+            NextSend::Done => break,
+            NextSend::At(t) => now = t - offset,
+            NextSend::Now(count) => {
                 let (bytes, count) = sending.fill(&mut ring, count.min(32), now + offset);
                 let payload = spec.payload_bytes as usize;
                 for i in 0..count as usize {

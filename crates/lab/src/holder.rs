@@ -22,7 +22,7 @@ use crate::spec::{LabName, LabSpec};
 
 const KEEP: &str = "keep";
 /// How long a holder may take to set a lab up; how long a starter may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Serialize, Deserialize)]
 struct Order {
@@ -62,7 +62,7 @@ impl Registry {
             let _ = self.list();
         })?;
         let (ours, theirs) = UnixStream::pair().map_err(broken)?;
-        ours.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+        ours.set_read_timeout(Some(TIMEOUT)).map_err(broken)?;
         holder.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // It keeps no directory busy and hears no terminal.
         holder.current_dir("/");
@@ -101,7 +101,7 @@ impl Registry {
 pub fn hold() -> Result<(), Error> {
     let signals = TerminationSignals::block();
     let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(broken)?;
-    socket.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+    socket.set_read_timeout(Some(TIMEOUT)).map_err(broken)?;
     let order: Order = match receive_line(&socket) {
         Ok(order) => order,
         Err(source) => {

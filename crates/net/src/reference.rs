@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::sys;
 
 /// chronyc has this long to answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Its answer is one line of a few hundred bytes.
 const MOST_BYTES: usize = 4096;
 /// A bound above this is of no use, ns.
@@ -116,7 +116,7 @@ fn ask_chrony() -> Option<String> {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
+            Ok(None) if begun.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(1)),
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -7,7 +7,7 @@ use crate::{Store, StoreError};
 
 /// A kept calibration.
 #[derive(Debug, Clone, PartialEq)]
-pub struct KeptCalibration {
+pub struct StoredCalibration {
     /// Id.
     pub id: String,
     /// The host that it is of: homes are shared between hosts, noise floors are not.
@@ -23,7 +23,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn put_calibration(&mut self, kept: &KeptCalibration) -> Result<(), StoreError> {
+    pub fn put_calibration(&mut self, kept: &StoredCalibration) -> Result<(), StoreError> {
         let fail = self.fail("keep the calibration");
         let transaction = self.write("keep the calibration")?;
         let sql =
@@ -37,7 +37,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Database`], [`StoreError::Unreadable`].
-    pub fn latest_calibration(&self, host: &str) -> Result<Option<KeptCalibration>, StoreError> {
+    pub fn latest_calibration(&self, host: &str) -> Result<Option<StoredCalibration>, StoreError> {
         let sql = "SELECT id, host, at, calibration FROM calibrations WHERE host = ? ORDER BY number DESC LIMIT 1";
         let found = self
             .connection
@@ -52,6 +52,6 @@ impl Store {
             path: self.path().into(),
             reason: e.to_string(),
         })?;
-        Ok(Some(KeptCalibration { id, host, at, calibration }))
+        Ok(Some(StoredCalibration { id, host, at, calibration }))
     }
 }

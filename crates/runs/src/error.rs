@@ -50,7 +50,7 @@ pub enum StoreError {
     },
     /// There is no directory to keep runs in.
     #[error("no place to keep runs: set WEIR_DATA_DIR, XDG_DATA_HOME or HOME to a directory")]
-    NoPlace,
+    NoDirectory,
     /// No run has this id or begins with it.
     #[error("no run '{selector}' in {}; 'weir runs list' shows the kept ones", path.display())]
     NotFound {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use weir_model::record::Status;
 
 use crate::store::back_from_last;
-use crate::{Place, StoreError};
+use crate::{DataDirectory, StoreError};
 
 /// A result is read up to this many bytes: that of a sweep of 100 000 runs has about 50 MB.
 const MOST_RESULT_BYTES: u64 = 512 << 20;
@@ -19,24 +19,24 @@ const MOST_RESULT_BYTES: u64 = 512 << 20;
 /// The directory of kept experiments.
 #[derive(Debug, Clone)]
 pub struct Experiments {
-    place: Place,
+    data: DataDirectory,
     directory: PathBuf,
 }
 
 impl Experiments {
     /// Those of a place; nothing is made.
     #[must_use]
-    pub fn of(place: &Place) -> Experiments {
-        Experiments { place: place.clone(), directory: place.directory().join("experiments") }
+    pub fn of(data: &DataDirectory) -> Experiments {
+        Experiments { data: data.clone(), directory: data.directory().join("experiments") }
     }
 
     /// The same, with the directory made where missing.
     ///
     /// # Errors
-    /// Those of [`Place::prepare`].
-    pub fn prepare(place: &Place) -> Result<Experiments, StoreError> {
-        place.prepare_directory("experiments")?;
-        Ok(Experiments::of(place))
+    /// Those of [`DataDirectory::prepare`].
+    pub fn prepare(data: &DataDirectory) -> Result<Experiments, StoreError> {
+        data.prepare_directory("experiments")?;
+        Ok(Experiments::of(data))
     }
 
     /// Where they are.
@@ -147,7 +147,7 @@ impl Experiments {
         let directory = path.parent().unwrap_or(Path::new("."));
         let mut part = tempfile::NamedTempFile::new_in(directory).map_err(fail)?;
         part.write_all(text.as_bytes()).and_then(|()| part.as_file().sync_all()).map_err(fail)?;
-        self.place.give(part.as_file(), &path)?;
+        self.data.give(part.as_file(), &path)?;
         part.persist(&path).map(drop).map_err(|refused| fail(refused.error))
     }
 
@@ -201,7 +201,7 @@ mod tests {
 
     fn kept(names: &[&str]) -> (tempfile::TempDir, Experiments) {
         let dir = tempfile::tempdir().unwrap();
-        let experiments = Experiments::prepare(&Place::in_directory(dir.path())).unwrap();
+        let experiments = Experiments::prepare(&DataDirectory::in_directory(dir.path())).unwrap();
         for name in names {
             std::fs::write(experiments.directory().join(name), "x").unwrap();
         }

@@ -3,7 +3,7 @@
 //! The types you meet:
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
 //!   [`Store::export`], [`Store::import`], [`Store::tag`]; [`Store::put_calibration`], [`Store::latest_calibration`].
-//! - [`Place`]: where the file is for this user, also under sudo.
+//! - [`DataDirectory`]: where the file is for this user, also under sudo.
 //! - [`Experiments`]: checkpoints and results of experiments, beside the file.
 //! - [`Filter`], [`Condition`] and [`RunRow`]: what a list asks for and what it is made of.
 //! - [`diff()`] of two [`Side`]s: which figures moved between runs, and whether chance explains it.
@@ -25,6 +25,7 @@
 
 mod calibration;
 mod condition;
+mod data_directory;
 mod diff;
 mod error;
 mod experiments;
@@ -33,7 +34,6 @@ mod import;
 mod labels;
 mod layout;
 mod parameters;
-mod place;
 mod row;
 mod search;
 mod setup;
@@ -44,8 +44,9 @@ mod time;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use calibration::KeptCalibration;
+pub use calibration::StoredCalibration;
 pub use condition::Condition;
+pub use data_directory::DataDirectory;
 pub use diff::{
     DIFF_SCHEMA, Diff, FigureDifference, MannWhitneyFigure, Moved, Samples, Side, SideFigure,
     WelchFigure, diff, diff_schema,
@@ -53,7 +54,6 @@ pub use diff::{
 pub use error::StoreError;
 pub use experiments::Experiments;
 pub use import::{Imported, MAX_RECORD_BYTES};
-pub use place::Place;
 pub use row::RunRow;
 pub use search::Filter;
 pub use setup::SetupDifference;

@@ -14,10 +14,10 @@ use weir_model::json::to_line;
 use weir_model::record::{RUN_SCHEMA, Record};
 
 use crate::StoreError;
+use crate::data_directory::DataDirectory;
 use crate::labels::insert_labels;
 use crate::layout::{LAYOUT, create};
 use crate::parameters::keep_parameters;
-use crate::place::Place;
 use crate::row::RunRow;
 use crate::time::unix_ms_of;
 
@@ -41,9 +41,9 @@ impl Store {
     /// Opens the file of this user, made where it is missing.
     ///
     /// # Errors
-    /// As [`Store::open`], and those of [`Place`].
-    pub fn open_at(place: &Place) -> Result<Store, StoreError> {
-        Store::open(&place.prepare()?)
+    /// As [`Store::open`], and those of [`DataDirectory`].
+    pub fn open_at(data: &DataDirectory) -> Result<Store, StoreError> {
+        Store::open(&data.prepare()?)
     }
 
     /// Opens the file of this user if there is one; absent when nothing was kept yet. A file that can't be written
@@ -51,9 +51,9 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open_at`].
-    pub fn open_existing(place: &Place) -> Result<Option<Store>, StoreError> {
-        if place.file().symlink_metadata().is_ok() {
-            Store::open_at(place).map(Some)
+    pub fn open_existing(data: &DataDirectory) -> Result<Option<Store>, StoreError> {
+        if data.file().symlink_metadata().is_ok() {
+            Store::open_at(data).map(Some)
         } else {
             Ok(None)
         }

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use weir_flow::assemble::{Parts, assemble};
-use weir_flow::{Heard, IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
+use weir_flow::{
+    IntervalClock, NextSend, PayloadRing, PeerReports, Receiving, SenderClock, Sending,
+};
 use weir_impair::{Disposition, Engine, FLAG_MODIFIED, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
@@ -124,9 +126,9 @@ impl Simulation {
         while let Some(Reverse((now, i))) = sends.pop() {
             far_side.last_ns = far_side.last_ns.max(now);
             match flows[i].sending.next(now) {
-                Next::Done => flows[i].sending.finish(now),
-                Next::At(at) => sends.push(Reverse((at.max(now), i))),
-                Next::Now(count) => {
+                NextSend::Done => flows[i].sending.finish(now),
+                NextSend::At(at) => sends.push(Reverse((at.max(now), i))),
+                NextSend::Now(count) => {
                     for _ in 0..count {
                         let emulator = &mut emulators[flows[i].way() as usize];
                         let meta = emulator.take(&mut flows[i], now, self.before_ns);
@@ -254,7 +256,7 @@ impl Simulation {
             family: Family::Ipv4,
             local,
             remote: Some(remote),
-            heard: Heard::default(),
+            peer_reports: PeerReports::default(),
             clock: Some(ClockRelation { method: "shared".into(), ..ClockRelation::default() }),
             intervals,
             intervals_shown: 0,

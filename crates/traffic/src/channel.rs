@@ -16,7 +16,7 @@ use weir_wire::control;
 use weir_wire::frame::{FrameDecoder, FrameError, PREFIX_LEN, TRAILER_LEN, encode_frame};
 
 use crate::key::Key;
-use crate::patience::{Over, Waiting};
+use crate::report_timeout::{TimedOut, Waiting};
 
 /// The handshake: two messages, both sides proved by the pre-shared key, forward secret.
 const NOISE_PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -50,7 +50,7 @@ pub(crate) enum ChannelError {
     #[error("an encrypted message was damaged")]
     Crypto,
     #[error("it did not take in time what was sent")]
-    NotTaken(Over),
+    NotTaken(TimedOut),
 }
 
 impl ChannelError {

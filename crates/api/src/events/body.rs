@@ -141,7 +141,7 @@ impl http_body::Body for Pieces {
 mod tests {
     use super::*;
     use crate::events::{Hub, Topics};
-    use crate::types::Kind;
+    use crate::types::ObjectKind;
     use http_body::Body as _;
     use std::future::poll_fn;
 
@@ -173,7 +173,7 @@ mod tests {
         let hello = next(&mut pieces).await.unwrap();
         assert_eq!(text(&hello), "hello\n\n");
         for n in 0..50 {
-            hub.sample(Kind::Tests, "t", "interval", &n);
+            hub.sample(ObjectKind::Tests, "t", "interval", &n);
             assert!(is_silent(&mut pieces).await, "the connection still has the first piece");
         }
         drop(hello);
@@ -186,7 +186,7 @@ mod tests {
     async fn a_piece_that_leaves_wakes_the_connection() {
         let (hub, mut pieces) = bench();
         let hello = next(&mut pieces).await.unwrap();
-        hub.sample(Kind::Tests, "t", "interval", &1);
+        hub.sample(ObjectKind::Tests, "t", "interval", &1);
         let waiting = tokio::spawn(async move { next(&mut pieces).await });
         tokio::task::yield_now().await;
         drop(hello);
@@ -201,7 +201,7 @@ mod tests {
         pieces.last = Instant::now().checked_sub(SILENCE).unwrap();
         let held = next(&mut pieces).await.unwrap();
         assert_eq!(text(&held), ":\n\n");
-        hub.sample(Kind::Tests, "t", "interval", &1);
+        hub.sample(ObjectKind::Tests, "t", "interval", &1);
         pieces.reader.is_given(Instant::now().checked_sub(STALLED).unwrap());
         let error = next(&mut pieces).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::Topics;
 use crate::app::lock;
-use crate::types::{AlarmEvent, Edited, Kind, StateEvent, WarningEvent};
+use crate::types::{AlarmEvent, DocumentChange, ObjectKind, StateEvent, WarningEvent};
 
 /// Most slots of a reader; what comes beyond is counted as skipped of its object, or lost where it has none.
 const MOST_SLOTS: usize = 4096;
@@ -24,12 +24,12 @@ const READING: Duration = Duration::from_secs(4);
 
 /// What a slot is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Key {
-    State(Kind, String),
-    Sample(Kind, String),
+enum SlotKey {
+    State(ObjectKind, String),
+    Sample(ObjectKind, String),
     /// Object, and the code of the warning or the object of the alarm.
-    Told(Kind, String, String),
-    Edited(String),
+    Notice(ObjectKind, String, String),
+    Document(String),
 }
 
 /// What lies in a slot.
@@ -51,12 +51,12 @@ pub(crate) struct Reader {
     period: Duration,
     network: IpAddr,
     waiting: Mutex<Waiting>,
-    road: Mutex<Road>,
+    road: Mutex<Transmission>,
 }
 
 /// What of a reader's is on its way.
 #[derive(Debug, Default)]
-struct Road {
+struct Transmission {
     /// Since when a piece is; absent: the connection has taken the last one.
     since: Option<Instant>,
     waker: Option<Waker>,
@@ -64,9 +64,9 @@ struct Road {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    slots: BTreeMap<Key, Slot>,
+    slots: BTreeMap<SlotKey, Slot>,
     /// When a sample of an object was last taken.
-    taken: HashMap<Key, Instant>,
+    taken: HashMap<SlotKey, Instant>,
     next: u64,
 }
 
@@ -74,7 +74,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     readers: Mutex<Vec<Arc<Reader>>>,
-    sequences: Mutex<HashMap<(Kind, String), u64>>,
+    sequences: Mutex<HashMap<(ObjectKind, String), u64>>,
     told: AtomicU64,
 }
 
@@ -110,14 +110,21 @@ impl Hub {
     }
 
     /// Whether anybody wants samples of this, and takes what comes.
-    pub(crate) fn is_wanted(&self, kind: Kind, id: &str) -> bool {
+    pub(crate) fn is_wanted(&self, kind: ObjectKind, id: &str) -> bool {
         let now = Instant::now();
         lock(&self.readers).iter().any(|r| r.wants_samples(kind, id) && r.is_reading(now))
     }
 
-    fn tell(&self, kind: Kind, id: &str, key: &Key, event: &'static str, text: &Arc<str>) {
+    fn tell(
+        &self,
+        kind: ObjectKind,
+        id: &str,
+        key: &SlotKey,
+        event: &'static str,
+        text: &Arc<str>,
+    ) {
         self.told.fetch_add(1, Ordering::Relaxed);
-        let is_sample = matches!(key, Key::Sample(..));
+        let is_sample = matches!(key, SlotKey::Sample(..));
         for reader in lock(&self.readers).iter() {
             if reader.topics.want(kind, id) && (!is_sample || reader.samples.want(kind, id)) {
                 reader.put(key, event, text);
@@ -130,17 +137,23 @@ impl Hub {
         if state.state.is_over() {
             self.forget(state.kind, &state.id);
         }
-        let key = Key::State(state.kind, state.id.clone());
+        let key = SlotKey::State(state.kind, state.id.clone());
         self.tell(state.kind, &state.id, &key, "state", &json(state));
     }
 
     /// An object is gone whose end nobody tells.
-    pub(crate) fn forget(&self, kind: Kind, id: &str) {
+    pub(crate) fn forget(&self, kind: ObjectKind, id: &str) {
         lock(&self.sequences).remove(&(kind, id.to_owned()));
     }
 
     /// The latest figures of an object: `field` is `interval` or `emulator`.
-    pub(crate) fn sample<T: Serialize>(&self, kind: Kind, id: &str, field: &str, figures: &T) {
+    pub(crate) fn sample<T: Serialize>(
+        &self,
+        kind: ObjectKind,
+        id: &str,
+        field: &str,
+        figures: &T,
+    ) {
         let sequence = {
             let mut all = lock(&self.sequences);
             let sequence = all.entry((kind, id.to_owned())).or_default();
@@ -157,28 +170,28 @@ impl Hub {
             crate::clock::now(),
             json(figures)
         );
-        self.tell(kind, id, &Key::Sample(kind, id.into()), "sample", &text.into());
+        self.tell(kind, id, &SlotKey::Sample(kind, id.into()), "sample", &text.into());
     }
 
     /// A test warns.
     pub(crate) fn warning(&self, warning: &WarningEvent) {
         let flow = warning.warning.flow.map(|f| f.to_string()).unwrap_or_default();
         let what = format!("{} {flow}", warning.warning.code);
-        let key = Key::Told(warning.kind, warning.id.clone(), what);
+        let key = SlotKey::Notice(warning.kind, warning.id.clone(), what);
         self.tell(warning.kind, &warning.id, &key, "warning", &json(warning));
     }
 
     /// An alarm began or passed.
     pub(crate) fn alarm(&self, alarm: &AlarmEvent) {
         let what = format!("{:?} {}", alarm.alarm.kind, alarm.alarm.object);
-        let key = Key::Told(Kind::Emulators, alarm.id.clone(), what);
-        self.tell(Kind::Emulators, &alarm.id, &key, "alarm", &json(alarm));
+        let key = SlotKey::Notice(ObjectKind::Emulators, alarm.id.clone(), what);
+        self.tell(ObjectKind::Emulators, &alarm.id, &key, "alarm", &json(alarm));
     }
 
     /// A document was changed.
-    pub(crate) fn edited(&self, edited: &Edited) {
-        let key = Key::Edited(edited.document.clone());
-        self.tell(Kind::Documents, &edited.document, &key, "edited", &json(edited));
+    pub(crate) fn edited(&self, edited: &DocumentChange) {
+        let key = SlotKey::Document(edited.document.clone());
+        self.tell(ObjectKind::Documents, &edited.document, &key, "edited", &json(edited));
     }
 }
 
@@ -188,7 +201,7 @@ fn json<T: Serialize>(value: &T) -> Arc<str> {
 }
 
 impl Reader {
-    fn wants_samples(&self, kind: Kind, id: &str) -> bool {
+    fn wants_samples(&self, kind: ObjectKind, id: &str) -> bool {
         self.topics.want(kind, id) && self.samples.want(kind, id)
     }
 
@@ -225,7 +238,7 @@ impl Reader {
         }
     }
 
-    fn put(&self, key: &Key, event: &'static str, text: &Arc<str>) {
+    fn put(&self, key: &SlotKey, event: &'static str, text: &Arc<str>) {
         let mut waiting = lock(&self.waiting);
         waiting.next += 1;
         let number = waiting.next;
@@ -250,10 +263,10 @@ impl Reader {
         let mut waiting = lock(&self.waiting);
         let Waiting { slots, taken, .. } = &mut *waiting;
         let mut soonest: Option<Instant> = None;
-        let mut due: Vec<(u64, Key)> = vec![];
+        let mut due: Vec<(u64, SlotKey)> = vec![];
         for (key, slot) in slots.iter() {
             let at = match key {
-                Key::Sample(..) => taken.get(key).map(|last| *last + self.period),
+                SlotKey::Sample(..) => taken.get(key).map(|last| *last + self.period),
                 _ => None,
             };
             match at.filter(|at| *at > now) {
@@ -269,7 +282,7 @@ impl Reader {
         for (_, key) in due {
             let Some(slot) = slots.remove(&key) else { continue };
             match &key {
-                Key::Sample(..) => {
+                SlotKey::Sample(..) => {
                     out += &format!("event: sample\ndata: {{\"skipped\":{}", slot.skipped);
                     out += &slot.text;
                     taken.insert(key, now);
@@ -324,7 +337,7 @@ mod tests {
         let hub = Hub::default();
         let slow = join(&hub, "", "");
         for i in 0..10_000 {
-            hub.sample(Kind::Tests, "t", "interval", &json!({ "n": i }));
+            hub.sample(ObjectKind::Tests, "t", "interval", &json!({ "n": i }));
         }
         assert!(slow.bytes_held() < 300, "{}", slow.bytes_held());
         let told = events(&slow.take(Instant::now()).unwrap());
@@ -340,12 +353,12 @@ mod tests {
         let hub = Hub::default();
         let reader = join(&hub, "", "");
         let begin = Instant::now();
-        hub.sample(Kind::Tests, "t", "interval", &1);
+        hub.sample(ObjectKind::Tests, "t", "interval", &1);
         assert!(reader.take(begin).is_ok());
-        hub.sample(Kind::Tests, "t", "interval", &2);
-        hub.sample(Kind::Tests, "u", "interval", &3);
+        hub.sample(ObjectKind::Tests, "t", "interval", &2);
+        hub.sample(ObjectKind::Tests, "u", "interval", &3);
         let state = StateEvent {
-            kind: Kind::Tests,
+            kind: ObjectKind::Tests,
             id: "t".into(),
             state: State::Ended,
             error: None,
@@ -368,36 +381,40 @@ mod tests {
     fn topics_hold_and_readers_leave() {
         let hub = Hub::default();
         let reader = join(&hub, "emulators", "");
-        hub.sample(Kind::Tests, "t", "interval", &1);
+        hub.sample(ObjectKind::Tests, "t", "interval", &1);
         assert!(reader.take(Instant::now()).is_err());
-        assert!(!hub.is_wanted(Kind::Tests, "t") && hub.is_wanted(Kind::Emulators, "e"));
+        assert!(
+            !hub.is_wanted(ObjectKind::Tests, "t") && hub.is_wanted(ObjectKind::Emulators, "e")
+        );
         hub.leave(&reader);
-        assert!(!hub.is_wanted(Kind::Emulators, "e"));
+        assert!(!hub.is_wanted(ObjectKind::Emulators, "e"));
     }
 
     #[test]
     fn a_reader_that_takes_nothing_does_not_count() {
         let hub = Hub::default();
         let reader = join(&hub, "", "emulators:e");
-        assert!(hub.is_wanted(Kind::Emulators, "e") && !hub.is_wanted(Kind::Emulators, "f"));
+        assert!(
+            hub.is_wanted(ObjectKind::Emulators, "e") && !hub.is_wanted(ObjectKind::Emulators, "f")
+        );
         let long_ago = Instant::now().checked_sub(READING).unwrap();
         reader.is_given(long_ago);
-        assert!(!hub.is_wanted(Kind::Emulators, "e"));
+        assert!(!hub.is_wanted(ObjectKind::Emulators, "e"));
         reader.has_taken();
-        assert!(hub.is_wanted(Kind::Emulators, "e"));
+        assert!(hub.is_wanted(ObjectKind::Emulators, "e"));
         reader.is_given(Instant::now());
-        assert!(hub.is_wanted(Kind::Emulators, "e"), "it has a while");
+        assert!(hub.is_wanted(ObjectKind::Emulators, "e"), "it has a while");
     }
 
     #[test]
     fn samples_are_told_to_those_who_want_them_and_the_rest_to_all() {
         let hub = Hub::default();
         let reader = join(&hub, "", "tests");
-        hub.sample(Kind::Emulators, "e", "emulator", &1);
+        hub.sample(ObjectKind::Emulators, "e", "emulator", &1);
         assert!(reader.take(Instant::now()).is_err());
-        hub.sample(Kind::Tests, "t", "interval", &1);
+        hub.sample(ObjectKind::Tests, "t", "interval", &1);
         let state = StateEvent {
-            kind: Kind::Emulators,
+            kind: ObjectKind::Emulators,
             id: "e".into(),
             state: State::Ended,
             error: None,
@@ -425,7 +442,7 @@ mod tests {
         let hub = Hub::default();
         let reader = join(&hub, "", "");
         for i in 0..20_000 {
-            hub.sample(Kind::Tests, &i.to_string(), "interval", &i);
+            hub.sample(ObjectKind::Tests, &i.to_string(), "interval", &i);
         }
         assert_eq!(lock(&reader.waiting).slots.len(), MOST_SLOTS);
     }

@@ -1,14 +1,14 @@
 //! Which objects a reader wants to hear of.
 
 use crate::problem::Problem;
-use crate::types::Kind;
+use crate::types::ObjectKind;
 
 /// Most topics of one reader.
 const MOST: usize = 1000;
 
 /// Kinds and single objects; none is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Topics(Vec<(Kind, Option<String>)>);
+pub(crate) struct Topics(Vec<(ObjectKind, Option<String>)>);
 
 impl Topics {
     /// Reads `tests,emulators:ID` of a field of the query.
@@ -36,7 +36,7 @@ impl Topics {
     }
 
     /// Whether this object is wanted.
-    pub(crate) fn want(&self, kind: Kind, id: &str) -> bool {
+    pub(crate) fn want(&self, kind: ObjectKind, id: &str) -> bool {
         self.0.is_empty()
             || self.0.iter().any(|(k, one)| *k == kind && one.as_deref().is_none_or(|o| o == id))
     }
@@ -49,9 +49,9 @@ mod tests {
     #[test]
     fn kinds_and_single_objects() {
         let topics = Topics::parse("?topics", "tests, emulators:7").unwrap();
-        assert!(topics.want(Kind::Tests, "x") && topics.want(Kind::Emulators, "7"));
-        assert!(!topics.want(Kind::Emulators, "8") && !topics.want(Kind::Clients, "x"));
-        assert!(Topics::parse("?topics", "").unwrap().want(Kind::Clients, "x"));
+        assert!(topics.want(ObjectKind::Tests, "x") && topics.want(ObjectKind::Emulators, "7"));
+        assert!(!topics.want(ObjectKind::Emulators, "8") && !topics.want(ObjectKind::Clients, "x"));
+        assert!(Topics::parse("?topics", "").unwrap().want(ObjectKind::Clients, "x"));
         assert!(Topics::parse("?topics", "test").is_err());
     }
 }

@@ -1,10 +1,10 @@
 //! Who may ask, how often, and by which name: all requests pass here before any handler.
 
-mod known;
+mod known_addresses;
 mod rates;
 mod tokens;
 
-pub(crate) use known::Known;
+pub(crate) use known_addresses::KnownAddresses;
 pub(crate) use rates::{Rates, masked};
 pub use tokens::make_token_file;
 pub(crate) use tokens::{Tokens, cookie};
@@ -18,7 +18,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::Shared;
-use crate::extract::Asker;
+use crate::extract::ApiClient;
 use crate::problem::Problem;
 use crate::types::AuditEntry;
 
@@ -33,16 +33,16 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
     let mut entry = Logged::new(&app, &request);
     let mut response = match admit(&app, &mut request) {
         Ok(_) if is_reading(&method) => next.run(request).await,
-        Ok(asker) => {
+        Ok(client) => {
             entry.is_wanted = true;
-            entry.entry.user = asker.user;
-            let share = app.bodies.share(asker.address.ip());
+            entry.entry.user = client.user;
+            let share = app.bodies.share(client.address.ip());
             request.extensions_mut().insert(share.clone());
             let changed = tokio::spawn(async move {
                 // All of it: the status alone would be taken along as a copy.
                 let mut entry = entry;
                 // It counts as a connection for as long as it lasts, whoever waits for it.
-                let _place = request.extensions().get::<Place>().cloned();
+                let _permit = request.extensions().get::<ConnectionPermit>().cloned();
                 let answered = next.run(request).await;
                 entry.entry.status = answered.status().as_u16();
                 // The body's memory is in use until here.
@@ -74,7 +74,7 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
 
 /// A place among the connections, held by whatever works for one of them.
 #[derive(Clone)]
-pub(crate) struct Place(#[expect(dead_code)] pub(crate) Arc<dyn Send + Sync>);
+pub(crate) struct ConnectionPermit(#[expect(dead_code)] pub(crate) Arc<dyn Send + Sync>);
 
 /// An entry of the log that is written when it is dropped, however that comes.
 struct Logged {
@@ -85,7 +85,7 @@ struct Logged {
 
 impl Logged {
     fn new(app: &Shared, request: &Request) -> Logged {
-        let address = request.extensions().get::<Asker>().map(|a| a.address);
+        let address = request.extensions().get::<ApiClient>().map(|a| a.address);
         Logged {
             app: app.clone(),
             entry: AuditEntry {
@@ -120,11 +120,11 @@ fn is_reading(method: &Method) -> bool {
 }
 
 /// Lets a request pass, or says why not.
-fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
-    let asker = request.extensions().get::<Asker>().cloned();
-    let mut asker = asker.ok_or_else(|| Problem::internal("the connection has no address"))?;
+fn admit(app: &Shared, request: &mut Request) -> Result<ApiClient, Problem> {
+    let client = request.extensions().get::<ApiClient>().cloned();
+    let mut client = client.ok_or_else(|| Problem::internal("the connection has no address"))?;
     let now = std::time::Instant::now();
-    if let Err(wait) = app.rates.take(asker.address.ip(), now) {
+    if let Err(wait) = app.rates.take(client.address.ip(), now) {
         let mut problem = Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             format!("more than {} requests a second", app.config.limits.requests_per_second),
@@ -137,19 +137,19 @@ fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
     let path = request.uri().path();
     let is_open = !path.starts_with("/api/") || path == "/api/v1/session";
     if let Some(tokens) = &app.tokens {
-        asker.user = tokens.user_of(request.headers());
-        if asker.user.is_none() && !is_open {
+        client.user = tokens.user_of(request.headers());
+        if client.user.is_none() && !is_open {
             return Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: Authorization: Bearer TOKEN",
             ));
         }
-        if asker.user.is_some() {
-            app.known.remember(asker.address.ip(), now);
+        if client.user.is_some() {
+            app.known.remember(client.address.ip(), now);
         }
     }
-    request.extensions_mut().insert(asker.clone());
-    Ok(asker)
+    request.extensions_mut().insert(client.clone());
+    Ok(client)
 }
 
 /// A name in `Host` that is not ours is a page of somebody else whose name was made to point here (DNS rebinding).
@@ -239,8 +239,8 @@ mod tests {
             .layer(axum::middleware::from_fn_with_state(app.clone(), guard))
             .with_state(app.clone());
         let mut request = axum::http::Request::post("/api/v1/slow").header("host", "localhost");
-        let asker = Asker { address: "127.0.0.1:1".parse().unwrap(), user: None };
-        request.extensions_mut().unwrap().insert(asker);
+        let client = ApiClient { address: "127.0.0.1:1".parse().unwrap(), user: None };
+        request.extensions_mut().unwrap().insert(client);
         let asked = router.oneshot(request.body(Body::empty()).unwrap());
         // Dropped in the middle, as a connection's end does.
         tokio::select! {

@@ -9,7 +9,7 @@ use weir_model::impairment::Impairment;
 
 use super::{Answer, Json200, answer, fresh, seeds};
 use crate::app::Shared;
-use crate::extract::{Asker, Condition, Json, JsonText, Part, Parts2};
+use crate::extract::{ApiClient, Condition, Json, JsonText, PathSegment, PathSegments};
 use crate::file_body;
 use crate::problem::{FieldError, Problem};
 use crate::supervise::emulators as supervise;
@@ -28,7 +28,7 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<EmulatorList> {
 
 pub(crate) async fn start(
     State(app): State<Shared>,
-    asker: Asker,
+    client: ApiClient,
     JsonText(mut request, text): JsonText<EmulatorRequest>,
 ) -> Result<Response, Problem> {
     seeds::draw(&mut request.configuration.seed, seeds::part(&text, "configuration"))?;
@@ -51,21 +51,21 @@ pub(crate) async fn start(
         Some(lab) => Some(super::tests::lab_node(&app, "/lab", lab).await?),
         None => None,
     };
-    if at.is_none() && request.force && is_remote(&asker) {
+    if at.is_none() && request.force && is_remote(&client) {
         keep_the_way(&request.interfaces)?;
     }
     let names = request.interfaces.clone();
     let entry = supervise::start(&app, request, at).await.map_err(|e| of_interfaces(e, &names))?;
     let what = format!("started between {}", entry.interfaces.join(" and "));
-    supervise::remember(&app, &entry.id, &asker.name(), what);
+    supervise::remember(&app, &entry.id, &client.name(), what);
     let etag = entry.etag.clone();
     Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
 }
 
 /// Whether it is somebody elsewhere. Behind a proxy or a tunnel everybody comes from loopback: where tokens are asked for,
 /// who shows one is taken for remote.
-fn is_remote(asker: &Asker) -> bool {
-    asker.user.is_some() || !asker.address.ip().to_canonical().is_loopback()
+fn is_remote(client: &ApiClient) -> bool {
+    client.user.is_some() || !client.address.ip().to_canonical().is_loopback()
 }
 
 /// The interface that was refused, by its place.
@@ -93,20 +93,26 @@ fn keep_the_way(interfaces: &[String; 2]) -> Result<(), Problem> {
     Ok(())
 }
 
-pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn get(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<Response, Problem> {
     let entry = supervise::show(&app, &id).await?.entry;
     let etag = entry.etag.clone();
     Ok(answer(StatusCode::OK, &entry, Some(&etag)))
 }
 
-pub(crate) async fn end(State(app): State<Shared>, Part(id): Part) -> Result<StatusCode, Problem> {
+pub(crate) async fn end(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<StatusCode, Problem> {
     supervise::end(&app, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn configuration(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
 ) -> Result<Response, Problem> {
     let shown = supervise::show(&app, &id).await?;
     Ok(answer(StatusCode::OK, &shown.configuration, Some(&shown.entry.etag)))
@@ -118,8 +124,8 @@ fn document(id: &str) -> String {
 
 pub(crate) async fn put_configuration(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
     wanted: Condition,
     JsonText(mut configuration, text): JsonText<Impairment>,
 ) -> Result<Response, Problem> {
@@ -131,7 +137,7 @@ pub(crate) async fn put_configuration(
     fresh(&app, &document(&id), &wanted, Some(&before.entry.etag))?;
     let request = json!({ "verb": "set", "impairment": configuration });
     let told = supervise::ask(&id, request).await?;
-    let applied = applied(&app, &id, &asker, &told, "configuration").await?;
+    let applied = applied(&app, &id, &client, &told, "configuration").await?;
     let etag = applied.etag.clone();
     Ok(answer(StatusCode::OK, &applied, Some(&etag)))
 }
@@ -140,14 +146,14 @@ pub(crate) async fn put_configuration(
 async fn applied(
     app: &Shared,
     id: &str,
-    asker: &Asker,
+    client: &ApiClient,
     told: &Value,
     what: &str,
 ) -> Result<Applied, Problem> {
     let shown = supervise::show(app, id).await?;
-    supervise::remember(app, id, &asker.name(), what.into());
+    supervise::remember(app, id, &client.name(), what.into());
     let etag = shown.entry.etag;
-    app.edited(document(id), &asker.name(), Some(etag.clone()));
+    app.edited(document(id), &client.name(), Some(etag.clone()));
     Ok(Applied {
         configuration: told["configuration"].as_u64().unwrap_or(0),
         seed: shown.configuration.seed,
@@ -159,7 +165,7 @@ async fn applied(
 async fn order(
     app: &Shared,
     id: &str,
-    asker: &Asker,
+    client: &ApiClient,
     verb: &str,
     flow: Option<&str>,
 ) -> Result<Applied, Problem> {
@@ -174,45 +180,45 @@ async fn order(
     }
     let told = supervise::ask(id, request).await?;
     let what = format!("{verb} {}", flow.unwrap_or("all"));
-    applied(app, id, asker, &told, &what).await
+    applied(app, id, client, &told, &what).await
 }
 
 pub(crate) async fn run_all(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
 ) -> Answer<Applied> {
-    order(&app, &id, &asker, "start", None).await.map(Json200)
+    order(&app, &id, &client, "start", None).await.map(Json200)
 }
 
 pub(crate) async fn stop_all(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
 ) -> Answer<Applied> {
-    order(&app, &id, &asker, "stop", None).await.map(Json200)
+    order(&app, &id, &client, "stop", None).await.map(Json200)
 }
 
 pub(crate) async fn run_flow(
     State(app): State<Shared>,
-    Parts2(id, flow): Parts2,
-    asker: Asker,
+    PathSegments(id, flow): PathSegments,
+    client: ApiClient,
 ) -> Answer<Applied> {
-    order(&app, &id, &asker, "start", Some(&flow)).await.map(Json200)
+    order(&app, &id, &client, "start", Some(&flow)).await.map(Json200)
 }
 
 pub(crate) async fn stop_flow(
     State(app): State<Shared>,
-    Parts2(id, flow): Parts2,
-    asker: Asker,
+    PathSegments(id, flow): PathSegments,
+    client: ApiClient,
 ) -> Answer<Applied> {
-    order(&app, &id, &asker, "stop", Some(&flow)).await.map(Json200)
+    order(&app, &id, &client, "stop", Some(&flow)).await.map(Json200)
 }
 
 async fn reset(
     app: &Shared,
     id: &str,
-    asker: &Asker,
+    client: &ApiClient,
     flow: Option<&str>,
 ) -> Result<StatusCode, Problem> {
     let mut request = json!({ "verb": "reset" });
@@ -225,30 +231,30 @@ async fn reset(
     }
     supervise::ask(id, request).await?;
     let what = format!("reset {}", flow.unwrap_or("all"));
-    supervise::remember(app, id, &asker.name(), what);
+    supervise::remember(app, id, &client.name(), what);
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn reset_all(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
 ) -> Result<StatusCode, Problem> {
-    reset(&app, &id, &asker, None).await
+    reset(&app, &id, &client, None).await
 }
 
 pub(crate) async fn reset_flow(
     State(app): State<Shared>,
-    Parts2(id, flow): Parts2,
-    asker: Asker,
+    PathSegments(id, flow): PathSegments,
+    client: ApiClient,
 ) -> Result<StatusCode, Problem> {
-    reset(&app, &id, &asker, Some(&flow)).await
+    reset(&app, &id, &client, Some(&flow)).await
 }
 
 pub(crate) async fn log_flow(
     State(app): State<Shared>,
-    Parts2(id, flow): Parts2,
-    asker: Asker,
+    PathSegments(id, flow): PathSegments,
+    client: ApiClient,
     Json(request): Json<LogRequest>,
 ) -> Result<StatusCode, Problem> {
     let shown = supervise::show(&app, &id).await?;
@@ -266,13 +272,13 @@ pub(crate) async fn log_flow(
     let told = json!({ "verb": "log", "flow": flow, "on": request.on });
     supervise::ask(&id, told).await?;
     let what = format!("log {flow} {}", if request.on { "on" } else { "off" });
-    supervise::remember(&app, &id, &asker.name(), what);
+    supervise::remember(&app, &id, &client.name(), what);
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn packet_trace(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
 ) -> Result<Response, Problem> {
     let path = supervise::packet_trace(&app, &id).await?;
     file_body::download(path, "application/octet-stream").await
@@ -280,17 +286,20 @@ pub(crate) async fn packet_trace(
 
 pub(crate) async fn packet_trace_configurations(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
 ) -> Result<Response, Problem> {
     let path = supervise::configurations_of(&supervise::packet_trace(&app, &id).await?);
     file_body::download(path, "application/x-ndjson").await
 }
 
-pub(crate) async fn counters(Part(id): Part) -> Answer<Report> {
+pub(crate) async fn counters(PathSegment(id): PathSegment) -> Answer<Report> {
     supervise::report(&id).await.map(Json200)
 }
 
-pub(crate) async fn log(State(app): State<Shared>, Part(id): Part) -> Answer<EmulatorLog> {
+pub(crate) async fn log(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Answer<EmulatorLog> {
     let alarms = supervise::report(&id).await?.alarms;
     let lines = supervise::words(&id);
     let changes = supervise::changes(&app, &id);
@@ -305,7 +314,7 @@ mod tests {
     fn who_shows_a_token_is_taken_for_remote() {
         let of = |address: &str, user: Option<&str>| {
             let address = format!("{address}:1").parse().unwrap();
-            is_remote(&Asker { address, user: user.map(Into::into) })
+            is_remote(&ApiClient { address, user: user.map(Into::into) })
         };
         assert!(!of("127.0.0.1", None) && !of("[::1]", None) && !of("[::ffff:127.0.0.1]", None));
         assert!(of("192.0.2.1", None) && of("127.0.0.1", Some("anna")));

@@ -7,7 +7,7 @@ use axum::response::Response;
 use crate::app::Shared;
 use crate::clock;
 use crate::events::{Topics, stream};
-use crate::extract::{Asker, Query};
+use crate::extract::{ApiClient, Query};
 use crate::problem::Problem;
 use crate::speed::network_of;
 use crate::types::{EventsQuery, Hello};
@@ -21,7 +21,7 @@ const LEAST_SHARE: usize = 8;
 
 pub(crate) async fn events(
     State(app): State<Shared>,
-    asker: Asker,
+    client: ApiClient,
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
     let rate = query.rate.unwrap_or(RATE);
@@ -48,7 +48,7 @@ pub(crate) async fn events(
         rate,
     };
     let share = (most / SHARES).max(LEAST_SHARE);
-    let network = network_of(asker.address.ip());
+    let network = network_of(client.address.ip());
     let reader = app
         .hub
         .join(topics, samples, rate, network, share)

@@ -17,7 +17,7 @@ use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
 use crate::clock;
 use crate::config::Config;
-use crate::extract::{Json, Part, Query};
+use crate::extract::{Json, PathSegment, Query};
 use crate::problem::Problem;
 use crate::said;
 use crate::scenarios;
@@ -41,7 +41,10 @@ pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList>
     .map(Json200)
 }
 
-pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Answer<ScenarioText> {
+pub(crate) async fn scenario(
+    State(app): State<Shared>,
+    PathSegment(name): PathSegment,
+) -> Answer<ScenarioText> {
     let of = app.clone();
     heavy(&app, move || {
         let found = scenarios::named(&of.config, &name)?;
@@ -65,7 +68,7 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {
-    supervise::earlier::look_beside(&app);
+    supervise::stored::look_beside(&app);
     Ok(Json200(ExperimentList { experiments: app.experiments.list() }))
 }
 
@@ -125,7 +128,7 @@ pub(crate) async fn start(
 }
 
 /// A scenario whose file is there to be run.
-struct Ready {
+struct PreparedScenario {
     name: String,
     title: Option<String>,
     path: PathBuf,
@@ -140,7 +143,7 @@ fn prepare(
     set: &Variables,
     addresses: &BTreeMap<String, String>,
     quick: bool,
-) -> Result<Ready, Problem> {
+) -> Result<PreparedScenario, Problem> {
     let hosts: BTreeMap<String, HostSpec> = addresses
         .iter()
         .map(|(n, a)| (n.clone(), HostSpec { address: a.clone(), ..HostSpec::default() }))
@@ -175,7 +178,7 @@ fn prepare(
                 std::fs::write(&path, text).map_err(failed)?;
                 (path, Some(directory))
             };
-            Ok(Ready { name: scenario.name, title: scenario.title, path, directory })
+            Ok(PreparedScenario { name: scenario.name, title: scenario.title, path, directory })
         }
         (None, Some(document)) => {
             let text = document.to_string();
@@ -198,7 +201,7 @@ fn prepare(
             match done() {
                 Ok(path) => {
                     let (name, title) = (scenario.name, scenario.title);
-                    Ok(Ready { name, title, path, directory: Some(directory) })
+                    Ok(PreparedScenario { name, title, path, directory: Some(directory) })
                 }
                 Err(problem) => {
                     let _ = std::fs::remove_dir_all(&directory);
@@ -265,32 +268,41 @@ pub(crate) async fn sweep(
     Ok(answer(StatusCode::CREATED, &state, None))
 }
 
-pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<ExperimentState> {
+pub(crate) async fn get(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Answer<ExperimentState> {
     supervise::experiment(&app, &id).await.map(Json200)
 }
 
 pub(crate) async fn forget(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
 ) -> Result<StatusCode, Problem> {
     supervise::stop_experiment(&app, &id).await?;
     app.experiments.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn stop(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<Response, Problem> {
     let state = supervise::stop_experiment(&app, &id).await?;
     Ok(answer(StatusCode::ACCEPTED, &state, None))
 }
 
-pub(crate) async fn resume(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn resume(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<Response, Problem> {
     let state = supervise::resume_experiment(&app, &id).await?;
     Ok(answer(StatusCode::ACCEPTED, &state, None))
 }
 
 pub(crate) async fn report(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
     figure_fits(&query)?;
@@ -302,7 +314,10 @@ pub(crate) async fn report(
     .await
 }
 
-pub(crate) async fn figures(State(app): State<Shared>, Part(id): Part) -> Answer<FigureList> {
+pub(crate) async fn figures(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Answer<FigureList> {
     let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || Ok(data_of(&page::of_experiment(&outcome)))).await.map(Json200)
 }

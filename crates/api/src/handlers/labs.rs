@@ -9,7 +9,7 @@ use weir_model::impairment::{Impairment, Laws};
 
 use super::{Answer, Json200, answer, heavy, short};
 use crate::app::Shared;
-use crate::extract::{Json, Part};
+use crate::extract::{Json, PathSegment};
 use crate::problem::{FieldError, Problem, field_of};
 use crate::supervise::{self, Order};
 use crate::types::*;
@@ -120,7 +120,7 @@ fn refused(error: weir_lab::Error) -> Problem {
 
 pub(crate) async fn remove(
     State(app): State<Shared>,
-    Part(name): Part,
+    PathSegment(name): PathSegment,
 ) -> Result<StatusCode, Problem> {
     if !labs(&app).await?.iter().any(|l| l.name == name) {
         return Err(Problem::missing("lab", &name));

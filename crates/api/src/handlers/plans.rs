@@ -15,7 +15,7 @@ use weir_model::plan::{Family, Plan};
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{Asker, Condition, Json, Part, etag_of, parse};
+use crate::extract::{ApiClient, Condition, Json, PathSegment, etag_of, parse};
 use crate::problem::{Problem, field_of};
 use crate::types::*;
 
@@ -95,7 +95,10 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<PlanList> {
     heavy(&app, look).await.map(Json200)
 }
 
-pub(crate) async fn get(State(app): State<Shared>, Part(name): Part) -> Result<Response, Problem> {
+pub(crate) async fn get(
+    State(app): State<Shared>,
+    PathSegment(name): PathSegment,
+) -> Result<Response, Problem> {
     let path = path(&app, &name)?;
     let text = heavy(&app, move || read(&path)).await?;
     let text = text.ok_or_else(|| Problem::missing("plan", &name))?;
@@ -105,8 +108,8 @@ pub(crate) async fn get(State(app): State<Shared>, Part(name): Part) -> Result<R
 
 pub(crate) async fn put(
     State(app): State<Shared>,
-    Part(name): Part,
-    asker: Asker,
+    PathSegment(name): PathSegment,
+    client: ApiClient,
     wanted: Condition,
     Json(plan): Json<Plan>,
 ) -> Result<Response, Problem> {
@@ -132,20 +135,20 @@ pub(crate) async fn put(
         }
     };
     let (made, entry) = heavy(&app, work).await?;
-    app.edited(document, &asker.name(), Some(etag.clone()));
+    app.edited(document, &client.name(), Some(etag.clone()));
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok(answer(status, &entry, Some(&etag)))
 }
 
 /// How long a change waits for that of another program.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Locks the directory of plans against other servers' changes until the file that is returned is dropped.
 fn locked(directory: &Path) -> Result<File, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("lock the directory of plans: {e}"));
     let how = File::options().write(true).create(true).truncate(false).clone();
     let file = how.open(directory.join(".lock")).map_err(failed)?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -172,8 +175,8 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 
 pub(crate) async fn remove(
     State(app): State<Shared>,
-    Part(name): Part,
-    asker: Asker,
+    PathSegment(name): PathSegment,
+    client: ApiClient,
     wanted: Condition,
 ) -> Result<StatusCode, Problem> {
     let path = path(&app, &name)?;
@@ -197,13 +200,13 @@ pub(crate) async fn remove(
         }
     };
     heavy(&app, work).await?;
-    app.edited(document, &asker.name(), None);
+    app.edited(document, &client.name(), None);
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn validate(
     State(app): State<Shared>,
-    Part(what): Part,
+    PathSegment(what): PathSegment,
     Json(document): Json<Box<RawValue>>,
 ) -> Answer<Validation> {
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {

@@ -14,7 +14,7 @@ use weir_runs::{Diff, Edge, Filter, Side, Store, StoreError, diff, moment_of};
 use super::{Answer, Json200, answer, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{Asker, Condition, Json, Part, Query, etag_of};
+use crate::extract::{ApiClient, Condition, Json, PathSegment, Query, etag_of};
 use crate::problem::{FieldError, Problem};
 use crate::types::*;
 
@@ -81,9 +81,9 @@ async fn with_store<T: Send + 'static>(
     app: &Shared,
     work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let place = app.config.place.clone();
+    let data = app.config.data.clone();
     heavy(app, move || {
-        let mut store = Store::open_at(&place).map_err(of_store)?;
+        let mut store = Store::open_at(&data).map_err(of_store)?;
         work(&mut store)
     })
     .await
@@ -160,14 +160,14 @@ async fn record_of(app: &Shared, id: String) -> Result<Record, Problem> {
     with_store(app, move |store| store.get(&id).map_err(of_store)).await
 }
 
-pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<Record> {
+pub(crate) async fn get(State(app): State<Shared>, PathSegment(id): PathSegment) -> Answer<Record> {
     record_of(&app, id).await.map(Json200)
 }
 
 pub(crate) async fn remove(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
 ) -> Result<StatusCode, Problem> {
     let named = id.clone();
     with_store(&app, move |store| {
@@ -178,7 +178,7 @@ pub(crate) async fn remove(
         store.remove(&[id]).map_err(of_store)
     })
     .await?;
-    app.edited(format!("runs/{named}"), &asker.name(), None);
+    app.edited(format!("runs/{named}"), &client.name(), None);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -186,7 +186,10 @@ fn tag_of(tags: &BTreeMap<String, String>) -> String {
     etag_of(&serde_json::to_vec(tags).unwrap_or_default())
 }
 
-pub(crate) async fn tags(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn tags(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<Response, Problem> {
     let tags = with_store(&app, move |store| store.labels(&id).map_err(of_store)).await?;
     let etag = tag_of(&tags);
     Ok(answer(StatusCode::OK, &Tags(tags), Some(&etag)))
@@ -194,8 +197,8 @@ pub(crate) async fn tags(State(app): State<Shared>, Part(id): Part) -> Result<Re
 
 pub(crate) async fn put_tags(
     State(app): State<Shared>,
-    Part(id): Part,
-    asker: Asker,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
     wanted: Condition,
     Json(Tags(tags)): Json<Tags>,
 ) -> Result<Response, Problem> {
@@ -215,13 +218,13 @@ pub(crate) async fn put_tags(
     })
     .await?;
     let etag = tag_of(&after);
-    app.edited(document, &asker.name(), Some(etag.clone()));
+    app.edited(document, &client.name(), Some(etag.clone()));
     Ok(answer(StatusCode::OK, &Tags(after), Some(&etag)))
 }
 
 pub(crate) async fn report(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
     let record = record_of(&app, id).await?;
@@ -356,7 +359,10 @@ fn standing_alone(html: String) -> Response {
     response
 }
 
-pub(crate) async fn figures(State(app): State<Shared>, Part(id): Part) -> Answer<FigureList> {
+pub(crate) async fn figures(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Answer<FigureList> {
     let record = record_of(&app, id).await?;
     let draw = move || Ok(data_of(&page::of_run(&record)));
     heavy(&app, draw).await.map(Json200)
@@ -436,10 +442,10 @@ fn series(s: &plot::Series) -> FigureSeries {
 }
 
 fn reference(r: &plot::Reference) -> FigureReference {
-    let (place, at) = match r.place {
-        plot::Place::Horizontal(at) => ("horizontal", Some(at)),
-        plot::Place::Vertical(at) => ("vertical", Some(at)),
-        plot::Place::Diagonal => ("diagonal", None),
+    let (place, at) = match r.line {
+        plot::ReferenceLine::Horizontal(at) => ("horizontal", Some(at)),
+        plot::ReferenceLine::Vertical(at) => ("vertical", Some(at)),
+        plot::ReferenceLine::Diagonal => ("diagonal", None),
     };
     FigureReference { name: r.name.clone(), place: place.into(), at }
 }

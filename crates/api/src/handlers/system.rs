@@ -14,7 +14,7 @@ use weir_runs::Store;
 
 use super::{Answer, Json200, answer, heavy};
 use crate::app::Shared;
-use crate::extract::{Json, Part};
+use crate::extract::{Json, PathSegment};
 use crate::problem::Problem;
 use crate::supervise;
 use crate::types::*;
@@ -23,8 +23,8 @@ use crate::types::*;
 const STALE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
-    let place = app.config.place.clone();
-    let calibration = heavy(&app, move || Ok(kept(&place).ok().flatten())).await?;
+    let data = app.config.data.clone();
+    let calibration = heavy(&app, move || Ok(kept(&data).ok().flatten())).await?;
     let capabilities = weir_net::capability::capabilities().unwrap_or_default();
     let names = [
         (capabilities.net_admin, "net_admin"),
@@ -51,7 +51,7 @@ pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
         started_at: app.started_at.clone(),
         host: weir_net::host::host().ok().map(|h| h.hostname),
         kernel: weir_net::host::host().ok().map(|h| h.kernel),
-        may: May {
+        may: Permissions {
             emulate: can_start && app.config.may_emulate,
             make_labs: can_start && app.config.may_make_labs,
             run_scripts: app.config.scripts.is_some(),
@@ -67,8 +67,8 @@ pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
 }
 
 /// The calibration of this host that was kept last.
-fn kept(place: &weir_runs::Place) -> Result<Option<Calibration>, Problem> {
-    let Some(store) = Store::open_existing(place).map_err(Problem::internal)? else {
+fn kept(data: &weir_runs::DataDirectory) -> Result<Option<Calibration>, Problem> {
+    let Some(store) = Store::open_existing(data).map_err(Problem::internal)? else {
         return Ok(None);
     };
     let host = weir_net::host::host().map_err(Problem::internal)?.hostname;
@@ -107,8 +107,8 @@ pub(crate) async fn calibration(State(app): State<Shared>) -> Answer<Calibration
 }
 
 async fn state(app: &Shared) -> Result<CalibrationState, Problem> {
-    let place = app.config.place.clone();
-    let kept = heavy(app, move || kept(&place)).await?;
+    let data = app.config.data.clone();
+    let kept = heavy(app, move || kept(&data)).await?;
     let progress = app.calibrating.progress();
     Ok(CalibrationState {
         kept,
@@ -213,7 +213,7 @@ pub(crate) async fn metrics() -> Json200<MetricList> {
     Json200(MetricList { metrics: weir_model::metric::metric_entries() })
 }
 
-pub(crate) async fn schema(Part(name): Part) -> Result<Response, Problem> {
+pub(crate) async fn schema(PathSegment(name): PathSegment) -> Result<Response, Problem> {
     let found = SCHEMAS.iter().find(|(known, ..)| *known == name);
     let (_, _, make) = found.ok_or_else(|| Problem::missing("schema", &name))?;
     let mut response = answer(StatusCode::OK, &make(), None);

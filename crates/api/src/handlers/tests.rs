@@ -13,7 +13,7 @@ use weir_model::record::Record;
 
 use super::{Answer, Json200, answer, heavy, seeds};
 use crate::app::Shared;
-use crate::extract::{JsonText, Part, Parts2, Query};
+use crate::extract::{JsonText, PathSegment, PathSegments, Query};
 use crate::problem::Problem;
 use crate::supervise::{self, LabNode};
 use crate::types::*;
@@ -44,7 +44,7 @@ pub(crate) async fn start(
         Some(from) => Some(lab_node(&app, "/from", from).await?),
         None => None,
     };
-    let wanted = supervise::Wanted {
+    let wanted = supervise::CheckedTest {
         host,
         key_file: key_file(&app.config.keys, request.key_name.as_deref())?,
         from,
@@ -158,27 +158,30 @@ fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
     keys
 }
 
-pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<Test> {
+pub(crate) async fn get(State(app): State<Shared>, PathSegment(id): PathSegment) -> Answer<Test> {
     app.tests.get(&id).map(Json200)
 }
 
 pub(crate) async fn forget(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
 ) -> Result<StatusCode, Problem> {
     supervise::stop_test(&app, &id).await?;
     app.tests.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn stop(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Result<Response, Problem> {
     let test = supervise::stop_test(&app, &id).await?;
     Ok(answer(StatusCode::ACCEPTED, &test, None))
 }
 
 pub(crate) async fn record(
     State(app): State<Shared>,
-    Part(id): Part,
+    PathSegment(id): PathSegment,
     Query(RecordQuery { parts }): Query<RecordQuery>,
 ) -> Result<Response, Problem> {
     let path = app.tests.record(&id)?;
@@ -200,14 +203,14 @@ pub(crate) async fn record(
 
 pub(crate) async fn start_connection(
     State(app): State<Shared>,
-    Parts2(id, name): Parts2,
+    PathSegments(id, name): PathSegments,
 ) -> Answer<Test> {
     supervise::connection(&app, &id, "start", &name).await.map(Json200)
 }
 
 pub(crate) async fn stop_connection(
     State(app): State<Shared>,
-    Parts2(id, name): Parts2,
+    PathSegments(id, name): PathSegments,
 ) -> Answer<Test> {
     supervise::connection(&app, &id, "stop", &name).await.map(Json200)
 }

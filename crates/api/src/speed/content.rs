@@ -34,7 +34,7 @@ pub(super) fn frame_bytes(bytes_per_second: f64) -> usize {
 
 /// The frame that one connection is sending.
 #[derive(Debug, Default)]
-pub(super) struct Feed {
+pub(super) struct OutgoingFrame {
     head: [u8; 10],
     head_bytes: usize,
     /// Where the rest of it lies in the pool.
@@ -42,10 +42,10 @@ pub(super) struct Feed {
     left: usize,
 }
 
-impl Feed {
+impl OutgoingFrame {
     /// One that begins at another place than its neighbours.
-    pub(super) fn new(number: usize) -> Feed {
-        Feed { at: number % 16 * MOST_FRAME, ..Feed::default() }
+    pub(super) fn new(number: usize) -> OutgoingFrame {
+        OutgoingFrame { at: number % 16 * MOST_FRAME, ..OutgoingFrame::default() }
     }
 
     /// Whether a frame was begun and not finished.
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_frame_written_in_any_pieces_is_whole() {
         let pool = Pool::new(7);
-        let mut feed = Feed::new(15);
+        let mut feed = OutgoingFrame::new(15);
         let mut stream = vec![];
         let mut payload = 0;
         for length in [LEAST_FRAME, MOST_FRAME, MOST_FRAME] {

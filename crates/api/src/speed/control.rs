@@ -10,12 +10,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::frame::{self, Event, Frames, Kind, close};
-use super::keeping;
+use super::frame::{self, Event, Frames, MessageKind, close};
 use super::message::{self, Phase, ToPage};
 use super::record::{self, Facts, Load};
+use super::retention;
 use super::serve::{Inner, Visitor};
-use super::session::{Act, Machine, Outcome};
+use super::session::{Act, Outcome, SessionMachine};
 use super::stream::{Run, Session};
 use crate::app::lock;
 
@@ -36,14 +36,14 @@ fn secret() -> Option<String> {
 }
 
 /// A test that is entered in the book, until this is dropped.
-struct Entered {
+struct RegisteredTest {
     inner: Arc<Inner>,
     visitor: Visitor,
     id: String,
     session: Arc<Session>,
 }
 
-impl Drop for Entered {
+impl Drop for RegisteredTest {
     fn drop(&mut self) {
         self.session.run.send_replace(Run::Over);
         lock(&self.inner.sessions).remove(&self.id);
@@ -71,9 +71,9 @@ pub(super) async fn control(
         return farewell(tcp, &frame::close_frame(1011, "no randomness")).await;
     };
     lock(&inner.sessions).insert(id.clone(), session.clone());
-    let entered = Entered { inner: inner.clone(), visitor, id, session };
+    let entered = RegisteredTest { inner: inner.clone(), visitor, id, session };
     let mut control = Control {
-        machine: Machine::new(inner.config.limits, now),
+        machine: SessionMachine::new(inner.config.limits, now),
         frames: Frames::new(true, message::MOST_BYTES),
         text: vec![],
         started_at: crate::clock::now(),
@@ -120,7 +120,7 @@ impl From<frame::Violation> for End {
 }
 
 /// Processor time at the begin of a phase.
-struct Before {
+struct PhaseStart {
     at: Instant,
     phase: Phase,
     thread_ns: u64,
@@ -128,14 +128,14 @@ struct Before {
 }
 
 struct Control {
-    entered: Entered,
-    machine: Machine,
+    entered: RegisteredTest,
+    machine: SessionMachine,
     frames: Frames,
     /// The message that is arriving, at most [`message::MOST_BYTES`].
     text: Vec<u8>,
     started_at: String,
     start: Instant,
-    before: Option<Before>,
+    before: Option<PhaseStart>,
     download: Option<Load>,
     upload: Option<Load>,
 }
@@ -172,7 +172,7 @@ impl Control {
         while !bytes.is_empty() {
             let (used, event) = self.frames.take(bytes)?;
             match event {
-                Some(Event::Data { kind: Kind::Binary, .. }) => {
+                Some(Event::Data { kind: MessageKind::Binary, .. }) => {
                     return Err(End::Said(close::UNSUPPORTED, "data on the control connection"));
                 }
                 Some(Event::Data { from, to, ends, .. }) => {
@@ -201,7 +201,7 @@ impl Control {
             match act {
                 Act::Say(message) => write(tcp, &frame::text(&message.to_text())).await?,
                 Act::Run(Some((phase, until))) => {
-                    self.before = Some(Before {
+                    self.before = Some(PhaseStart {
                         at: Instant::now(),
                         phase,
                         thread_ns: weir_net::clock::thread_cpu_ns(),
@@ -279,15 +279,15 @@ impl Control {
             upload: self.upload,
             tcp: *lock(&self.entered.session.tcp),
         };
-        let place = inner.config.place.clone();
+        let data = inner.config.data.clone();
         let (limits, tidy) = (inner.config.limits, self.is_tidying_due());
         let kept = tokio::task::spawn_blocking(move || {
             let record = record::record(&outcome, &Facts { host: host(&facts.version), ..facts });
-            let mut store = weir_runs::Store::open_at(&place)?;
+            let mut store = weir_runs::Store::open_at(&data)?;
             store.insert(&record)?;
             if tidy {
                 // What can't be removed now is looked at again: the visitor's result is kept.
-                let _ = keeping::tidy(&mut store, &limits, crate::clock::unix_ms() as i64);
+                let _ = retention::tidy(&mut store, &limits, crate::clock::unix_ms() as i64);
             }
             Ok::<_, weir_runs::StoreError>(())
         });

@@ -36,7 +36,7 @@ pub(super) fn is_key(key: &str) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Text,
     Binary,
 }
@@ -45,7 +45,7 @@ pub(super) enum Kind {
 pub(super) enum Event {
     /// Payload bytes `from..to` of the input that was handed in, unmasked if that was asked for.
     Data {
-        kind: Kind,
+        kind: MessageKind,
         from: usize,
         to: usize,
         ends: bool,
@@ -79,7 +79,7 @@ pub(super) struct Frames {
     /// The frame whose payload is being read.
     frame: Option<Frame>,
     /// The message that further frames continue, and its length so far.
-    message: Option<(Kind, u64)>,
+    message: Option<(MessageKind, u64)>,
     control: Vec<u8>,
 }
 
@@ -183,8 +183,8 @@ impl Frames {
         }
         let before = match (opcode, self.message) {
             (0, Some((kind, before))) => Some((kind, before)),
-            (1, None) => Some((Kind::Text, 0)),
-            (2, None) => Some((Kind::Binary, 0)),
+            (1, None) => Some((MessageKind::Text, 0)),
+            (2, None) => Some((MessageKind::Binary, 0)),
             (8..=10, _) => None,
             (0, None) => return Err(violation("nothing is to be continued")),
             (1 | 2, Some(_)) => return Err(violation("a message begins within another")),
@@ -289,10 +289,10 @@ pub(super) mod tests {
         bytes
     }
 
-    type Heard = (Vec<(Kind, Vec<u8>)>, Vec<Event>);
+    type ReadFrames = (Vec<(MessageKind, Vec<u8>)>, Vec<Event>);
 
     /// All events of a stream that comes in pieces of `step`, the data of a message joined.
-    fn read(bytes: &[u8], step: usize, most: u64) -> Result<Heard, Violation> {
+    fn read(bytes: &[u8], step: usize, most: u64) -> Result<ReadFrames, Violation> {
         let mut frames = Frames::new(true, most);
         let (mut messages, mut others, mut message) = (vec![], vec![], vec![]);
         for piece in bytes.chunks(step.max(1)) {
@@ -324,10 +324,10 @@ pub(super) mod tests {
         // Section 5.7: "Hello", masked, and in two frames with a ping between them.
         let hello = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
         assert_eq!(hello.to_vec(), client(0x81, b"Hello"));
-        assert_eq!(read(&hello, 3, 5).unwrap().0, [(Kind::Text, b"Hello".to_vec())]);
+        assert_eq!(read(&hello, 3, 5).unwrap().0, [(MessageKind::Text, b"Hello".to_vec())]);
         let parts = [client(0x01, b"Hel"), client(0x89, b"?"), client(0x80, b"lo")].concat();
         let (messages, others) = read(&parts, 4, 5).unwrap();
-        assert_eq!(messages, [(Kind::Text, b"Hello".to_vec())]);
+        assert_eq!(messages, [(MessageKind::Text, b"Hello".to_vec())]);
         assert_eq!(others, [Event::Ping(b"?".to_vec())]);
     }
 
@@ -363,7 +363,7 @@ pub(super) mod tests {
     fn a_close_tells_its_code_and_an_empty_message_is_one() {
         assert_eq!(read(&client(0x88, b""), 9, 9).unwrap().1, [Event::Close(None)]);
         assert_eq!(read(&client(0x88, b"\x03\xe8ok"), 9, 9).unwrap().1, [Event::Close(Some(1000))]);
-        assert_eq!(read(&client(0x81, b""), 9, 9).unwrap().0, [(Kind::Text, vec![])]);
+        assert_eq!(read(&client(0x81, b""), 9, 9).unwrap().0, [(MessageKind::Text, vec![])]);
     }
 
     #[test]
@@ -371,7 +371,10 @@ pub(super) mod tests {
         let mut bytes = client(0x82, &[0; 300]);
         let (used, event) = Frames::new(false, 1000).take(&mut bytes).unwrap();
         assert_eq!(used, 308);
-        assert_eq!(event, Some(Event::Data { kind: Kind::Binary, from: 8, to: 308, ends: true }));
+        assert_eq!(
+            event,
+            Some(Event::Data { kind: MessageKind::Binary, from: 8, to: 308, ends: true })
+        );
         assert_eq!(bytes[8], 0x37);
     }
 
@@ -379,7 +382,7 @@ pub(super) mod tests {
         #[test]
         fn any_pieces_give_the_same(parts in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..300)), 0..8), step in 1usize..400) {
             let bytes: Vec<u8> = parts.iter().flat_map(|(text, p)| client(if *text { 0x81 } else { 0x82 }, p)).collect();
-            let expected: Vec<_> = parts.into_iter().map(|(text, p)| (if text { Kind::Text } else { Kind::Binary }, p)).collect();
+            let expected: Vec<_> = parts.into_iter().map(|(text, p)| (if text { MessageKind::Text } else { MessageKind::Binary }, p)).collect();
             prop_assert_eq!(read(&bytes, step, 300).unwrap().0, expected);
         }
     }

@@ -3,7 +3,7 @@
 use super::frame::{Event, Frames};
 use super::limits::SpeedLimits;
 use super::message;
-use super::session::{Act, Counts, Machine};
+use super::session::{Act, Counts, SessionMachine};
 
 /// Frames of a client in pieces: the same bytes give the same events whatever the pieces, events lie within their input,
 /// and every call takes something.
@@ -55,7 +55,7 @@ fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
 /// are begun and ended in turn.
 pub fn fuzz_speed_session(data: &[u8]) {
     let limits = SpeedLimits::default();
-    let mut machine = Machine::new(limits, 0);
+    let mut machine = SessionMachine::new(limits, 0);
     let mut running = false;
     let mut counts = Counts::default();
     for (n, line) in data.split(|byte| *byte == b'\n').enumerate().take(1000) {

@@ -106,13 +106,13 @@ impl Visits {
 
 /// The tests that run and ran within the hour.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct TestRegistry {
     all: Visits,
     by_network: HashMap<IpAddr, Visits>,
 }
 
-impl Book {
-    /// Enters a test, or says why not. Each one that is entered is to be taken out by [`Book::leave`].
+impl TestRegistry {
+    /// Enters a test, or says why not. Each one that is entered is to be taken out by [`TestRegistry::leave`].
     pub(super) fn enter(
         &mut self,
         network: IpAddr,
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn an_address_has_its_share_at_once_and_the_rest_is_others() {
         let limits = SpeedLimits::default();
-        let mut book = Book::default();
+        let mut book = TestRegistry::default();
         let (a, b) = (ip("192.0.2.1"), ip("192.0.2.2"));
         book.enter(a, &limits, 0).unwrap();
         book.enter(a, &limits, 0).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn all_together_have_a_limit() {
         let limits = SpeedLimits { tests: 3, ..SpeedLimits::default() };
-        let mut book = Book::default();
+        let mut book = TestRegistry::default();
         for n in 1..=3u8 {
             book.enter(IpAddr::from([192, 0, 2, n]), &limits, 0).unwrap();
         }
@@ -257,7 +257,7 @@ mod tests {
             tests_per_hour: 3,
             ..SpeedLimits::default()
         };
-        let mut book = Book::default();
+        let mut book = TestRegistry::default();
         let (a, b) = (ip("192.0.2.1"), ip("192.0.2.2"));
         for at in [10 * S, 70 * S] {
             book.enter(a, &limits, at).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     fn networks_that_are_remembered_are_bounded() {
         let limits =
             SpeedLimits { tests_per_hour: usize::MAX, tests: usize::MAX, ..SpeedLimits::default() };
-        let mut book = Book::default();
+        let mut book = TestRegistry::default();
         for n in 0..MOST_NETWORKS as u32 {
             let network = IpAddr::from(n.to_be_bytes());
             book.enter(network, &limits, 0).unwrap();

@@ -24,13 +24,13 @@ pub(super) enum FromPage {
     Ping { id: u64 },
     Start { phase: Phase },
     Stop,
-    Result(Claims),
+    Result(ReportedResult),
 }
 
 /// A result in the page's words.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct Claims {
+pub(super) struct ReportedResult {
     pub(super) download: Option<Throughput>,
     /// Not used: the server counted.
     pub(super) upload: Option<Throughput>,
@@ -54,7 +54,7 @@ impl RoundTrips {
 
 /// Limits as the page is told them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Told {
+pub(super) struct PageLimits {
     pub(super) bytes: u64,
     pub(super) session_seconds: u64,
 }
@@ -70,7 +70,7 @@ pub(super) enum ToPage {
         phase_seconds: u64,
         idle_seconds: f64,
         ping_seconds: f64,
-        limits: Told,
+        limits: PageLimits,
     },
     Busy {
         retry_after_seconds: u64,

@@ -9,23 +9,23 @@
 
 mod content;
 mod control;
-mod door;
 mod figures;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod host;
-mod keeping;
 mod limits;
 mod message;
 mod record;
+mod retention;
 mod serve;
 mod session;
 mod stream;
+mod upgrade;
 
 use std::net::SocketAddr;
 
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 pub use limits::SpeedLimits;
 pub(crate) use limits::network_of;
@@ -39,7 +39,7 @@ pub struct SpeedConfig {
     /// Version of Weir, as the page and the records tell it.
     pub version: String,
     /// Where runs are kept.
-    pub place: Place,
+    pub data: DataDirectory,
     /// Names under which pages may ask for it; addresses and localhost always may.
     pub host_names: Vec<String>,
     /// Browsers' addresses are not kept.

@@ -20,11 +20,11 @@ use weir_runs::{Filter, Store};
 
 use super::SpeedConfig;
 use super::content::Pool;
-use super::door::door;
 use super::host;
-use super::limits::{Book, Connections, network_of};
+use super::limits::{Connections, TestRegistry, network_of};
 use super::record::{self, LABEL};
 use super::stream::Session;
+use super::upgrade::upgrade;
 use crate::app::lock;
 use crate::config::ApiError;
 use crate::guard::Rates;
@@ -45,7 +45,7 @@ pub(super) struct Inner {
     pub(super) start: Instant,
     pub(super) seed: u64,
     pub(super) pool: Pool,
-    pub(super) book: Mutex<Book>,
+    pub(super) book: Mutex<TestRegistry>,
     pub(super) sessions: Mutex<HashMap<String, Arc<Session>>>,
     /// When results were last tidied up, ns; absent: never.
     pub(super) tidied_ns: Mutex<Option<u64>>,
@@ -61,12 +61,12 @@ impl Inner {
 
 /// A connection that is counted until the last of its parts is dropped.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedConnection {
     inner: Arc<Inner>,
     network: IpAddr,
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         lock(&self.inner.connections).leave(self.network);
     }
@@ -77,7 +77,7 @@ impl Drop for Counted {
 pub(super) struct Visitor {
     pub(super) address: SocketAddr,
     pub(super) here: SocketAddr,
-    pub(super) counted: Arc<Counted>,
+    pub(super) counted: Arc<CountedConnection>,
 }
 
 impl Visitor {
@@ -151,7 +151,7 @@ impl SpeedServer {
             if !lock(&self.inner.connections).enter(network, &self.inner.config.limits) {
                 continue;
             }
-            let counted = Arc::new(Counted { inner: self.inner.clone(), network });
+            let counted = Arc::new(CountedConnection { inner: self.inner.clone(), network });
             let here = stream.local_addr().unwrap_or(self.inner.config.address);
             let visitor = Visitor { address, here, counted };
             tokio::spawn(converse(stream, visitor, router.clone()));
@@ -207,7 +207,7 @@ fn admit(visitor: &Visitor, request: &Request<Incoming>) -> Option<Response> {
 fn router(inner: Arc<Inner>) -> Router {
     Router::new()
         .route("/", get(page))
-        .route("/speed/v1", get(door))
+        .route("/speed/v1", get(upgrade))
         .route("/speed/v1/results/{id}", get(kept))
         .route("/r/{id}", get(short))
         .fallback(asset)
@@ -273,9 +273,9 @@ async fn kept(State(inner): State<Arc<Inner>>, Path(id): Path<String>) -> Respon
     if !is_id(&id) {
         return no_result();
     }
-    let place = inner.config.place.clone();
+    let data = inner.config.data.clone();
     let found = tokio::task::spawn_blocking(move || {
-        let Some(store) = Store::open_existing(&place)? else { return Ok(None) };
+        let Some(store) = Store::open_existing(&data)? else { return Ok(None) };
         let labels = vec![(LABEL.to_owned(), Some(id))];
         let rows = store.list(&Filter { labels, limit: Some(1), ..Filter::default() })?;
         rows.first().map(|row| store.get(&row.id)).transpose()

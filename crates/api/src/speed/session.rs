@@ -3,7 +3,7 @@
 use super::figures::{Mark, Throughput, check, throughput};
 use super::frame::close;
 use super::limits::SpeedLimits;
-use super::message::{Claims, FromPage, Phase, RoundTrips, ToPage, Told};
+use super::message::{FromPage, PageLimits, Phase, ReportedResult, RoundTrips, ToPage};
 
 /// Time between two `received`.
 const TOLD_EVERY_NS: u64 = 200_000_000;
@@ -75,7 +75,7 @@ struct Running {
 
 /// The server's side of a session.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SessionMachine {
     limits: SpeedLimits,
     began_ns: u64,
     heard_ns: u64,
@@ -90,9 +90,9 @@ pub(super) struct Machine {
     kept: bool,
 }
 
-impl Machine {
-    pub(super) fn new(limits: SpeedLimits, now_ns: u64) -> Machine {
-        Machine {
+impl SessionMachine {
+    pub(super) fn new(limits: SpeedLimits, now_ns: u64) -> SessionMachine {
+        SessionMachine {
             limits,
             began_ns: now_ns,
             heard_ns: now_ns,
@@ -115,7 +115,10 @@ impl Machine {
             phase_seconds: self.limits.phase_seconds,
             idle_seconds: IDLE_SECONDS,
             ping_seconds: PING_SECONDS,
-            limits: Told { bytes: self.limits.bytes, session_seconds: self.limits.session_seconds },
+            limits: PageLimits {
+                bytes: self.limits.bytes,
+                session_seconds: self.limits.session_seconds,
+            },
         }
     }
 
@@ -188,7 +191,7 @@ impl Machine {
         vec![Act::Run(None), Act::Say(ToPage::Stopped { phase: running.phase, bytes, seconds })]
     }
 
-    fn result(&mut self, claims: Claims, counts: Counts) -> Act {
+    fn result(&mut self, claims: ReportedResult, counts: Counts) -> Act {
         let refuse = |text: &str| Act::Say(ToPage::NotKept { text: text.into() });
         if self.kept {
             return refuse("A result of this test was kept already.");
@@ -244,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// When [`Machine::on_time`] is to be called next, at the latest.
+    /// When [`SessionMachine::on_time`] is to be called next, at the latest.
     pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
         let limits = &self.limits;
         let ends = self.began_ns + limits.session_seconds * SECOND_NS;
@@ -272,12 +275,12 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn machine() -> Machine {
-        Machine::new(SpeedLimits::default(), 0)
+    fn machine() -> SessionMachine {
+        SessionMachine::new(SpeedLimits::default(), 0)
     }
 
     fn say(
-        machine: &mut Machine,
+        machine: &mut SessionMachine,
         at_ms: u64,
         message: FromPage,
         sent: u64,
@@ -296,7 +299,11 @@ mod tests {
     fn claims_in(bytes: u64, seconds: f64, round_trips: usize) -> FromPage {
         let download = Some(Throughput { bytes, seconds, bits_per_second: 1.0 });
         let latency = RoundTrips { idle: vec![0.01; round_trips], ..RoundTrips::default() };
-        FromPage::Result(Claims { download, upload: Throughput::new(1 << 40, 1.0), latency })
+        FromPage::Result(ReportedResult {
+            download,
+            upload: Throughput::new(1 << 40, 1.0),
+            latency,
+        })
     }
 
     #[test]
@@ -350,12 +357,12 @@ mod tests {
 
     #[test]
     fn claims_that_can_not_be_are_not_kept() {
-        let refused = |m: &mut Machine, result, sent| {
+        let refused = |m: &mut SessionMachine, result, sent| {
             let acts = say(m, 9_100, result, sent, 0);
             matches!(acts.last(), Some(Act::Say(ToPage::NotKept { .. })))
         };
         let mut m = machine();
-        assert!(refused(&mut m, FromPage::Result(Claims::default()), 0), "nothing");
+        assert!(refused(&mut m, FromPage::Result(ReportedResult::default()), 0), "nothing");
         assert!(refused(&mut m, claims(1, 0), 0), "no download was");
         say(&mut m, 2000, DOWN, 0, 0);
         say(&mut m, 9000, FromPage::Stop, 6900, 0);
@@ -382,7 +389,7 @@ mod tests {
 
     #[test]
     fn bytes_are_shared_between_the_directions() {
-        let mut m = Machine::new(SpeedLimits { bytes: 1000, ..SpeedLimits::default() }, 0);
+        let mut m = SessionMachine::new(SpeedLimits { bytes: 1000, ..SpeedLimits::default() }, 0);
         let acts = say(&mut m, 0, DOWN, 0, 0);
         assert_eq!(acts[1], Act::Run(Some((Phase::Download, 500))));
         let acts = m.on_time(10 * MS, Counts { sent: 500, received: 0 });

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::content::{Feed, frame_bytes};
-use super::frame::{self, Event, Frames, Kind};
+use super::content::{OutgoingFrame, frame_bytes};
+use super::frame::{self, Event, Frames, MessageKind};
 use super::message::Phase;
 use super::record::Tcp;
 use super::serve::Inner;
@@ -93,7 +93,7 @@ pub(super) async fn data(
     let mut data = Data {
         session,
         frames: Frames::new(false, MOST_DATA),
-        feed: Feed::new(number),
+        feed: OutgoingFrame::new(number),
         owed: vec![],
     };
     let mut now = *run.borrow_and_update();
@@ -191,7 +191,7 @@ fn note(
 struct Data<'a> {
     session: &'a Session,
     frames: Frames,
-    feed: Feed,
+    feed: OutgoingFrame,
     /// A pong that is to be sent behind the frame under way; only the latest ping needs one (RFC 6455, section 5.5.3).
     owed: Vec<u8>,
 }
@@ -202,7 +202,7 @@ impl Data<'_> {
             let refused = |_| io::Error::from(io::ErrorKind::InvalidData);
             let (used, event) = self.frames.take(bytes).map_err(refused)?;
             match event {
-                Some(Event::Data { kind: Kind::Binary, from, to, .. }) => {
+                Some(Event::Data { kind: MessageKind::Binary, from, to, .. }) => {
                     let came = (to - from) as u64;
                     if matches!(run, Run::Phase(Phase::Upload, _)) {
                         self.session.received.fetch_add(came, Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl Data<'_> {
                 }
                 Some(Event::Ping(payload)) => self.owed = frame::pong(&payload),
                 Some(Event::Pong) | None => {}
-                Some(Event::Data { kind: Kind::Text, .. } | Event::Close(_)) => {
+                Some(Event::Data { kind: MessageKind::Text, .. } | Event::Close(_)) => {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
             }

@@ -8,7 +8,7 @@ use super::orders::Order;
 use super::output::follow;
 use crate::app::{Shared, lock};
 use crate::problem::Problem;
-use crate::types::{Kind, State, StateEvent};
+use crate::types::{ObjectKind, State, StateEvent};
 
 /// How it is.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
 
 fn tell(app: &Shared, state: State, error: Option<String>) {
     app.hub.state(&StateEvent {
-        kind: Kind::Calibration,
+        kind: ObjectKind::Calibration,
         id: "calibration".into(),
         state,
         error,

@@ -9,7 +9,7 @@ use super::output::follow;
 use crate::app::{Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
-use crate::types::{AnyJson, DemoState, Kind, State, StateEvent};
+use crate::types::{AnyJson, DemoState, ObjectKind, State, StateEvent};
 
 /// Most lines of progress that are kept.
 const MOST_LINES: usize = 200;
@@ -143,7 +143,7 @@ fn tell(app: &Shared) {
     let demo = app.demo.state();
     let Some(state) = demo.state else { return };
     app.hub.state(&StateEvent {
-        kind: Kind::Demo,
+        kind: ObjectKind::Demo,
         id: "demo".into(),
         state,
         error: demo.error,

@@ -21,8 +21,8 @@ use crate::extract::etag_of;
 use crate::problem::Problem;
 use crate::said;
 use crate::types::{
-    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, Kind, PacketTraceLocation, State,
-    StateEvent,
+    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, ObjectKind, PacketTraceLocation,
+    State, StateEvent,
 };
 
 /// Time for an emulator to begin.
@@ -39,20 +39,20 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What this server knows beside what emulators tell.
 #[derive(Debug, Default)]
 pub(crate) struct Emulators {
-    own: Mutex<BTreeMap<String, Own>>,
+    own: Mutex<BTreeMap<String, OwnEmulator>>,
     /// Those that are being started.
     starting: Mutex<BTreeSet<String>>,
     changes: Mutex<HashMap<String, VecDeque<EmulatorChange>>>,
 }
 
 #[derive(Debug, Clone)]
-struct Own {
+struct OwnEmulator {
     keepalive_timeout_seconds: Option<u32>,
 }
 
 /// What an emulator shows of itself.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct EmulatorView {
     pub(crate) entry: EmulatorEntry,
     pub(crate) configuration: Impairment,
 }
@@ -99,7 +99,7 @@ pub(crate) fn etag(configuration: &Impairment) -> String {
 }
 
 /// What an emulator shows.
-pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
+pub(crate) async fn show(app: &App, id: &str) -> Result<EmulatorView, Problem> {
     let answer = ask(id, json!({ "verb": "show" })).await?;
     let texts = |value: &Value| -> Vec<String> {
         let all = value.as_array().into_iter().flatten();
@@ -130,7 +130,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
         keepalive_timeout_seconds: own.and_then(|o| o.keepalive_timeout_seconds),
         packet_trace,
     };
-    Ok(Shown { entry, configuration })
+    Ok(EmulatorView { entry, configuration })
 }
 
 /// Ids of the emulators whose sockets are there; some may be dead.
@@ -164,7 +164,7 @@ pub(crate) async fn start(
     at: Option<LabNode>,
 ) -> Result<EmulatorEntry, Problem> {
     let id = clock::new_id();
-    let _place = Reserved::new(app, &id, list(app).await?)?;
+    let _place = Reservation::new(app, &id, list(app).await?)?;
     let packet_trace_bytes = request.packet_trace.then_some(app.config.limits.packet_trace_bytes);
     if packet_trace_bytes.is_some() {
         let mut running = vec![];
@@ -196,8 +196,10 @@ pub(crate) async fn start(
     let order = Order::Start { job, at, log: Some(log_name(&id)) };
     let begun = begin(app, &id, order).await;
     let mut exit = begun.inspect_err(|_| remove_packet_trace(app, &id))?;
-    lock(&app.emulators.own)
-        .insert(id.clone(), Own { keepalive_timeout_seconds: request.keepalive_timeout_seconds });
+    lock(&app.emulators.own).insert(
+        id.clone(),
+        OwnEmulator { keepalive_timeout_seconds: request.keepalive_timeout_seconds },
+    );
     let shown = show(app, &id).await?;
     tell(app, &id, State::Running, None);
     let (app, id) = (app.clone(), id);
@@ -217,14 +219,14 @@ pub(crate) async fn start(
 }
 
 /// A place among the emulators, for as long as one is being started.
-struct Reserved {
+struct Reservation {
     app: Shared,
     id: String,
 }
 
-impl Reserved {
+impl Reservation {
     /// Takes a place beside those that run, those that are on their way and those that began since `running` was looked at.
-    fn new(app: &Shared, id: &str, running: Vec<EmulatorEntry>) -> Result<Reserved, Problem> {
+    fn new(app: &Shared, id: &str, running: Vec<EmulatorEntry>) -> Result<Reservation, Problem> {
         let mut starting = lock(&app.emulators.starting);
         let mut all: BTreeSet<String> = running.into_iter().map(|e| e.id).collect();
         all.extend(starting.iter().cloned());
@@ -235,11 +237,11 @@ impl Reserved {
             return Err(Problem::conflict(words));
         }
         starting.insert(id.into());
-        Ok(Reserved { app: app.clone(), id: id.into() })
+        Ok(Reservation { app: app.clone(), id: id.into() })
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
         lock(&self.app.emulators.starting).remove(&self.id);
     }
@@ -275,9 +277,9 @@ fn refusal(id: &str, code: Option<i32>) -> Refusal {
     })
 }
 
-type Ended = tokio::sync::oneshot::Receiver<super::launcher::Exit>;
+type ExitReceiver = tokio::sync::oneshot::Receiver<super::launcher::Exit>;
 
-async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
+async fn begin(app: &App, id: &str, order: Order) -> Result<ExitReceiver, Problem> {
     let started = app.launcher.order(order).await?;
     let started = started.ok_or_else(|| Problem::internal("the launcher started nothing"))?;
     let mut exit = started.exit;
@@ -331,7 +333,7 @@ pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
 
 /// Where the packet trace of an emulator is that a server like this one started; there may be none.
 fn packet_trace_path(app: &App, id: &str) -> PathBuf {
-    app.config.place.directory().join(PACKET_TRACES).join(packet_trace_name(id))
+    app.config.data.directory().join(PACKET_TRACES).join(packet_trace_name(id))
 }
 
 /// The file of later configurations beside a packet trace.
@@ -374,7 +376,7 @@ pub(crate) async fn packet_trace(app: &App, id: &str) -> Result<PathBuf, Problem
 
 /// Removes the oldest packet traces of emulators that have ended by themselves: as many are kept as there may be emulators.
 fn tidy_packet_traces(app: &App, running: &[String]) {
-    let directory = app.config.place.directory().join(PACKET_TRACES);
+    let directory = app.config.data.directory().join(PACKET_TRACES);
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut ended: Vec<(std::time::SystemTime, String)> = entries
         .filter_map(|entry| {
@@ -392,7 +394,7 @@ fn tidy_packet_traces(app: &App, running: &[String]) {
 
 fn tell(app: &App, id: &str, state: State, error: Option<String>) {
     app.hub.state(&StateEvent {
-        kind: Kind::Emulators,
+        kind: ObjectKind::Emulators,
         id: id.into(),
         state,
         error,
@@ -468,11 +470,11 @@ pub(crate) async fn sample(app: Shared) {
         lock(&watched).retain(|id, _| {
             let is_there = all.contains(id);
             if !is_there {
-                app.hub.forget(Kind::Emulators, id);
+                app.hub.forget(ObjectKind::Emulators, id);
             }
             is_there
         });
-        for id in all.into_iter().filter(|id| app.hub.is_wanted(Kind::Emulators, id)) {
+        for id in all.into_iter().filter(|id| app.hub.is_wanted(ObjectKind::Emulators, id)) {
             // Somebody reads its samples: that alone would not restart its keepalive timer.
             let _ = ask(&id, json!({ "verb": "keepalive" })).await;
             let Ok(mut report) = report(&id).await else { continue };
@@ -489,7 +491,7 @@ pub(crate) async fn sample(app: Shared) {
                     lateness.data.clear();
                 }
             }
-            app.hub.sample(Kind::Emulators, &id, "emulator", &report);
+            app.hub.sample(ObjectKind::Emulators, &id, "emulator", &report);
         }
     }
 }
@@ -503,7 +505,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _in = runtime.enter();
         let (_, app) = crate::server::for_tests();
-        let directory = app.config.place.directory().join(PACKET_TRACES);
+        let directory = app.config.data.directory().join(PACKET_TRACES);
         std::fs::create_dir_all(&directory).unwrap();
         let most = app.config.limits.emulators;
         let begin = std::time::SystemTime::UNIX_EPOCH;
@@ -526,14 +528,15 @@ mod tests {
         let (_, app) = crate::server::for_tests();
         let most = app.config.limits.emulators;
         let held: Vec<_> =
-            (0..most).map(|i| Reserved::new(&app, &i.to_string(), vec![]).unwrap()).collect();
-        assert_eq!(Reserved::new(&app, "late", vec![]).err().map(|p| p.status), Some(409));
-        lock(&app.emulators.own).insert("0".into(), Own { keepalive_timeout_seconds: None });
+            (0..most).map(|i| Reservation::new(&app, &i.to_string(), vec![]).unwrap()).collect();
+        assert_eq!(Reservation::new(&app, "late", vec![]).err().map(|p| p.status), Some(409));
+        lock(&app.emulators.own)
+            .insert("0".into(), OwnEmulator { keepalive_timeout_seconds: None });
         drop(held);
         // One of them runs now; it counts once.
         let held: Vec<_> =
-            (1..most).map(|i| Reserved::new(&app, &i.to_string(), vec![]).unwrap()).collect();
-        assert!(Reserved::new(&app, "late", vec![]).is_err());
+            (1..most).map(|i| Reservation::new(&app, &i.to_string(), vec![]).unwrap()).collect();
+        assert!(Reservation::new(&app, "late", vec![]).is_err());
         drop(held);
     }
 }

@@ -10,13 +10,13 @@ use weir_model::record::Status;
 
 use super::launcher::Started;
 use super::orders::Order;
-use super::output::{Ended, follow};
-use super::{beyond, earlier};
+use super::output::{JobOutcome, follow};
+use super::{beyond, stored};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::handlers::heavy;
 use crate::problem::Problem;
-use crate::types::{ExperimentState, Kind, State, StateEvent};
+use crate::types::{ExperimentState, ObjectKind, State, StateEvent};
 
 /// Most lines of progress that are kept.
 const MOST_LINES: usize = 200;
@@ -38,14 +38,14 @@ struct Entry {
     /// Nothing of it is left to be gone on with.
     has_ended: bool,
     /// How it stood before it was gone on with.
-    before: Option<Before>,
+    before: Option<BeforeResume>,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
 }
 
 /// An experiment before it was gone on with: that stands where the next session tells nothing and made no run.
 #[derive(Debug)]
-struct Before {
+struct BeforeResume {
     state: ExperimentState,
     is_outcome_kept: bool,
     /// Lines of runs in its checkpoint, where that could be read.
@@ -205,11 +205,11 @@ fn remove(path: &Path) {
 /// An experiment with what came of it, also one that is off the list and is kept.
 pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let Ok((state, is_elsewhere)) = app.experiments.look(id) else {
-        let mut state = earlier::kept(app, id).await?;
+        let mut state = stored::kept(app, id).await?;
         // Where there is no verdict, what is kept is not what it came to.
         if state.verdict.is_some() {
             let (looking, kept) = (app.clone(), id.to_owned());
-            state.outcome = heavy(app, move || Ok(earlier::outcome(&looking, &kept))).await?;
+            state.outcome = heavy(app, move || Ok(stored::outcome(&looking, &kept))).await?;
         }
         return Ok(state);
     };
@@ -218,10 +218,10 @@ pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Probl
     }
     let (looking, kept) = (app.clone(), id.to_owned());
     let outcome = heavy(app, move || {
-        let found = earlier::outcome(&looking, &kept);
+        let found = stored::outcome(&looking, &kept);
         // Another program has gone on with it since.
         if found.as_ref().is_some_and(|found| !is_told(&state, found)) {
-            earlier::renew(&looking, &kept);
+            stored::renew(&looking, &kept);
         }
         Ok(found)
     });
@@ -332,7 +332,7 @@ pub(crate) async fn start(
 /// sessions.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     if !app.experiments.knows(id) {
-        app.experiments.take_up(earlier::kept(app, id).await?);
+        app.experiments.take_up(stored::kept(app, id).await?);
     }
     let before = app.experiments.get(id)?;
     if !before.state.is_over() {
@@ -356,8 +356,8 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     }
     let (looking, looked_at) = (app.clone(), id.to_owned());
     let looked = heavy(app, move || {
-        earlier::check(&looking, &looked_at, is_of_earlier)?;
-        Ok(earlier::noted_runs(&looking, &looked_at))
+        stored::check(&looking, &looked_at, is_of_earlier)?;
+        Ok(stored::noted_runs(&looking, &looked_at))
     });
     let noted_runs = looked.await?;
     {
@@ -369,7 +369,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         if !entry.state.state.is_over() {
             return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
         }
-        entry.before = Some(Before {
+        entry.before = Some(BeforeResume {
             state: entry.state.clone(),
             is_outcome_kept: entry.is_outcome_kept,
             noted_runs,
@@ -419,7 +419,7 @@ async fn begun(app: &Shared, id: String, started: Started) -> Result<ExperimentS
 pub(super) fn tell(app: &App, id: &str) {
     let Some(state) = lock(&app.experiments.0).get(id).map(|e| e.state.clone()) else { return };
     app.hub.state(&StateEvent {
-        kind: Kind::Experiments,
+        kind: ObjectKind::Experiments,
         id: state.id,
         state: state.state,
         error: state.error,
@@ -445,12 +445,12 @@ async fn watch(app: Shared, id: String, started: Started) {
     .await;
     let outcome: Option<Experiment> =
         came.result.as_ref().and_then(|result| serde_json::from_value(result.clone()).ok());
-    let kept = weir_runs::Experiments::of(&app.config.place);
+    let kept = weir_runs::Experiments::of(&app.config.data);
     let left = {
         let (app, id) = (app.clone(), id.clone());
         // A checkpoint without a whole result can be gone on from, also that of a program which was killed.
         tokio::task::spawn_blocking(move || {
-            (kept.is_open(&id), kept.result(&id).exists(), earlier::noted_runs(&app, &id))
+            (kept.is_open(&id), kept.result(&id).exists(), stored::noted_runs(&app, &id))
         })
         .await
     };
@@ -503,7 +503,11 @@ fn not_gone_on(told: Option<&str>, why: &str) -> String {
 }
 
 /// How it ended, and why it did not come to its end.
-fn ended(outcome: Option<&Experiment>, came: &Ended, can_go_on: bool) -> (State, Option<String>) {
+fn ended(
+    outcome: Option<&Experiment>,
+    came: &JobOutcome,
+    can_go_on: bool,
+) -> (State, Option<String>) {
     let Some(outcome) = outcome else {
         // Killed, and not refused: no exit code tells of that.
         let is_killed = came.exit.and_then(|e| e.code).is_none();
@@ -582,7 +586,7 @@ mod tests {
             "schema": "weir.experiment/1", "id": id, "version": "0", "name": "x", "started_at": "T",
             "seconds": 1.0, "status": "interrupted", "command": [], "seed": "0x7", "steps": [], "outcome": "passed",
         });
-        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let kept = weir_runs::Experiments::prepare(&app.config.data).unwrap();
         kept.keep(id, &text.to_string()).unwrap();
         app.experiments.take_up(ExperimentState {
             id: id.into(),
@@ -635,7 +639,8 @@ mod tests {
             };
             all.take_up(stood.clone());
             all.change(id, |e| {
-                e.before = Some(Before { state: stood, is_outcome_kept: true, noted_runs: None });
+                e.before =
+                    Some(BeforeResume { state: stood, is_outcome_kept: true, noted_runs: None });
                 (e.state.state, e.state.verdict) = (State::Starting, None);
             });
         }

@@ -15,7 +15,8 @@ use weir_lab::Registry;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use super::orders::{
-    LabNode, MOST_ORDER_BYTES, Numbered, Order, PACKET_TRACES, Word, inside, socket_name, word,
+    LabNode, LauncherMessage, MOST_ORDER_BYTES, NumberedOrder, Order, PACKET_TRACES, inside,
+    socket_name, word,
 };
 use crate::app::lock;
 
@@ -30,12 +31,12 @@ const END: Duration = Duration::from_secs(3);
 pub struct LaunchError(String);
 
 /// Where things are.
-struct Place {
+struct Directories {
     program: PathBuf,
     directory: PathBuf,
     runtime: PathBuf,
     /// Where runs are stored, and emulators' packet traces next to them.
-    data: weir_runs::Place,
+    data: weir_runs::DataDirectory,
 }
 
 /// A job that ends with the launcher.
@@ -53,13 +54,13 @@ pub fn launch(
     stream: UnixStream,
     program: PathBuf,
     directory: PathBuf,
-    data: weir_runs::Place,
+    data: weir_runs::DataDirectory,
 ) -> Result<(), LaunchError> {
     let failed = |e: &dyn std::fmt::Display| LaunchError(e.to_string());
     let runtime = weir_lab::runtime_directory().map_err(|e| failed(&e))?;
-    let place = Place { program, directory, runtime, data };
+    let directories = Directories { program, directory, runtime, data };
     let voice = Arc::new(Mutex::new(stream.try_clone().map_err(|e| failed(&e))?));
-    let say = |voice: &Mutex<UnixStream>, word: &Word| {
+    let say = |voice: &Mutex<UnixStream>, word: &LauncherMessage| {
         let line = serde_json::to_string(word).unwrap_or_default();
         // Who does not listen is gone, which the reader below finds out.
         let _ = lock(voice).write_all(format!("{line}\n").as_bytes());
@@ -73,7 +74,7 @@ pub fn launch(
             Ok(n) if n > 0 && line.last() == Some(&b'\n') => {}
             Ok(n) if n as u64 == MOST_ORDER_BYTES => {
                 let error = format!("an order of more than {MOST_ORDER_BYTES} bytes");
-                say(&voice, &Word::Refused { number: number_of(&line), error });
+                say(&voice, &LauncherMessage::Refused { number: number_of(&line), error });
                 match skip_line(&mut reader) {
                     Ok(()) => continue,
                     Err(_) => break,
@@ -81,38 +82,38 @@ pub fn launch(
             }
             _ => break,
         }
-        let Numbered { number, order, output } = match serde_json::from_slice(&line) {
+        let NumberedOrder { number, order, output } = match serde_json::from_slice(&line) {
             Ok(numbered) => numbered,
             Err(e) => {
                 let error = format!("no order: {e}");
-                say(&voice, &Word::Refused { number: number_of(&line), error });
+                say(&voice, &LauncherMessage::Refused { number: number_of(&line), error });
                 continue;
             }
         };
         let done = match &order {
             Order::Stop { pid } => stop(&children, *pid).map(|()| None),
-            Order::EndEmulator { id } => end_emulator(&place, id).map(|()| None),
+            Order::EndEmulator { id } => end_emulator(&directories, id).map(|()| None),
             Order::Start { job, at, log } => {
-                start(&place, job, at.as_ref(), log.as_deref(), output.as_ref()).map(Some)
+                start(&directories, job, at.as_ref(), log.as_deref(), output.as_ref()).map(Some)
             }
         };
         match done {
-            Err(error) => say(&voice, &Word::Refused { number, error }),
-            Ok(None) => say(&voice, &Word::Done { number, pid: None }),
+            Err(error) => say(&voice, &LauncherMessage::Refused { number, error }),
+            Ok(None) => say(&voice, &LauncherMessage::Done { number, pid: None }),
             Ok(Some(mut child)) => {
                 let pid = child.id();
                 let input = child.stdin.take();
                 if !matches!(&order, Order::Start { job, .. } if job.is_detached()) {
                     lock(&children).insert(pid, Child { input });
                 }
-                say(&voice, &Word::Done { number, pid: Some(pid) });
+                say(&voice, &LauncherMessage::Done { number, pid: Some(pid) });
                 let (voice, children) = (voice.clone(), children.clone());
                 std::thread::spawn(move || {
                     let status = child.wait().ok();
                     lock(&children).remove(&pid);
                     let code = status.and_then(|s| s.code());
                     let signal = status.and_then(|s| s.signal());
-                    say(&voice, &Word::Exited { exited: pid, code, signal });
+                    say(&voice, &LauncherMessage::Exited { exited: pid, code, signal });
                 });
             }
         }
@@ -124,7 +125,7 @@ pub fn launch(
         std::thread::sleep(Duration::from_millis(10));
     }
     // A server that was killed did not get to it.
-    let _ = std::fs::remove_dir_all(&place.directory);
+    let _ = std::fs::remove_dir_all(&directories.directory);
     Ok(())
 }
 
@@ -171,8 +172,8 @@ fn signal(pid: u32, began: Option<u64>, signal: i32) -> Result<(), String> {
 }
 
 /// Ends whoever listens on an emulator's control socket, in this user's runtime directory.
-fn end_emulator(place: &Place, id: &str) -> Result<(), String> {
-    let path = place.runtime.join(socket_name(&word(id, 64)?));
+fn end_emulator(directories: &Directories, id: &str) -> Result<(), String> {
+    let path = directories.runtime.join(socket_name(&word(id, 64)?));
     let stream = UnixStream::connect(&path).map_err(|e| format!("emulator {id}: {e}"))?;
     let who = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| e.to_string())?;
     let pid = u32::try_from(who.pid.as_raw_nonzero().get()).map_err(|e| e.to_string())?;
@@ -180,7 +181,7 @@ fn end_emulator(place: &Place, id: &str) -> Result<(), String> {
 }
 
 fn start(
-    place: &Place,
+    directories: &Directories,
     job: &Job,
     at: Option<&LabNode>,
     log: Option<&str>,
@@ -188,30 +189,30 @@ fn start(
 ) -> Result<std::process::Child, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let mut command = match at {
-        None => Command::new(&place.program),
+        None => Command::new(&directories.program),
         Some(LabNode { lab, node }) => {
             let name = lab.parse().map_err(|e: weir_lab::Error| text(&e))?;
             let lab = Registry::open().and_then(|labs| labs.join(&name)).map_err(|e| text(&e))?;
-            lab.command(node, &place.program).map_err(|e| text(&e))?
+            lab.command(node, &directories.program).map_err(|e| text(&e))?
         }
     };
     command.arg0("weir").args(["job", job.kind()]).env("NO_COLOR", "1").stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     if let Some([out, error]) = output {
         let connect = |name: &str| {
-            let path = inside(&place.directory, name)?;
+            let path = inside(&directories.directory, name)?;
             UnixStream::connect(&path).map_err(|e| format!("{name}: {e}"))
         };
         command.stdout(std::os::fd::OwnedFd::from(connect(out)?));
         command.stderr(std::os::fd::OwnedFd::from(connect(error)?));
     }
     if let Some(name) = log {
-        let path = inside(&place.runtime, name)?;
+        let path = inside(&directories.runtime, name)?;
         let file = std::fs::File::create(&path).map_err(|e| text(&e))?;
         command.stderr(file.try_clone().map_err(|e| text(&e))?).stdout(file);
     }
     if matches!(job, Job::Emulator(job) if job.packet_trace.is_some()) {
-        place.data.prepare_directory(PACKET_TRACES).map_err(|e| text(&e))?;
+        directories.data.prepare_directory(PACKET_TRACES).map_err(|e| text(&e))?;
     }
     ChildSetup::new().new_session().apply(&mut command).map_err(|e| text(&e))?;
     let mut line = serde_json::to_string(job).map_err(|e| text(&e))?;

@@ -10,7 +10,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use super::orders::{MOST_ORDER_BYTES, Numbered, Order, Word, numbered_line, parse_word};
+use super::orders::{
+    LauncherMessage, MOST_ORDER_BYTES, NumberedOrder, Order, numbered_line, parse_word,
+};
 use super::output::Output;
 use crate::app::lock;
 use crate::config::ApiError;
@@ -84,7 +86,8 @@ impl Launcher {
                 while let Ok(Some(line)) = lines.next_line().await {
                     let Some(pid) = heard(&waiting, &line) else { continue };
                     // Nobody waits for it any more: it is not to run.
-                    let order = Numbered { number: 0, order: Order::Stop { pid }, output: None };
+                    let order =
+                        NumberedOrder { number: 0, order: Order::Stop { pid }, output: None };
                     if let Some(orders) = own.upgrade() {
                         let _ = orders.send(numbered_line(&order)).await;
                     }
@@ -128,7 +131,7 @@ impl Launcher {
         let orders = self.orders.as_ref().ok_or_else(gone)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
-        let line = numbered_line(&Numbered { number, order, output: names });
+        let line = numbered_line(&NumberedOrder { number, order, output: names });
         if line.len() as u64 > MOST_ORDER_BYTES {
             let length = format!("{} bytes in all", line.len());
             return Err(Problem::field("", length, format!("at most {MOST_ORDER_BYTES}")));
@@ -162,7 +165,7 @@ impl Launcher {
 fn heard(waiting: &Mutex<Waiting>, line: &str) -> Option<u32> {
     let mut waiting = lock(waiting);
     match parse_word(line) {
-        Some(Word::Done { number, pid }) => {
+        Some(LauncherMessage::Done { number, pid }) => {
             // The end of a process is told after its beginning: here is always somebody to hear it.
             let started = pid.map(|pid| {
                 let (exit, ended) = oneshot::channel();
@@ -175,12 +178,12 @@ fn heard(waiting: &Mutex<Waiting>, line: &str) -> Option<u32> {
                 return pid;
             }
         }
-        Some(Word::Refused { number, error }) => {
+        Some(LauncherMessage::Refused { number, error }) => {
             if let Some(answer) = waiting.orders.remove(&number) {
                 let _ = answer.send(Err(error));
             }
         }
-        Some(Word::Exited { exited, code, signal }) => {
+        Some(LauncherMessage::Exited { exited, code, signal }) => {
             if let Some(exit) = waiting.exits.remove(&exited) {
                 let _ = exit.send(Exit { code, signal });
             }

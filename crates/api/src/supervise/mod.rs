@@ -3,26 +3,25 @@
 mod calibrating;
 mod clients;
 pub(crate) mod demo;
-pub(crate) mod earlier;
 pub(crate) mod emulators;
 mod experiments;
 mod launch;
 mod launcher;
 mod orders;
 mod output;
+pub(crate) mod stored;
 mod tests;
 
 use std::time::Duration;
 
 use crate::app::Shared;
 use crate::problem::Problem;
-use output::{Ended, follow};
+use output::{JobOutcome, follow};
 use weir_jobs::{Event, Job, ServeJob};
 
 pub(crate) use calibrating::{Calibrating, start as calibrate};
 pub(crate) use clients::Clients;
 pub(crate) use demo::Demo;
-pub(crate) use earlier::Earlier;
 pub(crate) use emulators::Emulators;
 pub(crate) use experiments::{
     Experiments, get as experiment, outcome as experiment_outcome, resume as resume_experiment,
@@ -31,7 +30,8 @@ pub(crate) use experiments::{
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
 pub(crate) use orders::{LabNode, Order};
-pub(crate) use tests::{Tests, Wanted, connection, start as start_test, stop as stop_test};
+pub(crate) use stored::StoredExperiments;
+pub(crate) use tests::{CheckedTest, Tests, connection, start as start_test, stop as stop_test};
 
 /// Time for the last events of a job, once it has ended.
 const LAST_EVENTS: Duration = Duration::from_millis(500);
@@ -45,10 +45,10 @@ fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>
 }
 
 /// Runs a job to its end. One that leaves another process behind has ended all the same.
-pub(crate) async fn finished(app: &Shared, order: Order) -> Result<Ended, Problem> {
+pub(crate) async fn finished(app: &Shared, order: Order) -> Result<JobOutcome, Problem> {
     let started = app.launcher.start(order).await?;
     let mut exit = started.exit;
-    let mut ended = Ended::default();
+    let mut ended = JobOutcome::default();
     let Some(output) = started.output else {
         ended.exit = exit.await.ok();
         return Ok(ended);

@@ -45,7 +45,7 @@ impl Order {
 /// An order with its number and the sockets for what the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Numbered {
+pub(super) struct NumberedOrder {
     pub(super) number: u64,
     pub(super) order: Order,
     /// Names of listening sockets for standard output and standard error; absent: nowhere.
@@ -55,7 +55,7 @@ pub(super) struct Numbered {
 /// What the launcher says. Tagged: by their fields alone one would be taken for another.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) enum Word {
+pub(super) enum LauncherMessage {
     /// An order was carried out; with the process that it started.
     Done { number: u64, pid: Option<u32> },
     /// Or it was not.
@@ -105,12 +105,12 @@ pub(super) fn inside(directory: &Path, name: &str) -> Result<PathBuf, String> {
 }
 
 /// A refusal as the launcher's other end reads it.
-pub(super) fn parse_word(line: &str) -> Option<Word> {
+pub(super) fn parse_word(line: &str) -> Option<LauncherMessage> {
     serde_json::from_str(line).ok()
 }
 
 /// An order as the launcher reads it.
-pub(super) fn numbered_line(numbered: &Numbered) -> String {
+pub(super) fn numbered_line(numbered: &NumberedOrder) -> String {
     format!("{}\n", json!(numbered))
 }
 
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn each_word_is_read_as_what_it_is() {
         for word in [
-            Word::Refused { number: 7, error: "no".into() },
-            Word::Done { number: 7, pid: None },
-            Word::Done { number: 7, pid: Some(9) },
-            Word::Exited { exited: 9, code: None, signal: Some(9) },
+            LauncherMessage::Refused { number: 7, error: "no".into() },
+            LauncherMessage::Done { number: 7, pid: None },
+            LauncherMessage::Done { number: 7, pid: Some(9) },
+            LauncherMessage::Exited { exited: 9, code: None, signal: Some(9) },
         ] {
             let line = serde_json::to_string(&word).unwrap();
             assert_eq!(parse_word(&line), Some(word), "{line}");
@@ -138,7 +138,7 @@ mod tests {
             r#"{"number":1,"order":{"order":"stop","pid":1,"extra":1},"output":null}"#,
             r#"{"number":1,"order":{"order":"stop","pid":1},"output":null,"more":1}"#,
         ] {
-            assert!(serde_json::from_str::<Numbered>(line).is_err(), "{line}");
+            assert!(serde_json::from_str::<NumberedOrder>(line).is_err(), "{line}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl Output {
     }
 
     /// Hands each event on, and at last what was printed on standard error. Ends when the job has closed both.
-    pub(crate) fn events(self) -> mpsc::Receiver<Heard> {
+    pub(crate) fn events(self) -> mpsc::Receiver<JobOutput> {
         // A job waits when nothing takes its events: a bound on memory that a busy server can't pass.
         let (events, inbox) = mpsc::channel(16);
         tokio::spawn(async move {
@@ -60,7 +60,7 @@ impl Output {
 
 /// What is heard of a job.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum JobOutput {
     /// An event.
     Event(Box<Event>),
     /// The end of what it printed on standard error, which is nothing unless it panicked.
@@ -69,7 +69,7 @@ pub(crate) enum Heard {
 
 /// What a job came to.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct JobOutcome {
     /// How its process ended, where the launcher is there to report it.
     pub(crate) exit: Option<Exit>,
     /// The last error that it reported.
@@ -80,12 +80,12 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-impl Ended {
+impl JobOutcome {
     /// Takes what a job came to out of what is heard of it.
-    pub(crate) fn take(&mut self, heard: Heard) {
+    pub(crate) fn take(&mut self, heard: JobOutput) {
         match heard {
-            Heard::Stderr(text) => self.stderr = text,
-            Heard::Event(event) => match *event {
+            JobOutput::Stderr(text) => self.stderr = text,
+            JobOutput::Event(event) => match *event {
                 Event::Error(refusal) => self.refusal = Some(refusal),
                 Event::Result(result) => self.result = Some(result),
                 _ => {}
@@ -109,12 +109,12 @@ impl Ended {
 }
 
 /// Follows a job to its end; `take` gets each event first.
-pub(crate) async fn follow(started: Started, mut take: impl FnMut(&Event)) -> Ended {
-    let mut ended = Ended::default();
+pub(crate) async fn follow(started: Started, mut take: impl FnMut(&Event)) -> JobOutcome {
+    let mut ended = JobOutcome::default();
     if let Some(output) = started.output {
         let mut events = output.events();
         while let Some(heard) = events.recv().await {
-            if let Heard::Event(event) = &heard {
+            if let JobOutput::Event(event) = &heard {
                 take(event);
             }
             ended.take(heard);
@@ -124,7 +124,7 @@ pub(crate) async fn follow(started: Started, mut take: impl FnMut(&Event)) -> En
     ended
 }
 
-async fn read(stream: UnixStream, events: &mpsc::Sender<Heard>) {
+async fn read(stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     loop {
         let mut line = Vec::new();
@@ -133,13 +133,13 @@ async fn read(stream: UnixStream, events: &mpsc::Sender<Heard>) {
             _ => return,
         }
         let Some(event) = Event::parse(&String::from_utf8_lossy(&line)) else { continue };
-        if events.send(Heard::Event(Box::new(event))).await.is_err() {
+        if events.send(JobOutput::Event(Box::new(event))).await.is_err() {
             return;
         }
     }
 }
 
-async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<Heard>) {
+async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
     let (mut last, mut buffer) = (vec![], [0; 4096]);
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         last.extend_from_slice(&buffer[..n]);
@@ -148,5 +148,5 @@ async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<Heard>) {
         }
     }
     let text = String::from_utf8_lossy(&last).into_owned();
-    let _ = events.send(Heard::Stderr(text)).await;
+    let _ = events.send(JobOutput::Stderr(text)).await;
 }

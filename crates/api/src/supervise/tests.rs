@@ -17,10 +17,10 @@ use super::output::follow;
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
-use crate::types::{Kind, State, StateEvent, Test, WarningEvent};
+use crate::types::{ObjectKind, State, StateEvent, Test, WarningEvent};
 
 /// A test to be started, all of it checked.
-pub(crate) struct Wanted {
+pub(crate) struct CheckedTest {
     pub(crate) host: String,
     pub(crate) plan: Plan,
     pub(crate) tags: BTreeMap<String, String>,
@@ -103,7 +103,7 @@ impl Tests {
 }
 
 /// Starts a test and watches it.
-pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem> {
+pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Problem> {
     let limits = app.config.limits;
     app.tests.tidy(limits.ended_kept);
     let id = clock::new_id();
@@ -177,7 +177,7 @@ fn socket(id: &str) -> String {
 fn tell(app: &App, id: &str) {
     let Some(test) = lock(&app.tests.0).get(id).map(|e| e.test.clone()) else { return };
     app.hub.state(&StateEvent {
-        kind: Kind::Tests,
+        kind: ObjectKind::Tests,
         id: test.id,
         state: test.state,
         error: test.error,
@@ -245,7 +245,7 @@ fn hear(app: &App, id: &str, event: &Event) {
             tell(app, id);
         }
         Event::Interval(interval) => {
-            app.hub.sample(Kind::Tests, id, "interval", interval);
+            app.hub.sample(ObjectKind::Tests, id, "interval", interval);
             app.tests.change(id, |entry| entry.test.latest = Some((**interval).clone()));
         }
         Event::End(record) => {
@@ -260,7 +260,7 @@ fn hear(app: &App, id: &str, event: &Event) {
             });
             for warning in &record.warnings {
                 let warning = warning.clone();
-                app.hub.warning(&WarningEvent { kind: Kind::Tests, id: id.into(), warning });
+                app.hub.warning(&WarningEvent { kind: ObjectKind::Tests, id: id.into(), warning });
             }
         }
         _ => {}

@@ -29,7 +29,7 @@ pub struct EventsQuery {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ObjectKind {
     /// A test.
     Tests,
     /// An experiment.
@@ -65,7 +65,7 @@ pub enum StreamEvent {
     /// An emulator's alarm began or passed.
     Alarm(AlarmEvent),
     /// Somebody changed a document.
-    Edited(Edited),
+    Edited(DocumentChange),
 }
 
 /// The first event of a stream.
@@ -85,7 +85,7 @@ pub struct Hello {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StateEvent {
     /// What kind of object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Its id.
     pub id: String,
     /// Its state.
@@ -105,7 +105,7 @@ pub struct StateEvent {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SampleEvent {
     /// What kind of object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Its id.
     pub id: String,
     /// Number of the sample, from 1, of this object.
@@ -126,7 +126,7 @@ pub struct SampleEvent {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct WarningEvent {
     /// What kind of object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Its id.
     pub id: String,
     /// The warning.
@@ -144,7 +144,7 @@ pub struct AlarmEvent {
 
 /// Somebody changed a document.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Edited {
+pub struct DocumentChange {
     /// Its path behind `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`.
     pub document: String,
     /// Address of who did.

@@ -25,7 +25,7 @@ pub struct System {
     /// Every request needs a token.
     pub token_needed: bool,
     /// What may be asked of it.
-    pub may: May,
+    pub may: Permissions,
     /// The page that it was built with.
     pub page: PageState,
     /// Limits.
@@ -47,7 +47,7 @@ pub struct SessionRequest {
 
 /// What this server may do on its host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct May {
+pub struct Permissions {
     /// Start emulators.
     pub emulate: bool,
     /// Make labs.

@@ -364,7 +364,7 @@ fn runs_are_reported_side_by_side_in_the_order_in_which_they_were_named() {
     assert_eq!(md.header("content-type"), "text/markdown; charset=utf-8");
     assert!(["run-a", "run-b", "run-c"].iter().all(|id| md.text().contains(id)));
     // The same page that the command line makes.
-    let store = weir_runs::Store::open_at(&served::place(s.directory.path())).unwrap();
+    let store = weir_runs::Store::open_at(&served::data(s.directory.path())).unwrap();
     let records = ["run-a", "run-b", "run-c"].map(|id| store.get(id).unwrap());
     let made = weir_report::page::of_runs(&records);
     assert_eq!(md.text(), weir_report::page::markdown(&made));

@@ -93,7 +93,7 @@ fn an_address_that_others_reach_needs_a_token() {
         host_names: vec![],
         token_file: None,
         version: String::new(),
-        place: served::place(s.directory.path()),
+        data: served::data(s.directory.path()),
         plans: s.directory.path().into(),
         scenarios: vec![],
         keys: s.directory.path().into(),

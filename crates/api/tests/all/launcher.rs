@@ -12,7 +12,7 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
     std::fs::create_dir(&shared).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
-    let data = weir_runs::Place::in_directory(directory.path().join("data"));
+    let data = weir_runs::DataDirectory::in_directory(directory.path().join("data"));
     let launcher = std::thread::spawn(move || {
         weir_api::launch(theirs, "/bin/true".into(), shared, data).map_err(|e| e.to_string())
     });

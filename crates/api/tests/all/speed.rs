@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_api::speed::{SpeedConfig, SpeedLimits, SpeedServer};
-use weir_runs::{Filter, Place, Store};
+use weir_runs::{DataDirectory, Filter, Store};
 
 /// A server on a thread of its own; it ends with the test.
 struct Bench {
@@ -22,7 +22,7 @@ impl Bench {
         let config = SpeedConfig {
             address: "127.0.0.1:0".parse().unwrap(),
             version: "0.0.0".into(),
-            place: Place::in_directory(directory.path()),
+            data: DataDirectory::in_directory(directory.path()),
             host_names: vec!["speed.example".into()],
             anonymous,
             limits,
@@ -277,8 +277,9 @@ fn a_whole_test_is_measured_kept_and_shown() {
     assert!(!body.contains("127.0.0.1"), "{body}");
     assert_eq!(bench.get(&format!("/r/{id}")).0, 303);
 
-    let store =
-        Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
+    let store = Store::open_existing(&DataDirectory::in_directory(bench.directory.path()))
+        .unwrap()
+        .unwrap();
     assert_eq!(store.list(&Filter::default()).unwrap().len(), 1);
     let record = store.get("last").unwrap();
     assert_eq!(record.peer, "browser");
@@ -406,8 +407,9 @@ fn claims_that_can_not_be_are_not_kept_and_anonymous_is_anonymous() {
     control.say(json!({ "type": "ping", "id": 1 }));
     control.say(json!({ "type": "result", "latency": { "idle": [0.01] } }));
     control.until("kept");
-    let store =
-        Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
+    let store = Store::open_existing(&DataDirectory::in_directory(bench.directory.path()))
+        .unwrap()
+        .unwrap();
     let record = serde_json::to_string(&store.get("last").unwrap()).unwrap();
     assert!(!record.contains("127.0.0.1:") && record.contains("browser"), "{record}");
 }

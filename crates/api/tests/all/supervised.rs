@@ -195,7 +195,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
-    let kept = weir_runs::Experiments::prepare(&served::place(s.directory.path())).unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::data(s.directory.path())).unwrap();
     let mut events = Events::open(connect(s.address), "");
     let mut until = |one: &Value, state: &str| -> Value {
         events.until("state", |e| e["id"] == one["id"] && e["state"] == state);
@@ -460,7 +460,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
     let path = format!("/experiments/{}", first["id"].as_str().unwrap());
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
     // Not while its checkpoint is another program's.
-    let kept = weir_runs::Experiments::of(&served::place(s.directory.path()));
+    let kept = weir_runs::Experiments::of(&served::data(s.directory.path()));
     let elsewhere = keep_again(&kept.checkpoint(first["id"].as_str().unwrap()));
     let refused = ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
@@ -487,7 +487,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
 #[test]
 fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
-    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::data(directory.path())).unwrap();
     let scripts = tempfile::tempdir().unwrap();
     for name in ["ours", "theirs"] {
         std::fs::write(scripts.path().join(name), "").unwrap();
@@ -626,7 +626,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn what_came_to_its_end_by_another_program_is_not_run_again() {
     let directory = tempfile::tempdir().unwrap();
-    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::data(directory.path())).unwrap();
     for id in ["1-read", "2-listed", "3-gone", "4-open"] {
         drop(Checkpoint::create(&kept.checkpoint(id), &head(id, None)).unwrap());
         kept.keep(id, &outcome(id, "interrupted")).unwrap();
@@ -661,7 +661,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
 #[test]
 fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
     let directory = tempfile::tempdir().unwrap();
-    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::data(directory.path())).unwrap();
     for id in ["1-listed", "2-asked", "3-failed"] {
         drop(Checkpoint::create(&kept.checkpoint(id), &head(id, None)).unwrap());
         kept.keep(id, &outcome(id, "interrupted")).unwrap();

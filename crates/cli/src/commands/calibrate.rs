@@ -10,7 +10,7 @@ use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
 use weir_jobs::{CalibrateJob, Notice};
 use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
-use weir_runs::{KeptCalibration, Place, Store, new_run_id};
+use weir_runs::{DataDirectory, Store, StoredCalibration, new_run_id};
 
 use super::doctor::style;
 use crate::app::note;
@@ -65,7 +65,7 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
     let random = std::hash::RandomState::new().build_hasher().finish();
     let id = new_run_id(now_ms, random);
     // Whose results these are, before this user is root of a user namespace.
-    let place = Place::of_this_user();
+    let data = DataDirectory::of_this_user();
     if !args.no_lab && effective_user_id() != 0 {
         // Threads of ours may then enter the lab's hosts. Where that is refused, the result says what is missing.
         let _ = enter_user_namespace();
@@ -80,27 +80,27 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
         }
     })?;
     if !args.no_store {
-        let kept = KeptCalibration {
+        let kept = StoredCalibration {
             id: found.id.clone(),
             host: found.host.hostname.clone(),
             at: found.at.clone(),
             calibration: serde_json::to_value(&found)?,
         };
         // The result is shown even if it can't be kept.
-        if let Err(error) = place.map_err(Into::into).and_then(|place| keep(&place, &kept)) {
+        if let Err(error) = data.map_err(Into::into).and_then(|data| keep(&data, &kept)) {
             warn(Notice::NOT_STORED, &format!("the calibration was not stored: {error}"));
         }
     }
     Ok(found)
 }
 
-fn keep(place: &Place, kept: &KeptCalibration) -> Result<(), Box<dyn Error>> {
-    Store::open_at(place)?.put_calibration(kept)?;
+fn keep(data: &DataDirectory, kept: &StoredCalibration) -> Result<(), Box<dyn Error>> {
+    Store::open_at(data)?.put_calibration(kept)?;
     Ok(())
 }
 
 fn kept() -> Result<Option<Calibration>, Box<dyn Error>> {
-    let file = Place::of_this_user()?.file();
+    let file = DataDirectory::of_this_user()?.file();
     if !file.exists() {
         return Ok(None);
     }

@@ -99,7 +99,7 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
     let failed = |e: std::io::Error| CliError::Control {
         path: args.socket.clone(),
         reason: match e.kind() {
@@ -112,8 +112,8 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
         exit_code: if e.kind() == std::io::ErrorKind::PermissionDenied { 4 } else { 3 },
     };
     let mut stream = UnixStream::connect(&args.socket).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.write_all(format!("{}\n", request(&args.verb)).as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut line).map_err(failed)?;

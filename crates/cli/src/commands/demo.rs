@@ -13,7 +13,7 @@ use weir_jobs::DemoJob;
 use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 use crate::app::{note, style};
 use crate::commands::values;
@@ -87,8 +87,8 @@ impl Keeper<'_> {
         let row = ("row.json", format!("{row:#}\n").into_bytes());
         let files: Vec<_> = std::iter::once(row).chain(files).collect();
         let id = self.labels.get("demo").map_or("", String::as_str);
-        let stored = Place::of_this_user().map_err(|e| e.to_string()).and_then(|place| {
-            evidence::store(place.directory(), id, name, &files).map_err(|e| e.to_string())
+        let stored = DataDirectory::of_this_user().map_err(|e| e.to_string()).and_then(|data| {
+            evidence::store(data.directory(), id, name, &files).map_err(|e| e.to_string())
         });
         match stored {
             Ok(path) => note(&format!("  evidence of {name}: {}", path.display())),
@@ -105,7 +105,7 @@ impl Keeper<'_> {
         Identity::new(self.words, self.labels.clone(), now, random::u64()).stamp(&mut record);
         record.plan.title = Some(format!("demo: {name}"));
         record.calibration = Some(self.calibration.to_reference());
-        match kept::keep(&record) {
+        match user_data::keep(&record) {
             Ok(()) => self.count += 1,
             Err(e) => {
                 let reason = Some(e.to_string());

@@ -1,7 +1,7 @@
 //! From capture to capture: the same bytes and seed give the same bytes, on any machine.
 
 use sha2::{Digest, Sha256};
-use weir_emulator::Ending;
+use weir_emulator::EmulatorResult;
 use weir_emulator::replay::Replay;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use weir_model::impairment::Impairment;
@@ -39,7 +39,7 @@ fn replay(laws: &str) -> Replay {
 
 fn run(replay: &Replay, input: &[u8]) -> (Vec<u8>, weir_emulator::Report) {
     let mut out = Vec::new();
-    let Ending { report, error } = replay.run((input, "in"), (&mut out, "out")).unwrap();
+    let EmulatorResult { report, error } = replay.run((input, "in"), (&mut out, "out")).unwrap();
     assert!(error.is_none(), "{error:?}");
     (out, report)
 }

@@ -1,6 +1,6 @@
 //! The clock itself, and waking at a time.
 
-use weir_flow::{Class, Demand, Foresight, Scheduling, Waking, waking};
+use weir_flow::{Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 use weir_net::clock::{Clock, monotonic_resolution_ns, set_timer_slack};
 use weir_net::poll::{Events, Poller};
 use weir_net::thread::{allowed_cpus, try_fifo};
@@ -40,7 +40,7 @@ pub(crate) fn measure(figures: &mut Figures) {
 pub(crate) struct Waiter {
     poller: Poller,
     events: Events,
-    foresight: Foresight,
+    latency: WakeupLatency,
 }
 
 impl Waiter {
@@ -53,7 +53,7 @@ impl Waiter {
             wanted = Waking::normal(SPIN_NS);
         }
         let poller = Poller::new().context("wait with", "a poller")?;
-        Ok(Waiter { poller, events: Events::new(1), foresight: Foresight::new(wanted) })
+        Ok(Waiter { poller, events: Events::new(1), latency: WakeupLatency::new(wanted) })
     }
 
     /// Makes the calling thread one as `weir_emulator` has: under SCHED_FIFO, where that is allowed, it only sleeps unless
@@ -65,15 +65,15 @@ impl Waiter {
         let class = if is_fifo { Class::Fifo } else { Class::Normal };
         let poller = Poller::new().context("wait with", "a poller")?;
         let waking = Waking { class, least_spin_ns: spin_ns, most_spin_ns: spin_ns };
-        Ok(Waiter { poller, events: Events::new(1), foresight: Foresight::new(waking) })
+        Ok(Waiter { poller, events: Events::new(1), latency: WakeupLatency::new(waking) })
     }
 
     /// Waits until `due_ns`; returns the time then. Returns at once when that is past.
     pub(crate) fn until(&mut self, clock: &Clock, due_ns: u64) -> u64 {
-        let Waiter { poller, events, foresight } = self;
-        match waiting::wait_until(clock, poller, events, due_ns, foresight.spin_ns()) {
+        let Waiter { poller, events, latency } = self;
+        match waiting::wait_until(clock, poller, events, due_ns, latency.spin_ns()) {
             Woken::Due { now_ns, late_ns } => {
-                late_ns.into_iter().for_each(|ns| foresight.woke(ns));
+                late_ns.into_iter().for_each(|ns| latency.woke(ns));
                 now_ns
             }
             // Nothing was added to the poller.

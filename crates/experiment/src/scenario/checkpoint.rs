@@ -17,7 +17,7 @@ use weir_model::experiment::RunRef;
 const MOST_LINE_BYTES: u64 = 256 << 20;
 const MOST_LINES: usize = 1_000_000;
 /// How long a lock may outlive the program that had it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -235,7 +235,7 @@ impl Checkpoint {
         path: &Path,
         is_gone: impl Fn(&Session) -> bool,
     ) -> io::Result<(Checkpoint, CheckpointHeader)> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let (checkpoint, head) = Self::read(path)?;
             if checkpoint.file.is_some() {

@@ -15,8 +15,8 @@ use weir_model::record::{
 };
 use weir_model::report::{EndReport, FlowReport};
 
-use crate::heard::Heard;
 use crate::intervals::IntervalClock;
+use crate::peer_reports::PeerReports;
 use crate::{ledger, warnings};
 use link_usage::link_usage;
 pub(crate) use rows::add_interval;
@@ -38,7 +38,7 @@ pub struct Parts {
     /// The other side, if it reported.
     pub remote: Option<EndReport>,
     /// What the other side told while the test ran: all there is of it where it did not report.
-    pub heard: Heard,
+    pub peer_reports: PeerReports,
     /// The clocks.
     pub clock: Option<ClockRelation>,
     /// The intervals (its start does not matter).
@@ -82,11 +82,11 @@ pub fn assemble(parts: Parts) -> Record {
         .map(|(spec, sender, receiver)| flow(spec, parts.family, *sender, *receiver))
         .collect();
     // Of an end that was lost only what it had told.
-    let heard = parts.remote.is_none().then_some(&parts.heard);
-    if let Some(heard) = heard {
-        flows.iter_mut().for_each(|f| add_heard(f, heard));
+    let peer_reports = parts.remote.is_none().then_some(&parts.peer_reports);
+    if let Some(peer_reports) = peer_reports {
+        flows.iter_mut().for_each(|f| add_heard(f, peer_reports));
     }
-    let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, heard);
+    let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, peer_reports);
     let mut record = Record {
         schema: RUN_SCHEMA.into(),
         status: parts.status,
@@ -95,7 +95,7 @@ pub fn assemble(parts: Parts) -> Record {
         peer: "weir".into(),
         seconds: run_seconds(&flows),
         total: Totals {
-            forward: total(&flows, Direction::Forward, heard.and_then(|h| h.receiver(0))),
+            forward: total(&flows, Direction::Forward, peer_reports.and_then(|h| h.receiver(0))),
             reverse: total(&flows, Direction::Reverse, None),
         },
         intervals,
@@ -173,10 +173,12 @@ fn flow(
 }
 
 /// The part of an end that was lost, as far as it had told it.
-fn add_heard(flow: &mut Flow, heard: &Heard) {
+fn add_heard(flow: &mut Flow, peer_reports: &PeerReports) {
     match flow.direction {
-        Direction::Forward if flow.receiver.is_none() => flow.receiver = heard.receiver(flow.id),
-        Direction::Reverse if flow.sender.is_none() => flow.sender = heard.sender(flow.id),
+        Direction::Forward if flow.receiver.is_none() => {
+            flow.receiver = peer_reports.receiver(flow.id)
+        }
+        Direction::Reverse if flow.sender.is_none() => flow.sender = peer_reports.sender(flow.id),
         _ => {}
     }
 }

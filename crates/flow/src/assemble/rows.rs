@@ -4,9 +4,9 @@ use weir_model::plan::{Direction, FlowSpec, TransportName};
 use weir_model::record::{Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals};
 use weir_model::report::FlowReport;
 
-use crate::heard::Heard;
 use crate::intervals::{IntervalClock, MAX_INTERVALS};
 use crate::loss_lines::without_reported;
+use crate::peer_reports::PeerReports;
 
 /// Adds one flow's interval to a sum, without its rates.
 pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
@@ -224,14 +224,14 @@ pub(super) fn intervals(
     pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
     clock: IntervalClock,
     shown: usize,
-    heard: Option<&Heard>,
+    peer_reports: Option<&PeerReports>,
 ) -> Vec<Interval> {
     if clock.interval_ns == 0 {
         return vec![];
     }
     let length = |f: Option<&FlowReport>| f.map_or(0, |f| f.intervals.len());
     let mut count = pairs.iter().map(|(_, s, r)| length(*s).max(length(*r))).max().unwrap_or(0);
-    count = count.max(heard.map_or(0, Heard::intervals)).min(MAX_INTERVALS);
+    count = count.max(peer_reports.map_or(0, PeerReports::intervals)).min(MAX_INTERVALS);
     let end = end_offset_ns(pairs);
     if let Some(end) = end {
         // What one end closed while it waited for the other has nothing in it.
@@ -252,7 +252,7 @@ pub(super) fn intervals(
                 // A receiver that heard nothing to the end has closed no interval: it counted nothing in it.
                 let heard_nothing = r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
                 let mut receiver = receiver.or(heard_nothing.then(IntervalCount::default));
-                if let Some(told) = heard.and_then(|h| h.count(i, spec.id)) {
+                if let Some(told) = peer_reports.and_then(|h| h.count(i, spec.id)) {
                     match spec.connection.direction {
                         Direction::Forward => receiver.get_or_insert_with(|| told.clone()),
                         Direction::Reverse => sender.get_or_insert_with(|| told.clone()),
@@ -264,7 +264,7 @@ pub(super) fn intervals(
             // One that was shown after everything had ended has its whole length.
             let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));
             let counts: Vec<_> = counts.collect();
-            let told = heard.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
+            let told = peer_reports.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
             let due: Vec<_> =
                 counts.iter().map(|(_, d, _, s, r)| (*d, s.is_some(), r.is_some())).collect();
             let mut out = interval(&clock, i, end, counts.into_iter());

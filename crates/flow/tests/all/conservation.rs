@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use weir_flow::{
-    IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending, StreamPool, StreamReceiving,
+    IntervalClock, NextSend, PayloadRing, Receiving, SenderClock, Sending, StreamPool,
+    StreamReceiving,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
@@ -84,7 +85,7 @@ proptest! {
         let (mut now, mut expected, mut total) = (clock.start_ns, vec![0u64; 200], 0u64);
         for (gap, packets) in sends {
             now += gap;
-            if let Next::Now(_) = tx.next(now) {
+            if let NextSend::Now(_) = tx.next(now) {
                 tx.sent(packets, packets, now);
                 expected[interval_of(&clock, now)] += u64::from(packets);
                 total += u64::from(packets);

@@ -1,7 +1,7 @@
 //! What the two ends of a flow do at their limits, and what they report of it.
 
 use weir_flow::{
-    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving,
+    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, NextSend, PayloadRing, Receiving,
     SenderClock, Sending, segments_per_message,
 };
 use weir_model::content::Content;
@@ -57,47 +57,47 @@ fn datagram(payload: usize, sequence: u64, send_time_ns: u64, lateness_ns: i32) 
 #[test]
 fn sending_starts_and_ends_by_its_times() {
     let mut s = Sending::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), 0, false);
-    assert_eq!(s.next(5), Next::At(u64::MAX), "it has not been started");
+    assert_eq!(s.next(5), NextSend::At(u64::MAX), "it has not been started");
     s.stop();
-    assert_eq!(s.next(5), Next::Done, "stopped before its start");
+    assert_eq!(s.next(5), NextSend::Done, "stopped before its start");
 
     let half = |c: &mut Connection| c.duration = Some(Span(2500 * MS / 1000));
     let mut s = sending("1000pps", false, half);
-    assert_eq!(s.next(9 * SECOND), Next::At(10 * SECOND));
-    assert_eq!(s.next(10 * SECOND), Next::Now(1));
+    assert_eq!(s.next(9 * SECOND), NextSend::At(10 * SECOND));
+    assert_eq!(s.next(10 * SECOND), NextSend::Now(1));
     s.sent(1, 1, 10 * SECOND);
     // 2.5 ms: the slots at 0, 1 and 2 ms; after those the end comes before the next slot.
     for slot in 1..3 {
-        assert_eq!(s.next(10 * SECOND + slot * MS), Next::Now(1));
+        assert_eq!(s.next(10 * SECOND + slot * MS), NextSend::Now(1));
         s.sent(1, 1, 10 * SECOND + slot * MS);
     }
-    assert_eq!(s.next(10 * SECOND + 2 * MS), Next::At(10 * SECOND + 2500 * MS / 1000));
-    assert_eq!(s.next(10 * SECOND + 2500 * MS / 1000), Next::Done);
+    assert_eq!(s.next(10 * SECOND + 2 * MS), NextSend::At(10 * SECOND + 2500 * MS / 1000));
+    assert_eq!(s.next(10 * SECOND + 2500 * MS / 1000), NextSend::Done);
     assert_eq!(s.end_ns(), 10 * SECOND + 2500 * MS / 1000);
 
     // An unpaced one too, before and at its end; the omitted time comes on top of the duration.
     let mut s = Sending::new(&spec(TransportName::Udp, "0", half), key(), 5 * SECOND, false);
     s.start(10 * SECOND, clock(10 * SECOND));
-    assert_eq!(s.next(9 * SECOND), Next::At(10 * SECOND));
+    assert_eq!(s.next(9 * SECOND), NextSend::At(10 * SECOND));
     assert_eq!(s.end_ns(), 15 * SECOND + 2500 * MS / 1000);
 }
 
 #[test]
 fn slots_due_before_the_end_are_missed_but_not_those_beyond_a_limit() {
     let mut s = sending("1000pps", false, |c| c.duration = Some(Span(100 * MS)));
-    assert_eq!(s.next(10 * SECOND), Next::Now(1));
+    assert_eq!(s.next(10 * SECOND), NextSend::Now(1));
     s.sent(1, 1, 10 * SECOND);
     // Asked again long after the end: only what was due before it counts.
-    assert_eq!(s.next(20 * SECOND), Next::Done);
+    assert_eq!(s.next(20 * SECOND), NextSend::Done);
     let r = s.report("send", None);
     assert_eq!((r.intended_slots, r.missed_slots, r.packets), (Some(100), Some(99), 1));
     assert_eq!(r.late_slots, Some(0));
 
     let mut s = sending("1000pps", false, |c| c.packets = Some(1));
     s.sent(1, 1, 10 * SECOND);
-    assert_eq!(s.next(10 * SECOND), Next::Done);
+    assert_eq!(s.next(10 * SECOND), NextSend::Done);
     s.stop();
-    assert_eq!(s.next(11 * SECOND), Next::Done);
+    assert_eq!(s.next(11 * SECOND), NextSend::Done);
     assert_eq!(s.report("send", None).missed_slots, Some(0), "it had sent all that was asked");
 }
 
@@ -108,13 +108,13 @@ fn limits_of_packets_and_of_bytes_bind() {
             c.packets = packets;
             c.bytes = bytes.map(ByteSize);
         });
-        assert_eq!(s.next(10 * SECOND), Next::Now(most), "{packets:?} {bytes:?}");
+        assert_eq!(s.next(10 * SECOND), NextSend::Now(most), "{packets:?} {bytes:?}");
         s.sent(most, most, 10 * SECOND);
-        assert_eq!(s.next(10 * SECOND), Next::Done);
+        assert_eq!(s.next(10 * SECOND), NextSend::Done);
     }
     // A paced burst is cut at the limit.
     let mut s = sending("1000pps/10", false, |c| c.packets = Some(4));
-    assert_eq!(s.next(10 * SECOND), Next::Now(4));
+    assert_eq!(s.next(10 * SECOND), NextSend::Now(4));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_last_write_of_a_stream_is_short() {
     s.wrote(60, true, 3);
     assert_eq!((s.write_length(), s.total()), (50, (2, 200)));
     s.wrote(50, true, 4);
-    assert_eq!((s.next(5), s.total()), (Next::Done, (3, 250)));
+    assert_eq!((s.next(5), s.total()), (NextSend::Done, (3, 250)));
     assert_eq!(s.report("write", None).segments_per_message, None);
 }
 
@@ -160,13 +160,13 @@ fn headers_carry_number_time_lateness_and_flags() {
 fn a_sender_reports_what_the_network_took() {
     let mut s = sending("1000pps/8", true, |c| c.duration = Some(Span(SECOND)));
     let message = segments_per_message(100, FEW_SEGMENTS) as u32;
-    assert_eq!(s.next(10 * SECOND), Next::Now(message), "whole messages when segmented");
+    assert_eq!(s.next(10 * SECOND), NextSend::Now(message), "whole messages when segmented");
     s.called(1, 1);
     s.sent(0, 0, 10 * SECOND);
     assert_eq!(s.report("send", None).segments_per_message, None, "nothing was taken");
     for n in 0..15u64 {
         let at = 10 * SECOND + n * u64::from(message) * MS;
-        assert_eq!(s.next(at), Next::Now(message));
+        assert_eq!(s.next(at), NextSend::Now(message));
         s.called(1, 0);
         s.sent(message, 1, at);
     }

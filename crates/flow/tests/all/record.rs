@@ -1,7 +1,7 @@
 //! Two ends' reports made into one record: sums, sides, link usage, ledger and each warning at its bound.
 
 use weir_flow::assemble::{Parts, assemble};
-use weir_flow::{Heard, IntervalClock};
+use weir_flow::{IntervalClock, PeerReports};
 use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, TransportName};
 use weir_model::record::{
     CpuEnd, Crossing, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing,
@@ -26,7 +26,7 @@ impl Test {
             family: Family::Ipv4,
             local: EndReport::default(),
             remote: Some(EndReport::default()),
-            heard: Heard::default(),
+            peer_reports: PeerReports::default(),
             clock: None,
             intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
             intervals_shown: 0,
@@ -155,14 +155,14 @@ fn told(packets: u64) -> IntervalCount {
     }
 }
 
-/// A test of `count` flows that lost its peer after two of three seconds; it had told `heard` of the first.
-fn lost_peer(count: u32, heard: Vec<(u32, IntervalCount)>, of: u32) -> Record {
+/// A test of `count` flows that lost its peer after two of three seconds; it had told `peer_reports` of the first.
+fn lost_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Record {
     let mut t =
         Test::of(vec![Connection { count, ..connection(TransportName::Udp, Direction::Forward) }]);
     t.parts.remote = None;
     t.parts.status = Status::Partial;
     let clock = t.parts.intervals;
-    t.parts.heard.take(&clock, 0, heard, of);
+    t.parts.peer_reports.take(&clock, 0, peer_reports, of);
     for flow in &mut t.parts.local.flows {
         flow.intervals = vec![told(400), told(400), told(200)];
         let sender = flow.sender.as_mut().unwrap();
@@ -234,7 +234,7 @@ fn a_lost_sender_that_told_nothing_leaves_no_loss() {
 fn what_a_peer_had_told_gives_way_to_its_report() {
     let mut t = Test::udp();
     let clock = t.parts.intervals;
-    t.parts.heard.take(&clock, 0, [(1, told(3))], 0);
+    t.parts.peer_reports.take(&clock, 0, [(1, told(3))], 0);
     let record = t.record();
     let r = record.flows[0].receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.reported_until_seconds), (1000, None));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
 use weir_model::record::{RUN_SCHEMA, Record};
-use weir_runs::{Filter, KeptCalibration, Place, Store, StoreError, new_run_id};
+use weir_runs::{DataDirectory, Filter, Store, StoreError, StoredCalibration, new_run_id};
 
 const UDP: &str = include_str!("../../../report/tests/golden/udp_loss.json");
 const TCP: &str = include_str!("../../../report/tests/golden/tcp_bidir.json");
@@ -270,21 +270,21 @@ fn two_writers_take_turns() {
 #[test]
 fn many_may_set_the_file_up_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::in_directory(dir.path().join("weir"));
-    assert!(Store::open_existing(&place).unwrap().is_none());
-    assert!(!place.directory().exists(), "looking makes nothing");
+    let data = DataDirectory::in_directory(dir.path().join("weir"));
+    assert!(Store::open_existing(&data).unwrap().is_none());
+    assert!(!data.directory().exists(), "looking makes nothing");
     let barrier = Arc::new(Barrier::new(8));
     let threads: Vec<_> = (0..8)
         .map(|t| {
-            let (place, barrier) = (place.clone(), barrier.clone());
+            let (data, barrier) = (data.clone(), barrier.clone());
             std::thread::spawn(move || {
                 barrier.wait();
-                Store::open_at(&place).unwrap().insert(&small(&format!("t{t}"))).unwrap();
+                Store::open_at(&data).unwrap().insert(&small(&format!("t{t}"))).unwrap();
             })
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
-    let store = Store::open_existing(&place).unwrap().unwrap();
+    let store = Store::open_existing(&data).unwrap().unwrap();
     assert_eq!(store.list(&Filter::default()).unwrap().len(), 8);
 }
 
@@ -415,7 +415,7 @@ fn a_figure_that_is_no_number_is_kept_as_absent() {
 #[test]
 fn calibrations_are_of_their_host() {
     let (_dir, _, mut store) = fresh();
-    let kept = |id: &str, host: &str, n: f64| KeptCalibration {
+    let kept = |id: &str, host: &str, n: f64| StoredCalibration {
         id: id.into(),
         host: host.into(),
         at: "2026-11-21T20:30:09Z".into(),

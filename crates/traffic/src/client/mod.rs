@@ -17,7 +17,7 @@ use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
 
 use crate::key::Key;
-use crate::patience::{Patience, SILENCE};
+use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
 
@@ -49,7 +49,7 @@ pub struct ClientConfig {
     /// A server of which nothing is heard for this long while the test runs is gone.
     pub silence: Duration,
     /// How long the server's report is waited for.
-    pub report: Patience,
+    pub report: ReportTimeout,
     /// The clock; a test may inject one.
     pub clock: Clock,
 }
@@ -70,7 +70,7 @@ impl ClientConfig {
             nominal_auto: false,
             start_at_ns: None,
             silence: SILENCE,
-            report: Patience::default(),
+            report: ReportTimeout::default(),
             clock: Clock::System,
         }
     }

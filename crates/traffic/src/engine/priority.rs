@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_flow::{Asked, Class, Demand, Foresight, Scheduling, Waking, waking};
+use weir_flow::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 use weir_net::clock::thread_cpu_ns;
 use weir_net::thread::{allowed_cpus, set_normal, try_fifo};
 use weir_net::waiting::{FIFO_PRIORITY, SPIN_NS};
@@ -39,7 +39,7 @@ pub(crate) fn check(asked: Scheduling) -> Result<(), TrafficError> {
 pub(super) struct Priority {
     asked: Asked,
     cpus: usize,
-    foresight: Foresight,
+    latency: WakeupLatency,
     /// The system said no: it is not asked again.
     refused: bool,
     watch: Watch,
@@ -52,24 +52,24 @@ impl Priority {
         Priority {
             asked,
             cpus: allowed_cpus().map_or(1, |c| c.len()),
-            foresight: Foresight::new(normal(asked)),
+            latency: WakeupLatency::new(normal(asked)),
             refused: false,
             watch: Watch::default(),
         }
     }
 
     pub(super) fn class(&self) -> Class {
-        self.foresight.waking().class
+        self.latency.waking().class
     }
 
     /// How long before a deadline the thread wakes, to spin.
     pub(super) fn spin_ns(&self) -> u64 {
-        self.foresight.spin_ns()
+        self.latency.spin_ns()
     }
 
     /// The thread woke so long after the time at which its sleep was to end.
     pub(super) fn woke(&mut self, late_ns: u64) {
-        self.foresight.woke(late_ns);
+        self.latency.woke(late_ns);
     }
 
     /// The thread's flows have changed.
@@ -106,8 +106,8 @@ impl Priority {
             let _ = set_normal();
         }
         // What was learnt stays as long as nothing changes.
-        if self.foresight.waking() != wanted {
-            self.foresight = Foresight::new(wanted);
+        if self.latency.waking() != wanted {
+            self.latency = WakeupLatency::new(wanted);
         }
     }
 }

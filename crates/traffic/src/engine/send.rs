@@ -7,7 +7,7 @@ use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    Asked, Class, Demand, FEW_SEGMENTS, Next, PayloadRing, Sending, segments_per_message,
+    Asked, Class, Demand, FEW_SEGMENTS, NextSend, PayloadRing, Sending, segments_per_message,
 };
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
@@ -222,8 +222,8 @@ fn serve(
         let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
     }
     let count = match state.next(now) {
-        Next::At(at) => return Some(at),
-        Next::Done => {
+        NextSend::At(at) => return Some(at),
+        NextSend::Done => {
             state.finish(clock.monotonic_ns());
             // First, so that the receiver learns how much was sent.
             let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
@@ -235,7 +235,7 @@ fn serve(
             }
             return None;
         }
-        Next::Now(count) => count,
+        NextSend::Now(count) => count,
     };
     let payload = state.payload();
     let key = (payload, content_key(flow.content), flow.seed);
@@ -273,7 +273,7 @@ fn serve(
             // A paced flow names its next deadline; an unlimited one goes behind those that are due.
             match state.is_paced() {
                 true => match state.next(now) {
-                    Next::At(at) => Some(at),
+                    NextSend::At(at) => Some(at),
                     _ => Some(now),
                 },
                 false => Some(now),

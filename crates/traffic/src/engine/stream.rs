@@ -6,7 +6,7 @@ use std::io;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{Next, Sending, StreamPool, StreamReceiving};
+use weir_flow::{NextSend, Sending, StreamPool, StreamReceiving};
 use weir_model::content::Content;
 use weir_model::record::TcpSample;
 use weir_net::clock::{Clock, set_timer_slack};
@@ -323,8 +323,8 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     while turn < most_of_turn {
         let now = clock.monotonic_ns();
         match state.next(now) {
-            Next::At(at) => return Outcome::Later(at),
-            Next::Done => {
+            NextSend::At(at) => return Outcome::Later(at),
+            NextSend::Done => {
                 // Also of a stream that is shorter than the time between two samples.
                 if let Some(info) = flow.socket.info() {
                     note(&mut state, &info);
@@ -337,7 +337,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                     Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
                 };
             }
-            Next::Now(_) => {}
+            NextSend::Now(_) => {}
         }
         if slot.left == 0 {
             slot.left = state.write_length();

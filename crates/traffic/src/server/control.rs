@@ -28,7 +28,7 @@ use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::host::CpuMeter;
-use crate::patience::{Over, Waiting};
+use crate::report_timeout::{TimedOut, Waiting};
 use crate::transport::{self, StreamTransport};
 use crate::{Address, START_NS, hello, host};
 
@@ -668,10 +668,10 @@ impl Task<'_> {
 /// Why a client has not got its report.
 fn not_taken(e: &ChannelError) -> String {
     match e {
-        ChannelError::NotTaken(Over::Silent(silence)) => {
+        ChannelError::NotTaken(TimedOut::Idle(silence)) => {
             format!("the client took nothing of its report for {} s", silence.as_secs_f64())
         }
-        ChannelError::NotTaken(Over::NotWhole(whole)) => {
+        ChannelError::NotTaken(TimedOut::Incomplete(whole)) => {
             format!("the client had not taken its report after {} s", whole.as_secs_f64())
         }
         _ => "the client left before its report".into(),

@@ -31,7 +31,7 @@ pub(crate) use session::{Load, Share};
 use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;
 use crate::log::PacketLog;
-use crate::patience::Patience;
+use crate::report_timeout::ReportTimeout;
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
 
@@ -51,7 +51,7 @@ pub struct Limits {
     /// A session whose client is not heard of for this long ends.
     pub silence_seconds: u64,
     /// How long a client may take over its report: its session ends when it takes nothing, or not all.
-    pub report: Patience,
+    pub report: ReportTimeout,
 }
 
 impl Default for Limits {
@@ -63,7 +63,7 @@ impl Default for Limits {
             hello_seconds: 10,
             half_open: 20_000,
             silence_seconds: 30,
-            report: Patience::default(),
+            report: ReportTimeout::default(),
         }
     }
 }

@@ -9,7 +9,9 @@ use faults_common::*;
 use weir_model::plan::{Connection, DataPorts, Direction, Transport};
 use weir_model::record::Status;
 use weir_model::units::{ByteSize, Span};
-use weir_traffic::{ClientConfig, Key, Limits, Patience, ServerConfig, ServerEvent, Stop, run};
+use weir_traffic::{
+    ClientConfig, Key, Limits, ReportTimeout, ServerConfig, ServerEvent, Stop, run,
+};
 use weir_wire::control::{ClientMessage, ClockState, Hello, SenderTotal, ServerMessage};
 use weir_wire::datagram::{ControlDatagram, DatagramKind, LEN, MAGIC};
 use weir_wire::frame::encode_frame;
@@ -487,10 +489,10 @@ fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
     assert!(told.is_some());
 }
 
-/// Patience in milliseconds.
-fn patience(silence: u64, whole: u64) -> Patience {
+/// Timeouts in milliseconds.
+fn timeout(idle: u64, total: u64) -> ReportTimeout {
     let ms = Duration::from_millis;
-    Patience { silence: ms(silence), whole: ms(whole) }
+    ReportTimeout { idle: ms(idle), total: ms(total) }
 }
 
 /// Stands before a server at 127.0.0.2 and drips what it sends once it is sent a message of this type: in so many pieces each
@@ -547,7 +549,7 @@ fn dripping(server: SocketAddr, asked_by: &str, pieces: usize, most: usize) {
 /// A test whose report drips.
 fn dripped(
     (pieces, most): (usize, usize),
-    report: Patience,
+    report: ReportTimeout,
 ) -> Result<weir_model::record::Record, weir_traffic::Failure> {
     let server = Server::start(ServerConfig::default());
     dripping(server.address, "report", pieces, most);
@@ -562,7 +564,7 @@ fn dripped(
 #[test]
 fn a_server_that_drips_its_report_is_waited_for() {
     // 3 s at least, longer than the silence, which a stall of the machine is not.
-    let record = dripped((60, usize::MAX), patience(2500, 60_000)).unwrap();
+    let record = dripped((60, usize::MAX), timeout(2500, 60_000)).unwrap();
     assert_eq!(record.status, Status::Complete);
     assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 100_000);
 }
@@ -579,8 +581,8 @@ fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() 
         assert!(text.contains(words) && record.end_reason.contains(words), "{text}");
     };
     // Byte by byte, a minute.
-    lost((usize::MAX, usize::MAX), patience(10_000, 500), "the report was not whole after 0.5 s");
-    lost((usize::MAX, 10), patience(500, 60_000), "nothing was heard of it for 0.5 s");
+    lost((usize::MAX, usize::MAX), timeout(10_000, 500), "the report was not whole after 0.5 s");
+    lost((usize::MAX, 10), timeout(500, 60_000), "nothing was heard of it for 0.5 s");
 }
 
 #[test]
@@ -637,7 +639,7 @@ fn closed_for(server: &Server, words: &str) {
 #[test]
 fn a_client_that_takes_its_report_slowly_gets_it() {
     // Taking the report is a sign of life for the session, too.
-    let report = patience(4000, 60_000);
+    let report = timeout(4000, 60_000);
     let server = Server::start(limits(Limits { report, silence_seconds: 4, ..Limits::default() }));
     let (mut raw, _held) = large_report(&server);
     // Little, for longer than the silence: only what is acknowledged shows it, since no more is written before 8 KiB are.
@@ -659,14 +661,14 @@ fn a_client_that_takes_its_report_slowly_gets_it() {
 #[test]
 fn a_client_that_does_not_take_its_report_is_cut() {
     let server =
-        Server::start(limits(Limits { report: patience(500, 60_000), ..Limits::default() }));
+        Server::start(limits(Limits { report: timeout(500, 60_000), ..Limits::default() }));
     let (raw, _held) = large_report(&server);
     closed_for(&server, "the client took nothing of its report for 0.5 s");
     drop(raw);
     server.still_serves();
     // Nor does a little now and then hold a session.
     let server =
-        Server::start(limits(Limits { report: patience(60_000, 1000), ..Limits::default() }));
+        Server::start(limits(Limits { report: timeout(60_000, 1000), ..Limits::default() }));
     let (mut raw, _held) = large_report(&server);
     let mut taken = 0;
     while server.closed() == 0 {

@@ -12,7 +12,7 @@ export interface Marks {
   whiskers: { series: number; x: number; low: number; high: number }[];
   /** Levels that hold over a stretch of x, by series; filled down to the axis when they are bars. */
   spans: { series: number; from: number; to: number; y: number; filled: boolean; /** The level before, where that stretch ends where this one begins. */ riser: number | undefined }[];
-  /** Values during which the host was host_limited. */
+  /** Values that a warning marks as limited by the host. */
   host_limited: { series: number; x: number; y: number }[];
 }
 

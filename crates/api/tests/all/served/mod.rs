@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use weir_api::{Config, Server};
 use weir_model::record::{RUN_SCHEMA, Record};
-use weir_runs::{Place, Store};
+use weir_runs::{DataDirectory, Store};
 
 /// Ends a broken test; no good one comes near it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
@@ -26,7 +26,7 @@ impl Drop for Served {
         drop(self.end.take());
         let Some(thread) = self.thread.take() else { return };
         // A server whose programs do not end would hold its test up for ever.
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -38,8 +38,8 @@ impl Drop for Served {
     }
 }
 
-pub(crate) fn place(directory: &std::path::Path) -> Place {
-    Place::in_directory(directory.join("data"))
+pub(crate) fn data(directory: &std::path::Path) -> DataDirectory {
+    DataDirectory::in_directory(directory.join("data"))
 }
 
 /// A server; `change` may change how it runs.
@@ -76,7 +76,7 @@ fn serve_with(
         host_names: vec!["lab.example".into()],
         token_file: None,
         version: "0.0.0".into(),
-        place: place(directory.path()),
+        data: data(directory.path()),
         plans: directory.path().join("plans"),
         scenarios: vec![directory.path().join("scenarios")],
         keys: directory.path().join("keys"),
@@ -94,7 +94,7 @@ fn serve_with(
     let launcher = program.map(|program| {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let shared = at.clone();
-        let data = place(directory.path());
+        let data = data(directory.path());
         std::thread::spawn(move || weir_api::launch(theirs, program, shared, data).unwrap());
         ours
     });
@@ -118,5 +118,5 @@ pub(crate) fn keep(served: &Served, id: &str, title: &str) {
     record.started_at = "2026-11-22T10:00:00Z".into();
     record.plan.title = Some(title.into());
     record.labels.insert("site".into(), "lab".into());
-    Store::open_at(&place(served.directory.path())).unwrap().insert(&record).unwrap();
+    Store::open_at(&data(served.directory.path())).unwrap().insert(&record).unwrap();
 }

@@ -9,18 +9,18 @@ use weir_model::plan::Plan;
 use weir_net::output::descriptor_of;
 
 use super::read_text;
-use crate::app::{Named, file_of};
+use crate::app::{ScenarioSource, file_of};
 
 /// The file of the scenario, or of the plan, where it is there and differs from what the experiment began with. The command tells
 /// which it was.
 pub(super) fn changed(head: &CheckpointHeader, scenario: &Scenario) -> Option<PathBuf> {
     match file_of(&head.command)? {
         // The directory is the file's own.
-        Named::Scenario(file) => {
+        ScenarioSource::Scenario(file) => {
             let file = plain(head.directory.join(file.file_name()?))?;
             (read_text(&file).ok()? != head.scenario).then_some(file)
         }
-        Named::Plan(file) => {
+        ScenarioSource::Plan(file) => {
             let file = plain(head.directory.join(file))?;
             let now = Plan::parse(&read_text(&file).ok()?);
             let Some(Action::Sweep(sweep)) = scenario.steps.first()?.action() else { return None };

@@ -15,7 +15,7 @@ use weir_experiment::scenario::{
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Step, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
-use weir_runs::{Experiments, Place};
+use weir_runs::{DataDirectory, Experiments};
 
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
 use super::telling::{cleaned, estimate_text, head, told};
@@ -88,8 +88,8 @@ impl Job {
         let named = named.filter(|path| path.is_file()).map(|path| ("a step's command", path));
         let kept = match &self.earlier {
             Some((_, head)) => {
-                let place = Place::of_this_user().map_err(RunsError::from)?;
-                let kept = Experiments::of(&place);
+                let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+                let kept = Experiments::of(&data);
                 vec![("--resume", kept.checkpoint(&head.id)), ("--resume", kept.result(&head.id))]
             }
             None => vec![],
@@ -141,20 +141,20 @@ fn axes_of(scenario: &Scenario) -> Vec<String> {
 }
 
 /// The kept experiments of this user, to be written.
-fn kept() -> Result<(Place, Experiments), CliError> {
-    let place = Place::of_this_user().map_err(RunsError::from)?;
-    let experiments = Experiments::prepare(&place).map_err(RunsError::from)?;
-    Ok((place, experiments))
+fn kept() -> Result<(DataDirectory, Experiments), CliError> {
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let experiments = Experiments::prepare(&data).map_err(RunsError::from)?;
+    Ok((data, experiments))
 }
 
 /// Begins the checkpoint of a new experiment.
 fn begin(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError> {
-    let (place, experiments) = kept()?;
+    let (data, experiments) = kept()?;
     let path = experiments.checkpoint(&head.id);
     let checkpoint =
         Checkpoint::create(&path, head).map_err(CliError::io("write checkpoint", &path))?;
     if let Some(file) = checkpoint.file() {
-        place.give(file, &path).map_err(RunsError::from)?;
+        data.give(file, &path).map_err(RunsError::from)?;
     }
     Ok((checkpoint, experiments))
 }

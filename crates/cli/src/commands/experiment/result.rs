@@ -10,7 +10,7 @@ use weir_runs::Experiments;
 
 use super::ResultArgs;
 use crate::app::note;
-use crate::commands::impair::files::{Named, apart};
+use crate::commands::impair::files::{NamedFile, apart};
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::files::{check, check_directory, write};
@@ -18,10 +18,10 @@ use crate::job::is_job;
 use crate::output::{print, print_object};
 
 /// The files that are written at the end, by their flags.
-fn outputs(args: &ResultArgs) -> Vec<Named<'_>> {
+fn outputs(args: &ResultArgs) -> Vec<NamedFile<'_>> {
     let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
     let named = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    named.map(|(flag, path)| Named { flag, path, is_written: true }).collect()
+    named.map(|(flag, path)| NamedFile { flag, path, is_written: true }).collect()
 }
 
 /// Standard output, as other tools name it.
@@ -64,17 +64,17 @@ pub(super) fn check_inputs(
     args: &ResultArgs,
     inputs: &[(&'static str, PathBuf)],
 ) -> Result<(), CliError> {
-    let read = inputs.iter().map(|(flag, path)| Named { flag, path, is_written: false });
+    let read = inputs.iter().map(|(flag, path)| NamedFile { flag, path, is_written: false });
     // Which figures there will be is not known yet: none that is there already may be read.
     let entries = args.svg.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
     let figures: Vec<PathBuf> = entries
         .flat_map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())))
         .filter(|path| path.extension().is_some_and(|e| e == "svg"))
         .collect();
-    let figures = figures.iter().map(|path| Named { flag: "--svg", path, is_written: true });
-    let svg = args.svg.iter().map(|path| Named { flag: "--svg", path, is_written: true });
+    let figures = figures.iter().map(|path| NamedFile { flag: "--svg", path, is_written: true });
+    let svg = args.svg.iter().map(|path| NamedFile { flag: "--svg", path, is_written: true });
     let read: Vec<_> = read.collect();
-    let is_svg_read = |figure: &Named<'_>| apart(&[&read[..], &[*figure]].concat());
+    let is_svg_read = |figure: &NamedFile<'_>| apart(&[&read[..], &[*figure]].concat());
     figures.chain(svg).try_for_each(|figure| is_svg_read(&figure))?;
     apart(&[read, outputs(args)].concat())
 }
@@ -84,7 +84,7 @@ pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
     // Devices and pipes take what several write.
     check_streams(args)?;
     let given = outputs(args);
-    let svg = args.svg.as_deref().map(|path| Named { flag: "--svg", path, is_written: true });
+    let svg = args.svg.as_deref().map(|path| NamedFile { flag: "--svg", path, is_written: true });
     apart(&outputs(args).into_iter().chain(svg).collect::<Vec<_>>())?;
     let files = given.iter().filter(|named| !is_stdout(named.path));
     files.clone().try_for_each(|named| check(named.flag, named.path))?;

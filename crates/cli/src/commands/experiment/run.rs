@@ -14,7 +14,7 @@ use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::names::Host;
 use weir_model::units::Seed;
 use weir_net::namespace::{boot_id, process_start_time};
-use weir_runs::{Experiments, Place};
+use weir_runs::{DataDirectory, Experiments};
 
 use super::telling::cleaned;
 use super::{Job, ResultArgs, execute, is_id, plan_from_flags, refused};
@@ -233,8 +233,8 @@ fn is_gone(session: &Session) -> bool {
 }
 
 fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
-    let place = Place::of_this_user().map_err(RunsError::from)?;
-    let experiments = Experiments::of(&place);
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let experiments = Experiments::of(&data);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
     let path = experiments.checkpoint(&id);
     let (checkpoint, head) =

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 
-use weir_emulator::Ending;
+use weir_emulator::EmulatorResult;
 use weir_emulator::replay::Replay;
 use weir_net::output::{begin, look};
 
 use super::args::RunArgs;
-use super::files::{self, Named};
+use super::files::{self, NamedFile};
 use super::{outcome, text};
 use crate::app::{note, style};
 use crate::error::CliError;
@@ -39,9 +39,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         Box::new(File::open(from).map_err(CliError::io("read capture", from))?)
     };
     // What is written would be read, or written over: told before anything is cut to nothing.
-    let written = |flag, path| Named { flag, path, is_written: true };
-    let mut named =
-        vec![Named { flag: "--pcap-in", path: from, is_written: false }, written("--pcap-out", to)];
+    let written = |flag, path| NamedFile { flag, path, is_written: true };
+    let mut named = vec![
+        NamedFile { flag: "--pcap-in", path: from, is_written: false },
+        written("--pcap-out", to),
+    ];
     let beside;
     if let Some(path) = &args.packet_trace {
         files::packet_trace_is_file(path)?;
@@ -50,20 +52,20 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         named.extend([packet_trace, written("--packet-trace", &beside)]);
     }
     if let Some(path) = &args.laws.config {
-        named.insert(0, Named { flag: "--config", path, is_written: false });
+        named.insert(0, NamedFile { flag: "--config", path, is_written: false });
     }
     files::apart(&named)?;
     let output: Box<dyn Write> = if piped_out {
         Box::new(stdout().lock())
     } else {
-        Box::new(Untouched::open(to).map_err(CliError::io("write capture", to))?)
+        Box::new(OutputTarget::open(to).map_err(CliError::io("write capture", to))?)
     };
     let name = |path: &Path, pipe, of_pipe: &str| match pipe {
         true => of_pipe.to_owned(),
         false => path.display().to_string(),
     };
     let names = (name(from, piped_in, "stdin"), name(to, piped_out, "stdout"));
-    let Ending { report, error } = replay.run(
+    let EmulatorResult { report, error } = replay.run(
         (BufReader::with_capacity(1 << 18, input), &names.0),
         (BufWriter::with_capacity(1 << 18, output), &names.1),
     )?;
@@ -89,7 +91,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
 }
 
 /// A file that stays what it is until something is written: an input that is no capture does not destroy an earlier result.
-enum Untouched {
+enum OutputTarget {
     /// There already, as it was; what is in it is removed where that is so.
     Before(File, bool),
     /// Not there yet.
@@ -98,19 +100,19 @@ enum Untouched {
     Begun(File),
 }
 
-impl Untouched {
-    fn open(path: &Path) -> std::io::Result<Untouched> {
+impl OutputTarget {
+    fn open(path: &Path) -> std::io::Result<OutputTarget> {
         match look(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Untouched::Absent(path.into())),
-            found => found.map(|(file, is_emptied)| Untouched::Before(file, is_emptied)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(OutputTarget::Absent(path.into())),
+            found => found.map(|(file, is_emptied)| OutputTarget::Before(file, is_emptied)),
         }
     }
 
     fn begun(&mut self) -> std::io::Result<&mut File> {
         let file = match self {
-            Untouched::Begun(file) => return Ok(file),
-            Untouched::Absent(path) => begin(path)?,
-            Untouched::Before(file, is_emptied) => {
+            OutputTarget::Begun(file) => return Ok(file),
+            OutputTarget::Absent(path) => begin(path)?,
+            OutputTarget::Before(file, is_emptied) => {
                 // A device or a pipe has no length to cut, and a descriptor's file is written on.
                 if *is_emptied {
                     file.set_len(0)?;
@@ -118,20 +120,20 @@ impl Untouched {
                 file.try_clone()?
             }
         };
-        *self = Untouched::Begun(file);
+        *self = OutputTarget::Begun(file);
         self.begun()
     }
 }
 
-impl Write for Untouched {
+impl Write for OutputTarget {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.begun()?.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         match self {
-            Untouched::Begun(file) => file.flush(),
-            Untouched::Before(..) | Untouched::Absent(_) => Ok(()),
+            OutputTarget::Begun(file) => file.flush(),
+            OutputTarget::Before(..) | OutputTarget::Absent(_) => Ok(()),
         }
     }
 }

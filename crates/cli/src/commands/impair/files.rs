@@ -22,14 +22,14 @@ enum Identity {
 
 /// A file that is named on the command line, or by what it names; `-` is a stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedFile<'a> {
     pub(crate) flag: &'static str,
     pub(crate) path: &'a Path,
     /// Whether it is overwritten, or removed.
     pub(crate) is_written: bool,
 }
 
-impl Named<'_> {
+impl NamedFile<'_> {
     fn identity(&self) -> Option<Identity> {
         if self.path.as_os_str() != "-" {
             return of_path(self.path);
@@ -43,10 +43,10 @@ impl Named<'_> {
 }
 
 /// The packet trace's own two files: later configurations stand beside it, and those of an earlier packet trace are removed.
-pub(super) fn packet_trace(path: &Path) -> (Named<'_>, PathBuf) {
+pub(super) fn packet_trace(path: &Path) -> (NamedFile<'_>, PathBuf) {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".configurations");
-    (Named { flag: "--packet-trace", path, is_written: true }, beside.into())
+    (NamedFile { flag: "--packet-trace", path, is_written: true }, beside.into())
 }
 
 /// Refuses a packet trace that is no file with a place for its second one, or a directory.
@@ -72,11 +72,11 @@ pub(super) fn packet_trace_apart(laws: &LawArgs, path: Option<&Path>) -> Result<
     packet_trace_is_file(path)?;
     let Some(config) = &laws.config else { return Ok(()) };
     let (packet_trace, beside) = packet_trace(path);
-    let config = Named { flag: "--config", path: config, is_written: false };
+    let config = NamedFile { flag: "--config", path: config, is_written: false };
     apart(&[
         config,
         packet_trace,
-        Named { flag: "--packet-trace", path: &beside, is_written: true },
+        NamedFile { flag: "--packet-trace", path: &beside, is_written: true },
     ])
 }
 
@@ -84,8 +84,8 @@ pub(super) fn packet_trace_apart(laws: &LawArgs, path: Option<&Path>) -> Result<
 ///
 /// # Errors
 /// [`CliError::Flag`] that names the later flag and both files.
-pub(crate) fn apart(files: &[Named<'_>]) -> Result<(), CliError> {
-    let identities: Vec<_> = files.iter().map(Named::identity).collect();
+pub(crate) fn apart(files: &[NamedFile<'_>]) -> Result<(), CliError> {
+    let identities: Vec<_> = files.iter().map(NamedFile::identity).collect();
     for (later, named) in files.iter().enumerate() {
         for (earlier, other) in files[..later].iter().enumerate() {
             let is_one = identities[later].is_some() && identities[later] == identities[earlier];
@@ -122,12 +122,12 @@ fn of_path(path: &Path) -> Option<Identity> {
 mod tests {
     use super::*;
 
-    fn read(path: &Path) -> Named<'_> {
-        Named { flag: "--in", path, is_written: false }
+    fn read(path: &Path) -> NamedFile<'_> {
+        NamedFile { flag: "--in", path, is_written: false }
     }
 
-    fn written(path: &Path) -> Named<'_> {
-        Named { flag: "--out", path, is_written: true }
+    fn written(path: &Path) -> NamedFile<'_> {
+        NamedFile { flag: "--out", path, is_written: true }
     }
 
     #[test]

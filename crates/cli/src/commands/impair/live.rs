@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use weir_emulator::control::{Contact, ControlSocket};
+use weir_emulator::control::{ControlSocket, LastContact};
 use weir_emulator::{
     Alarm, Emulator, EmulatorConfig, LinkMode, PacketTraceFiles, Remote, Scheduling,
 };
 use weir_jobs::{EmulatorJob, Event, Notice, Ready};
 use weir_model::Refusal;
 use weir_net::restoration::{Restoration, restore};
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
 use super::text;
@@ -191,12 +191,12 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
 /// New files of a packet trace that a server has asked for, with the owner of the runs.
 fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
-    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
     let open = |path: PathBuf| -> Result<File, CliError> {
         let mut options = File::options();
         let file = options.append(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(CliError::io("create packet trace", &path))?;
-        place.give(&file, &path).map_err(RunsError::from)?;
+        data.give(&file, &path).map_err(RunsError::from)?;
         Ok(file)
     };
     let mut beside = path.as_os_str().to_owned();
@@ -255,7 +255,7 @@ fn watch(
     stop: &Stop,
     remote: &Remote,
     until: Option<Instant>,
-    keepalive_timeout: Option<(Contact, Duration)>,
+    keepalive_timeout: Option<(LastContact, Duration)>,
 ) -> Option<StopReason> {
     let mut seen = 0;
     let mut released = false;

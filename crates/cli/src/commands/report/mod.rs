@@ -13,7 +13,7 @@ use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 
 use crate::app::note;
-use crate::commands::impair::files::{Named, apart};
+use crate::commands::impair::files::{NamedFile, apart};
 use crate::error::CliError;
 use crate::files;
 use crate::output::print;
@@ -128,8 +128,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
 
 /// Refuses an output that is one of the files that were read.
 fn apart_from(read: &[PathBuf], output: Option<&Path>) -> Result<(), CliError> {
-    let read = read.iter().map(|path| Named { flag: "RUN", path, is_written: false });
-    let written = output.map(|path| Named { flag: "--output", path, is_written: true });
+    let read = read.iter().map(|path| NamedFile { flag: "RUN", path, is_written: false });
+    let written = output.map(|path| NamedFile { flag: "--output", path, is_written: true });
     apart(&read.chain(written).collect::<Vec<_>>())
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use weir_model::experiment::{EXPERIMENT_SCHEMA, Experiment};
 use weir_model::record::{RUN_SCHEMA, Record};
 use weir_report::page::{Document, of_experiment, of_runs};
-use weir_runs::{Experiments, MAX_RECORD_BYTES, Place, Store, StoreError};
+use weir_runs::{DataDirectory, Experiments, MAX_RECORD_BYTES, Store, StoreError};
 
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
@@ -34,7 +34,7 @@ impl Subject {
     pub(super) fn read(words: &[OsString]) -> Result<Subject, CliError> {
         let mut runs = vec![];
         let mut experiment = None;
-        let mut kept = None;
+        let mut stored = None;
         for word in words {
             let path = Path::new(word);
             let found = if word == "-" {
@@ -43,11 +43,11 @@ impl Subject {
                 let file = File::open(path).map_err(CliError::io("read", path))?;
                 of_file(&path.display().to_string(), file)?
             } else {
-                if kept.is_none() {
-                    kept = Some(Kept::open()?);
+                if stored.is_none() {
+                    stored = Some(UserData::open()?);
                 }
-                match &kept {
-                    Some(kept) => kept.find(&word.to_string_lossy())?,
+                match &stored {
+                    Some(stored) => stored.find(&word.to_string_lossy())?,
                     None => continue,
                 }
             };
@@ -90,12 +90,12 @@ impl Subject {
     }
 
     /// The files of this user in which it is kept, or would be: the database of runs, an experiment's result and checkpoint.
-    pub(super) fn kept(&self) -> Vec<PathBuf> {
-        let Ok(place) = Place::of_this_user() else { return vec![] };
-        let mut files = vec![place.file()];
+    pub(super) fn stored(&self) -> Vec<PathBuf> {
+        let Ok(data) = DataDirectory::of_this_user() else { return vec![] };
+        let mut files = vec![data.file()];
         if let Subject::Experiment(experiment) = self {
-            let kept = Experiments::of(&place);
-            files.extend([kept.result(&experiment.id), kept.checkpoint(&experiment.id)]);
+            let stored = Experiments::of(&data);
+            files.extend([stored.result(&experiment.id), stored.checkpoint(&experiment.id)]);
         }
         files
     }
@@ -141,18 +141,18 @@ fn twice(runs: &[Record]) -> Option<&str> {
 }
 
 /// What is kept for this user.
-struct Kept {
-    place: Place,
+struct UserData {
+    data: DataDirectory,
     store: Option<Store>,
     experiments: Experiments,
 }
 
-impl Kept {
-    fn open() -> Result<Kept, CliError> {
-        let place = Place::of_this_user().map_err(RunsError::from)?;
-        let store = Store::open_existing(&place).map_err(RunsError::from)?;
-        let experiments = Experiments::of(&place);
-        Ok(Kept { place, store, experiments })
+impl UserData {
+    fn open() -> Result<UserData, CliError> {
+        let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+        let store = Store::open_existing(&data).map_err(RunsError::from)?;
+        let experiments = Experiments::of(&data);
+        Ok(UserData { data, store, experiments })
     }
 
     /// The run or the experiment that a word means; a beginning that both have means neither.
@@ -165,7 +165,7 @@ impl Kept {
         }
         let run = match &self.store {
             Some(store) => store.resolve(word),
-            None => Err(StoreError::NotFound { selector: word.into(), path: self.place.file() }),
+            None => Err(StoreError::NotFound { selector: word.into(), path: self.data.file() }),
         };
         // `last` is a run's.
         let named = match word.starts_with("last") {
@@ -178,7 +178,7 @@ impl Kept {
             (Err(StoreError::NotFound { .. }), [id]) => self.experiment(id),
             (_, [id]) if id == word => self.experiment(id),
             (Err(StoreError::NotFound { .. }), []) if self.store.is_none() => {
-                Err(RunsError::Nothing { selector: word.into(), path: self.place.file() }.into())
+                Err(RunsError::Nothing { selector: word.into(), path: self.data.file() }.into())
             }
             (Err(error), []) => Err(RunsError::from(error).into()),
             (Err(StoreError::NotFound { .. }), _) => {
@@ -197,7 +197,7 @@ impl Kept {
     }
 
     fn run(&self, id: &str) -> Result<Subject, CliError> {
-        let nothing = || RunsError::Nothing { selector: id.into(), path: self.place.file() };
+        let nothing = || RunsError::Nothing { selector: id.into(), path: self.data.file() };
         let store = self.store.as_ref().ok_or_else(nothing)?;
         Ok(Subject::Runs(vec![store.get(id).map_err(RunsError::from)?]))
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 use weir_report::{Align, Table, TextOptions, Units, duration, percent, significant};
 use weir_runs::{
-    Diff, FigureDifference, Filter, Moved, Place, Samples, Side, SideFigure, Store, diff,
+    DataDirectory, Diff, FigureDifference, Filter, Moved, Samples, Side, SideFigure, Store, diff,
 };
 
 use super::search::key_and_value;
@@ -53,13 +53,13 @@ fn confidence(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(
     args: &DiffArgs,
-    place: &Place,
+    data: &DataDirectory,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
     let (a, b) = if args.side_a.is_empty() {
         let (last, before) = ("last".to_owned(), "last~1".to_owned());
-        let store = existing(place, Some(args.a.as_ref().unwrap_or(&before)))?;
+        let store = existing(data, Some(args.a.as_ref().unwrap_or(&before)))?;
         let side = |selector: &String| {
             let mut side = Side::new();
             side.add(&store.get(selector)?);
@@ -73,7 +73,7 @@ pub(super) fn run(
             _ => (side(&before)?, side(&last)?),
         }
     } else {
-        let store = existing(place, args.side_a.first())?;
+        let store = existing(data, args.side_a.first())?;
         (load(&store, "--a", &args.side_a)?, load(&store, "--b", &args.side_b)?)
     };
     if let Some(id) = a.runs().iter().find(|id| b.runs().contains(id)) {

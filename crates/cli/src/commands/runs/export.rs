@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_report::CsvWriter;
-use weir_runs::{Place, Store, StoreError, TABLE_FILES, Tables};
+use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
 use super::{RunsError, existing};
-use crate::commands::impair::files::{Named, apart};
+use crate::commands::impair::files::{NamedFile, apart};
 use crate::files;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,12 +45,12 @@ pub(super) struct ExportArgs {
 
 pub(super) fn run(
     args: &ExportArgs,
-    place: &Place,
+    data: &DataDirectory,
     now_unix_ms: i64,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<(), RunsError> {
-    let store = existing(place, args.runs.first())?;
+    let store = existing(data, args.runs.first())?;
     let ids: Vec<String> = if args.runs.is_empty() {
         let found = store.list(&args.search.filter(now_unix_ms)?)?;
         found.into_iter().rev().map(|r| r.id).collect()
@@ -59,9 +59,9 @@ pub(super) fn run(
         args.runs.iter().map(|r| store.resolve(r)).collect::<Result<_, _>>()?
     };
     if let Some(path) = &args.output {
-        let kept = place.file();
-        let kept = Named { flag: "the kept runs", path: &kept, is_written: false };
-        let apart = apart(&[kept, Named { flag: "--output", path, is_written: true }]);
+        let kept = data.file();
+        let kept = NamedFile { flag: "the kept runs", path: &kept, is_written: false };
+        let apart = apart(&[kept, NamedFile { flag: "--output", path, is_written: true }]);
         let why = "the runs are kept in it; accepted: another file";
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
         let operation = "--output: write";

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde::ser::{Error as _, Serialize, SerializeSeq as _, Serializer};
 use weir_report::{TextOptions, clean, percent};
-use weir_runs::{Filter, Place, RunRow, Store, StoreError};
+use weir_runs::{DataDirectory, Filter, RunRow, Store, StoreError};
 
 use super::RunsError;
 use super::search::SearchArgs;
@@ -32,7 +32,7 @@ impl Default for ListArgs {
 
 pub(super) fn run(
     args: &ListArgs,
-    place: &Place,
+    data: &DataDirectory,
     now_unix_ms: i64,
     options: &TextOptions,
     out: &mut dyn Write,
@@ -40,7 +40,7 @@ pub(super) fn run(
 ) -> Result<(), RunsError> {
     let limit = (args.number > 0).then_some(args.number);
     let filter = Filter { limit, ..args.search.filter(now_unix_ms)? };
-    let store = Store::open_existing(place)?;
+    let store = Store::open_existing(data)?;
     if args.json {
         out.write_all(json(store.as_ref(), &filter)?.as_slice())?;
         return Ok(());
@@ -53,7 +53,7 @@ pub(super) fn run(
         })?;
     }
     if lines.rows == 0 {
-        writeln!(err, "no such run in {}", place.file().display())?;
+        writeln!(err, "no such run in {}", data.file().display())?;
         return Ok(());
     }
     lines.print(options, out)?;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use weir_report::{IntervalTable, Start, TextOptions, Units, header, json_pretty, summary};
-use weir_runs::{Experiments, Place, Store};
+use weir_runs::{DataDirectory, Experiments, Store};
 
 use super::values::Label;
 pub(crate) use error::RunsError;
@@ -100,29 +100,29 @@ struct RmArgs {
     runs: Vec<String>,
 }
 
-/// Runs the command at `place`, writing results to `out` and remarks to `err`; the exit code when it went well.
+/// Runs the command at `data`, writing results to `out` and remarks to `err`; the exit code when it went well.
 ///
 /// # Errors
 /// [`RunsError`]; its [`RunsError::exit_code`] is the program's.
 pub(crate) fn run(
     args: &RunsArgs,
-    place: &Place,
+    data: &DataDirectory,
     now_unix_ms: i64,
     options: &TextOptions,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<i32, RunsError> {
     match &args.action {
-        None => list::run(&list::ListArgs::default(), place, now_unix_ms, options, out, err)?,
-        Some(Action::List(a)) => list::run(a, place, now_unix_ms, options, out, err)?,
-        Some(Action::Show(a)) => show(a, place, options, out)?,
-        Some(Action::Tag(a)) => tag(a, place, err)?,
-        Some(Action::Untag(a)) => untag(a, place, err)?,
-        Some(Action::Diff(a)) => diff::run(a, place, options, out)?,
-        Some(Action::Export(a)) => export::run(a, place, now_unix_ms, out, err)?,
-        Some(Action::Import(a)) => import(a, place, err)?,
+        None => list::run(&list::ListArgs::default(), data, now_unix_ms, options, out, err)?,
+        Some(Action::List(a)) => list::run(a, data, now_unix_ms, options, out, err)?,
+        Some(Action::Show(a)) => show(a, data, options, out)?,
+        Some(Action::Tag(a)) => tag(a, data, err)?,
+        Some(Action::Untag(a)) => untag(a, data, err)?,
+        Some(Action::Diff(a)) => diff::run(a, data, options, out)?,
+        Some(Action::Export(a)) => export::run(a, data, now_unix_ms, out, err)?,
+        Some(Action::Import(a)) => import(a, data, err)?,
         Some(Action::Rm(a)) => {
-            for id in existing(place, a.runs.first())?.remove(&a.runs)? {
+            for id in existing(data, a.runs.first())?.remove(&a.runs)? {
                 writeln!(err, "removed {id}")?;
             }
         }
@@ -131,22 +131,22 @@ pub(crate) fn run(
 }
 
 /// The store of a command that needs a run to be there.
-fn existing(place: &Place, selector: Option<&String>) -> Result<Store, RunsError> {
-    Store::open_existing(place)?.ok_or_else(|| RunsError::Nothing {
+fn existing(data: &DataDirectory, selector: Option<&String>) -> Result<Store, RunsError> {
+    Store::open_existing(data)?.ok_or_else(|| RunsError::Nothing {
         selector: selector.cloned().unwrap_or_default(),
-        path: place.file(),
+        path: data.file(),
     })
 }
 
 fn show(
     args: &ShowArgs,
-    place: &Place,
+    data: &DataDirectory,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
-    let record = existing(place, Some(&args.run))
+    let record = existing(data, Some(&args.run))
         .and_then(|store| Ok(store.get(&args.run)?))
-        .map_err(|error| of_experiment(error, place, &args.run))?;
+        .map_err(|error| of_experiment(error, data, &args.run))?;
     if args.json {
         out.write_all(json_pretty(&record).as_bytes())?;
         return Ok(());
@@ -179,7 +179,7 @@ fn show(
 }
 
 /// A word that means no run may mean an experiment: then that is said, with the commands that take it.
-fn of_experiment(error: RunsError, place: &Place, word: &str) -> RunsError {
+fn of_experiment(error: RunsError, data: &DataDirectory, word: &str) -> RunsError {
     let is_unknown = matches!(
         error,
         RunsError::Nothing { .. } | RunsError::Store(weir_runs::StoreError::NotFound { .. })
@@ -187,7 +187,7 @@ fn of_experiment(error: RunsError, place: &Place, word: &str) -> RunsError {
     if !is_unknown || word.starts_with("last") {
         return error;
     }
-    match Experiments::of(place).matching(word).unwrap_or_default().as_slice() {
+    match Experiments::of(data).matching(word).unwrap_or_default().as_slice() {
         [id] => RunsError::Experiment { id: id.clone() },
         _ => error,
     }
@@ -199,16 +199,16 @@ fn labels(labels: &BTreeMap<String, String>) -> String {
     weir_report::clean(&words.join(", ")).into_owned()
 }
 
-fn tag(args: &TagArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
-    let mut store = existing(place, Some(&args.run))?;
+fn tag(args: &TagArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), RunsError> {
+    let mut store = existing(data, Some(&args.run))?;
     let labels: Vec<(&str, &str)> =
         args.labels.iter().map(|l| (l.key.as_str(), l.value.as_str())).collect();
     let id = store.tag(&args.run, &labels)?;
     tell_labels(&store, &id, err)
 }
 
-fn untag(args: &UntagArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
-    let mut store = existing(place, Some(&args.run))?;
+fn untag(args: &UntagArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), RunsError> {
+    let mut store = existing(data, Some(&args.run))?;
     let id = store.untag(&args.run, &args.keys)?;
     tell_labels(&store, &id, err)
 }
@@ -221,7 +221,7 @@ fn tell_labels(store: &Store, id: &str, err: &mut dyn Write) -> Result<(), RunsE
     Ok(())
 }
 
-fn import(args: &ImportArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
+fn import(args: &ImportArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), RunsError> {
     let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
@@ -232,7 +232,7 @@ fn import(args: &ImportArgs, place: &Place, err: &mut dyn Write) -> Result<(), R
             source,
         })?)
     };
-    let done = Store::open_at(place)?.import(&mut BufReader::new(input))?;
+    let done = Store::open_at(data)?.import(&mut BufReader::new(input))?;
     writeln!(err, "{} added, {} already there", done.added, done.already_there)?;
     Ok(())
 }

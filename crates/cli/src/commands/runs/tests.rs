@@ -17,9 +17,9 @@ struct Cli {
 fn weir(dir: &Path, words: &[&str]) -> (Result<i32, RunsError>, String, String) {
     let cli = Cli::try_parse_from([&["runs"], words].concat()).unwrap();
     let (mut out, mut err) = (vec![], vec![]);
-    let place = Place::in_directory(dir);
+    let data = DataDirectory::in_directory(dir);
     let now = 1_795_293_109_125;
-    let code = run(&cli.runs, &place, now, &TextOptions::default(), &mut out, &mut err);
+    let code = run(&cli.runs, &data, now, &TextOptions::default(), &mut out, &mut err);
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use weir_api::speed::{SpeedConfig, SpeedLimits, SpeedServer};
 use weir_jobs::{Event, SpeedTestJob};
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
@@ -91,12 +91,12 @@ pub(super) fn start(job: Option<&SpeedTestJob>) -> Result<Option<Serving>, CliEr
     let address = job.address;
     let limits = SpeedLimits::default();
     let kept_days = job.keep_days.unwrap_or(limits.kept_days);
-    let place = Place::of_this_user().map_err(RunsError::from)?;
-    let for_another = super::ui::is_for_another(&place);
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let for_another = super::ui::is_for_another(&data);
     let config = SpeedConfig {
         address,
         version: VERSION.into(),
-        place,
+        data,
         host_names: job.host_names.clone(),
         anonymous: job.anonymous,
         limits: SpeedLimits { kept_days, ..limits },

@@ -14,7 +14,7 @@ use weir_api::{ApiError, Config, Server};
 use weir_jobs::Event;
 use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
 use weir_net::namespace::ChildSetup;
-use weir_runs::Place;
+use weir_runs::DataDirectory;
 
 use super::args::ServeArgs;
 use super::daemon;
@@ -86,8 +86,8 @@ pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
     let failed = |e: std::io::Error| CliError::Internal(format!("launcher: {e}"));
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let program = crate::job::program();
-    let place = Place::of_this_user().map_err(RunsError::from)?;
-    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), place)
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), data)
         .map_err(|e| CliError::Unavailable(e.to_string()))?;
     Ok(0)
 }
@@ -132,7 +132,7 @@ pub(super) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
         .map_err(failed("make a directory"))?;
     let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
     let mut launcher = start_launcher(directory.path(), theirs)?;
-    weir_api::drop_capabilities(is_for_another(&config.place))?;
+    weir_api::drop_capabilities(is_for_another(&config.data))?;
     let stop = Stop::new();
     signals::listen(&stop)?;
     let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
@@ -261,22 +261,21 @@ fn start_launcher(directory: &Path, orders: UnixStream) -> Result<Child, CliErro
 }
 
 /// Whether the runs belong to another user than this process: to the caller of sudo.
-pub(super) fn is_for_another(place: &Place) -> bool {
+pub(super) fn is_for_another(data: &DataDirectory) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let owner =
-        place.prepare().ok().and_then(|_| place.directory().metadata().ok()).map(|m| m.uid());
+    let owner = data.prepare().ok().and_then(|_| data.directory().metadata().ok()).map(|m| m.uid());
     owner.is_some_and(|owner| owner != weir_net::namespace::effective_user_id())
 }
 
 /// Where plans, scenarios and keys are: `WEIR_CONFIG_DIR`, else beside the place of runs under sudo, else
 /// `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
-fn config_directory(place: &Place) -> PathBuf {
+fn config_directory(data: &DataDirectory) -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
         return own;
     }
-    let home_of_runs = place.directory().ancestors().nth(3).filter(|_| {
-        std::env::var_os("SUDO_UID").is_some() && place.directory().ends_with(".local/share/weir")
+    let home_of_runs = data.directory().ancestors().nth(3).filter(|_| {
+        std::env::var_os("SUDO_UID").is_some() && data.directory().ends_with(".local/share/weir")
     });
     if let Some(home) = home_of_runs {
         return home.join(".config/weir");
@@ -285,13 +284,13 @@ fn config_directory(place: &Place) -> PathBuf {
     variable("XDG_CONFIG_HOME")
         .filter(absolute)
         .or_else(|| variable("HOME").map(|home| home.join(".config")))
-        .unwrap_or_else(|| place.directory().to_owned())
+        .unwrap_or_else(|| data.directory().to_owned())
         .join("weir")
 }
 
 fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
-    let place = Place::of_this_user().map_err(RunsError::from)?;
-    let directory = config_directory(&place);
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let directory = config_directory(&data);
     let scripts = args.ui.allow_commands.as_ref().map(|dir| {
         std::fs::canonicalize(dir).ok().filter(|d| d.is_dir()).ok_or_else(|| {
             CliError::flag("--allow-commands", dir.display().to_string(), "a directory")
@@ -325,7 +324,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         may_emulate: may.net_admin && may.net_raw,
         may_make_labs: may.sys_admin || user_namespaces() == UserNamespaces::Allowed,
         limits: Default::default(),
-        place,
+        data,
     })
 }
 

@@ -22,19 +22,19 @@ use weir_runs::StoreError;
 pub(crate) use args::{OutputArgs, TestArgs};
 
 use crate::app::{ErrorForm, note, tell};
-use crate::commands::impair::files::{Named, apart};
+use crate::commands::impair::files::{NamedFile, apart};
 use crate::commands::values::{self, Cpus};
 use crate::emulated::Watched;
 use crate::engine::{self, ClientConfig, Event, Failure, Key, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::files;
 use crate::job::warn;
-use crate::kept;
 use crate::key;
 use crate::random;
 use crate::signals;
 use crate::stamp::Identity;
 use crate::time::since_epoch;
+use crate::user_data;
 use output::{Options, Outputs};
 use plan::Planned;
 
@@ -77,7 +77,7 @@ fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i
     });
     match ready {
         Ok(None) => 0,
-        Ok(Some(test)) => execute(test, &stop, engine::run, &mut kept::keep),
+        Ok(Some(test)) => execute(test, &stop, engine::run, &mut user_data::keep),
         Err(error) => {
             tell(&error, form);
             error.exit_code()
@@ -194,7 +194,7 @@ fn prepare(
 }
 
 /// The files that a test reads and writes, by their flags.
-fn named(args: &TestArgs) -> Vec<Named<'_>> {
+fn named(args: &TestArgs) -> Vec<NamedFile<'_>> {
     let (key, output) = (&args.key, &args.output);
     let read = [
         ("--plan", &args.general.plan),
@@ -211,7 +211,7 @@ fn named(args: &TestArgs) -> Vec<Named<'_>> {
     let all = read.chain(written.into_iter().map(|(flag, path)| (flag, path, true)));
     let named =
         all.filter_map(|(flag, path, is_written)| Some((flag, path.as_deref()?, is_written)));
-    named.map(|(flag, path, is_written)| Named { flag, path, is_written }).collect()
+    named.map(|(flag, path, is_written)| NamedFile { flag, path, is_written }).collect()
 }
 
 fn read_plan(path: &Path) -> Result<String, CliError> {
@@ -264,7 +264,7 @@ fn execute(
     };
     let record = record.map(|mut record| {
         job.identity.stamp(&mut record);
-        kept::add_calibration(&mut record);
+        user_data::add_calibration(&mut record);
         if let Some(Err(reason)) = job.emulator.take().map(|e| e.finish(&mut record)) {
             warn("emulator-not-read", &format!("{reason}: its losses are not attributed"));
         }

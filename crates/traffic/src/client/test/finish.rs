@@ -78,7 +78,7 @@ impl Test<'_> {
             family: self.family,
             local,
             remote,
-            heard: std::mem::take(&mut self.live.heard),
+            peer_reports: std::mem::take(&mut self.live.peer_reports),
             clock: relation,
             intervals,
             intervals_shown,
@@ -115,10 +115,10 @@ impl Test<'_> {
             waiting.moved(reader.heard());
             match waiting.over(Instant::now()) {
                 None => {}
-                Some(Over::Silent(silence)) => {
+                Some(TimedOut::Idle(silence)) => {
                     return Err(self.silent("the exchange of results", silence));
                 }
-                Some(Over::NotWhole(whole)) => {
+                Some(TimedOut::Incomplete(whole)) => {
                     let reason =
                         format!("the report was not whole after {} s", whole.as_secs_f64());
                     let during = "the exchange of results";

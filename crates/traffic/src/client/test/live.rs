@@ -23,7 +23,7 @@ const AHEAD_NS: u64 = 60_000_000_000;
 /// What has been heard of the other side, and shown.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    pub(super) heard: Heard,
+    pub(super) peer_reports: PeerReports,
     /// Intervals shown.
     pub(super) shown: usize,
     /// Shown ones that lacked something.
@@ -49,7 +49,7 @@ impl Live {
         if intervals.end_ns(index).is_none_or(|end| end > now_ns.saturating_add(AHEAD_NS)) {
             return;
         }
-        self.heard.take(intervals, index, flows, of);
+        self.peer_reports.take(intervals, index, flows, of);
         if self.late.contains(&index) {
             self.more.insert(index);
         }
@@ -105,9 +105,9 @@ impl Test<'_> {
                     self.live.late.pop_first();
                 }
             }
-            self.live.silent = !is_whole && self.live.heard.interval(index).is_none();
+            self.live.silent = !is_whole && self.live.peer_reports.interval(index).is_none();
             self.live.shown += 1;
-            let told = self.live.heard.interval(index);
+            let told = self.live.peer_reports.interval(index);
             let summed = told.and_then(|t| t.sum.as_ref()).map(|(_, of)| *of);
             let mut lines = std::mem::take(&mut self.live.lines);
             let direction =
@@ -120,7 +120,7 @@ impl Test<'_> {
 
     /// An interval as now known, and whether the figures of all flows that ran in it are there.
     fn interval(&self, intervals: &IntervalClock, index: usize, now: u64) -> (Interval, bool) {
-        let told = self.live.heard.interval(index);
+        let told = self.live.peer_reports.interval(index);
         let begin_ns = intervals.start_offset_ns(index);
         let sum = told.and_then(|t| t.sum.clone());
         // An older peer does not say of how many flows: of all.

@@ -22,13 +22,13 @@ use weir_wire::frame::{FrameDecoder, encode_frame};
 use weir_wire::preface::{ControlMode, DataPreface, encode_control};
 
 /// Ends a broken test; nothing that works comes near it, and no server's patience ends before.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for something that comes surely.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -59,7 +59,7 @@ impl Server {
                 kept.lock().unwrap().push(event);
             })
         });
-        let address = receiver.recv_timeout(PATIENCE).unwrap();
+        let address = receiver.recv_timeout(TIMEOUT).unwrap();
         Server { address, events, stop, thread: Some(thread) }
     }
 
@@ -160,7 +160,7 @@ impl Raw {
     }
 
     fn over(stream: TcpStream) -> Raw {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Raw { stream, frames: FrameDecoder::new(CLIENT_LIMIT) }
     }
@@ -260,7 +260,7 @@ pub fn open(plan: Plan) -> ClientMessage {
 
 /// How a connection ended: every byte that came before. Fails when it does not end.
 pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = vec![];
     let mut buffer = [0; 4096];
     loop {
@@ -309,7 +309,7 @@ pub fn udp(from: &str, server: SocketAddr) -> UdpSocket {
     let ip: IpAddr = from.parse().unwrap();
     let socket = UdpSocket::bind((ip, 0)).unwrap();
     socket.connect(server).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 

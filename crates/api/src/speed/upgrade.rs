@@ -22,7 +22,7 @@ const SUBPROTOCOL: &str = "weir.speed.v1";
 const UPGRADE_TIME: Duration = Duration::from_secs(2);
 
 /// `GET /speed/v1`: a control connection, or with `session` one for data.
-pub(super) async fn door(State(inner): State<Arc<Inner>>, mut request: Request) -> Response {
+pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Request) -> Response {
     if request.method() != Method::GET {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }

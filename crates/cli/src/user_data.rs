@@ -2,19 +2,19 @@
 
 use weir_experiment::calibrate::Calibration;
 use weir_model::record::Record;
-use weir_runs::{Place, Store, StoreError};
+use weir_runs::{DataDirectory, Store, StoreError};
 
 /// Keeps a record among this user's runs.
 pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
-    Store::open_at(&Place::of_this_user()?)?.insert(record)
+    Store::open_at(&DataDirectory::of_this_user()?)?.insert(record)
 }
 
 /// Puts the newest calibration of this host beside a record. Without one, or without a store, nothing happens: a noise
 /// floor that was not measured is absent.
 pub(crate) fn add_calibration(record: &mut Record) {
     let Some(host) = record.local.as_ref().map(|h| h.host.clone()) else { return };
-    let kept = Place::of_this_user()
-        .and_then(|place| Store::open_existing(&place))
+    let kept = DataDirectory::of_this_user()
+        .and_then(|data| Store::open_existing(&data))
         .ok()
         .flatten()
         .and_then(|store| store.latest_calibration(&host).ok().flatten());

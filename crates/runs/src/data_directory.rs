@@ -10,20 +10,20 @@ const FILE: &str = "runs.db";
 
 /// The directory of kept runs, and the owner that new files there get.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DataDirectory {
     directory: PathBuf,
     /// User and group to give new files to; absent: those of this process.
     owner: Option<(u32, u32)>,
 }
 
-impl Place {
+impl DataDirectory {
     /// The place for this process: `WEIR_DATA_DIR`, else under sudo the calling user's `~/.local/share/weir`, else
     /// `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
     ///
     /// # Errors
     /// [`StoreError::NoPlace`] when none of these is known.
-    pub fn of_this_user() -> Result<Place, StoreError> {
-        Place::resolve(&|name| std::env::var_os(name), effective_user() == Some(0), &|| {
+    pub fn of_this_user() -> Result<DataDirectory, StoreError> {
+        DataDirectory::resolve(&|name| std::env::var_os(name), effective_user() == Some(0), &|| {
             std::fs::read_to_string("/etc/passwd").unwrap_or_default()
         })
     }
@@ -33,7 +33,7 @@ impl Place {
         variable: &dyn Fn(&str) -> Option<OsString>,
         root: bool,
         passwd: &dyn Fn() -> String,
-    ) -> Result<Place, StoreError> {
+    ) -> Result<DataDirectory, StoreError> {
         // The XDG specification: a relative path is to be ignored.
         let path = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
@@ -41,26 +41,26 @@ impl Place {
             .filter(|uid| root && *uid != 0)
             .map(|uid| (uid, number("SUDO_GID").unwrap_or(uid)));
         if let Some(own) = variable("WEIR_DATA_DIR").filter(|v| !v.is_empty()) {
-            return Ok(Place { directory: own.into(), owner: caller });
+            return Ok(DataDirectory { directory: own.into(), owner: caller });
         }
         if let Some((uid, gid)) = caller
             && let Some(home) = home_of(uid, &passwd())
         {
-            return Ok(Place {
+            return Ok(DataDirectory {
                 directory: home.join(".local/share/weir"),
                 owner: Some((uid, gid)),
             });
         }
         let base = path("XDG_DATA_HOME").or_else(|| path("HOME").map(|h| h.join(".local/share")));
         match base {
-            Some(base) => Ok(Place { directory: base.join("weir"), owner: None }),
+            Some(base) => Ok(DataDirectory { directory: base.join("weir"), owner: None }),
             None => Err(StoreError::NoPlace),
         }
     }
 
     /// A place in a directory of the caller's choice.
-    pub fn in_directory(directory: impl Into<PathBuf>) -> Place {
-        Place { directory: directory.into(), owner: None }
+    pub fn in_directory(directory: impl Into<PathBuf>) -> DataDirectory {
+        DataDirectory { directory: directory.into(), owner: None }
     }
 
     /// The directory; it may not exist yet.
@@ -76,7 +76,7 @@ impl Place {
     /// A directory beside the file, made where missing, private to the owner.
     ///
     /// # Errors
-    /// As [`Place::prepare`].
+    /// As [`DataDirectory::prepare`].
     pub fn prepare_directory(&self, name: &str) -> Result<PathBuf, StoreError> {
         self.prepare()?;
         let path = self.directory.join(name);
@@ -95,7 +95,7 @@ impl Place {
     /// Gives an open file that was made beside the others to the user whom they belong to (under sudo).
     ///
     /// # Errors
-    /// As [`Place::prepare`].
+    /// As [`DataDirectory::prepare`].
     pub fn give(&self, file: &std::fs::File, path: &Path) -> Result<(), StoreError> {
         let fail =
             |source| StoreError::Io { operation: "give to its user:", path: path.into(), source };
@@ -198,14 +198,14 @@ mod tests {
     const PASSWD: &str =
         "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/sh\nbad\n";
 
-    fn place(variables: &[(&str, &str)], root: bool) -> Result<Place, StoreError> {
+    fn data(variables: &[(&str, &str)], root: bool) -> Result<DataDirectory, StoreError> {
         let get = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into());
-        Place::resolve(&get, root, &|| PASSWD.into())
+        DataDirectory::resolve(&get, root, &|| PASSWD.into())
     }
 
     #[test]
     fn the_nearest_word_wins() {
-        let at = |v: &[(&str, &str)]| place(v, false).unwrap().file();
+        let at = |v: &[(&str, &str)]| data(v, false).unwrap().file();
         assert_eq!(at(&[("HOME", "/h")]), Path::new("/h/.local/share/weir/runs.db"));
         assert_eq!(at(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]), Path::new("/x/weir/runs.db"));
         assert_eq!(
@@ -213,34 +213,34 @@ mod tests {
             Path::new("/h/.local/share/weir/runs.db")
         );
         assert_eq!(at(&[("HOME", "/h"), ("WEIR_DATA_DIR", "/w")]), Path::new("/w/runs.db"));
-        assert!(matches!(place(&[], false), Err(StoreError::NoPlace)));
+        assert!(matches!(data(&[], false), Err(StoreError::NoPlace)));
     }
 
     #[test]
     fn under_sudo_runs_belong_to_the_caller() {
         let sudo = [("HOME", "/root"), ("SUDO_UID", "1000"), ("SUDO_GID", "100")];
-        let ann = place(&sudo, true).unwrap();
+        let ann = data(&sudo, true).unwrap();
         assert_eq!(
             (ann.directory(), ann.owner),
             (Path::new("/home/ann/.local/share/weir"), Some((1000, 100)))
         );
         // `sudo -u other`: not root, so not able to write there.
-        assert_eq!(place(&sudo, false).unwrap().directory(), Path::new("/root/.local/share/weir"));
+        assert_eq!(data(&sudo, false).unwrap().directory(), Path::new("/root/.local/share/weir"));
         let unknown = [("HOME", "/root"), ("SUDO_UID", "4242")];
-        assert_eq!(place(&unknown, true).unwrap().owner, None);
+        assert_eq!(data(&unknown, true).unwrap().owner, None);
     }
 
     #[test]
     fn directories_are_made_and_private() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::in_directory(dir.path().join("a/b"));
-        let file = place.prepare().unwrap();
-        assert_eq!(place.prepare().unwrap(), file);
+        let data = DataDirectory::in_directory(dir.path().join("a/b"));
+        let file = data.prepare().unwrap();
+        assert_eq!(data.prepare().unwrap(), file);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             let mode = |p: &Path| p.metadata().unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&file), mode(place.directory())), (0o600, 0o700));
+            assert_eq!((mode(&file), mode(data.directory())), (0o600, 0o700));
         }
     }
 
@@ -248,7 +248,8 @@ mod tests {
     fn a_file_in_the_way_is_named() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "x").unwrap();
-        let error = Place::in_directory(dir.path().join("a/b")).prepare().unwrap_err().to_string();
+        let error =
+            DataDirectory::in_directory(dir.path().join("a/b")).prepare().unwrap_err().to_string();
         assert!(error.contains("create directory") && error.contains("/a/b"), "{error}");
     }
 
@@ -261,11 +262,11 @@ mod tests {
         std::fs::create_dir(&home).unwrap();
         std::os::unix::fs::symlink(&disk, home.join("weir")).unwrap();
         let caller = (effective_user() == Some(0)).then_some((1000, 1000));
-        let place = Place { directory: home.join("weir"), owner: caller };
-        place.prepare().unwrap();
-        let experiments = place.prepare_directory("experiments").unwrap();
+        let data = DataDirectory { directory: home.join("weir"), owner: caller };
+        data.prepare().unwrap();
+        let experiments = data.prepare_directory("experiments").unwrap();
         let path = experiments.join("x");
-        place.give(&std::fs::File::create(&path).unwrap(), &path).unwrap();
+        data.give(&std::fs::File::create(&path).unwrap(), &path).unwrap();
         if caller.is_none() {
             eprintln!("SKIPPED new files belong to the caller of sudo: needs root");
             return;

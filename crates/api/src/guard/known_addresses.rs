@@ -14,9 +14,9 @@ const LONG: Duration = Duration::from_secs(86_400);
 
 /// The addresses, and when each was last seen.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<HashMap<IpAddr, Instant>>);
+pub(crate) struct KnownAddresses(Mutex<HashMap<IpAddr, Instant>>);
 
-impl Known {
+impl KnownAddresses {
     /// A token came from there.
     pub(crate) fn remember(&self, address: IpAddr, now: Instant) {
         let mut all = lock(&self.0);
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_latest_are_remembered() {
-        let known = Known::default();
+        let known = KnownAddresses::default();
         let begin = Instant::now();
         let address = |i: u32| IpAddr::from(std::net::Ipv4Addr::from(i));
         for i in 0..2000 {

@@ -14,42 +14,46 @@ use crate::error::{EmulatorError, Refusal};
 
 const NAME: &str = "weir.impair.interface";
 /// How long a name may outlive its holder: a child between its fork and its exec has a copy of the socket.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// An interface that is this emulator's until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct InterfaceLock {
     _lock: UnixDatagram,
     /// Tells others whose it is.
-    _told: Option<UnixDatagram>,
+    _owner: Option<UnixDatagram>,
 }
 
 fn bound(name: &str) -> io::Result<UnixDatagram> {
     UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-impl Taken {
+impl InterfaceLock {
     /// Takes the interface of this name and index in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`Refusal::Taken`] where an emulator has it; what the system refuses.
-    pub(crate) fn take(interface: &str, index: u32) -> Result<Taken, EmulatorError> {
-        Self::take_by(interface, index, Instant::now() + PATIENCE)
+    /// [`Refusal::InUse`] where an emulator has it; what the system refuses.
+    pub(crate) fn take(interface: &str, index: u32) -> Result<InterfaceLock, EmulatorError> {
+        Self::take_by(interface, index, Instant::now() + TIMEOUT)
     }
 
-    fn take_by(interface: &str, index: u32, deadline: Instant) -> Result<Taken, EmulatorError> {
+    fn take_by(
+        interface: &str,
+        index: u32,
+        deadline: Instant,
+    ) -> Result<InterfaceLock, EmulatorError> {
         let name = format!("{NAME}.{index}");
         loop {
             match bound(&name) {
                 Ok(lock) => {
-                    let told = bound(&format!("{name}.of.{}", std::process::id())).ok();
-                    return Ok(Taken { _lock: lock, _told: told });
+                    let named = bound(&format!("{name}.of.{}", std::process::id())).ok();
+                    return Ok(InterfaceLock { _lock: lock, _owner: named });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     if Instant::now() >= deadline {
                         return Err(EmulatorError::Refused {
                             interface: interface.to_owned(),
-                            refusals: vec![Refusal::Taken(holder(&name))],
+                            refusals: vec![Refusal::InUse(holder(&name))],
                         });
                     }
                     std::thread::sleep(Duration::from_millis(2));
@@ -83,29 +87,29 @@ mod tests {
     fn an_interface_is_taken_once_and_free_again_afterwards() {
         // One that no interface has, and no test of another process.
         let index = 2_000_000_000 + std::process::id();
-        let first = Taken::take("x", index).unwrap();
-        let other = Taken::take("y", 1_000_000_000 + std::process::id()).unwrap();
-        let error = Taken::take("x", index).unwrap_err();
+        let first = InterfaceLock::take("x", index).unwrap();
+        let other = InterfaceLock::take("y", 1_000_000_000 + std::process::id()).unwrap();
+        let error = InterfaceLock::take("x", index).unwrap_err();
         let wanted = format!("x: it is taken by the emulator of process {}", std::process::id());
         assert_eq!(error.to_string(), wanted);
         drop(first);
-        let again = Taken::take("x", index).unwrap();
+        let again = InterfaceLock::take("x", index).unwrap();
         drop((again, other));
     }
 
     #[test]
     fn a_name_that_outlives_its_holder_for_a_moment_is_waited_for() {
         let index = 1_500_000_000 + std::process::id();
-        let first = Taken::take("x", index).unwrap();
+        let first = InterfaceLock::take("x", index).unwrap();
         // What a child of another thread has between its fork and its exec.
         let copy = first._lock.try_clone().unwrap();
         drop(first);
-        Taken::take("x", index).unwrap_err();
+        InterfaceLock::take("x", index).unwrap_err();
         let later = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
             drop(copy);
         });
-        Taken::take_by("x", index, Instant::now() + Duration::from_secs(60)).unwrap();
+        InterfaceLock::take_by("x", index, Instant::now() + Duration::from_secs(60)).unwrap();
         later.join().unwrap();
     }
 

@@ -9,11 +9,11 @@ use crate::assemble::add_interval;
 use crate::intervals::IntervalClock;
 
 /// Most counts kept by interval, some 100 MB; beyond, the oldest intervals are forgotten. Sums hold all of them.
-const MOST_COUNTS: usize = 500_000;
+const MAX_COUNTS: usize = 500_000;
 
 /// One interval as the other end told it.
 #[derive(Debug, Clone, Default)]
-pub struct HeardInterval {
+pub struct PeerInterval {
     /// Counts by flow.
     pub flows: HashMap<u32, IntervalCount>,
     /// The sum of what it received, where it told no more, and of how many flows it is (0: it did not say).
@@ -22,25 +22,25 @@ pub struct HeardInterval {
 
 /// All that the peer reported of one flow.
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct FlowReport {
     sum: IntervalCount,
     start_ns: u64,
     end_ns: u64,
     /// Time of the reported intervals.
-    told_ns: u64,
+    reported_ns: u64,
 }
 
 /// What the other end told, by interval and in all.
 #[derive(Debug, Clone, Default)]
-pub struct Heard {
-    intervals: BTreeMap<usize, HeardInterval>,
-    totals: BTreeMap<u32, Told>,
+pub struct PeerReports {
+    intervals: BTreeMap<usize, PeerInterval>,
+    totals: BTreeMap<u32, FlowReport>,
     counts: usize,
     /// Intervals below this are forgotten.
     forgotten: usize,
 }
 
-impl Heard {
+impl PeerReports {
     /// Interval `index` as reported: counts by flow, flow 0 being the sum of `of` flows. Earlier reports stay, except
     /// for a sum of fewer flows.
     pub fn take(
@@ -54,50 +54,50 @@ impl Heard {
             return;
         };
         let start_ns = clock.start_offset_ns(index);
-        let kept = self.intervals.entry(index).or_default();
+        let interval = self.intervals.entry(index).or_default();
         for (id, count) in flows {
             let mut before = None;
             if id == 0 {
-                if kept.sum.as_ref().is_some_and(|(_, known)| *known >= of) {
+                if interval.sum.as_ref().is_some_and(|(_, known)| *known >= of) {
                     continue;
                 }
-                before = kept.sum.replace((count.clone(), of)).map(|(count, _)| count);
+                before = interval.sum.replace((count.clone(), of)).map(|(count, _)| count);
             } else {
-                if kept.flows.contains_key(&id) {
+                if interval.flows.contains_key(&id) {
                     continue;
                 }
-                kept.flows.insert(id, count.clone());
+                interval.flows.insert(id, count.clone());
             }
             self.counts += usize::from(before.is_none());
             if index < clock.omitted() {
                 continue;
             }
-            let told = self.totals.entry(id).or_default();
+            let report = self.totals.entry(id).or_default();
             if let Some(before) = before {
                 // A sum of more flows replaces one of fewer.
-                told.sum.bytes = told.sum.bytes.saturating_sub(before.bytes);
-                told.sum.packets = told.sum.packets.saturating_sub(before.packets);
+                report.sum.bytes = report.sum.bytes.saturating_sub(before.bytes);
+                report.sum.packets = report.sum.packets.saturating_sub(before.packets);
                 for (sum, before) in [
-                    (&mut told.sum.lost_packets, before.lost_packets),
-                    (&mut told.sum.duplicate_packets, before.duplicate_packets),
-                    (&mut told.sum.reordered_packets, before.reordered_packets),
+                    (&mut report.sum.lost_packets, before.lost_packets),
+                    (&mut report.sum.duplicate_packets, before.duplicate_packets),
+                    (&mut report.sum.reordered_packets, before.reordered_packets),
                 ] {
                     *sum = sum.map(|s| s.saturating_sub(before.unwrap_or(0)));
                 }
             } else {
-                if told.told_ns == 0 {
-                    told.start_ns = start_ns;
+                if report.reported_ns == 0 {
+                    report.start_ns = start_ns;
                 }
-                told.start_ns = told.start_ns.min(start_ns);
-                told.end_ns = told.end_ns.max(end_ns);
-                told.told_ns = told.told_ns.saturating_add(end_ns - start_ns);
+                report.start_ns = report.start_ns.min(start_ns);
+                report.end_ns = report.end_ns.max(end_ns);
+                report.reported_ns = report.reported_ns.saturating_add(end_ns - start_ns);
             }
-            told.sum.jitter_seconds = count.jitter_seconds.or(told.sum.jitter_seconds);
-            let mut sum = Some(std::mem::take(&mut told.sum));
+            report.sum.jitter_seconds = count.jitter_seconds.or(report.sum.jitter_seconds);
+            let mut sum = Some(std::mem::take(&mut report.sum));
             add_interval(&mut sum, &count);
-            told.sum = sum.unwrap_or_default();
+            report.sum = sum.unwrap_or_default();
         }
-        while self.counts > MOST_COUNTS
+        while self.counts > MAX_COUNTS
             && let Some((index, oldest)) = self.intervals.pop_first()
         {
             self.counts -= oldest.flows.len() + usize::from(oldest.sum.is_some());
@@ -106,7 +106,7 @@ impl Heard {
     }
 
     /// What the peer reported of an interval.
-    pub fn interval(&self, index: usize) -> Option<&HeardInterval> {
+    pub fn interval(&self, index: usize) -> Option<&PeerInterval> {
         self.intervals.get(&index)
     }
 
@@ -122,51 +122,51 @@ impl Heard {
 
     /// What a flow had received, as reported so far. Flow 0: the sums of intervals without reports of single flows.
     pub fn receiver(&self, flow: u32) -> Option<Receiver> {
-        let told = self.totals.get(&flow)?;
-        let (seconds, per_second) = told.rates();
-        let sent = told.sum.lost_packets.map(|lost| lost.saturating_add(told.sum.packets));
+        let report = self.totals.get(&flow)?;
+        let (seconds, per_second) = report.rates();
+        let sent = report.sum.lost_packets.map(|lost| lost.saturating_add(report.sum.packets));
         Some(Receiver {
-            bytes: told.sum.bytes,
-            packets: told.sum.packets,
+            bytes: report.sum.bytes,
+            packets: report.sum.packets,
             seconds,
-            start_seconds: Some(told.start_ns as f64 / 1e9),
-            end_seconds: Some(told.end_ns as f64 / 1e9),
-            bits_per_second: per_second(told.sum.bytes).map(|rate| 8.0 * rate),
-            packets_per_second: per_second(told.sum.packets),
-            lost_packets: told.sum.lost_packets,
+            start_seconds: Some(report.start_ns as f64 / 1e9),
+            end_seconds: Some(report.end_ns as f64 / 1e9),
+            bits_per_second: per_second(report.sum.bytes).map(|rate| 8.0 * rate),
+            packets_per_second: per_second(report.sum.packets),
+            lost_packets: report.sum.lost_packets,
             loss_ratio: sent
                 .filter(|sent| *sent > 0)
-                .map(|sent| told.sum.lost_packets.unwrap_or(0) as f64 / sent as f64),
-            duplicate_packets: told.sum.duplicate_packets,
-            reordered_packets: told.sum.reordered_packets,
-            jitter_seconds: told.sum.jitter_seconds,
-            reported_until_seconds: Some(told.end_ns as f64 / 1e9),
+                .map(|sent| report.sum.lost_packets.unwrap_or(0) as f64 / sent as f64),
+            duplicate_packets: report.sum.duplicate_packets,
+            reordered_packets: report.sum.reordered_packets,
+            jitter_seconds: report.sum.jitter_seconds,
+            reported_until_seconds: Some(report.end_ns as f64 / 1e9),
             ..Receiver::default()
         })
     }
 
     /// What a flow had sent, as told so far.
     pub fn sender(&self, flow: u32) -> Option<Sender> {
-        let told = self.totals.get(&flow)?;
-        let (seconds, per_second) = told.rates();
+        let report = self.totals.get(&flow)?;
+        let (seconds, per_second) = report.rates();
         Some(Sender {
-            bytes: told.sum.bytes,
-            packets: told.sum.packets,
+            bytes: report.sum.bytes,
+            packets: report.sum.packets,
             seconds,
-            start_seconds: Some(told.start_ns as f64 / 1e9),
-            end_seconds: Some(told.end_ns as f64 / 1e9),
-            bits_per_second: per_second(told.sum.bytes).map(|rate| 8.0 * rate),
-            packets_per_second: per_second(told.sum.packets),
-            reported_until_seconds: Some(told.end_ns as f64 / 1e9),
+            start_seconds: Some(report.start_ns as f64 / 1e9),
+            end_seconds: Some(report.end_ns as f64 / 1e9),
+            bits_per_second: per_second(report.sum.bytes).map(|rate| 8.0 * rate),
+            packets_per_second: per_second(report.sum.packets),
+            reported_until_seconds: Some(report.end_ns as f64 / 1e9),
             ..Sender::default()
         })
     }
 }
 
-impl Told {
+impl FlowReport {
     /// The time of the reports, and amounts over it.
     fn rates(&self) -> (f64, impl Fn(u64) -> Option<f64> + use<>) {
-        let seconds = self.told_ns as f64 / 1e9;
+        let seconds = self.reported_ns as f64 / 1e9;
         (seconds, move |n| (seconds > 0.0).then(|| n as f64 / seconds))
     }
 }
@@ -193,53 +193,53 @@ mod tests {
 
     #[test]
     fn what_was_told_is_a_receiver_s_part_until_then() {
-        let (mut heard, clock) = (Heard::default(), clock(SECOND));
+        let (mut peer_reports, clock) = (PeerReports::default(), clock(SECOND));
         for index in [0, 1, 3] {
-            heard.take(&clock, index, [(1, count(10 + index as u64))], 0);
+            peer_reports.take(&clock, index, [(1, count(10 + index as u64))], 0);
         }
-        let r = heard.receiver(1).unwrap();
+        let r = peer_reports.receiver(1).unwrap();
         assert_eq!((r.packets, r.bytes, r.lost_packets), (24, 24_000, Some(2)), "0 is omitted");
         assert_eq!((r.start_seconds, r.reported_until_seconds), (Some(1.0), Some(4.0)));
         assert_eq!((r.seconds, r.packets_per_second), (2.0, Some(12.0)), "over what was reported");
         assert_eq!(r.jitter_seconds, Some(13.0));
-        assert_eq!((heard.intervals(), heard.receiver(2)), (4, None));
-        assert_eq!(heard.sender(1).unwrap().bits_per_second, Some(96_000.0));
+        assert_eq!((peer_reports.intervals(), peer_reports.receiver(2)), (4, None));
+        assert_eq!(peer_reports.sender(1).unwrap().bits_per_second, Some(96_000.0));
     }
 
     #[test]
     fn late_words_are_added_and_repeated_ones_count_once() {
-        let (mut heard, clock) = (Heard::default(), clock(0));
-        heard.take(&clock, 0, [(1, count(5))], 0);
-        heard.take(&clock, 0, [(1, count(9)), (2, count(7))], 0);
-        assert_eq!(heard.count(0, 1).unwrap().packets, 5);
-        assert_eq!(heard.count(0, 2).unwrap().packets, 7);
-        assert_eq!(heard.receiver(1).unwrap().packets, 5);
+        let (mut peer_reports, clock) = (PeerReports::default(), clock(0));
+        peer_reports.take(&clock, 0, [(1, count(5))], 0);
+        peer_reports.take(&clock, 0, [(1, count(9)), (2, count(7))], 0);
+        assert_eq!(peer_reports.count(0, 1).unwrap().packets, 5);
+        assert_eq!(peer_reports.count(0, 2).unwrap().packets, 7);
+        assert_eq!(peer_reports.receiver(1).unwrap().packets, 5);
     }
 
     #[test]
     fn a_sum_of_more_flows_takes_the_place_of_one_of_fewer() {
-        let (mut heard, clock) = (Heard::default(), clock(0));
-        heard.take(&clock, 0, [(0, count(5))], 3);
-        heard.take(&clock, 0, [(0, count(8))], 4);
-        heard.take(&clock, 0, [(0, count(2))], 2);
-        let (sum, of) = heard.interval(0).unwrap().sum.clone().unwrap();
+        let (mut peer_reports, clock) = (PeerReports::default(), clock(0));
+        peer_reports.take(&clock, 0, [(0, count(5))], 3);
+        peer_reports.take(&clock, 0, [(0, count(8))], 4);
+        peer_reports.take(&clock, 0, [(0, count(2))], 2);
+        let (sum, of) = peer_reports.interval(0).unwrap().sum.clone().unwrap();
         assert_eq!((sum.packets, of), (8, 4));
-        let all = heard.receiver(0).unwrap();
+        let all = peer_reports.receiver(0).unwrap();
         assert_eq!((all.packets, all.lost_packets, all.seconds), (8, Some(1), 1.0));
     }
 
     #[test]
     fn no_peer_fills_the_memory_nor_overflows() {
-        let (mut heard, clock) = (Heard::default(), clock(0));
+        let (mut peer_reports, clock) = (PeerReports::default(), clock(0));
         let wild = IntervalCount { bytes: u64::MAX, packets: u64::MAX, ..count(1) };
         for index in 0..6 {
-            heard.take(&clock, index, (0..100_001).map(|id| (id, wild.clone())), 1);
+            peer_reports.take(&clock, index, (0..100_001).map(|id| (id, wild.clone())), 1);
         }
-        assert!(heard.counts <= MOST_COUNTS);
-        assert!(heard.interval(0).is_none() && heard.interval(5).is_some());
-        heard.take(&clock, 0, [(1, count(1))], 0);
-        assert!(heard.interval(0).is_none(), "what is forgotten stays so");
-        heard.take(&clock, usize::MAX, [(1, count(1))], 0);
-        assert_eq!(heard.receiver(1).unwrap().bytes, u64::MAX);
+        assert!(peer_reports.counts <= MAX_COUNTS);
+        assert!(peer_reports.interval(0).is_none() && peer_reports.interval(5).is_some());
+        peer_reports.take(&clock, 0, [(1, count(1))], 0);
+        assert!(peer_reports.interval(0).is_none(), "what is forgotten stays so");
+        peer_reports.take(&clock, usize::MAX, [(1, count(1))], 0);
+        assert_eq!(peer_reports.receiver(1).unwrap().bytes, u64::MAX);
     }
 }

@@ -32,27 +32,27 @@ const MOST_READ: usize = 4 * MOST_TAKEN_UP;
 const MOST_BEGINNING_BYTES: u64 = 64 << 10;
 /// How long a server that begins waits for this look. A directory can be slow, and its results long; the look goes on beside then, and
 /// what it finds comes into the list, and to the stream's readers, as it is found.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the lock of a program that this server ran may outlive it: a child of it between its fork and its exec has a copy.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What is known of kept experiments, and may be otherwise when it is looked at again.
 #[derive(Debug, Default)]
-pub(crate) struct Earlier {
+pub(crate) struct StoredExperiments {
     /// Those that were still running: of another program, or about to end with the server before.
     waiting: Mutex<Vec<String>>,
     /// The results of those that can be gone on with, as they were when they were read last, and whether there was a checkpoint.
-    seen: Mutex<BTreeMap<String, (Option<Stamp>, bool)>>,
+    seen: Mutex<BTreeMap<String, (Option<FileVersion>, bool)>>,
     /// Somebody looks.
     is_looking: AtomicBool,
 }
 
 /// By what a file that was written anew is told from the one before: node, length, time of its last change.
-type Stamp = (u64, u64, i64, i64);
+type FileVersion = (u64, u64, i64, i64);
 
 /// What there is of a kept experiment.
-enum Found {
+enum StoredState {
     /// It can be gone on with, or could be.
     Open(Box<ExperimentState>),
     /// It is complete, or has no checkpoint that can be read.
@@ -80,7 +80,7 @@ pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
 
 /// Looks at what is kept, the newest first.
 fn take_up(app: &App) {
-    let kept = weir_runs::Experiments::of(&app.config.place);
+    let kept = weir_runs::Experiments::of(&app.config.data);
     let (mut open, mut closed, mut read) = (0, 0, 0);
     for id in kept.ids().unwrap_or_default().into_iter().rev().take(MOST_LOOKED_AT) {
         // One that this server has begun meanwhile is its own to tell of.
@@ -96,13 +96,13 @@ fn take_up(app: &App) {
         }
         read += 1;
         let (state, count) = match look_at(app, &id) {
-            Found::Open(state) => (state, &mut open),
-            Found::Closed(state) => (state, &mut closed),
-            Found::Running => {
-                lock(&app.earlier.waiting).push(id);
+            StoredState::Open(state) => (state, &mut open),
+            StoredState::Closed(state) => (state, &mut closed),
+            StoredState::Running => {
+                lock(&app.stored.waiting).push(id);
                 continue;
             }
-            Found::Other => continue,
+            StoredState::Other => continue,
         };
         if *count < MOST_TAKEN_UP {
             *count += 1;
@@ -115,8 +115,8 @@ fn take_up(app: &App) {
 /// Looks once more at what may have changed since, beside whoever asks: at those that were running, and at those that did not come to
 /// their end, since `weir run --resume` may have gone on with them. Readers of the stream hear of what is found.
 pub(crate) fn look_beside(app: &Shared) {
-    let is_idle = lock(&app.earlier.waiting).is_empty() && app.experiments.unsettled().is_empty();
-    if is_idle || app.earlier.is_looking.swap(true, Ordering::Relaxed) {
+    let is_idle = lock(&app.stored.waiting).is_empty() && app.experiments.unsettled().is_empty();
+    if is_idle || app.stored.is_looking.swap(true, Ordering::Relaxed) {
         return;
     }
     let app = app.clone();
@@ -128,31 +128,31 @@ pub(crate) fn look_beside(app: &Shared) {
             Ok(())
         })
         .await;
-        app.earlier.is_looking.store(false, Ordering::Relaxed);
+        app.stored.is_looking.store(false, Ordering::Relaxed);
     });
 }
 
 fn look_again(app: &App) {
-    let waiting = std::mem::take(&mut *lock(&app.earlier.waiting));
+    let waiting = std::mem::take(&mut *lock(&app.stored.waiting));
     for id in waiting {
         match look_at(app, &id) {
-            Found::Open(state) | Found::Closed(state) => {
+            StoredState::Open(state) | StoredState::Closed(state) => {
                 app.experiments.take_up(*state);
                 tell(app, &id);
             }
-            Found::Running => lock(&app.earlier.waiting).push(id),
-            Found::Other => {}
+            StoredState::Running => lock(&app.stored.waiting).push(id),
+            StoredState::Other => {}
         }
     }
-    let kept = weir_runs::Experiments::of(&app.config.place);
+    let kept = weir_runs::Experiments::of(&app.config.data);
     let unsettled = app.experiments.unsettled();
-    lock(&app.earlier.seen).retain(|id, _| unsettled.contains(id));
+    lock(&app.stored.seen).retain(|id, _| unsettled.contains(id));
     for id in unsettled {
         let found = kept.result(&id).symlink_metadata().ok();
         let stamp = found.map(|f| (f.ino(), f.len(), f.mtime(), f.mtime_nsec()));
         let now = (stamp, kept.checkpoint(&id).exists());
         // A result can have megabytes: it is read again when it was written again.
-        if lock(&app.earlier.seen).insert(id.clone(), now) != Some(now) {
+        if lock(&app.stored.seen).insert(id.clone(), now) != Some(now) {
             renew(app, &id);
         }
     }
@@ -160,9 +160,9 @@ fn look_again(app: &App) {
 
 /// Looks at one that another program may have gone on with, or have brought to its end.
 pub(super) fn renew(app: &App, id: &str) {
-    if !weir_runs::Experiments::of(&app.config.place).is_open(id) {
+    if !weir_runs::Experiments::of(&app.config.data).is_open(id) {
         settle(app, id);
-    } else if let Found::Open(found) | Found::Closed(found) = look_at(app, id)
+    } else if let StoredState::Open(found) | StoredState::Closed(found) = look_at(app, id)
         && app.experiments.renew(*found)
     {
         tell(app, id);
@@ -172,7 +172,7 @@ pub(super) fn renew(app: &App, id: &str) {
 /// It can't be gone on with any more.
 fn settle(app: &App, id: &str) {
     let (found, words) = match look_at(app, id) {
-        Found::Closed(found) => (Some(*found), "it has come to its end by another program"),
+        StoredState::Closed(found) => (Some(*found), "it has come to its end by another program"),
         _ => (None, "its checkpoint is gone"),
     };
     if app.experiments.settle(id, found, words) {
@@ -200,13 +200,13 @@ struct StepSummary {
 
 /// What came of a kept experiment, its latest session's.
 pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
-    let text = weir_runs::Experiments::of(&app.config.place).read(id).ok().flatten()?;
+    let text = weir_runs::Experiments::of(&app.config.data).read(id).ok().flatten()?;
     serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
 }
 
 /// Lines of runs in an experiment's checkpoint.
 pub(super) fn noted_runs(app: &App, id: &str) -> Option<u64> {
-    let checkpoint = weir_runs::Experiments::of(&app.config.place).checkpoint(id);
+    let checkpoint = weir_runs::Experiments::of(&app.config.data).checkpoint(id);
     Some(read_sessions(&checkpoint).ok()?.iter().map(|(_, runs)| runs).sum())
 }
 
@@ -222,19 +222,19 @@ fn has_grown_since(kept: &weir_runs::Experiments, id: &str) -> bool {
 pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let (looking, id) = (app.clone(), id.to_owned());
     heavy(app, move || match look_at(&looking, &id) {
-        Found::Open(state) | Found::Closed(state) => Ok(*state),
-        Found::Running => {
+        StoredState::Open(state) | StoredState::Closed(state) => Ok(*state),
+        StoredState::Running => {
             Err(Problem::conflict(format!("experiment {id} is being run by another program")))
         }
-        Found::Other => Err(Problem::missing("experiment", &id)),
+        StoredState::Other => Err(Problem::missing("experiment", &id)),
     })
     .await
 }
 
 /// Whether a result says that all was done, which stands at its beginning: no more is read of it.
 fn is_complete(result: &Path) -> bool {
-    struct Beginning(Option<Status>);
-    impl<'de> Visitor<'de> for &mut Beginning {
+    struct ResultHead(Option<Status>);
+    impl<'de> Visitor<'de> for &mut ResultHead {
         type Value = ();
         fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
             f.write_str("a result")
@@ -252,18 +252,18 @@ fn is_complete(result: &Path) -> bool {
         }
     }
     let Ok(file) = std::fs::File::open(result) else { return false };
-    let mut beginning = Beginning(None);
+    let mut beginning = ResultHead(None);
     let mut reader =
         serde_json::Deserializer::from_reader(BufReader::new(file.take(MOST_BEGINNING_BYTES)));
     let _ = reader.deserialize_map(&mut beginning);
     beginning.0 == Some(Status::Complete)
 }
 
-fn look_at(app: &App, id: &str) -> Found {
+fn look_at(app: &App, id: &str) -> StoredState {
     if word(id, 64).is_err() {
-        return Found::Other;
+        return StoredState::Other;
     }
-    let kept = weir_runs::Experiments::of(&app.config.place);
+    let kept = weir_runs::Experiments::of(&app.config.data);
     let text = kept.read(id).ok().flatten();
     let result: Option<Summary> = text.and_then(|text| serde_json::from_str(&text).ok());
     let result = result.filter(|found| found.id == id);
@@ -285,13 +285,16 @@ fn look_at(app: &App, id: &str) -> Found {
     };
     let is_complete = |found: &Summary| found.status == Status::Complete;
     if let Some(done) = result.as_ref().filter(|found| is_complete(found)) {
-        return Found::Closed(Box::new(of_result(done)));
+        return StoredState::Closed(Box::new(of_result(done)));
     }
     let (head, scenario) = match read(app, id) {
         Some((head, false, scenario)) => (head, scenario),
-        Some((_, true, _)) => return Found::Running,
+        Some((_, true, _)) => return StoredState::Running,
         // It can't be gone on with, and what it measured is there all the same.
-        None => return result.map_or(Found::Other, |r| Found::Closed(Box::new(of_result(&r)))),
+        None => {
+            return result
+                .map_or(StoredState::Other, |r| StoredState::Closed(Box::new(of_result(&r))));
+        }
     };
     let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
     let mut state = match &result {
@@ -316,12 +319,12 @@ fn look_at(app: &App, id: &str) -> Found {
     let why_not = why_not.map(|words| format!("it can't be gone on with: it {words}"));
     let told: Vec<String> = state.error.take().into_iter().chain(why_not).collect();
     state.error = (!told.is_empty()).then(|| told.join("; "));
-    Found::Open(Box::new(state))
+    StoredState::Open(Box::new(state))
 }
 
 /// The head of a checkpoint, whether a program has it, and its scenario, or in words why that can't be read.
 fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario, String>)> {
-    let path = weir_runs::Experiments::of(&app.config.place).checkpoint(id);
+    let path = weir_runs::Experiments::of(&app.config.data).checkpoint(id);
     let (head, is_running) = read_header(&path).ok()?;
     if head.id != id {
         return None;
@@ -345,7 +348,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
     let refuse = |words: &str| {
         Problem::conflict(format!("experiment {kept} can't be gone on with: it {words}"))
     };
-    if !weir_runs::Experiments::of(&app.config.place).is_open(kept) {
+    if !weir_runs::Experiments::of(&app.config.data).is_open(kept) {
         settle(app, kept);
         return Err(refuse("has come to its end, or its checkpoint is gone"));
     }
@@ -374,7 +377,7 @@ mod tests {
     #[tokio::test]
     async fn the_list_waits_for_no_place_among_those_that_work() {
         let (_, app) = crate::server::for_tests();
-        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let kept = weir_runs::Experiments::prepare(&app.config.data).unwrap();
         let head = serde_json::json!({
             "schema": "weir.checkpoint/1", "id": "1-x", "started_at": "T", "quick": false, "set": {},
             "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
@@ -385,7 +388,7 @@ mod tests {
             Checkpoint::create(&kept.checkpoint("1-x"), &serde_json::from_value(head).unwrap())
                 .unwrap();
         take_up_within(&app, LIMIT).await;
-        assert_eq!(*lock(&app.earlier.waiting), ["1-x"]);
+        assert_eq!(*lock(&app.stored.waiting), ["1-x"]);
         let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
         let list = || crate::handlers::experiments::list(State(app.clone()));
         for _ in 0..3 {
@@ -404,7 +407,7 @@ mod tests {
     #[tokio::test]
     async fn a_look_that_takes_long_holds_no_server_up_and_is_heard_of_later() {
         let (_, app) = crate::server::for_tests();
-        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let kept = weir_runs::Experiments::prepare(&app.config.data).unwrap();
         let done = serde_json::json!({
             "schema": "weir.experiment/1", "id": "1-x", "version": "0", "name": "x", "started_at": "T",
             "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "steps": [], "outcome": "failed",
@@ -443,7 +446,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _in = runtime.enter();
         let (_, app) = crate::server::for_tests();
-        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let kept = weir_runs::Experiments::prepare(&app.config.data).unwrap();
         let result = |id: &str, status: &str| {
             let text = serde_json::json!({
                 "schema": "weir.experiment/1", "id": id, "version": "0", "name": "x", "started_at": "T",

@@ -10,18 +10,18 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 /// The connection.
-pub(crate) struct Patient {
+pub(crate) struct TimeoutStream {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Patient {
+impl TimeoutStream {
+    pub(crate) fn new(stream: TcpStream, timeout: Duration) -> TimeoutStream {
         // What is left to the kernel at a connection's end waits no longer either.
-        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(patience));
-        Patient { stream, patience, stalled: None }
+        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(timeout));
+        TimeoutStream { stream, timeout, stalled: None }
     }
 
     fn written(
@@ -33,13 +33,13 @@ impl Patient {
             self.stalled = None;
             return written;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let timeout = self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for TimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for TimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
