@@ -1,8 +1,9 @@
-//! What an experiment has done, a line at a time, so that it can go on after any interruption.
+//! The checkpoint of an experiment: one line per completed run, from which it can be resumed.
 //!
-//! The first line names the experiment and its first session; each later one is a run that ended, all runs of steps at the same
-//! time together, or the beginning of a later session. A line is written whole and synchronised before the next run begins; one
-//! that was cut by a crash is dropped when the file is read again. The runs themselves are in the store.
+//! The first line names the experiment and its first session. Each later line is a completed run, all runs of
+//! concurrent steps together, or the start of a later session. A line is written and synchronised to disk before the
+//! next run starts; a line truncated by a crash is dropped when the file is read again. The runs themselves are in
+//! the store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -13,10 +14,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
 
-/// A checkpoint is read up to this many bytes a line and so many lines.
+/// Limits of reading: bytes per line and lines.
 const MOST_LINE_BYTES: u64 = 256 << 20;
 const MOST_LINES: usize = 1_000_000;
-/// How long a lock may outlive the program that had it.
+/// How long to wait for the lock of a program that has ended.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first line.
@@ -28,7 +29,7 @@ pub struct CheckpointHeader {
     pub id: String,
     /// Start, RFC 3339.
     pub started_at: String,
-    /// The scenario's text, as it was.
+    /// The text of the scenario.
     pub scenario: String,
     /// `--quick`.
     pub quick: bool,
@@ -39,12 +40,12 @@ pub struct CheckpointHeader {
     pub hosts: BTreeMap<String, weir_model::experiment::HostSpec>,
     /// The seed.
     pub seed: weir_model::units::Seed,
-    /// Directory that the scenario's files are beside.
+    /// Directory that the scenario's relative paths refer to.
     pub directory: PathBuf,
     /// SHA-256 of each file that the scenario names.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// The command as it was given.
+    /// The command line.
     pub command: Vec<String>,
     /// Who began it.
     pub session: Session,
@@ -53,7 +54,7 @@ pub struct CheckpointHeader {
 /// The schema of the first line.
 pub const CHECKPOINT_SCHEMA: &str = "weir.checkpoint/1";
 
-/// A program that runs the experiment, from its beginning or from an interruption on.
+/// One program that runs the experiment, from its start or resumed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// Its process.
@@ -62,12 +63,12 @@ pub struct Session {
     pub started_at: String,
     /// Version of Weir.
     pub version: String,
-    /// The commit that it was built from, where that is known.
+    /// The commit that it was built from, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Name of the host.
     pub host: String,
-    /// The kernel's identifier of this start of the host.
+    /// The kernel's boot id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
 }
@@ -78,7 +79,7 @@ impl Session {
     }
 }
 
-/// The versions of sessions: one where all are of the same build, else each with its commit. Absent without sessions.
+/// The versions of sessions: one if all are of the same build, else each with its commit. Absent without sessions.
 #[must_use]
 pub fn versions(sessions: &[Session]) -> Option<String> {
     let first = sessions.first()?;
@@ -96,7 +97,7 @@ pub fn versions(sessions: &[Session]) -> Option<String> {
     Some(all.join(", "))
 }
 
-/// In what sessions differ that may be seen in what they measured: program, host, and its start.
+/// Differences between sessions that may affect the figures: program, host, reboot.
 #[must_use]
 pub fn differences(sessions: &[Session]) -> Vec<String> {
     let mut out = vec![];
@@ -120,21 +121,21 @@ pub fn differences(sessions: &[Session]) -> Vec<String> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum CheckpointLine {
-    /// A session that goes on.
+    /// The start of a later session.
     Session { session: Session },
-    /// All runs of steps at the same time, which are done together or not at all.
+    /// All runs of concurrent steps: repeated together or not at all.
     Unit { unit: String, runs: Vec<StoredRun>, seconds: f64 },
     /// One run.
     Run(StoredRun),
 }
 
-/// A run and its place.
+/// A run and its key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredRun {
-    /// Which run: step, point, repetition, attempt.
+    /// Step, point, repetition and attempt.
     pub(super) key: String,
     pub(super) run: RunRef,
-    /// Time that it took.
+    /// Duration of the run.
     pub(super) seconds: f64,
 }
 
@@ -143,22 +144,22 @@ pub(super) struct StoredRun {
 pub struct CompletedRun {
     /// What it measured.
     pub run: RunRef,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
 }
 
-/// The checkpoint of an experiment that runs; without a file it forgets.
+/// The checkpoint of a running experiment; without a file nothing is stored.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     file: Option<(LockedFile, PathBuf)>,
     done: HashMap<String, CompletedRun>,
-    /// Runs that gave no whole result: made again, unless an attempt after them is done.
+    /// Runs without a complete result: repeated unless a later attempt is complete.
     failed: HashMap<String, CompletedRun>,
     sessions: Vec<Session>,
     seconds: f64,
 }
 
-/// The first line of a checkpoint, and whether a program has it now. It is left as it is, and nobody is waited for.
+/// The first line of a checkpoint, and whether a program has it locked. Neither changes the file nor waits.
 ///
 /// # Errors
 /// Those of the file; `InvalidData` when its first line is not of a checkpoint.
@@ -168,12 +169,13 @@ pub fn read_header(path: &Path) -> io::Result<(CheckpointHeader, bool)> {
     Ok((head, LockedFile::lock(file).is_err()))
 }
 
-/// The sessions of a checkpoint, each with the number of lines of runs that it noted, those that failed too. It is left as it is, and may grow.
+/// The sessions of a checkpoint, each with its number of runs, failed ones included. Does not change the file, which
+/// may grow meanwhile.
 ///
 /// # Errors
 /// As [`read_header`]; `InvalidData` also when it has over a million lines.
 pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
-    /// What a later line says of itself; its runs are not kept in memory.
+    /// A later line without its runs, which are not needed in memory.
     #[derive(Deserialize)]
     struct Kind {
         session: Option<Session>,
@@ -199,10 +201,10 @@ pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
 }
 
 impl Checkpoint {
-    /// A new one, its owner's alone.
+    /// Creates a checkpoint, readable by its owner alone.
     ///
     /// # Errors
-    /// Those of the file, which must not exist yet. Nothing is left of one that could not be begun.
+    /// Those of the file, which must not exist yet. A file that could not be written is removed.
     pub fn create(path: &Path, head: &CheckpointHeader) -> io::Result<Checkpoint> {
         let mut options = OpenOptions::new();
         options.append(true).create_new(true);
@@ -223,14 +225,14 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// One of an earlier session. What follows a broken line is dropped from the file.
+    /// Opens the checkpoint of an earlier session. Everything after a damaged line is dropped from the file.
     ///
-    /// Where it is locked although `is_gone` says that the program of its last session has ended, something that it began is about
-    /// to end too (a child between its fork and its exec has a copy of the lock): that is waited for, 10 s at most.
+    /// If it is locked although `is_gone` says that the program of its last session has ended, a child of that
+    /// program still holds a copy of the lock (between fork and exec): waits up to 10 s for it.
     ///
     /// # Errors
     /// Those of the file; `InvalidData` when its first line is not of a checkpoint; `ResourceBusy` while another
-    /// program has it, whose process is named.
+    /// program has it locked, with the process id.
     pub fn open(
         path: &Path,
         is_gone: impl Fn(&Session) -> bool,
@@ -257,7 +259,7 @@ impl Checkpoint {
         }
     }
 
-    /// What is in it; without its file while another program has locked that.
+    /// The content; without the file if another program has it locked.
     fn read(path: &Path) -> io::Result<(Checkpoint, CheckpointHeader)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         let locked = LockedFile::lock(file);
@@ -302,7 +304,7 @@ impl Checkpoint {
         of.insert(key, CompletedRun { run, seconds });
     }
 
-    /// Another session begins.
+    /// Starts another session.
     ///
     /// # Errors
     /// Those of the file.
@@ -313,14 +315,13 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Those who ran the experiment, the one that runs it now included.
+    /// All sessions, including this one.
     #[must_use]
     pub fn sessions(&self) -> &[Session] {
         &self.sessions
     }
 
-    /// A run that was done in an earlier session, or before in this one. One that failed is not, unless it was made again
-    /// and that is.
+    /// A completed run of this or an earlier session. A failed run is not, unless a later attempt is complete.
     #[must_use]
     pub fn done(&self, key: &str) -> Option<&CompletedRun> {
         if let Some(done) = self.done.get(key) {
@@ -333,13 +334,13 @@ impl Checkpoint {
         self.done(&format!("{place}#{repetition}.{next}")).map(|_| failed)
     }
 
-    /// Runs that are done.
+    /// Number of completed runs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// Runs that are done, each once however often it was made again; each trial of a search is one.
+    /// Number of completed repetitions: attempts of one repetition count once, each trial of a search counts.
     #[must_use]
     pub fn repetitions(&self) -> u64 {
         let place = |key: &'_ str| -> String {
@@ -350,13 +351,13 @@ impl Checkpoint {
         self.done.keys().map(|key| place(key)).collect::<HashSet<_>>().len() as u64
     }
 
-    /// Whether no run is done.
+    /// Whether there is no completed run.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.done.is_empty()
     }
 
-    /// Time that the runs in it took, those that failed too; runs at the same time are counted once.
+    /// Time that all runs took, failed ones included; concurrent runs count once.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.seconds
@@ -368,16 +369,16 @@ impl Checkpoint {
         self.file.as_ref().map(|(_, path)| path.as_path())
     }
 
-    /// The file, to be given to its owner.
+    /// The file, to change its owner.
     #[must_use]
     pub fn file(&self) -> Option<&File> {
         self.file.as_ref().map(|(file, _)| &file.0)
     }
 
-    /// Keeps a run that ended.
+    /// Stores a completed run.
     ///
     /// # Errors
-    /// Those of the file: nothing of the line is left in it then.
+    /// Those of the file; then no part of the line is left in it.
     pub fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
         self.keep_line(CheckpointLine::Run(StoredRun {
             key: key.into(),
@@ -386,7 +387,7 @@ impl Checkpoint {
         }))
     }
 
-    /// Keeps the runs of steps at the same time, as one.
+    /// Stores the runs of concurrent steps in one line.
     ///
     /// # Errors
     /// As [`Checkpoint::keep`].
@@ -411,7 +412,7 @@ impl Checkpoint {
         let written =
             file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_data());
         if written.is_err() {
-            // A full disk: half a line would hide those after it.
+            // The disk is full: a partial line would hide those after it.
             let _ = file.set_len(before);
         }
         written
@@ -422,7 +423,7 @@ fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text.to_owned())
 }
 
-/// The next whole line.
+/// The next complete line.
 fn next(reader: &mut BufReader<&File>) -> io::Result<Option<String>> {
     let mut line = String::new();
     match io::Read::take(&mut *reader, MOST_LINE_BYTES).read_line(&mut line) {
@@ -444,16 +445,16 @@ fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, CheckpointHeader)> {
     Ok((first.len() as u64, head))
 }
 
-/// A checkpoint's file, locked until it is dropped: lines of two programs would each be whole, but runs be made twice.
+/// The file, locked until dropped: two programs would repeat each other's runs.
 #[derive(Debug)]
 struct LockedFile(File);
 
 impl LockedFile {
-    /// The file again when another program has locked it.
+    /// Locks the file; returns it if another program has it locked.
     fn lock(file: File) -> Result<LockedFile, File> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(file),
-            // With an error: a file system without locks; there is no more to be had.
+            // An error means that the file system has no locks.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(LockedFile(file)),
         }
     }
@@ -461,7 +462,7 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing it would not do: a child between its fork and its exec has a copy of the descriptor, and so the lock.
+        // Closing is not enough: a child between its fork and its exec has a copy of the descriptor, and so the lock.
         let _ = self.0.unlock();
     }
 }
@@ -526,7 +527,7 @@ mod tests {
         checkpoint
             .keep_line(CheckpointLine::Unit { unit: "u".into(), runs: both, seconds: 1.0 })
             .unwrap();
-        // Runs at the same time are one line; one that was cut is none.
+        // Concurrent runs are one line; a truncated line is none.
         assert_eq!(counts(), [1, 2]);
         let mut text = std::fs::read(&path).unwrap();
         text.pop();

@@ -1,34 +1,34 @@
-//! What a scenario comes to before anything of it runs: points, runs, the time in which they send, and its pauses.
+//! The size of a scenario before it runs: points, runs, sending time and pauses.
 
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
 use weir_model::plan::{Connection, Plan};
 
-/// Length of sending of a connection that names no limit.
+/// Sending time of a connection without a limit.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(10);
 
-/// What a scenario, or a step of it, comes to, as far as its plans tell.
+/// The estimated size of a scenario or step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Points of its sweeps, searches and comparisons.
     pub points: u64,
     /// Runs of its tests; a search counts as one.
     pub runs: u64,
-    /// Time in which these runs send, one after another, the omitted part at their beginning included. What each needs to begin
-    /// and to end comes on top.
+    /// Sending time of these runs in sequence, with the omitted start. The start-up and shutdown of each run is not
+    /// included.
     pub sending: Duration,
-    /// Pauses of sweeps and waits, in which nothing sends.
+    /// Pauses of sweeps and waits, when nothing sends.
     pub waiting: Duration,
-    /// Searches are in it, whose trials are not among the runs.
+    /// It contains searches, whose trials are not counted in `runs`.
     pub has_searches: bool,
-    /// It may become more: a precision, a search or a run that is made again decides as it runs, and how long a volume takes is
-    /// the path's to say.
+    /// It may take longer: precision, searches and repeated runs are decided while running, and the time for a volume
+    /// depends on the path.
     pub is_minimum: bool,
 }
 
 impl Estimate {
-    /// What one run of a plan comes to.
+    /// The estimate for one run of a plan.
     pub(super) fn of(plan: &Plan) -> Estimate {
         let omit = Duration::from_nanos(plan.omit.0);
         let lengths: Vec<Option<Duration>> =
@@ -46,7 +46,7 @@ impl Estimate {
         Estimate { waiting, ..Estimate::default() }
     }
 
-    /// The same several times.
+    /// `count` times this estimate.
     pub(super) fn times(self, count: u64) -> Estimate {
         let by = |n: u64| n.saturating_mul(count);
         let long = |time: Duration| Duration::from_millis(by(time.as_millis() as u64));
@@ -59,7 +59,7 @@ impl Estimate {
         }
     }
 
-    /// Of steps at the same time: the longest takes as long as all, and what nothing sends in is left of that.
+    /// Concurrent steps: the longer one determines the time, and pauses shrink by the other's sending.
     pub(super) fn beside(self, other: Estimate) -> Estimate {
         let sending = self.sending.max(other.sending);
         let waiting = self.lasting().max(other.lasting()).saturating_sub(sending);
@@ -71,8 +71,8 @@ impl Estimate {
         self.sending.saturating_add(self.waiting)
     }
 
-    /// `193 runs at 193 points, 32 min 10 s of sending and 3 min 13 s of pauses; what each run needs to begin and end comes on
-    /// top`. Of what is gone on with, `done` tells how many runs are done.
+    /// `193 runs at 193 points, 32 min 10 s of sending and 3 min 13 s of pauses; …`. When resumed, `done` is the
+    /// number of completed runs.
     #[must_use]
     pub fn text(&self, done: Option<u64>) -> String {
         let least = if self.is_minimum { "at least " } else { "" };
@@ -81,7 +81,7 @@ impl Estimate {
             1 => format!("{least}1 run"),
             n => format!("{least}{n} runs"),
         };
-        // A search counts as one run here, and each of its trials there.
+        // A search counts as one run in the estimate, but each of its trials in the checkpoint.
         let done = done.filter(|_| !self.has_searches);
         if let Some(done) = done {
             let verb = if done == 1 { "is" } else { "are" };
@@ -110,7 +110,7 @@ impl Estimate {
         text
     }
 
-    /// Whether there is more to tell than whoever asked for one run knows.
+    /// Whether it says more than a single run's duration.
     #[must_use]
     pub fn is_worth_showing(&self) -> bool {
         self.runs > 1
@@ -137,7 +137,7 @@ impl AddAssign for Estimate {
     }
 }
 
-/// When a connection's sending ends, after the test's start; absent where its plan does not tell.
+/// When a connection stops sending, from the start of the test; absent if its plan has no time limit.
 fn length(connection: &Connection) -> Option<Duration> {
     let length = match connection.duration {
         _ if !connection.autostart => return None,
@@ -149,7 +149,7 @@ fn length(connection: &Connection) -> Option<Duration> {
     Some(length + Duration::from_nanos(connection.start_after.0))
 }
 
-/// A time for people, by its two largest units: `32 min 10 s`.
+/// A duration by its two largest units: `32 min 10 s`.
 #[must_use]
 pub fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(one.times(u64::MAX).times(u64::MAX).runs, u64::MAX);
     }
 
-    /// A pause beside a test that is as long costs nothing; what is longer is told as a pause.
+    /// A pause that overlaps a test of the same length costs nothing; only the rest of a longer pause counts.
     #[test]
     fn pauses_are_no_sending() {
         let seconds = Duration::from_secs;

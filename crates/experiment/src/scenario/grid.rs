@@ -25,8 +25,8 @@ pub fn points(axes: &Values) -> Vec<AxisValues> {
     out
 }
 
-/// The order of a block of `count` points: each repetition visits all points once, in an order of its own, so that a drift
-/// of the host falls on all points alike (randomised complete blocks). The same seed gives the same order.
+/// The order of a block of `count` points: each repetition visits every point once in a new random order, so that a
+/// drift of the host affects all points alike (randomised complete blocks). The same seed gives the same order.
 #[must_use]
 pub fn block(count: usize, seed: u64, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_order_is_as_likely() {
-        // 6 orders of 3 points over 6000 blocks: each 1000 ± 6.5 deviations of 28.9.
+        // 6 orders of 3 points over 6000 blocks: each 1000 ± 6.5 standard deviations of 28.9.
         let mut counts = std::collections::BTreeMap::new();
         for repetition in 0..6000 {
             *counts.entry(block(3, 99, repetition)).or_insert(0) += 1;

@@ -1,4 +1,4 @@
-//! What runs say: metrics of a record, whether it was host-limited, repetitions summed up, expectations judged.
+//! Judging runs: metrics of a record, whether the host was the limit, summaries of repetitions, expectations.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_model::record::{Crossing, Record};
 use weir_model::warning::Severity;
 use weir_stats::Sample;
 
-/// Warnings that a host or the tool limited the figures. What the path did not deliver in time is no such thing.
+/// Warnings that the host or the tool limited the figures. Losses on the path are not among them.
 const DISTURBING: &[&str] = &[
     "sender-cpu-bound",
     "receiver-cpu-bound",
@@ -21,7 +21,7 @@ const DISTURBING: &[&str] = &[
     "clock-stepped",
 ];
 
-/// Codes of a record's warnings that tell of a disturbance.
+/// Codes of the warnings of a record that mark it as host-limited.
 #[must_use]
 pub fn disturbances(record: &Record) -> Vec<String> {
     let mut out: Vec<String> = record
@@ -35,7 +35,7 @@ pub fn disturbances(record: &Record) -> Vec<String> {
     out
 }
 
-/// What is kept of a record beside the record itself.
+/// The reference to a record that the experiment stores.
 #[must_use]
 pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
     let mut warnings: Vec<String> = record
@@ -57,18 +57,19 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
     }
 }
 
-/// How means of repetitions get their intervals.
+/// How the confidence intervals of repetitions are computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervals {
     /// Confidence, such as 0.95.
     pub confidence: f64,
-    /// A metric of which the first so many repetitions decided how many there are, so that their deviation alone is that of
-    /// its interval ([`Sample::half_width_over`]); absent where the number was given. Intervals of other metrics are of all.
+    /// A metric, and how many of its first repetitions decided the number of runs: the standard deviation of its
+    /// interval is that of these runs alone ([`Sample::half_width_over`]). Absent if the number was given. Other
+    /// metrics use all runs.
     pub first_stage: Option<(String, usize)>,
 }
 
 impl Intervals {
-    /// How many repetitions give a metric's interval its deviation; absent: all.
+    /// How many of the first repetitions give a metric's interval its standard deviation; absent: all.
     fn first_of(&self, metric: &str) -> Option<usize> {
         self.first_stage
             .as_ref()
@@ -83,17 +84,17 @@ impl From<f64> for Intervals {
     }
 }
 
-/// What a figure by this name can be in the mean; without ends where it is no [`Metric`].
+/// The range that the mean of a metric can have; unbounded if it is no [`Metric`].
 fn range_of(metric: &str) -> (f64, f64) {
     metric.parse().map_or((f64::NEG_INFINITY, f64::INFINITY), |m: Metric| m.range())
 }
 
-/// Repetitions summed up, in the order in which they ran; absent without any. The interval's deviation is that of the `first`
-/// ones; absent: of all.
+/// Summary of repetitions, in the order in which they ran; absent without any. The interval's standard deviation is
+/// that of the `first` ones; absent: of all.
 ///
-/// An end of the interval that lies outside of `range`, which is what the mean can be, is put to the range's end: Student's t
-/// knows nothing of it, and the true mean is not there, so that what is left covers it exactly as often. An end of the range that
-/// a value itself lies beyond (a link that carries more than its nominal rate) is none.
+/// An end of the interval outside of `range` (what the mean can be) is moved to the end of the range: Student's t
+/// does not know the range, the true mean is never outside, and so the coverage stays the same. An end of the range
+/// that a value itself exceeds (a link that carries more than its nominal rate) is ignored.
 #[must_use]
 pub fn summary(
     values: &[f64],
@@ -132,7 +133,7 @@ pub fn summary(
     })
 }
 
-/// Every metric of some runs, summed up over those that have it.
+/// Summaries of every metric, each over the runs that have it.
 #[must_use]
 pub fn summaries<'a>(
     runs: impl Iterator<Item = &'a RunRef>,
@@ -152,11 +153,12 @@ pub fn summaries<'a>(
     summed.filter_map(|(name, values)| Some((name.clone(), one(&values, &name)?))).collect()
 }
 
-/// Judges an expectation by the runs that it is about. One run is compared as it is; of several the confidence interval of
-/// the mean has to lie on one side of the bound, else it is inconclusive; `==` and `!=` hold for each. What a host-limited run
-/// measured proves only what it reached: that a rate was at least so high. That it stayed low, and all that was seen of a load
-/// which may not have been the one asked for (losses, delays), proves nothing either way. Nor does a figure that only some of the
-/// runs have.
+/// Judges an expectation.
+///
+/// One run is compared directly. Of several runs the confidence interval of the mean must lie on one side of the
+/// bound, else the outcome is inconclusive; `==` and `!=` must hold for each run. A host-limited run proves only what
+/// it reached: that a rate was at least that high. A low rate proves nothing, and neither do losses or delays under a
+/// load that may not have been the requested one. A figure that only some of the runs have proves nothing either.
 #[must_use]
 pub fn judge(
     rule: &Rule,
@@ -322,7 +324,8 @@ mod tests {
         );
     }
 
-    /// Two stages: the mean and the deviation are of all runs, the interval's width is of the first ones and the number of all.
+    /// Two stages: the mean and the number of runs are of all runs, the interval's width uses the standard deviation
+    /// of the first.
     #[test]
     fn an_interval_of_two_stages_rests_on_the_first_ones_deviation() {
         let values = [95e6, 96e6, 97e6, 96e6, 96e6, 96e6, 96e6, 96e6, 96e6];
@@ -331,7 +334,7 @@ mod tests {
         let of_two = summary(&values, 0.95, Some(3), ANY).unwrap();
         let of_all = summary(&values, 0.95, None, ANY).unwrap();
         assert_eq!((of_two.mean, of_two.deviation), (of_all.mean, of_all.deviation));
-        // A program is told of which runs the width is.
+        // The JSON says which runs the width is from.
         let stage = |s: Summary| s.interval.unwrap().first_stage_count;
         assert_eq!((stage(of_two), stage(of_all)), (Some(3), None));
         let short = summary(&values[..2], 0.95, Some(3), ANY).unwrap();
@@ -340,7 +343,7 @@ mod tests {
         let half = |s: Summary| s.interval.map(|i| (i.high - i.low) / 2.0).unwrap();
         assert!((half(of_two) - 4.302_652_73e6 / 3.0).abs() < 10.0, "{of_two:?}");
         assert!(half(of_all) < half(of_two) / 3.0);
-        // A verdict has the interval that the table has.
+        // A verdict uses the interval that the table shows.
         let runs = runs(&values, false);
         let runs: Vec<&RunRef> = runs.iter().collect();
         let rule = "throughput >= 95M".parse().unwrap();
@@ -350,8 +353,8 @@ mod tests {
         assert_eq!(summaries(runs.iter().copied(), intervals)["throughput"], of_two);
     }
 
-    /// As often as it says, the way that figures go: from runs by [`summaries`] to the table, by [`judge`] to the verdict. 20 000
-    /// campaigns of five normal figures each; the share's own standard error is 0.15 %.
+    /// Coverage of the intervals, measured through the code that makes tables ([`summaries`]) and verdicts
+    /// ([`judge`]): 20 000 campaigns of five normal figures each; the standard error of the fraction is 0.15 %.
     #[test]
     fn an_interval_of_95_per_cent_covers_the_mean_95_times_in_a_hundred() {
         const MEAN: f64 = 100e6;
@@ -372,16 +375,16 @@ mod tests {
             let runs: Vec<&RunRef> = runs.iter().collect();
             let judged = judge(&above, &BTreeMap::new(), &runs, 0.95);
             assert_eq!(judged.interval, Some(interval));
-            // The bound is the mean: a verdict is one of the misses.
+            // The bound is the true mean, so that each verdict is one of the misses.
             wrong += u32::from(judged.outcome != Outcome::Inconclusive);
         }
         let share = f64::from(covered) / f64::from(campaigns);
-        // Three of its standard errors: an interval too narrow by 5 % covers 94.3 times in a hundred.
+        // Three standard errors: an interval that is 5 % too narrow covers 94.3 %.
         assert!((0.9455..=0.9545).contains(&share), "{share}");
         assert_eq!(covered + wrong, campaigns as u32, "the verdict is the interval's");
     }
 
-    /// Losses that the first runs did not see: their deviation of 0 says nothing of the others.
+    /// Losses that the first runs did not see: their standard deviation of 0 says nothing of the others.
     #[test]
     fn a_figure_that_decided_nothing_has_an_interval_of_all_runs() {
         let first_stage = Some(("throughput".to_owned(), 3));
@@ -411,7 +414,7 @@ mod tests {
             (&[0.0, 0.0, 0.0, 0.0, 0.05][..], 0.0, 0.037_764_451_051_977_94, true),
             (&[0.99, 1.0, 0.97], 0.948_720_836_330_699, 1.0, true),
             (&[0.2, 0.4, 0.3], 0.051_586_228_824_967_02, 0.548_413_771_175_033_1, false),
-            // More than can be was measured: the nominal rate is wrong, and 1 is no end.
+            // More than the nominal rate was measured: the nominal rate is wrong, and 1 is no limit.
             (&[1.02, 0.97, 0.99], 0.930_817_238_539_575_4, 1.055_849_428_127_091_1, false),
         ] {
             for metric in ["loss", "link_usage", "local_cpu"] {
@@ -426,7 +429,7 @@ mod tests {
                 assert!((interval.high - high).abs() < 1e-9, "{metric} {values:?}: {interval:?}");
                 assert_eq!(interval.clipped, is_clipped, "{metric} {values:?}");
                 assert!(interval.low <= summed.mean && summed.mean <= interval.high);
-                // A verdict rests on the interval that the table shows.
+                // A verdict uses the interval that the table shows.
                 let runs: Vec<&RunRef> = runs.iter().collect();
                 let rule = format!("{metric} >= 0 %").parse().unwrap();
                 let judged = judge(&rule, &BTreeMap::new(), &runs, 0.95);
@@ -443,7 +446,7 @@ mod tests {
         assert_eq!(outcome("throughput <= 95M", &[96e6], true).outcome, Outcome::Failed);
     }
 
-    /// A sender that never offered the rate has no loss, and no queue to wait in.
+    /// A sender that never reached the rate has no valid loss or delay.
     #[test]
     fn a_loss_or_delay_under_a_load_that_was_not_offered_proves_nothing() {
         let of = |rule: &str, metric: &str, value| {

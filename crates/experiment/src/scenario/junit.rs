@@ -1,4 +1,4 @@
-//! JUnit XML of an experiment: a test case for each expectation, and for each step that could not be done.
+//! JUnit XML of an experiment: a test case for each expectation and for each step that failed to run.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use weir_model::experiment::{Experiment, Outcome, StepOutcome};
 
 use super::grid::key;
 
-/// The document. Inconclusive cases are skipped ones with their reason: neither passed nor failed.
+/// The document. Inconclusive cases are reported as skipped, with their reason.
 #[must_use]
 pub fn junit(experiment: &Experiment) -> String {
     let mut cases = vec![];
@@ -78,7 +78,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
             name,
             outcome: judged.outcome,
             reason: judged.reason.clone(),
-            // The step's time once, or sums would count it for each expectation.
+            // The step's time once: a sum would count it for each expectation.
             seconds: if i == 0 { step.seconds } else { 0.0 },
         });
     }
@@ -98,7 +98,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
     }
 }
 
-/// Text of an attribute; what XML 1.0 forbids is left out.
+/// Escapes the text of an attribute; characters that XML 1.0 forbids are removed.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -109,7 +109,7 @@ fn escape(text: &str) -> String {
             '"' => out += "&quot;",
             '\n' | '\t' | '\r' => out.push(' '),
             c if (c as u32) < 0x20 || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
-            // Allowed, but whoever shows it on a terminal is steered by it.
+            // XML allows it, but it would control a terminal.
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }

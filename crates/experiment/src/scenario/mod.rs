@@ -1,10 +1,11 @@
-//! Scenarios and sweeps: steps run in order, at the same time or again, runs summed up and expectations judged.
+//! Scenarios and sweeps: runs steps in sequence, concurrently or repeatedly, summarises runs and judges expectations.
 //!
-//! What a file says is `weir_model::experiment`; here it is done. The modules: [`grid`] (points and their order), [`estimate`] (how much it is), [`judge`]
-//! (repetitions and expectations), [`search`] (RFC 2544 and others), [`checkpoint`] (going on after an interruption), `environment`
-//! (lab, servers, emulators, tests as programs), `steps` (doing), [`text`] and [`junit`] (telling).
+//! The file format is `weir_model::experiment`. Modules: [`grid`] (points and their order), [`estimate`] (size before
+//! the start), [`judge`] (summaries and expectations), [`search`] (RFC 2544 and others), [`checkpoint`] (resuming),
+//! `environment` (lab, servers, emulators and tests as processes), `steps` (execution), [`text`] and [`junit`]
+//! (output).
 //!
-//! Commands of a scenario run on this machine and in its lab alone: nothing that comes over a network can start one.
+//! Commands of a scenario run on this machine and in its lab only; no message from the network can start one.
 
 pub mod checkpoint;
 mod environment;
@@ -42,17 +43,17 @@ pub use steps::is_installed;
 use checkpoint::Checkpoint;
 use estimate::Estimate;
 
-/// What kept an experiment from being made.
+/// Why an experiment could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// The scenario does not hold.
+    /// The scenario is invalid.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A file of it.
+    /// A file of the scenario.
     #[error("{operation} {}: {source}", path.display())]
     File {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
         /// Which.
         path: PathBuf,
@@ -62,7 +63,7 @@ pub enum ScenarioError {
     /// The lab could not be made.
     #[error("lab: {0}")]
     Lab(#[from] weir_lab::Error),
-    /// Something of the scenario that does not hold, as its surroundings show: flags, terms of a search, a comparison's load.
+    /// A part of the scenario is invalid in its context: flags, search settings, or the load of a comparison.
     #[error("{field}: {reason}")]
     Refused {
         /// Which field of which step.
@@ -193,55 +194,54 @@ fn sha256(bytes: &[u8]) -> String {
 /// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
 pub type ParseTestFlags<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, String> + Sync);
 
-/// What happens, as it happens.
+/// Progress of an experiment.
 #[derive(Debug)]
 pub enum ScenarioEvent<'a> {
-    /// A step began.
+    /// A step started.
     Began {
         /// Its name.
         name: &'a str,
-        /// What it does.
+        /// Its action.
         action: &'static str,
-        /// Steps around it.
+        /// Nesting depth.
         depth: usize,
     },
-    /// A run ended.
+    /// A run finished.
     Ran {
         /// Its step.
         step: &'a str,
         /// What it measured.
         run: &'a RunRef,
-        /// It was done in an earlier session.
+        /// It ran in an earlier session.
         is_old: bool,
-        /// Runs of the step that are done, this one included.
+        /// Finished runs of the step, including this one.
         done: u64,
-        /// Runs of the step, as far as it is known.
+        /// Runs of the step, as far as known.
         of: u64,
-        /// Time that the rest of the step will take, by the runs so far.
+        /// Estimated time for the rest of the step.
         left: Option<Duration>,
     },
-    /// The first stage of a point told how many runs its precision needs; or a point ran once more, to see whether its peer is
-    /// still there.
+    /// The first stage of a point decided how many runs its precision needs; or a point ran once more to probe its peer.
     Planned {
         /// Its step.
         step: &'a str,
         /// The point.
         at: &'a BTreeMap<String, String>,
-        /// That, in text.
+        /// The message.
         text: &'a str,
     },
-    /// A step ended.
+    /// A step finished.
     Ended {
-        /// What came of it.
+        /// Its outcome.
         step: &'a StepOutcome,
-        /// Steps around it.
+        /// Nesting depth.
         depth: usize,
     },
 }
 
-/// How an experiment is to be run.
+/// How to run an experiment.
 pub struct Options<'a> {
-    /// The program that tests, serves and impairs: this one.
+    /// This program, which tests, serves and impairs.
     pub program: PathBuf,
     /// The experiment's id.
     pub id: String,
@@ -249,31 +249,31 @@ pub struct Options<'a> {
     pub started_at: String,
     /// Version of this program.
     pub version: String,
-    /// The command as it was given.
+    /// The command line.
     pub command: Vec<String>,
-    /// Seed of the order of points and of plans that name none.
+    /// Seed of the order of points and of plans without a seed.
     pub seed: Seed,
     /// `--quick`.
     pub quick: bool,
-    /// On the virtual clock.
+    /// Simulate instead of running processes.
     pub simulate: bool,
-    /// Runs are not kept.
+    /// Do not store runs.
     pub no_store: bool,
-    /// Where the scenario's files are.
+    /// The scenario's files.
     pub files: Files,
-    /// The meaning of `args`.
+    /// Parses `args` of a test step.
     pub parse_flags: ParseTestFlags<'a>,
-    /// Asked all the time.
+    /// Polled; true stops the experiment.
     pub is_stopped: &'a (dyn Fn() -> bool + Sync),
-    /// Told everything.
+    /// Receives all events.
     pub tell: &'a (dyn Fn(&ScenarioEvent<'_>) + Sync),
     /// This machine's CLOCK_MONOTONIC, ns.
     pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// What is to be known of the result, in words, before anything is measured.
+    /// Warnings about the result that are known before anything is measured.
     pub warnings: Vec<String>,
 }
 
-/// Checks all plans and files of a scenario without running anything; returns what it comes to at least.
+/// Checks all plans and files of a scenario without running it; returns the minimum estimate.
 ///
 /// # Errors
 /// [`ScenarioError`] with the step, and what is wrong with it.
@@ -285,7 +285,7 @@ pub fn check(
     check_unless(&|| false, scenario, files, parse_flags)
 }
 
-/// The same, until something stops it: many points take seconds.
+/// As [`check`], until `is_stopped`: many points take seconds.
 ///
 /// # Errors
 /// Those of [`check`], and [`ScenarioError::Stopped`].
@@ -298,10 +298,11 @@ pub fn check_unless(
     plans::check(scenario, &plans::CheckContext { files, parse_flags, is_stopped })
 }
 
-/// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published figures and keys.
+/// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published
+/// figures and keys.
 ///
 /// # Errors
-/// Those of [`check`], and [`ScenarioError::File`] for a key that can't be read.
+/// Those of [`check`], and [`ScenarioError::File`] for an unreadable key.
 pub fn files(
     scenario: &Scenario,
     files: &Files,
@@ -311,10 +312,10 @@ pub fn files(
     digests(scenario, files)
 }
 
-/// The SHA-256 of every file of a scenario that was checked with these files.
+/// The SHA-256 of every file of a scenario that was checked with `files`.
 ///
 /// # Errors
-/// [`ScenarioError::File`] for a key that can't be read.
+/// [`ScenarioError::File`] for an unreadable key.
 pub fn digests(
     scenario: &Scenario,
     files: &Files,
@@ -336,19 +337,19 @@ pub fn digests(
     Ok(out)
 }
 
-/// An experiment that ended, as far as it came.
+/// A finished experiment, complete or not.
 #[derive(Debug)]
 pub struct Ended {
     /// What was measured and judged.
     pub experiment: Experiment,
-    /// What ended it before its time, or kept it from leaving things as it found them.
+    /// What ended it early, or failed during clean-up.
     pub error: Option<ScenarioError>,
 }
 
-/// Runs an experiment. What was measured is in the result, the checkpoint and the store however this ends.
+/// Runs an experiment. All completed runs are in the result, the checkpoint and the store, however it ends.
 ///
 /// # Errors
-/// [`ScenarioError`] when it could not begin.
+/// [`ScenarioError`] when it could not start.
 pub fn run(
     scenario: &Scenario,
     options: &Options<'_>,
@@ -364,7 +365,7 @@ pub fn run(
     let stopped = (options.is_stopped)();
     let mut outcome = steps.iter().fold(Outcome::Done, |all, step| all.and(step.outcome));
     if stopped {
-        // What was not done might have failed.
+        // The steps that did not run might have failed.
         outcome = outcome.and(Outcome::Inconclusive);
     }
     if error.is_some() {

@@ -1,4 +1,4 @@
-//! The plans of a scenario's tests: variables of their point replaced, parameters set, files read.
+//! The plans of a scenario's tests: replaces the variables of a point, sets parameters, reads files.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::estimate::Estimate;
 use super::grid::{AxisValues, points};
 use super::{Files, ParseTestFlags, ScenarioError};
 
-/// Values as variables: what reads as a number is one.
+/// Values as variables; a value that parses as a number is one.
 pub(super) fn variables(at: &[(String, String)]) -> Variables {
     at.iter()
         .map(|(name, value)| {
@@ -27,7 +27,7 @@ pub(super) fn variables(at: &[(String, String)]) -> Variables {
         .collect()
 }
 
-/// A value of the scenario with the names of a point replaced.
+/// A part of the scenario with the variables of a point replaced.
 pub(super) fn at_point<T: serde::Serialize + serde::de::DeserializeOwned>(
     value: &T,
     at: &[(String, String)],
@@ -39,7 +39,7 @@ pub(super) fn at_point<T: serde::Serialize + serde::de::DeserializeOwned>(
     serde_json::from_value(raw).map_err(|e| ScenarioError::refused(place, &e.to_string()))
 }
 
-/// Words of a line; quotes keep spaces together.
+/// Splits a command line into arguments; quotes keep spaces together.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote) = (vec![], None::<String>, None);
     for c in text.chars() {
@@ -60,8 +60,7 @@ fn split(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The plan of a test at a point. `own` are the names that belong to something else (an emulator's words): they are no
-/// parameters of the plan.
+/// The plan of a test at a point. `own` are axes that belong to something else (the emulator), not to the plan.
 pub(super) fn plan(
     test: &TestStep,
     at: &AxisValues,
@@ -84,20 +83,20 @@ pub(super) fn plan(
     Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
 }
 
-/// A plan with a seed: its own, or one that follows from the experiment's and the run's.
+/// The plan with its seed: its own, or one derived from the experiment's seed and the run's key.
 pub(super) fn seeded(mut plan: Plan, seed: u64, key: &str) -> Plan {
     if plan.seed.0 == 0 {
         // FNV-1a, 64 bits.
         let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
             (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
         });
-        // JSON keeps 53 bits for those who read numbers.
+        // JSON readers keep 53 bits of a number.
         plan.seed.0 = (SplitMix64::new(seed ^ hash).draw() >> 11).max(1);
     }
     plan
 }
 
-/// The impairment of a step at a point; absent: nothing is to be impaired.
+/// The impairment of a step at a point, if any.
 pub(super) fn impairment(
     step: &ImpairStep,
     at: &AxisValues,
@@ -111,17 +110,17 @@ pub(super) fn impairment(
     files.impairment(&there.to, place).map(Some)
 }
 
-/// Names of a point that an emulator's words hold.
+/// Axes that an impairment step uses.
 pub(super) fn names_of(impair: Option<&ImpairStep>, at: &[(String, String)]) -> BTreeSet<String> {
     let text = impair.and_then(|i| serde_json::to_string(i).ok()).unwrap_or_default();
     at.iter().map(|(n, _)| n).filter(|n| text.contains(&format!("{{{n}}}"))).cloned().collect()
 }
 
-/// With what a scenario is checked.
+/// What checking a scenario needs.
 pub(super) struct CheckContext<'a> {
     pub(super) files: &'a Files,
     pub(super) parse_flags: ParseTestFlags<'a>,
-    /// Asked at every point.
+    /// Asked at every point; true stops the check.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 
@@ -131,7 +130,7 @@ impl CheckContext<'_> {
     }
 }
 
-/// Checks what [`Scenario::parse`] could not: plans by flags, at every point, and files.
+/// Checks what [`Scenario::parse`] cannot: plans from flags at every point, and files.
 pub(super) fn check(
     scenario: &Scenario,
     looked: &CheckContext<'_>,
@@ -142,7 +141,7 @@ pub(super) fn check(
     all(&scenario.steps, &vec![], looked)
 }
 
-/// Steps one after another.
+/// Steps in sequence.
 fn all(
     steps: &[Step],
     around: &AxisValues,
@@ -150,7 +149,7 @@ fn all(
 ) -> Result<Estimate, ScenarioError> {
     let each: Vec<Estimate> =
         steps.iter().map(|step| one(step, around, looked)).collect::<Result<_, _>>()?;
-    // What follows a test in the background is done while that runs.
+    // Steps after a background test run concurrently with it.
     Ok(steps.iter().zip(each).rev().fold(Estimate::default(), |rest, (step, own)| {
         let is_beside = step.test.as_ref().is_some_and(|test| test.background);
         if is_beside { own.beside(rest) } else { own + rest }
@@ -220,7 +219,7 @@ fn one(
                 super::steps::check_search(search, around, at, files, parse_flags, name)?;
             }
             let points = all.len() as u64;
-            // How many trials it takes is what it finds out.
+            // The number of trials is known only at its end.
             let open = Estimate { is_minimum: true, has_searches: true, ..Estimate::default() };
             Estimate { points, runs: points, ..open }
         }
@@ -250,7 +249,7 @@ fn one(
             let tools = compare.tools.len().max(1) as u64;
             Estimate {
                 points: once.points,
-                // Which of all tools are installed is seen later.
+                // Which tools are installed is not known here.
                 is_minimum: compare.tools.is_empty(),
                 ..once.times(tools * u64::from(compare.runs.unwrap_or(1)))
             }
@@ -283,7 +282,7 @@ fn one(
     })
 }
 
-/// Refuses an expectation of what a test's flows never have, such as the loss of a stream: it could never be judged.
+/// Refuses an expectation on a metric that the test's flows never have, such as the loss of a stream.
 fn measurable(step: &Step, at: &AxisValues, plan: &Plan, place: &str) -> Result<(), ScenarioError> {
     for text in &step.expect {
         let rule: Rule = text.parse()?;
@@ -366,14 +365,14 @@ mod tests {
             "[[step]]\nrepeat = {{ times = 3, step = [{{ {test} }}, {{ wait = {{ time = \"7s\" }} }}] }}\n"
         );
         assert_eq!(of(&repeat), (3, 9, 21));
-        // The test in the background is about to send for 3 s while it is waited for 7.
+        // The background test still sends for 3 s of the wait of 7 s.
         let background = test.replace("plan =", "background = true, plan =");
         let behind = format!("[[step]]\n{background}\n{wait}");
         assert_eq!(of(&behind), (1, 3, 4));
         assert_eq!(of(&format!("{wait}[[step]]\n{background}\n")), (1, 3, 7));
     }
 
-    /// Ten thousand points take a while: whoever ends it then is heard at the next of them.
+    /// Checking ten thousand points takes a while: a stop takes effect at the next point.
     #[test]
     fn a_check_is_stopped_between_two_points() {
         let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nsweep = { over = [\"length=1..10000:1\"], test = {} }";

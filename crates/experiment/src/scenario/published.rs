@@ -1,13 +1,13 @@
-//! Figures that others published, from CSV files with a header line, matched with the points of a sweep.
+//! Published figures from CSV files with a header line, matched with the points of a sweep.
 
 use weir_model::experiment::{Point, Published, PublishedFigure};
 
 use super::{Files, ScenarioError};
 
-/// Rows and columns read of a file.
+/// Limits of a file: rows and columns.
 const MOST_ROWS: usize = 100_000;
 
-/// A file's rows, each cell with its column's name.
+/// The rows of a file, each cell with its column's name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     columns: Vec<String>,
@@ -20,7 +20,7 @@ impl Table {
     }
 }
 
-/// Reads the file and checks that every column that is named is there.
+/// Reads the file and checks that every named column exists.
 pub(super) fn read(published: &Published, files: &Files) -> Result<Table, ScenarioError> {
     let what = format!("published file {}", published.file);
     let table =
@@ -35,7 +35,7 @@ pub(super) fn read(published: &Published, files: &Files) -> Result<Table, Scenar
     Ok(table)
 }
 
-/// Puts the figures beside the points that they are for.
+/// Adds the published figures to their points.
 pub(super) fn beside(published: &Published, table: &Table, points: &mut [Point]) {
     let cell = |row: &'_ [String], name: &str| -> String {
         table.column(name).and_then(|i| row.get(i)).cloned().unwrap_or_default()
@@ -65,7 +65,7 @@ pub(super) fn beside(published: &Published, table: &Table, points: &mut [Point])
     }
 }
 
-/// CSV as RFC 4180 has it, a header first.
+/// Parses CSV (RFC 4180) with a header line.
 fn parse(text: &str) -> Result<Table, String> {
     let mut records = vec![];
     let (mut record, mut cell, mut quoted, mut was_quoted) = (vec![], String::new(), false, false);

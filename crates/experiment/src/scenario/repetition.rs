@@ -1,23 +1,22 @@
-//! How often a point runs: so often as was asked for, or in two stages until a precision (`weir_stats::Sample::repetitions_for`).
+//! The number of runs of a point: fixed, or in two stages until a precision (`weir_stats::Sample::repetitions_for`).
 
 use weir_model::experiment::{Precision, SweepStep};
 use weir_stats::Sample;
 
 use super::judge::Intervals;
 
-/// Runs of the first stage where none were asked for: Student's t with 9 degrees of freedom is 2.26, so that a second stage
-/// makes a third more runs than one of a deviation known beforehand would need; with 2 degrees it would be nearly five times
-/// as many.
+/// Default number of runs of the first stage. With 9 degrees of freedom Student's t is 2.26, so that two stages need
+/// a third more runs than a known standard deviation would; with 2 degrees nearly five times as many.
 const FIRST_STAGE: u32 = 10;
 
-/// How often each point of a sweep runs.
+/// The number of runs of each point of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Repetition {
-    /// Runs of each point in any case: with a precision those of the first stage.
+    /// Minimum number of runs of each point; with a precision, those of the first stage.
     pub(super) first: u32,
     /// Most of them.
     pub(super) most: u32,
-    /// Half the interval against the mean that is asked for, per cent.
+    /// Requested half-width of the interval relative to the mean, per cent.
     precision: Option<f64>,
     confidence: f64,
 }
@@ -27,19 +26,19 @@ pub(super) struct Repetition {
 pub(super) struct Series {
     /// How many.
     made: u32,
-    /// The first metric of those that count.
+    /// The first metric of the runs that count.
     values: Vec<f64>,
     needed: RequiredRuns,
 }
 
-/// How many runs a point needs.
+/// The number of runs that a point needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequiredRuns {
-    /// Not known before the first stage has given all of its figures.
+    /// Unknown until the first stage is complete.
     Open,
-    /// So many with the figure.
+    /// This many runs with the metric.
     Runs(u64),
-    /// No number would do, or none that can be counted: the first stage's mean is 0 or next to it.
+    /// No number of runs suffices: the mean of the first stage is 0 or near it.
     Never,
 }
 
@@ -49,7 +48,7 @@ impl Repetition {
         let runs = sweep.runs.unwrap_or(1);
         let (first, most) = match (precision, sweep.most_runs) {
             (Some(_), most) => {
-                // Of one run there is no deviation.
+                // One run has no standard deviation.
                 let most = most.unwrap_or(FIRST_STAGE).max(2);
                 let first = sweep.runs.unwrap_or(FIRST_STAGE.min(most)).max(2);
                 (first, most.max(first))
@@ -59,13 +58,13 @@ impl Repetition {
         Repetition { first, most, precision, confidence }
     }
 
-    /// How the intervals of what comes of it are made, where this metric decides how often it runs.
+    /// How the intervals are computed if this metric decides the number of runs.
     pub(super) fn intervals(&self, metric: &str) -> Intervals {
         let first_stage = self.precision.map(|_| (metric.to_owned(), self.first as usize));
         Intervals { confidence: self.confidence, first_stage }
     }
 
-    /// What the first metric of a point's runs says of how many are needed.
+    /// The number of runs that the first metric's values require.
     fn needed(&self, values: &[f64]) -> RequiredRuns {
         let Some(percentage) = self.precision else { return RequiredRuns::Runs(self.first.into()) };
         let first = values.get(..self.first as usize).and_then(Sample::of);
@@ -74,12 +73,13 @@ impl Repetition {
         first.repetitions_for(half, self.confidence).map_or(RequiredRuns::Never, RequiredRuns::Runs)
     }
 
-    /// A point that has not run yet.
+    /// A point without runs.
     pub(super) fn series(&self) -> Series {
         Series { made: 0, values: vec![], needed: self.needed(&[]) }
     }
 
-    /// Notes a run of a point, with its first metric where it counts; what is to be said where it ends the first stage.
+    /// Adds a run of a point, with its first metric if it counts. Returns the message to show if it completes the
+    /// first stage.
     pub(super) fn ran(&self, series: &mut Series, value: Option<f64>) -> Option<String> {
         series.made += 1;
         series.values.push(value?);
@@ -90,11 +90,11 @@ impl Repetition {
         self.stage_words(&series.values)
     }
 
-    /// Whether a point is not run again.
+    /// Whether the point needs no further run.
     pub(super) fn is_over(&self, series: &Series) -> bool {
         let is_precise = match series.needed {
             RequiredRuns::Open | RequiredRuns::Never => false,
-            // A run without the figure counts among those that were asked for, not among those that make it precise.
+            // A run without the metric counts as one of the requested runs, but adds no precision.
             RequiredRuns::Runs(needed) => {
                 self.precision.is_none() || series.values.len() as u64 >= needed
             }
@@ -102,7 +102,7 @@ impl Repetition {
         series.made >= self.most || series.made >= self.first && is_precise
     }
 
-    /// How often a point will have run at the end, as far as its runs tell.
+    /// The number of runs that the point will have, as far as known.
     pub(super) fn planned(&self, series: &Series) -> u64 {
         let made = u64::from(series.made);
         let needed = match series.needed {
@@ -115,13 +115,13 @@ impl Repetition {
         made.saturating_add(more).min(self.most.into())
     }
 
-    /// What is to be said when a point's first stage has just ended.
+    /// The message at the end of a point's first stage.
     fn stage_words(&self, values: &[f64]) -> Option<String> {
         let (percentage, first) = (self.precision?, Sample::of(values)?);
         if values.len() != self.first as usize {
             return None;
         }
-        // Runs that do not differ do not deviate, from a mean of 0 either.
+        // Equal values have no standard deviation, even if the mean is 0.
         let deviation = match first.standard_deviation()? {
             0.0 => 0.0,
             deviation => 100.0 * deviation / first.mean.abs(),
@@ -145,13 +145,13 @@ impl Repetition {
         })
     }
 
-    /// Whether a point has as many runs as its precision needs, or none was asked for.
+    /// Whether a point has the runs that its precision needs, or no precision was requested.
     pub(super) fn is_reached(&self, series: &Series) -> bool {
         let count = series.values.len() as u64;
         self.precision.is_none() || matches!(series.needed, RequiredRuns::Runs(n) if count >= n)
     }
 
-    /// What came of the precision at a point, as far as it ran; absent where none was asked for.
+    /// The precision reached at a point; absent if none was requested.
     pub(super) fn precision(&self, series: &Series, metric: &str) -> Option<Precision> {
         let asked_ratio = self.precision? / 100.0;
         let count = series.values.len() as u64;
@@ -169,7 +169,7 @@ impl Repetition {
         })
     }
 
-    /// What came of the precision: at each point with its name, how many runs it needed, and where they were not reached.
+    /// The precision reached: at each point the number of runs that it needed, and where it was missed.
     pub(super) fn text(&self, points: &[(String, Series)]) -> Option<String> {
         let percentage = self.precision?;
         let (mut least, mut greatest) = (u64::MAX, 0);
@@ -213,7 +213,7 @@ impl Repetition {
     }
 }
 
-/// So many points that missed their precision are named.
+/// Maximum number of points named that missed their precision.
 const NAMED: usize = 3;
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
         series
     }
 
-    /// Mean 96, deviation 1, n = 3: t is 4.303, so that ± 1 % (0.96) needs (4.303 / 0.96)² = 20.09 runs.
+    /// Mean 96, standard deviation 1, n = 3: t is 4.303, so that ± 1 % (0.96) needs (4.303 / 0.96)² = 20.09 runs.
     const FIRST: [f64; 3] = [95.0, 96.0, 97.0];
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         for (value, words) in FIRST.into_iter().zip([None, None, Some(stage)]) {
             assert_eq!(repetition.ran(&mut series, Some(value)).as_deref(), words);
         }
-        // Whatever the later ones are.
+        // Independent of later values.
         for later in [96.0, 500.0].into_iter().chain([96.0; 16]) {
             assert!(!repetition.is_over(&series));
             assert_eq!(repetition.ran(&mut series, Some(later)), None);
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(of(Some(7), 7), (7, 7, Some(7)));
     }
 
-    /// What a program is told without reading words.
+    /// The same as data.
     #[test]
     fn what_came_of_a_precision_is_told_in_fields() {
         let short = [&FIRST[..], &[96.0; 7]].concat();

@@ -1,4 +1,4 @@
-//! An experiment for people: a table for each sweep, expectations with what was measured, the verdict.
+//! An experiment as text: a table for each sweep, expectations with the measured values, the verdict.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,17 +9,17 @@ use weir_model::experiment::{
 };
 use weir_model::record::Status;
 
-/// What a step came to, where it ended by itself or was ended.
+/// The outcome of a step, complete or interrupted.
 fn ended(step: &StepOutcome) -> String {
     match (step.interrupted, step.outcome) {
         (false, outcome) => word(outcome).into(),
-        // Neither passed nor failed: it was not done.
+        // It did not run: neither passed nor failed.
         (true, Outcome::Inconclusive) => "interrupted".into(),
         (true, outcome) => format!("{}, interrupted", word(outcome)),
     }
 }
 
-/// The word for an outcome.
+/// The name of an outcome.
 #[must_use]
 pub fn word(outcome: Outcome) -> &'static str {
     match outcome {
@@ -38,7 +38,7 @@ pub fn unit_of(metric: &str) -> Unit {
     metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit())
 }
 
-/// A found figure with its unit.
+/// A figure found by a search, with its unit.
 #[must_use]
 pub fn shown(found: &Found, value: f64) -> String {
     match found.unit.as_str() {
@@ -51,10 +51,10 @@ pub fn shown(found: &Found, value: f64) -> String {
     }
 }
 
-/// What was not measured or published.
+/// Not measured or not published.
 const ABSENT: &str = "-";
 
-/// A table whose first `names` columns and whose last `words` are text, the others figures, as wide as they need to be.
+/// A table: the first `names` and the last `words` columns are text, the others figures.
 fn table(rows: &[Vec<String>], names: usize, words: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
@@ -76,7 +76,8 @@ fn table(rows: &[Vec<String>], names: usize, words: usize) -> String {
     out
 }
 
-/// The table of a sweep: a row for each point and metric with its mean, deviation, interval, least and greatest.
+/// The table of a sweep: a row for each point and metric with mean, standard deviation, interval, minimum and
+/// maximum.
 #[must_use]
 pub fn points(step: &StepOutcome) -> String {
     let has_crossing = step.points.iter().any(|p| p.crossing.is_some());
@@ -112,7 +113,7 @@ pub fn points(step: &StepOutcome) -> String {
         for point in &step.points {
             let shown = Shown { name, unit, repeated, has_crossing, has_others };
             let mut row = row(step, point, &shown);
-            // The same figures beside every tool of a comparison are read once.
+            // The same published figures would repeat for every tool of a comparison.
             if let (true, Some(others)) = (has_others, row.last_mut()) {
                 match *others == last && others.as_str() != ABSENT {
                     true => *others = "as above".into(),
@@ -127,7 +128,7 @@ pub fn points(step: &StepOutcome) -> String {
     out
 }
 
-/// The name of a variance's column: its figures have the square of the SI unit, without a prefix.
+/// The unit of a variance: the square of the SI unit, without a prefix.
 fn squared(unit: Unit) -> &'static str {
     match unit {
         Unit::BitsPerSecond => "variance, (bit/s)²",
@@ -155,13 +156,13 @@ fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
     let mut cells: Vec<String> =
         step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
     let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
-    // What is not there was not shaped either.
+    // An absent figure gets no mark.
     let mark = if point.host_limited > 0 && summary.is_some() { "*" } else { "" };
     let mark = if sent.is_some() { format!(" sent{mark}") } else { mark.into() };
     cells.push(show(summary.map(|s| s.mean)) + &mark);
     if repeated {
         cells.push(summary.and_then(|s| s.interval).map_or(ABSENT.into(), |i| match i.clipped {
-            // The mean is not its middle.
+            // The mean is not the middle of the interval.
             true => format!("{} to {}", unit.show(i.low), unit.show(i.high)),
             false => unit.show((i.high - i.low) / 2.0),
         }));
@@ -192,17 +193,17 @@ fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
     cells
 }
 
-/// Words of a scenario as one line: a name with a line's end in it would pass for a line of ours.
+/// Removes line breaks from a scenario's text: it could imitate a line of Weir's.
 fn line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 
-/// A step that has ended.
+/// A finished step.
 #[must_use]
 pub fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
     let mut out = format!("{pad}{}: {}", line(&step.name), ended(step));
-    // The word is not said twice.
+    // Do not repeat the outcome.
     let reason = step.reason.as_deref().map(|reason| match step.interrupted {
         true => reason.strip_prefix("interrupted").map_or(reason, |r| r.trim_start_matches(": ")),
         false => reason,
@@ -232,7 +233,7 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
     let host_limited: u64 = step.points.iter().map(|p| p.host_limited).sum();
     if host_limited > 0 {
         let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
-        // As the points count them: without those that were made again, or failed.
+        // As the points count them: without repeated and failed runs.
         let counted = step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
         for run in counted.filter(|r| r.host_limited) {
             run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
@@ -281,7 +282,7 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
     out
 }
 
-/// A step that has ended, with those inside of it.
+/// A finished step with its inner steps.
 #[must_use]
 pub fn whole(outcome: &StepOutcome, depth: usize) -> String {
     let inner = outcome.steps.iter().map(|inner| whole(inner, depth + 1));
@@ -300,7 +301,7 @@ fn bounds_words(found: &Found, bounds: Bounds) -> String {
     }
 }
 
-/// How closely tests began together.
+/// How far apart concurrent tests started.
 fn together_words(together: &Together) -> String {
     let time = |seconds| Unit::Seconds.show(seconds);
     format!(
@@ -311,7 +312,7 @@ fn together_words(together: &Together) -> String {
     )
 }
 
-/// What others published beside a figure that was found.
+/// Published figures for a figure that a search found.
 fn published_words(figures: &[PublishedFigure]) -> String {
     let words = figures.iter().map(|f| format!("{} {}", f.label, unit_of(&f.metric).show(f.value)));
     let words: Vec<String> = words.map(|w| w.trim().to_owned()).collect();
@@ -375,7 +376,7 @@ pub fn closing(experiment: &Experiment) -> String {
 mod tests {
     use super::*;
 
-    /// A rate that was sent does not pass for one that arrived, nor a coalesced one for a per-packet one.
+    /// A sent rate is not shown as a received one, nor a coalesced one as per-packet.
     #[test]
     fn what_a_rate_is_of_is_in_its_row() {
         let point = |tool: &str, metric: &str, crossing: &str| {
@@ -406,7 +407,7 @@ mod tests {
             ["iperf", "10 Mbit/s sent", "per-packet"],
         ];
         assert_eq!(rows(&step("compare")), wanted);
-        // A sweep that asks for it has it by itself.
+        // A sweep that asks for the column has it.
         let heads: Vec<String> = rows(&step("sweep"))
             .into_iter()
             .filter(|r| r[0] == "tool")

@@ -1,4 +1,4 @@
-//! Other tools as programs: how each is started for the same parameters, and how what it prints becomes figures.
+//! Other tools as programs: how each is started for the same parameters, and how its output is parsed.
 //!
 //! Rates are of payload, at the receiver: `throughput`. The rate of a tool that reports only what it sent is
 //! `sent_throughput`. What a tool does not report is absent. Each figure is the tool's own: Weir does not correct it.
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What a comparison varies.
+/// The parameters of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
     /// `tcp` or `udp`.
     pub is_udp: bool,
-    /// Payload of a datagram, bytes of a write; the tool's own default where absent.
+    /// UDP payload or TCP write size, bytes; absent: the tool's default.
     pub size: Option<u64>,
     /// TCP maximum segment size.
     pub mss: Option<u32>,
     /// Connections.
     pub connections: u32,
-    /// UDP rate in bit/s; absent: as fast as it goes.
+    /// UDP rate, bit/s; absent: unlimited.
     pub rate: Option<u64>,
     /// Whole seconds.
     pub seconds: u32,
@@ -31,21 +31,21 @@ pub struct Tool {
     pub name: &'static str,
     /// Its programs.
     pub programs: &'static [&'static str],
-    /// Words of its server, which may leave a log in the file named; none ends by itself but where it says so.
+    /// Arguments of its server, which may write a log to the named file. Only some servers end by themselves.
     pub server: fn(&Load, &str) -> Vec<String>,
     /// Port on which the server listens, and whether it is UDP.
     pub port: (u16, bool),
-    /// Words of its client; absent for a load that it has no words for.
+    /// Arguments of its client; absent if the tool can't produce this load.
     pub client: fn(&Load, &str) -> Option<Vec<String>>,
-    /// Words of the program that reads the server's log when both have ended, for a tool that tells its figures no other way:
-    /// what it prints last then stands for what the server printed.
+    /// Arguments of the program that decodes the server's log, for a tool that reports its figures in no other way:
+    /// its output replaces that of the server.
     pub decode: Option<fn(&str) -> Vec<String>>,
-    /// Figures from what the client and the server printed.
+    /// Parses the output of client and server.
     pub parse: fn(&Load, &str, &str) -> Result<Figures, String>,
 }
 
 impl Tool {
-    /// Why it can't carry a load, if so; `is_here` where its server is started by this program.
+    /// Why the tool can't produce a load, if so; `is_here`: its server is started by this program.
     #[must_use]
     pub fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
         if (self.client)(load, "").is_none() {
@@ -56,7 +56,7 @@ impl Tool {
     }
 }
 
-/// Metrics by the names that scenarios use.
+/// Metrics by their names in scenarios.
 pub type Figures = BTreeMap<String, f64>;
 
 fn words(list: &[&str]) -> Vec<String> {
@@ -68,7 +68,7 @@ fn push(out: &mut Vec<String>, flag: &str, value: impl ToString) {
     out.push(value.to_string());
 }
 
-/// All that Weir can drive.
+/// The supported tools.
 pub const TOOLS: &[Tool] = &[
     Tool {
         name: "iperf3",
@@ -124,7 +124,7 @@ pub const TOOLS: &[Tool] = &[
         server: |_, _| words(&["nuttcp", "-S", "--nofork"]),
         port: (5000, false),
         client: |load, host| {
-            // Several streams of UDP are not among its tests.
+            // It has no UDP test with several streams.
             if load.is_udp && load.connections > 1 {
                 return None;
             }
@@ -172,7 +172,7 @@ pub const TOOLS: &[Tool] = &[
         server: |_, log| words(&["ITGRecv", "-l", log]),
         port: (9000, false),
         client: |load, host| {
-            // Several flows take a script, and there is no word for an MSS.
+            // Several flows need a script, and it has no option for the MSS.
             if load.connections > 1 || load.mss.is_some() {
                 return None;
             }
@@ -182,7 +182,7 @@ pub const TOOLS: &[Tool] = &[
             push(&mut out, "-t", u64::from(load.seconds) * 1000);
             let size = load.size.unwrap_or(DITG_SIZE_BYTES);
             push(&mut out, "-c", size);
-            // It always has a rate: one that no path reaches is as fast as it goes.
+            // It always has a rate: one beyond any path is unlimited.
             let rate = load.rate.map_or(1e7, |bits| bits as f64 / 8.0 / size as f64);
             push(&mut out, "-C", rate);
             Some(out)
@@ -195,10 +195,10 @@ pub const TOOLS: &[Tool] = &[
 /// D-ITG's own default.
 const DITG_SIZE_BYTES: u64 = 512;
 
-/// The metric of the payload of a datagram: tools that are given no size choose different ones.
+/// The metric of the datagram's payload size: each tool has its own default.
 pub const PAYLOAD_SIZE: &str = "payload_size";
 
-/// nuttcp's datagram, from the megabytes (of 2^20 bytes) that arrived.
+/// nuttcp's datagram size, from the received megabytes (2^20 bytes).
 fn received_size(get: &dyn Fn(&str) -> Option<f64>, packets: f64) -> Option<f64> {
     let bytes = get("megabytes")? * 1_048_576.0;
     (packets > 0.0).then(|| (bytes / packets).round())
@@ -225,7 +225,7 @@ fn iperf3(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
             ("retransmits", again),
         ]);
     }
-    // 3.12 tells the receiver's loss in `sum`, beside the sender's packets and time; later ones in `sum_received`.
+    // 3.12 has the receiver's loss in `sum`, with the sender's packets and time; later versions in `sum_received`.
     let total = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
     let (packets, lost) = (total["packets"].as_f64(), total["lost_packets"].as_f64());
     let (packets, lost) = packets.zip(lost).ok_or("no packets")?;
@@ -233,7 +233,7 @@ fn iperf3(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     let seconds = seconds(total).or_else(|| seconds(&end["sum"])).ok_or("no time")?;
     let size = result["start"]["test_start"]["blksize"].as_f64().or(load.size.map(|s| s as f64));
     let rate = (packets - lost) / seconds;
-    // `sum` is the sender's, but for what the receiver lost.
+    // `sum` is the sender's, except for the receiver's losses.
     let received = end["sum_received"]["bits_per_second"].as_f64();
     figures(&[
         ("packet_rate", Some(rate)),
@@ -254,7 +254,7 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
     };
     let number = |row: &[String], i: usize| row.get(i).and_then(|c| c.trim().parse::<f64>().ok());
     if load.is_udp {
-        // The client repeats the server's line where the server could tell it; a sum of several connections has the id -1.
+        // The client repeats the server's line if it received it; the sum of several connections has the id -1.
         let (server, client) = (rows(server), rows(client));
         let of_connections = |rows: &[Vec<String>]| -> Vec<Vec<String>> {
             rows.iter().filter(|r| r[5].trim() != "-1").cloned().collect()
@@ -264,7 +264,7 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
         let received: Vec<Vec<String>> = of_connections(&[client.clone(), server].concat())
             .into_iter()
             .filter(|row| {
-                // The order of the ends differs between the two.
+                // The two print the ends in different order.
                 let mut ends = [row[2].clone(), row[4].clone()];
                 ends.sort();
                 is_received(row) && seen.insert(ends)
@@ -307,8 +307,8 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
             (PAYLOAD_SIZE, load.size.map(|s| s as f64).or(size)),
         ]);
     }
-    // The server's own lines are what arrived; of several connections their sum without them. Whatever the client adds to what
-    // it wrote is still in its buffers.
+    // The server's lines are what arrived; for several connections they have no sum. What the client counts on top is
+    // still in its buffers.
     let (server, client) = (rows(server), rows(client));
     let of_server = server.iter().filter(|r| r.len() < 13);
     let total = |rows: &mut dyn DoubleEndedIterator<Item = &Vec<String>>| {
@@ -321,7 +321,7 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
             None => all.iter().map(|r| number(r, 8)).sum::<Option<f64>>().ok_or("no rate".into()),
         }
     };
-    // Of a server elsewhere nothing is printed here.
+    // A remote server's output is not available.
     match server.is_empty() {
         true => figures(&[("sent_throughput", Some(total(&mut client.iter())?))]),
         false => figures(&[("throughput", Some(total(&mut of_server.into_iter())?))]),
@@ -350,8 +350,8 @@ fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     ])
 }
 
-/// `-P 0 -f m`. TCP_STREAM: one line, the rate that the client sent at last. UDP_STREAM: the sender's line (socket, size, time, sent, errors, rate)
-/// and the receiver's (socket, time, received, rate).
+/// `-P 0 -f m`. TCP_STREAM: one line with the rate sent by the client. UDP_STREAM: the sender's line (socket, size,
+/// time, sent, errors, rate) and the receiver's (socket, time, received, rate).
 fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     let rows: Vec<Vec<f64>> = client
         .lines()
@@ -374,8 +374,8 @@ fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> 
     ])
 }
 
-/// The total that ITGDec makes of the receiver's log, behind a section for each flow. What was dropped at the end of a flow is
-/// not in it.
+/// The total that ITGDec prints for the receiver's log, after a section for each flow. Losses at the end of a flow
+/// are not in it.
 fn ditg(load: &Load, _client: &str, decoded: &str) -> Result<Figures, String> {
     let (_, total) = decoded.rsplit_once("TOTAL RESULTS").ok_or("its log could not be decoded")?;
     let get = |name: &str| -> Option<f64> {
@@ -434,13 +434,13 @@ mod tests {
 
         let line = "20261122,10.0.0.1,5001,10.0.0.2,40000,3,0.0-2.0,250000,1000000";
         assert_eq!(iperf(&load(false), line, line).unwrap()["throughput"], 1e6);
-        // What arrived, of all connections: iperf 2.1.8 prints no sum of them.
+        // The received rate of all connections: iperf 2.1.8 prints no sum.
         let row =
             |port: u32, rate| format!("2026,10.0.0.1,5001,10.0.0.2,{port},1,0.0-2.0,9,{rate}\n");
         let two = Load { connections: 2, ..load(false) };
         let (client, server) = (row(1, 700) + &row(2, 300), row(2, 200) + &row(1, 600));
         assert_eq!(iperf(&two, &client, &server).unwrap()["throughput"], 800.0);
-        // Of a server elsewhere: what was sent.
+        // A remote server: the rate sent.
         let sent = iperf(&two, &client, "").unwrap();
         assert_eq!(sent, [("sent_throughput".to_owned(), 1000.0)].into());
         assert!(iperf(&two, &client, &row(1, 600)).unwrap_err().contains("1 of 2"));
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!((udp["throughput"], udp["loss"]), (0.57e6, 0.1));
     }
 
-    /// The size that was asked for, what a tool prints, or what its bytes and packets come to.
+    /// The requested size, the size that a tool prints, or bytes divided by packets.
     #[test]
     fn the_size_of_a_tool_s_datagrams_is_known() {
         let own = Load { size: None, ..load(true) };
@@ -483,8 +483,8 @@ mod tests {
         assert_eq!(size(netperf(&own, text, "")), 65507.0);
     }
 
-    /// iperf 2.1.8 prints its own line of what it sent first, with a total of -1, and repeats the server's where the
-    /// server's answer arrived. The server prints its line in any case; its ids are in another order.
+    /// iperf 2.1.8 prints its own line for what it sent first, with a total of -1, and repeats the server's if its
+    /// answer arrived. The server always prints its line; its ids are in another order.
     #[test]
     fn iperfs_figure_is_its_receivers() {
         let row = |port: u32, id: u32, rest: &str| {
@@ -499,7 +499,7 @@ mod tests {
         assert_eq!((found["throughput"], found["lost_packets"]), (2_830_718.0, 580.0));
         assert_eq!((found["loss"], found["packet_rate"]), (580.0 / 2009.0, 1429.0 / 2.0));
         assert!((found["jitter"] - 0.001_350_5).abs() < 1e-9);
-        // Repeated by the client, whoever comes first in it.
+        // Repeated by the client, with either end first.
         let repeated = client.clone() + &server.replace("198.18.0.1", "x");
         assert_eq!(iperf(&two, &repeated, &server).unwrap(), found);
         assert_eq!(iperf(&two, &repeated, "").unwrap(), found);
@@ -509,7 +509,7 @@ mod tests {
         assert!(iperf(&two, &client, one).unwrap_err().contains("1 of 2"));
     }
 
-    /// As iperf3 3.12 tells it: `sum` has the sender's bytes beside the receiver's losses.
+    /// As iperf3 3.12 reports it: `sum` has the sender's bytes with the receiver's losses.
     #[test]
     fn iperf3s_figure_is_its_receivers() {
         let text = r#"{"start":{"test_start":{"blksize":500}},"end":{
@@ -524,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_total_of_a_decoded_log_is_d_itgs() {
-        // As ITGDec 2.8.1 prints it, its spinner before it.
+        // As ITGDec 2.8.1 prints it, after its spinner.
         let total = "\nTotal time               =      2.000000 s\nTotal packets            =           900\n\
                      Average jitter           =      0.000017 s\nBytes received           =        144000\n\
                      Average bitrate          =    576.000000 Kbit/s\nPackets dropped          =           100 (10.00 %)\n";

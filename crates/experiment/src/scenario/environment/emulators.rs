@@ -1,4 +1,4 @@
-//! The emulators of a scenario: those that it starts, and those of others that it borrows.
+//! The emulators of a scenario: those that it starts, and running ones that it controls.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use weir_model::impairment::{Impairment, Laws};
 use super::{END, Environment, failed, not_started, refused};
 use crate::scenario::ScenarioError;
 
-/// An emulator that listens.
+/// A running emulator.
 pub(super) struct Emulator {
     socket: PathBuf,
-    /// One of this experiment; absent for one that others run.
+    /// Its process if this experiment started it; absent for one that was already running.
     _program: Option<Process>,
-    /// What one that others run did before this experiment, until that is restored.
+    /// The configuration to restore, for an emulator that was already running.
     former: Option<Impairment>,
-    /// What it was told last, in words, where that loses packets.
+    /// Its current laws, if they lose packets.
     loses: Mutex<Option<String>>,
 }
 
 impl Emulator {
-    /// Gives one that others run its former configuration back.
+    /// Restores the former configuration of an emulator that was already running.
     fn restore(&mut self) -> Result<(), ScenarioError> {
         self.former.take().map_or(Ok(()), |former| set(&self.socket, &former))
     }
@@ -32,13 +32,13 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // Where it matters whether it went well it has been done before.
+        // Where a failure matters, it has been restored before.
         let _ = self.restore();
     }
 }
 
 impl Environment<'_> {
-    /// Starts an emulator, or finds one that runs, and tells it what it is to do from the start.
+    /// Starts an emulator or finds a running one, and sets its initial laws.
     pub(super) fn emulator_of(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl Environment<'_> {
         let command = self.command(Some(host), &self.options.program)?;
         let job = EmulatorJob {
             control_socket: Some(socket.clone()),
-            // In the middle its interfaces end with the lab.
+            // In the middle of the lab, its interfaces disappear with the lab.
             disposable: host == "m",
             ..EmulatorJob::new(interfaces, initial.clone())
         };
@@ -86,7 +86,7 @@ impl Environment<'_> {
         Ok(Emulator { socket, _program: Some(program), former: None, loses })
     }
 
-    /// Tells an emulator what to do from now on.
+    /// Sets the laws of an emulator.
     pub(in crate::scenario) fn impair(
         &self,
         name: Option<&str>,
@@ -98,8 +98,8 @@ impl Environment<'_> {
         Ok(())
     }
 
-    /// Where the way to a host of the lab leads through an emulator that loses much, while the host's server is there: that, in
-    /// words. What does not come through is the path's then, and not the peer's.
+    /// The laws of the emulator in front of a host of the lab if they lose many packets while the host's server is
+    /// running: then an unreachable peer is the path's fault.
     pub(in crate::scenario) fn path_that_loses(&self, to: Option<&str>) -> Option<String> {
         if !self.lab_server_is_there(self.answering(to)) {
             return None;
@@ -112,8 +112,8 @@ impl Environment<'_> {
         })
     }
 
-    /// The emulator that tests from a host are sent through: the one in the middle of the lab, with the host's side of it,
-    /// else the only one. Of several elsewhere none is known to be on the path.
+    /// The emulator on the path of tests from a host: the one in the middle of the lab, with the host's side of it,
+    /// else the only one. With several elsewhere it is unknown.
     pub(in crate::scenario) fn emulator_of_tests(
         &self,
         from: Option<&str>,
@@ -124,7 +124,7 @@ impl Environment<'_> {
             let side = match from {
                 None | Some("a") => Some("a"),
                 Some("b") => Some("b"),
-                // This machine and others have no way through the lab's middle.
+                // Traffic from this machine does not cross the lab's middle.
                 _ => return None,
             };
             return Some((socket(name)?, side));
@@ -140,7 +140,7 @@ impl Environment<'_> {
         Ok(ask(&self.emulator(Some(name))?.socket, &json!({ "verb": "stats" }))?["report"].take())
     }
 
-    /// Gives every emulator that others run what it did before. All are tried; the first failure is told.
+    /// Restores every emulator that was already running. Tries all; returns the first failure.
     pub(in crate::scenario) fn restore(&mut self) -> Result<(), ScenarioError> {
         let mut first = Ok(());
         for (name, emulator) in &mut self.emulators {
@@ -169,10 +169,10 @@ fn is_in_middle(spec: &EmulatorSpec) -> bool {
     spec.interfaces.is_none() && spec.control_socket.is_none()
 }
 
-/// The loss ratio from which connections fail to establish, or break.
+/// Loss ratio from which connections fail.
 const MUCH_LOSS: f64 = 0.1;
 
-/// The laws by which an emulator loses much, where it does.
+/// The laws of an emulator if they lose many packets.
 fn losing(impairment: &Impairment) -> Option<String> {
     let flows = impairment.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
     let all = flows.chain([&impairment.other.a_to_b, &impairment.other.b_to_a]);
@@ -186,7 +186,7 @@ fn at(socket: &Path) -> String {
     format!("emulator at {}", socket.display())
 }
 
-/// Nobody is there, or somebody whom this user may not ask.
+/// No emulator listens, or this user has no access to its socket.
 fn not_reached(socket: &Path, error: &io::Error) -> ScenarioError {
     let reason = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -201,7 +201,7 @@ fn not_reached(socket: &Path, error: &io::Error) -> ScenarioError {
     }
 }
 
-/// Asks an emulator; its refusal is an error.
+/// Sends a request to an emulator; a refusal is an error.
 fn ask(socket: &Path, request: &Value) -> Result<Value, ScenarioError> {
     let answer =
         weir_emulator::control::ask(socket, request).map_err(|e| not_reached(socket, &e))?;
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// What is not permitted is told apart from a peer that is not there: other exit codes.
+    /// A missing permission and a missing emulator have different exit codes.
     #[test]
     fn an_emulator_of_another_user_is_not_permitted() {
         for (kind, wanted) in [

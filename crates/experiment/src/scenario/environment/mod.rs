@@ -1,7 +1,7 @@
-//! Where a scenario happens: its lab, the servers in it, its emulators, and the programs that run tests.
+//! The environment of a scenario: its lab, servers, emulators, and the processes that run tests.
 //!
-//! Everything is a program of its own that dies with this one, and is ended in order when the world is dropped. What was here
-//! before, an emulator that others run, is left as it was found.
+//! Every part is a process of its own that ends with this one. The environment stops them in order when dropped, and
+//! restores emulators that were already running.
 
 mod emulators;
 mod test;
@@ -25,15 +25,15 @@ use super::{Options, ScenarioError};
 use emulators::Emulator;
 pub(super) use test::{Job, NoRecord, Progress, Tested, control};
 
-/// How long a program may take to end when it was asked to.
+/// Time for a program to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
-/// SIGKILL, as every Linux numbers it.
+/// SIGKILL, on every Linux.
 const KILL: i32 = 9;
-/// How much of what a program prints is read.
+/// Maximum output read of a program.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
-/// How long a program may take to listen.
+/// Time for a program to start listening.
 const BEGIN: Duration = Duration::from_secs(20);
-/// How long what an ended program said may take to be read; longer, somebody else holds its pipes.
+/// Time to read the rest of an ended program's output; beyond it, another process holds its pipes.
 const PIPES: Duration = Duration::from_secs(1);
 
 /// Everything that runs.
@@ -43,12 +43,12 @@ pub(super) struct Environment<'a> {
     lab: Option<Lab>,
     servers: Mutex<BTreeMap<String, Process>>,
     emulators: BTreeMap<String, Emulator>,
-    /// Sockets of this experiment.
+    /// Directory of the experiment's sockets.
     directory: tempfile::TempDir,
     sockets: AtomicU32,
 }
 
-/// Who answers a test.
+/// The server of a test.
 struct Target {
     address: String,
     port: Option<u16>,
@@ -56,7 +56,7 @@ struct Target {
 }
 
 impl<'a> Environment<'a> {
-    /// Makes the lab and starts the emulators.
+    /// Creates the lab and starts the emulators.
     pub(super) fn make(
         scenario: &'a Scenario,
         options: &'a Options<'a>,
@@ -78,7 +78,7 @@ impl<'a> Environment<'a> {
                 Some(Lab::up(&spec)?)
             }
         };
-        // Pages of runs know by this name that the plan is gone.
+        // The page of a run takes this name to mean that its plan file is gone.
         let directory =
             tempfile::Builder::new().prefix("weir-run-").tempdir().map_err(|source| {
                 let path = std::env::temp_dir();
@@ -100,20 +100,20 @@ impl<'a> Environment<'a> {
         Ok(environment)
     }
 
-    /// A command on a host of the lab, or here.
+    /// A command on a host of the lab, or on this machine.
     fn command(&self, host: Option<&str>, program: &Path) -> Result<Command, ScenarioError> {
         let mut command = match (&self.lab, host) {
             (_, Some("local")) | (None, _) => Command::new(program),
             (Some(lab), Some(host)) => lab.command(host, program)?,
             (Some(lab), None) => lab.command("a", program)?,
         };
-        // Out of reach of the terminal's signals: this program says when it ends.
+        // Signals of the terminal go to this program alone, which stops the others.
         let setup = ChildSetup::new().new_session();
         setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
         Ok(command)
     }
 
-    /// The same for a program that is not Weir: it is killed when the thread that starts it ends.
+    /// A command for a program that is not Weir: it is killed when the thread that starts it ends.
     fn foreign(&self, host: &str, program: &Path) -> Result<Command, ScenarioError> {
         let mut command = self.command(Some(host), program)?;
         let setup = ChildSetup::new().parent_death_signal(KILL);
@@ -121,13 +121,13 @@ impl<'a> Environment<'a> {
         Ok(command)
     }
 
-    /// A name for a socket of its own.
+    /// A new path for a control socket.
     pub(super) fn socket(&self) -> PathBuf {
         let n = self.sockets.fetch_add(1, Ordering::Relaxed);
         self.directory.path().join(format!("{n}.sock"))
     }
 
-    /// The host that answers where a step names none.
+    /// The server's host if a step names none.
     fn answering<'n>(&'n self, to: Option<&'n str>) -> &'n str {
         match to {
             Some(name) => name,
@@ -136,8 +136,7 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// The host that answers. A host of the lab is served from
-    /// its first use on.
+    /// The server of a test. A host of the lab gets its server at the first use.
     fn target(&self, to: Option<&str>, is_ipv6: bool) -> Result<Target, ScenarioError> {
         let name = self.answering(to);
         if let Some(host) = self.scenario.hosts.get(name) {
@@ -162,14 +161,14 @@ impl<'a> Environment<'a> {
         Ok(Target { address, port: None, key_file: None })
     }
 
-    /// Whether a host of the lab has its server, which this experiment started, and which has not ended.
+    /// Whether the server that this experiment started on a host of the lab is still running.
     fn lab_server_is_there(&self, name: &str) -> bool {
         let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
         servers.get(name).is_some_and(|server| !server.has_ended())
     }
 
-    /// Runs a command; returns its exit code (absent when it was ended) and what it printed. What it started and left in its
-    /// process group ends with it.
+    /// Runs a command; returns its exit code (absent if killed) and output. The rest of its process group is ended
+    /// with it.
     pub(super) fn run(
         &self,
         words: &[String],
@@ -199,7 +198,7 @@ impl<'a> Environment<'a> {
             std::thread::sleep(Duration::from_millis(5));
         };
         if is_done && !rest(PIPES) {
-            // What it left behind may have something to say when it is asked to end.
+            // Processes that it left may print something when they are stopped.
             running.terminate();
             rest(PIPES);
         }
@@ -212,13 +211,13 @@ impl<'a> Environment<'a> {
 
 impl Drop for Environment<'_> {
     fn drop(&mut self) {
-        // Emulators last: what still runs through them ends in order.
+        // Emulators last, so that what still runs through them can stop in order.
         self.servers.lock().unwrap_or_else(|e| e.into_inner()).clear();
         self.emulators.clear();
     }
 }
 
-/// An error of what a program was asked.
+/// An error of a request to a program.
 fn failed<E: std::fmt::Display>(
     operation: &'static str,
     what: &str,
@@ -227,7 +226,7 @@ fn failed<E: std::fmt::Display>(
     move |reason| ScenarioError::program(&what, &format!("{operation}: {reason}"))
 }
 
-/// A program that this system does not have, or does not let anybody run.
+/// The error for a program that is missing or may not be executed.
 fn not_started(what: &str) -> impl FnOnce(std::io::Error) -> ScenarioError {
     let what = what.to_owned();
     move |source| ScenarioError::Program {
@@ -237,7 +236,7 @@ fn not_started(what: &str) -> impl FnOnce(std::io::Error) -> ScenarioError {
     }
 }
 
-/// A job that was refused or ended before it was ready: not available where its exit code says so.
+/// The error for a job that failed to start; "unavailable" if its exit code says so.
 fn refused(what: &str) -> impl FnOnce(Box<Refusal>) -> ScenarioError {
     let what = what.to_owned();
     move |refusal| ScenarioError::Program {

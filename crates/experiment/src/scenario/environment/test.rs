@@ -1,4 +1,4 @@
-//! Tests as programs: what a scenario measures is what a person would.
+//! Tests as processes, exactly as `weir test` runs them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use weir_model::threads::Threads;
 use super::{END, Environment, failed, not_started};
 use crate::scenario::ScenarioError;
 
-/// A test to be run.
+/// A test to run.
 #[derive(Debug, Clone)]
 pub(in crate::scenario) struct Job {
     pub(in crate::scenario) step: String,
@@ -25,40 +25,40 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) labels: Vec<(String, String)>,
     /// Latest end.
     pub(in crate::scenario) until: Option<Instant>,
-    /// CLOCK_MONOTONIC, ns, at which sending starts.
+    /// Start of sending on CLOCK_MONOTONIC, ns.
     pub(in crate::scenario) start_at_ns: Option<u64>,
-    /// Whether `weir ctl` may reach it.
+    /// Control socket for `weir ctl`, if any.
     pub(in crate::scenario) socket: Option<PathBuf>,
-    /// Whether the store gets its record, where runs are kept.
+    /// Whether to store its record.
     pub(in crate::scenario) is_kept: bool,
 }
 
-/// The exit code that a test's error names where its peer was not reached, refused it, or was lost.
+/// Exit code of a test whose peer was unreachable, refused it, or disappeared.
 const PEER_LOST: i32 = 3;
 
-/// A test that gave no record.
+/// A test without a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::scenario) struct NoRecord {
-    /// Why, in its own words where it had some.
+    /// The error message.
     pub(in crate::scenario) reason: String,
-    /// Its peer was not reached, refused it, or was lost.
+    /// Its peer was unreachable, refused it, or disappeared.
     pub(in crate::scenario) peer_unreachable: bool,
-    /// It was asked to end before its time.
+    /// It was stopped early.
     pub(in crate::scenario) interrupted: bool,
 }
 
-/// A test that gave a record.
+/// A test with a record.
 pub(in crate::scenario) struct Tested {
     pub(in crate::scenario) record: Box<Record>,
-    /// Its peer was lost on the way: the record is a part of one.
+    /// Its peer disappeared during the test: the record is partial.
     pub(in crate::scenario) peer_unreachable: bool,
-    /// It was asked to end before its time.
+    /// It was stopped early.
     pub(in crate::scenario) interrupted: bool,
-    /// Why it is not in the store, though it was to be.
+    /// Why the record was not stored, although it should have been.
     pub(in crate::scenario) unkept: Option<String>,
 }
 
-/// How far a test is.
+/// Progress of a test.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::scenario) struct Progress {
     pub(in crate::scenario) bytes: u64,
@@ -66,7 +66,7 @@ pub(in crate::scenario) struct Progress {
 }
 
 impl Environment<'_> {
-    /// Runs a test to its end. The inner error is of one that ended without figures.
+    /// Runs a test. The inner error is a test without a record.
     pub(in crate::scenario) fn test(
         &self,
         job: &Job,
@@ -123,7 +123,7 @@ impl Environment<'_> {
             }
             let late = latest.is_some_and(|until| Instant::now() >= until);
             if late && asked {
-                // It was asked and did not end.
+                // It did not stop when asked.
                 break;
             }
             if !asked && (late || is_stopped()) {
@@ -157,7 +157,7 @@ impl Environment<'_> {
     }
 }
 
-/// One line to a running test's control socket, and its answer.
+/// Sends one request to the control socket of a running test; returns the answer.
 pub(in crate::scenario) fn control(
     socket: &Path,
     verb: &str,

@@ -1,4 +1,4 @@
-//! Other tools as programs.
+//! Other tools as processes.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::scenario::ScenarioError;
 use crate::scenario::tools::{Figures, Load, Tool};
 
 impl Environment<'_> {
-    /// Why a tool can't carry a load to a host, if so.
+    /// Why a tool can't produce a load to a host, if so.
     pub(in crate::scenario) fn refusal(
         &self,
         tool: &Tool,
@@ -21,8 +21,8 @@ impl Environment<'_> {
         tool.refusal(load, !self.scenario.hosts.contains_key(self.answering(to)))
     }
 
-    /// Runs another tool: its server on a host of the lab (elsewhere it has to run already), its client here or there. The
-    /// inner error is a run without figures.
+    /// Runs another tool: its server on a host of the lab (elsewhere it must be running already), its client on a
+    /// host or here. The inner error is a run without figures.
     pub(in crate::scenario) fn tool(
         &self,
         tool: &Tool,
@@ -50,7 +50,7 @@ impl Environment<'_> {
                 let child = command.spawn().map_err(not_started(tool.programs[0]))?;
                 let mut server = ChildGuard::group(child, END);
                 let said = collect(server.child.stdout.take(), MAX_OUTPUT_BYTES as u64);
-                // It says nothing when it listens, and a connection to find out would be its one client.
+                // It does not report that it listens, and a probe connection would use up its only client.
                 let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
                 if !listens {
                     return Ok(Err(format!("its server did not listen on port {}", tool.port.0)));
@@ -67,7 +67,7 @@ impl Environment<'_> {
         let until = until.map_or(longest, |u| u.min(longest));
         let (code, text) = self.run(&words, from, Some(until), is_stopped)?;
         let mut report = server.map(|(server, said)| {
-            // Some report when they are asked to end.
+            // Some servers report when they are stopped.
             drop(server);
             said.recv_timeout(Duration::from_secs(2)).unwrap_or_default()
         });
@@ -75,7 +75,7 @@ impl Environment<'_> {
             let end = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
             report = self.decoded(&decode(&log.to_string_lossy()), end, is_stopped)?;
         }
-        // A log of every packet is some hundred bytes for each.
+        // A log of every packet takes some hundred bytes per packet.
         let _ = std::fs::remove_file(&log);
         Ok(match code {
             Some(0) => (tool.parse)(load, &text, &report.unwrap_or_default()),
@@ -88,14 +88,14 @@ impl Environment<'_> {
     }
 }
 
-/// What a tool said in several lines, as one.
+/// Joins the lines of a tool's output.
 fn in_one_line(said: &str) -> String {
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("; ")
 }
 
 impl Environment<'_> {
-    /// The end of what a program prints; absent for one that failed. Its spinner may go on for megabytes before.
+    /// The end of a decoder's output; absent if it failed. Its spinner may print megabytes before.
     fn decoded(
         &self,
         words: &[String],
@@ -118,7 +118,7 @@ impl Environment<'_> {
     }
 }
 
-/// Waits until something of this network namespace listens on a TCP or UDP port, without touching it.
+/// Waits until a TCP or UDP port is bound in this network namespace, without connecting.
 fn listens(port: u16, until: Instant) -> bool {
     let end = format!(":{port:04X}");
     loop {

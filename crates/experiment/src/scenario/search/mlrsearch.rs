@@ -1,11 +1,12 @@
-//! Multiple loss ratio search: non-drop and partial-drop rate, a subset of draft-ietf-bmwg-mlrsearch with one length of trials.
+//! Multiple loss ratio search: non-drop and partial-drop rate, a subset of draft-ietf-bmwg-mlrsearch with trials of
+//! one length.
 //!
-//! A goal's *relevant upper bound* is the least load that exceeds it, its *relevant lower bound* the greatest load below that
-//! which does not: where loss is random, a greater load may pass by luck, and says nothing.
+//! A goal's *relevant upper bound* is the smallest load that exceeds it; its *relevant lower bound* is the largest
+//! load below that which does not. With random loss a larger load may pass by chance, which is ignored.
 
 use super::*;
 
-/// What one trial of a load showed.
+/// The result of one trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Seen {
     loss: f64,
@@ -14,13 +15,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Packets that the sender did not send are lost to the load that was asked for.
+    /// Packets that the sender did not send count as lost.
     fn exceeds(&self, goal: f64) -> bool {
         self.is_short || self.loss > goal
     }
 }
 
-/// A load with all of its trials.
+/// A load with its trials.
 struct Load {
     rate: f64,
     trials: Vec<Seen>,
@@ -32,7 +33,7 @@ impl Load {
         class(&exceeding, needed)
     }
 
-    /// What made a load an upper bound.
+    /// Why a load is an upper bound.
     fn cause(&self, needed: usize, goal: f64) -> Cause {
         let only = |of: &dyn Fn(&Seen) -> bool| -> bool {
             let exceeding: Vec<bool> = self.trials.iter().map(of).collect();
@@ -47,20 +48,20 @@ impl Load {
         }
     }
 
-    /// The loss ratio that at most half of the trials exceed.
+    /// The median loss ratio of the trials.
     fn middle_loss(&self, needed: usize) -> f64 {
         let mut losses: Vec<f64> =
             self.trials.iter().map(|t| if t.is_short { 1.0 } else { t.loss }).collect();
         losses.sort_by(f64::total_cmp);
-        // Trials that were left out could only be worse.
+        // Trials that were skipped count as worse.
         let place = needed.max(losses.len()).div_ceil(2) - 1;
         losses.get(place).copied().unwrap_or(1.0)
     }
 }
 
 impl<E> Searching<'_, E> {
-    /// Non-drop and partial-drop rates. Each load is measured until most of its trials could not change its class any more:
-    /// up to `runs` trials, of which at most half may exceed the goal's loss ratio (the exceed ratio).
+    /// Non-drop and partial-drop rates. Each load is measured until the remaining trials cannot change its class: at
+    /// most `runs` trials, of which at most half may exceed the goal's loss ratio (the exceed ratio).
     pub(super) fn mlrsearch(&mut self) -> Result<Vec<Found>, E> {
         let terms = self.terms;
         let needed = terms.runs.max(1) as usize;
@@ -82,7 +83,7 @@ impl<E> Searching<'_, E> {
         Ok(out)
     }
 
-    /// The relevant bounds of a goal, narrowed until they are close, and its conditional throughput.
+    /// Narrows the relevant bounds of a goal, and computes its conditional throughput.
     fn goal(
         &mut self,
         goal: f64,
@@ -91,7 +92,7 @@ impl<E> Searching<'_, E> {
     ) -> Result<(Bracket, Option<f64>), E> {
         let terms = self.terms;
         loop {
-            // What earlier goals' trials say of this one narrows it at once.
+            // Trials of earlier goals narrow the bounds without new ones.
             let of =
                 |is_low: bool| loads.iter().filter(move |l| l.class(needed, goal) == Some(is_low));
             let upper = of(false).min_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -127,7 +128,7 @@ impl<E> Searching<'_, E> {
         while loads[place].class(needed, goal).is_none() && !self.is_over() {
             let trial = self.judged(rate, None, goal)?;
             let is_short = !trial.is_offered(self.ask(rate, None));
-            // Nothing sent is no loss of the path.
+            // If nothing was sent, the path lost nothing.
             let loss = if trial.sent == 0 { 0.0 } else { trial.loss() };
             loads[place].trials.push(Seen { loss, is_short, host_limited: trial.host_limited });
         }
@@ -135,8 +136,8 @@ impl<E> Searching<'_, E> {
     }
 }
 
-/// Whether trials of one load make it a lower bound of a goal (`true`), an upper bound (`false`), or neither yet; `exceeding` tells
-/// of each whether it exceeds the goal.
+/// The class of a load: lower bound of a goal (`true`), upper bound (`false`), or not yet known. `exceeding` has an
+/// entry per trial: whether it exceeds the goal.
 fn class(exceeding: &[bool], needed: usize) -> Option<bool> {
     let whole = needed.max(exceeding.len());
     let open = whole - exceeding.len();
@@ -175,7 +176,7 @@ mod tests {
         assert!(searched.open.is_empty());
     }
 
-    /// Loss at random about the goal: whether a load passes is chance, but the bounds stay in order, and close.
+    /// Random loss near the goal: each load passes by chance, but the bounds stay ordered and close.
     #[test]
     fn random_loss_about_the_goal_leaves_bounds_in_order() {
         for seed in 0..200 {
@@ -250,7 +251,7 @@ mod tests {
                 .collect(),
         };
         assert_eq!(load(&[0.3, 0.1, 0.2]).middle_loss(3), 0.2);
-        // The third was left out.
+        // The third trial was skipped.
         assert_eq!(load(&[0.1, 0.0]).middle_loss(3), 0.1);
         assert_eq!(load(&[0.4, 0.1, 0.2, 0.3]).middle_loss(4), 0.2);
     }

@@ -1,8 +1,8 @@
 //! Searches over trials: RFC 2544's tests, multiple loss ratio search, and the saturation point.
 //!
-//! A trial is asked of the caller, so that a search runs as well on a virtual path. What a trial says rests on what its
-//! sender sent, not on what it was asked to: a trial whose sender fell short by more than 1 % bounds the tool, not the path.
-//! What tool or host bounded is told as such and leaves the search open.
+//! The caller runs the trials, so that a search also runs on a simulated path. A trial is judged by what its sender
+//! sent: a sender more than 1 % below the requested rate shows a limit of the tool, not of the path. Such results,
+//! and those of a limited host, are reported and leave the search inconclusive.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ mod saturation;
 #[cfg(test)]
 mod virtual_path;
 
-/// A trial that is wanted.
+/// A request for a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialRequest {
-    /// Rate of all flows together, in the search's unit; always above 0.
+    /// Total rate of all flows, in the search's unit; above 0.
     pub rate: f64,
     /// Length.
     pub seconds: f64,
-    /// A burst of so many packets at the rate, instead of a length.
+    /// A burst of this many packets at the rate, instead of a duration.
     pub packets: Option<u64>,
-    /// Which trial, from 1.
+    /// Number of the trial, from 1.
     pub number: u32,
 }
 
-/// What a trial showed.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trial {
     /// Packets sent.
     pub sent: u64,
     /// Of them lost.
     pub lost: u64,
-    /// Rate that was sent, in the search's unit; absent when it could not be told.
+    /// Rate sent, in the search's unit; absent if unknown.
     pub sent_rate: Option<f64>,
-    /// Rate that arrived, from the first arrival to the last: what a queue holds at the end is no rate.
+    /// Rate received between first and last arrival; packets still queued at the end do not count.
     pub received_rate: Option<f64>,
     /// Delays in seconds, by statistic.
     pub delays: BTreeMap<String, f64>,
-    /// Tool or host shaped it.
+    /// The tool or the host was the limit.
     pub host_limited: bool,
 }
 
@@ -49,8 +49,7 @@ impl Trial {
         if self.sent == 0 { 1.0 } else { self.lost as f64 / self.sent as f64 }
     }
 
-    /// Whether the sender kept the rate that it was asked for. What was not told was not kept. n packets span n − 1 gaps, which
-    /// is all that is known of a burst's length.
+    /// Whether the sender reached the requested rate; unknown counts as no. A burst of n packets spans n − 1 gaps.
     fn is_offered(&self, ask: TrialRequest) -> bool {
         let gaps = match ask.packets {
             Some(packets @ 2..) => (packets - 1) as f64 / packets as f64,
@@ -61,30 +60,30 @@ impl Trial {
         self.sent_rate.is_some_and(|sent| sent >= ask.rate * (1.0 - SHORTFALL) * gaps)
     }
 
-    /// Share of the rate sent that was received; absent where one of them is.
+    /// Ratio of received to sent rate; absent if either is.
     fn received_share(&self) -> Option<f64> {
         Some(self.received_rate? / self.sent_rate.filter(|sent| *sent > 0.0)?)
     }
 }
 
-/// What is searched, and how closely.
+/// What to search, and how precisely.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
     /// What.
     pub kind: SearchKind,
-    /// Least rate, above 0.
+    /// Minimum rate, above 0.
     pub low: f64,
     /// Greatest rate.
     pub high: f64,
     /// `bits_per_second` or `packets_per_second`.
     pub unit: &'static str,
-    /// Width of the final interval, as a share of its upper end.
+    /// Width of the final interval relative to its upper end.
     pub precision: f64,
-    /// Length of a trial.
+    /// Duration of a trial.
     pub seconds: f64,
-    /// Loss that counts as none; the second goal's of multiple loss ratio search.
+    /// Loss ratio that counts as no loss; in multiple loss ratio search, that of the second goal.
     pub loss: f64,
-    /// Repetitions of what is averaged.
+    /// Number of repetitions for averages.
     pub runs: u32,
     /// Confidence of intervals, such as 0.95.
     pub confidence: f64,
@@ -93,8 +92,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The rate that a bisection tries next, by the greatest that passed and the least that did not: first the greatest of all,
-    /// then the middle until the two are close, and where nothing passed at last the least of all, which is itself a trial.
+    /// The next rate of a bisection, from the highest rate that passed and the lowest that failed: first the maximum,
+    /// then the middle until the two are close, and the minimum if nothing passed.
     fn next(&self, passed: Option<f64>, did_not: Option<f64>) -> Option<f64> {
         let Some(high) = did_not else {
             return (passed < Some(self.high)).then_some(self.high);
@@ -108,36 +107,37 @@ impl Terms {
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchResult {
-    /// Figures, the one that was searched first.
+    /// The figures, the requested one first.
     pub found: Vec<Found>,
-    /// Why it is neither passed nor failed: figures that were not found, or that tool or host shaped. Empty: conclusive.
+    /// Why the search is inconclusive: figures that were not found, or that the tool or the host limited. Empty:
+    /// conclusive.
     pub open: Vec<String>,
 }
 
-/// A sender this share below its rate was the limit itself.
+/// A sender below its rate by more than this ratio was the limit itself.
 const SHORTFALL: f64 = 0.01;
-/// A host-limited trial that did not pass is done again so often; one whose sender fell short, once.
+/// Repetitions of a failed host-limited trial; a trial whose sender fell short is repeated once.
 const AGAIN: u32 = 2;
-/// A trial of fewer packets decides nothing.
+/// Minimum number of packets of a valid trial.
 pub const LEAST_PACKETS: f64 = 100.0;
-/// Most trials of one search, whatever its terms.
+/// Maximum number of trials of one search.
 pub const MOST_TRIALS: u32 = 1000;
 
-/// What kept a trial from passing.
+/// Why a trial failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// The path lost packets.
     Path,
-    /// The sender did not reach the rate; what it sent arrived.
+    /// The sender did not reach the rate; everything sent arrived.
     Sender,
-    /// Packets were lost while something disturbed the host.
+    /// Packets were lost while the host was the limit.
     HostLimited,
 }
 
-/// The greatest value that passed and the least that did not, with what showed it.
+/// The highest value that passed and the lowest that failed, with the trials.
 #[derive(Debug, Clone, PartialEq)]
 struct Bracket {
     low: Option<(f64, Trial)>,
@@ -162,7 +162,7 @@ struct Searching<'a, E> {
     number: u32,
     /// Trials that stayed host-limited.
     host_limited: u32,
-    /// The greatest rate that the sender reached when it fell short.
+    /// The highest rate that the sender reached when it fell short.
     limit: Option<f64>,
     open: Vec<String>,
 }
@@ -215,7 +215,7 @@ fn shown(rate: f64, unit: &str) -> String {
     }
 }
 
-/// What a trial says of a rate: nothing kept it from passing (absent), or what did.
+/// Why a trial of a rate failed; absent if it passed.
 fn failure(trial: &Trial, ask: TrialRequest, goal: f64) -> Option<Cause> {
     match (trial.sent > 0 && trial.loss() > goal, trial.is_offered(ask)) {
         (true, _) if trial.host_limited => Some(Cause::HostLimited),
@@ -230,7 +230,7 @@ impl<E> Searching<'_, E> {
         TrialRequest { rate, seconds: self.terms.seconds, packets, number: self.number }
     }
 
-    /// One trial; done again when it was host-limited and its figures would not count: `spoils` tells from what is wrong with it.
+    /// Runs a trial; repeats it if it was host-limited and `spoils` says that its failure makes it unusable.
     fn measure(
         &mut self,
         rate: f64,
@@ -244,7 +244,7 @@ impl<E> Searching<'_, E> {
             let trial = (self.trial)(ask)?;
             let is_short = !trial.is_offered(ask);
             let is_spoilt = trial.host_limited && spoils(&trial);
-            // A sender that fell short twice is not likely to do better.
+            // A sender that fell short twice will hardly do better.
             let most = if is_spoilt { AGAIN } else { u32::from(trial.host_limited && is_short) };
             if again >= most || self.is_over() {
                 self.host_limited += u32::from(is_spoilt || trial.host_limited && is_short);
@@ -258,7 +258,7 @@ impl<E> Searching<'_, E> {
         }
     }
 
-    /// A trial that is judged by its loss.
+    /// A trial judged by its loss.
     fn judged(&mut self, rate: f64, packets: Option<u64>, goal: f64) -> Result<Trial, E> {
         self.measure(rate, packets, |trial| trial.loss() > goal)
     }
@@ -271,12 +271,12 @@ impl<E> Searching<'_, E> {
         Found { name: name.into(), value, unit: unit.into(), text: text.into(), ..Found::default() }
     }
 
-    /// Says why the search is open.
+    /// Adds a reason why the search is inconclusive.
     fn leave_open(&mut self, name: &str, why: &str) {
         self.open.push(format!("{name}: {why}"));
     }
 
-    /// The figure of a bracket. Where the sender set the upper bound there is none: what passed is a lower bound alone.
+    /// The figure of a bracket. If the sender was the upper bound there is no figure, only a lower bound.
     fn of_bracket(&mut self, name: &str, unit: &str, bracket: &Bracket) -> Found {
         let (low, high) = (bracket.passed(), bracket.did_not());
         let cause = bracket.high.map(|(_, cause)| cause);

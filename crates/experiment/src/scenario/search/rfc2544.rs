@@ -1,12 +1,12 @@
-//! RFC 2544, section 26: throughput, latency, frame loss; back-to-back bursts as RFC 9004 has them.
+//! RFC 2544, section 26: throughput, latency, frame loss; back-to-back bursts as in RFC 9004.
 
 use super::*;
 
-/// Steps of a frame-loss measurement, share of the greatest rate (section 26.3: at most 10 %).
+/// Step of a frame-loss measurement relative to the maximum rate (section 26.3: at most 10 %).
 const FRAME_LOSS_STEP: f64 = 0.1;
 
 impl<E> Searching<'_, E> {
-    /// The greatest rate at which no more is lost than the terms allow, by bisection; and the trial that showed it.
+    /// The highest rate with no more than the permitted loss, by bisection, and its trial.
     pub(super) fn throughput(&mut self) -> Result<(Found, Bracket), E> {
         let terms = self.terms;
         let mut bracket = Bracket { low: None, high: None, is_incomplete: false };
@@ -24,7 +24,7 @@ impl<E> Searching<'_, E> {
         Ok((self.of_bracket("throughput", terms.unit, &bracket), bracket))
     }
 
-    /// Delay at the throughput, the mean of the repetitions (RFC 2544 asks for 20).
+    /// Delay at the throughput: mean of the repetitions (RFC 2544: 20).
     pub(super) fn latency(&mut self) -> Result<Vec<Found>, E> {
         let (throughput, bracket) = self.throughput()?;
         let mut out = vec![throughput];
@@ -48,7 +48,7 @@ impl<E> Searching<'_, E> {
             let values: Vec<f64> =
                 trials.iter().filter_map(|t| t.delays.get(name).copied()).collect();
             let (count, all) = (values.len(), trials.len());
-            // A mean of those that have it would be of others than it says.
+            // A mean of some repetitions would be mislabelled.
             let mean = (count == all).then(|| values.iter().sum::<f64>() / count as f64);
             let text = match mean {
                 Some(_) => format!("mean of {count} trials at {at}"),
@@ -64,7 +64,8 @@ impl<E> Searching<'_, E> {
         Ok(out)
     }
 
-    /// Loss at 100 %, 90 %, … of the greatest rate, until two in a row lose nothing. A rate that was not sent has no loss.
+    /// Loss at 100 %, 90 %, … of the maximum rate, until two consecutive rates have none. A rate that was not sent
+    /// has no loss.
     pub(super) fn frame_loss(&mut self) -> Result<Vec<Found>, E> {
         let mut out = vec![];
         let (mut clean, mut step, mut missing) = (0, 0, 0u32);
@@ -105,10 +106,10 @@ impl<E> Searching<'_, E> {
         Ok(out)
     }
 
-    /// The longest burst at the greatest rate that loses nothing, the mean of the repetitions.
+    /// The longest burst at the maximum rate without loss: mean of the repetitions.
     pub(super) fn back_to_back(&mut self) -> Result<Vec<Found>, E> {
         let terms = self.terms;
-        // As long as a trial lasts at the greatest rate; RFC 2544 asks for 2 s.
+        // As long as a trial at the maximum rate; RFC 2544 asks for 2 s.
         let most = (terms.high * terms.seconds.max(0.001)).max(1.0) as u64;
         let mut bursts: Vec<Found> = vec![];
         for _ in 0..terms.runs.max(1) {
@@ -141,7 +142,7 @@ impl<E> Searching<'_, E> {
         let values: Option<Vec<f64>> = bursts.iter().map(|b| b.value).collect();
         let host_limited = bursts.iter().any(|b| b.host_limited);
         let text = match &values {
-            // Bursts of which one was no burst have no mean.
+            // Without a valid burst in each repetition there is no mean.
             None => {
                 bursts.iter().find(|b| b.value.is_none()).map_or("", |b| b.text.as_str()).into()
             }
@@ -170,7 +171,7 @@ mod tests {
             let bounds = found.bounds.unwrap();
             assert_eq!(bounds.low, Some(rate));
             assert!(capacity <= bounds.high.unwrap(), "{bounds:?}");
-            // Bounds of a search are no interval of confidence.
+            // The bounds of a search are no confidence interval.
             assert!(found.interval.is_none() && searched.open.is_empty());
         }
     }
@@ -197,7 +198,7 @@ mod tests {
     fn what_the_sender_bounds_is_no_figure_and_leaves_the_search_open() {
         let searched = search(&terms(SearchKind::Throughput), &mut weak(300_000.0)).unwrap();
         let found = &searched.found[0];
-        // Nothing was lost: what is known is a lower bound.
+        // Nothing was lost: only a lower bound is known.
         assert_eq!(found.value, None);
         let bounds = found.bounds.unwrap();
         assert!((299_000.0..=304_000.0).contains(&bounds.low.unwrap()) && bounds.high.is_none());

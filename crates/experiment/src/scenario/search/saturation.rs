@@ -1,16 +1,16 @@
-//! The saturation point: the rate of which 99 % is still received, from rates with repetitions on both sides of it.
+//! The saturation point: the highest sent rate of which 99 % is received, from repeated rates on both sides of it.
 //!
-//! What is compared are rates: sent, and received from the first arrival to the last. What a queue still held when the sender
-//! stopped arrives in the end and is no loss, but the path did not carry it in that time.
+//! Rates are compared: sent, and received between first and last arrival. Packets that are still queued when the
+//! sender stops arrive later and are not lost, but the path did not carry them in time.
 
 use weir_stats::compare::{LoadPoint, SaturationPoint, SplitMix64, saturation};
 
 use super::*;
 use crate::scenario::judge::summary;
 
-/// Share of what is sent that has to be received.
+/// Ratio of the sent rate that must be received.
 const THRESHOLD: f64 = 0.99;
-/// Rates across the saturation point.
+/// Number of rates across the saturation point.
 const LADDER: u32 = 11;
 /// Samples of the bootstrap.
 const RESAMPLES: u32 = 1000;
@@ -33,8 +33,8 @@ fn is_saturated(trial: &Trial) -> bool {
 }
 
 impl<E> Searching<'_, E> {
-    /// Rates doubling from the least until one saturates, then a ladder of rates across that place, then rates close to what
-    /// the fitted lines say, each with its repetitions.
+    /// Rates doubling from the minimum until one saturates, then evenly spaced rates across that point, then rates
+    /// near the fitted point, each repeated.
     pub(super) fn saturation(&mut self) -> Result<Vec<Found>, E> {
         let terms = self.terms;
         let mut levels: Vec<Level> = vec![];
@@ -73,7 +73,7 @@ impl<E> Searching<'_, E> {
         Ok(out)
     }
 
-    /// The point from rates across a rate that saturates, while half of it does not.
+    /// The point from rates around one that saturates, while half of it does not.
     fn across(&mut self, rate: f64, levels: &mut Vec<Level>) -> Result<Found, E> {
         let terms = self.terms;
         let (low, high) = ((rate / 4.0).max(terms.low), (rate * 1.25).min(terms.high));
@@ -136,7 +136,7 @@ impl<E> Searching<'_, E> {
         Ok(found)
     }
 
-    /// Measures rates, all of them once before any of them again.
+    /// Measures rates in rounds: every rate once per round.
     fn levels(&mut self, rates: &[f64], levels: &mut Vec<Level>) -> Result<(), E> {
         for _ in 0..self.terms.runs.max(1) {
             for rate in rates {
@@ -154,7 +154,7 @@ impl<E> Searching<'_, E> {
     }
 
     fn fit(&self, levels: &[Level]) -> Option<weir_stats::compare::Saturation> {
-        // A rate whose sender or receiver told none in some trial is none.
+        // A rate without a sent or received rate in some trial is skipped.
         let points = levels.iter().filter_map(|level| {
             let received: Option<Vec<f64>> = level.trials.iter().map(|t| t.received_rate).collect();
             Some(LoadPoint { offered: level.mean(|t| t.sent_rate)?, received: received? })
@@ -164,7 +164,7 @@ impl<E> Searching<'_, E> {
         saturation(&points, THRESHOLD, self.terms.confidence, RESAMPLES, &mut random)
     }
 
-    /// No rate saturated: up to the greatest that was asked for, or that the sender reached.
+    /// No rate saturated: reports the maximum that was requested, or that the sender reached.
     fn not_saturated(&mut self, passed: Option<f64>) -> Found {
         let why = match (self.is_over(), self.limit) {
             (true, _) => "trials ran out",
@@ -178,7 +178,7 @@ impl<E> Searching<'_, E> {
         Found { bounds: Some(Bounds { low: passed, high: None }), ..found }
     }
 
-    /// What was sent and received at a rate.
+    /// Adds what was sent and received at a rate.
     fn tell(&self, level: &Level, out: &mut Vec<Found>) {
         let terms = self.terms;
         let at = BTreeMap::from([("asked".to_owned(), shown(level.asked, terms.unit))]);
@@ -227,7 +227,7 @@ mod tests {
         assert!(shares.len() > 11 && shares.iter().any(|f| f.interval.is_some()));
     }
 
-    /// The review's path: what the queue holds at the end arrives, so that little is lost above the rate that is carried.
+    /// Packets queued at the end arrive, so that little is lost above the capacity.
     #[test]
     fn what_a_queue_holds_at_the_end_was_not_carried() {
         let (capacity, queue) = (230.0, 60.0);

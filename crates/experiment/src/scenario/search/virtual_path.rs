@@ -1,4 +1,4 @@
-//! Paths for the tests of searches.
+//! Simulated paths for tests of searches.
 
 use super::*;
 
@@ -17,7 +17,7 @@ pub(super) fn terms(kind: SearchKind) -> Terms {
     }
 }
 
-/// A path that carries so many packets a second, and holds bursts of 5000.
+/// A path with this capacity (packets/s) and a queue of 5000 packets.
 pub(super) fn path(capacity: f64) -> impl FnMut(TrialRequest) -> Result<Trial, ()> {
     move |ask| {
         let sent = ask.packets.unwrap_or((ask.rate * ask.seconds) as u64);
@@ -36,7 +36,7 @@ pub(super) fn path(capacity: f64) -> impl FnMut(TrialRequest) -> Result<Trial, (
     }
 }
 
-/// A path that carries 2 million packets a second, by a sender that reaches so many.
+/// A path of 2 million packets/s, with a sender that reaches `limit`.
 pub(super) fn weak(limit: f64) -> impl FnMut(TrialRequest) -> Result<Trial, ()> {
     let mut inner = path(2e6);
     move |ask| {

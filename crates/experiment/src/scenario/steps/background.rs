@@ -1,4 +1,4 @@
-//! Tests that run while other steps do.
+//! Background tests: they run while other steps do.
 
 use super::runs::no_record;
 use super::*;
@@ -53,7 +53,7 @@ impl<'d> Inner<'d, '_, '_> {
             };
             let ended =
                 catch_unwind(AssertUnwindSafe(|| environment.test(&job, &stopped, &progress)));
-            // Whoever waits for it would wait for ever.
+            // Else a step that waits for it would wait forever.
             let ended = ended.unwrap_or_else(|payload| {
                 Err(ScenarioError::Internal(execution.panicked(&name, payload.as_ref())))
             });
@@ -63,7 +63,7 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    /// Waits until `enough` of a test in the background, or its end; takes its record at its end.
+    /// Waits for `enough` of a background test, or for its end; takes its record then.
     pub(super) fn follow(
         &self,
         name: &str,
@@ -139,7 +139,7 @@ impl<'d> Inner<'d, '_, '_> {
         if let Some(connection) = &which.connection {
             return control(&socket, "stop", Some(connection));
         }
-        // All connections: the test ends in order by itself, with a whole record.
+        // Stops all connections: the test ends normally, with a complete record.
         if control(&socket, "stop", None).is_err() {
             let stop = self.execution.in_background(&which.test, |test| test.stop.clone())?;
             stop.store(true, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl<'d> Inner<'d, '_, '_> {
         self.follow(&which.test, out, &|_| false)
     }
 
-    /// The control socket of a test in the background, once it listens.
+    /// The control socket of a background test, once it listens.
     pub(super) fn socket(&self, test: &str) -> Result<std::path::PathBuf, ScenarioError> {
         let (socket, state) =
             self.execution.in_background(test, |test| (test.socket.clone(), test.state.clone()))?;
@@ -164,7 +164,7 @@ impl<'d> Inner<'d, '_, '_> {
 }
 
 impl Execution<'_> {
-    /// The newest test in the background of this name.
+    /// The newest background test of this name.
     fn in_background<T>(
         &self,
         name: &str,
@@ -177,7 +177,8 @@ impl Execution<'_> {
         })
     }
 
-    /// What came of a test that no step waited for. `is_interrupted`: it ran until the scenario was over.
+    /// The outcome of a background test that no step waited for. `is_interrupted`: it ran until the end of the
+    /// scenario.
     pub(super) fn unwaited(&self, test: Background, is_interrupted: bool) -> StepOutcome {
         let name = format!("{} (at the end)", test.name);
         let mut out = begun(&name, "test");
@@ -206,7 +207,7 @@ impl Execution<'_> {
                 out.runs.push(run);
                 inner.close(&mut out);
                 if is_interrupted && out.outcome == Outcome::Error {
-                    // It was not given the time to tell anything.
+                    // It was stopped before it could report anything.
                     out.outcome = Outcome::Inconclusive;
                 }
             }
@@ -216,7 +217,7 @@ impl Execution<'_> {
         out
     }
 
-    /// A thread of this program came to grief: nothing more is begun. Its words.
+    /// Handles a panic in a thread: no further step starts. Returns the message.
     pub(super) fn panicked(&self, what: &str, payload: &(dyn Any + Send)) -> String {
         let words = payload
             .downcast_ref::<&str>()
@@ -227,7 +228,7 @@ impl Execution<'_> {
         text
     }
 
-    /// The one run of a test in the background. One that was ended on purpose may be as long as it is.
+    /// The run of a background test. One that was stopped on purpose counts as complete.
     fn measured(
         &self,
         ended: Result<Tested, NoRecord>,

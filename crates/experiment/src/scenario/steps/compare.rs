@@ -1,11 +1,11 @@
-//! Other tools and Weir over the same path.
+//! Comparison of other tools and Weir over the same path.
 
 use weir_model::experiment::{nearest, parameter_of};
 
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
-    /// Other tools and Weir over the same path: every tool at every point, in shuffled blocks.
+    /// Runs every tool at every point, in shuffled blocks.
     pub(super) fn compare(
         &self,
         step: &CompareStep,
@@ -16,7 +16,7 @@ impl<'d> Inner<'d, '_, '_> {
             return self.not_simulated(out, "other tools");
         };
         let axes = check_axes(&step.over, self.name)?;
-        // What several tools tell.
+        // Metrics that several tools report.
         let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits", PAYLOAD_SIZE];
         let metrics = self.metrics(&names.map(String::from))?;
         let mut here: Vec<&str> = vec![WEIR];
@@ -41,7 +41,7 @@ impl<'d> Inner<'d, '_, '_> {
                 let tool = TOOLS.iter().find(|t| t.name == *name);
                 match tool.and_then(|t| environment.refusal(t, &load, step.to.as_deref())) {
                     None => all.push(at),
-                    // What it is not made for says nothing against it.
+                    // An unsupported load is not a failure of the tool.
                     Some(reason) => {
                         let reason = format!("{name} is left out: {reason}");
                         if !reasons.contains(&reason) {
@@ -109,7 +109,7 @@ impl<'d> Inner<'d, '_, '_> {
             let test =
                 TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
             let plan = own_plan(&load, step.coalesced);
-            // Tools come in any order, and no other one starts at a given time.
+            // Tools run in any order; none but the first starts at a given time.
             let is_first = false;
             let one =
                 SingleRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
@@ -142,7 +142,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
             Err(reason) => run.error = Some(reason),
         }
-        // It was asked to end where it did not.
+        // It was stopped, or did not end in time.
         run.interrupted = execution.is_stopped() || self.interruption() == Some(Interruption::Late);
         self.tell_cut(&mut run);
         if !(execution.is_stopped() && run.error.is_some()) {
@@ -152,18 +152,18 @@ impl<'d> Inner<'d, '_, '_> {
     }
 }
 
-/// Weir among the tools, and the axis that names them.
+/// Weir's name in the axis of tools.
 const WEIR: &str = "weir";
 const TOOL: &str = "tool";
-/// The rate of a tool that reports what it sent, and not what arrived.
+/// The rate of a tool that reports only what it sent.
 const SENT: &str = "sent_throughput";
 
-/// A warning where tools sent datagrams of different sizes at one point, their own defaults: then neither their packet rates
-/// nor their losses are comparable.
+/// Warns if the tools sent datagrams of different default sizes at one point: neither packet rates nor losses are
+/// comparable then.
 fn different_sizes(runs: &[RunRef]) -> Option<String> {
     let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     for run in runs {
-        // A size that was asked for is the same for all.
+        // A requested size is the same for all.
         if run.at.keys().any(|name| parameter_of(name) == "payload") {
             continue;
         }
@@ -183,7 +183,7 @@ fn different_sizes(runs: &[RunRef]) -> Option<String> {
     })
 }
 
-/// Whether a program is to be found, in the places of administrators' tools too.
+/// Whether a program is found in PATH or the directories of system tools.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -252,7 +252,7 @@ pub(in crate::scenario) fn compared(
         }
     }
     if !load.is_udp && load.rate.is_some() {
-        // Not every tool paces a stream: it would be a comparison of those that do with those that do not.
+        // Not every tool can pace a stream, so that some would send at full speed.
         return Err(ScenarioError::refused(
             &format!("{place}.rate"),
             "it is UDP's: every tool sends TCP as fast as it goes",
@@ -264,7 +264,7 @@ pub(in crate::scenario) fn compared(
     Ok(load)
 }
 
-/// What the load of a comparison is told in.
+/// The parameters of a comparison's load.
 const LOADS: &[&str] = &["transport", "size", "mss", "connections", "rate", "seconds"];
 
 /// What a unit accepts.
@@ -275,12 +275,12 @@ fn expected(error: &weir_model::ModelError) -> String {
     }
 }
 
-/// The plan of Weir for the load of the others.
+/// Weir's plan for the load of the other tools.
 fn own_plan(load: &Load, coalesced: bool) -> Plan {
     use weir_model::plan::{Connection, Switch, TcpOptions, UdpOptions};
     use weir_model::units::{BitRate, ByteSize, Span};
     let bits = load.rate.map(|r| SendRate { limit: RateLimit::Bits(BitRate(r)), burst: 1 });
-    // One datagram for each system call at either end, as the other tools have it.
+    // One datagram per system call at both ends, as the other tools do.
     let offload = if load.is_udp && !coalesced { Switch::Off } else { Switch::Auto };
     let connection = Connection {
         transport: if load.is_udp {

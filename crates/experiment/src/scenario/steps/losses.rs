@@ -1,41 +1,42 @@
-//! When the peer of a sweep counts as gone.
+//! Decides when the peer of a sweep is unreachable.
 
 use weir_model::experiment::RunRef;
 
 use super::FAILURES;
 
-/// What the losses so far ask for.
+/// What to do after the failures so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LossDecision {
-    /// Nothing: the next run.
+    /// Continue with the next run.
     Continue,
-    /// One run more at this point, where the peer was there before: whether it still is.
+    /// Repeat this point, which had reached its peer before, to see whether the peer is still there.
     Probe(usize),
-    /// Nothing is tried any more.
+    /// Stop the sweep.
     Stop,
 }
 
-/// Runs that did not reach their peer, or lost it.
+/// Runs that failed because their peer was unreachable.
 ///
-/// Points that never have their peer, as those of an address family that is not there, say nothing of the others. So what
-/// counts is the losses of points that had it. Of many others one after the other a run at such a point decides, since points
-/// of one run each never had their peer before. Where none ever had it, every loss counts.
+/// Points that never reach their peer (an address family that the path lacks) prove nothing about others. So only
+/// failures at points that had reached it count. After many consecutive failures elsewhere, one more run at such a
+/// point decides, since points with a single run never reached it before. If no point ever reached the peer, every
+/// failure counts.
 #[derive(Debug)]
 pub(super) struct PeerLosses {
-    /// Of all points: whether a run of it was whole.
+    /// For each point: whether a run of it was complete.
     had: Vec<bool>,
-    /// The newest of these.
+    /// The newest of these points.
     last: Option<usize>,
     /// Whether the points change the path.
     change: bool,
-    /// How many lost it one after the other, of points that had it.
+    /// Consecutive failures at points that had reached the peer.
     counted: u64,
-    /// The same of points that never had it.
+    /// Consecutive failures at points that never reached it.
     in_vain: u64,
-    /// So many of these ask for a probe. Twice as many after each that reached its peer, so that points which never have theirs
-    /// cost few of them.
+    /// Number of these that ask for a probe; doubled after each successful probe, so that points that never reach
+    /// their peer cost few probes.
     patience: u64,
-    /// The probe did not reach its peer either.
+    /// The probe failed too.
     is_lost: bool,
 }
 
@@ -52,7 +53,7 @@ impl PeerLosses {
         }
     }
 
-    /// Notes a run of a point. One of an earlier session says that the peer was there then, and nothing of now.
+    /// Adds a run of a point. A run of an earlier session only proves that the peer was there then.
     pub(super) fn ran(&mut self, point: usize, run: &RunRef, is_old: bool) {
         let is_whole = run.error.is_none();
         if is_whole {
@@ -62,15 +63,15 @@ impl PeerLosses {
             _ if is_old => {}
             true if self.had[point] => self.counted += 1,
             true => self.in_vain += 1,
-            // What the laws of a path may do says nothing of the peer.
+            // Failures caused by the laws of a path prove nothing about the peer.
             false if run.peer_unreachable => {}
             false if is_whole => (self.counted, self.in_vain) = (0, 0),
-            // Nor does what failed here.
+            // Neither do local failures.
             false => {}
         }
     }
 
-    /// Notes whether the probe lost its peer, too.
+    /// Adds the result of the probe.
     pub(super) fn probed(&mut self, is_lost: bool) {
         self.is_lost = is_lost;
         if !is_lost {
@@ -88,19 +89,19 @@ impl PeerLosses {
         }
     }
 
-    /// Losses one after the other, of all points.
+    /// Consecutive failures, of all points.
     pub(super) fn in_a_row(&self) -> u64 {
         self.counted + self.in_vain
     }
 }
 
-/// Whether a run lost its peer. Where the points `change` the path, its laws may keep everything from coming through: only
-/// what somebody said counts there, a connection that was refused or reset, and not silence.
+/// Whether a run shows that its peer is unreachable. If the points `change` the path, its laws may drop everything:
+/// then only an answer counts (connection refused or reset), not silence.
 pub(super) fn is_lost(run: &RunRef, change: bool) -> bool {
     run.peer_unreachable && (!change || says(run, &SAID))
 }
 
-/// Whether nothing was heard of the peer, as where a path loses everything: no word of the system's or of its own.
+/// Whether the peer did not answer at all, as on a path that drops everything.
 pub(super) fn is_silence(run: &RunRef) -> bool {
     run.peer_unreachable && !says(run, &SAID) && !says(run, &[REFUSED])
 }
@@ -109,9 +110,9 @@ fn says(run: &RunRef, words: &[&str]) -> bool {
     run.error.as_ref().is_some_and(|error| words.iter().any(|said| error.contains(said)))
 }
 
-/// As the standard library ends an error of the system: ECONNREFUSED, ECONNRESET.
+/// The standard library's suffix of system errors: ECONNREFUSED, ECONNRESET.
 const SAID: [&str; 2] = ["(os error 111)", "(os error 104)"];
-/// As a peer's refusal is told, before its code.
+/// Part of the message of a peer's refusal, before its code.
 const REFUSED: &str = ": refused (";
 
 #[cfg(test)]
@@ -126,8 +127,8 @@ mod tests {
         }
     }
 
-    /// The run, counted from 1, at which the peer counts as gone, and points at which it was probed; of points by letter, lost
-    /// ones in capitals. A probe is lost where `is_lost` says so of the run before it.
+    /// The run (from 1) at which the peer counts as unreachable, and the points probed. Points are letters; failures
+    /// are capitals. A probe fails where `is_lost` says so of the run before it.
     fn probed_and_gone(runs: &str, is_lost: impl Fn(usize) -> bool) -> (String, Option<usize>) {
         let (mut losses, mut probes) = (PeerLosses::of(26, false), String::new());
         let gone = runs.bytes().zip(1..).find_map(|(point, n)| {
@@ -171,10 +172,10 @@ mod tests {
         };
         assert_eq!(gone_at("ABC"), Some(3), "it never was");
         assert_eq!(gone_at("abABA"), Some(5));
-        // One that is heard of again is not gone.
+        // A peer that answers again is reachable.
         assert_eq!(gone_at("aAAaAAa"), None);
         assert_eq!(gone_at("aBCdA"), None);
-        // Losses of points that never have it do not count with those that do.
+        // Failures at points that never reach it are counted separately.
         assert_eq!(gone_at("bABAbABAb"), None);
         assert_eq!(gone_at("bABABB"), Some(6));
     }
@@ -183,11 +184,11 @@ mod tests {
     fn points_that_never_have_their_peer_ask_for_one_that_had_it() {
         // Every point runs once.
         assert_eq!(probed_and_gone("abcDEFGHI", |_| true), ("c".into(), Some(6)));
-        // It is there all the same: no loss of these ends it, and few are asked for.
+        // The peer is reachable: these failures do not end the sweep, and few probes are made.
         let runs = "abcDEFabcDEFabc".repeat(20);
         assert_eq!(probed_and_gone(&runs, |_| false), ("c".into(), None));
         assert_eq!(probed_and_gone("aBBBBBBBBBBBBBBBBBBBB", |_| false), ("aa".into(), None));
-        // It goes away later.
+        // It disappears later.
         assert_eq!(probed_and_gone("aBBBBBBBBBBBBBBBBBBBB", |n| n > 4), ("aa".into(), Some(10)));
         assert_eq!(probed_and_gone("abcDEFabcDEFABC", |_| false), ("c".into(), Some(15)));
     }
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(losses.next(), LossDecision::Probe(0));
     }
 
-    /// Laws make silence, and nobody's word.
+    /// Laws cause silence, not answers.
     #[test]
     fn where_points_change_the_path_only_a_refusal_or_a_reset_is_a_loss() {
         let said = [
@@ -225,7 +226,7 @@ mod tests {
         };
         assert!(gone(&[said[0], said[1], said[0]], true));
         assert!(!gone(&silent, true) && gone(&silent, false));
-        // Silence between them says nothing of the peer.
+        // Silence in between proves nothing about the peer.
         assert!(gone(&[said[0], silent[0], said[0], said[0]], true));
         assert!(!gone(&[said[0], silent[0], said[0]], true));
     }

@@ -1,4 +1,4 @@
-//! Doing the steps of a scenario.
+//! Execution of a scenario's steps.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,22 +38,22 @@ pub(super) use compare::compared;
 pub use compare::is_installed;
 pub(super) use search::check_search;
 
-/// Metrics of a sweep that names none.
+/// Default metrics of a sweep.
 const METRICS: &[&str] = &["throughput", "packet_rate", "loss", "jitter"];
-/// Steps at the same time start so long after they were begun: time to connect and to measure the idle round trip.
+/// Delay between preparing and starting concurrent steps: time to connect and to measure the idle round trip.
 const TOGETHER: Duration = Duration::from_millis(2500);
-/// A sweep whose first runs all fail is not gone on with.
+/// A sweep stops if its first runs all fail.
 const FAILURES: u64 = 3;
 
-/// A test that runs while other steps do, until its result is taken.
+/// A background test: runs while other steps do, until a step waits for it.
 struct Background {
     name: String,
     socket: std::path::PathBuf,
     stop: Arc<AtomicBool>,
     state: Arc<(Mutex<BackgroundState>, Condvar)>,
-    /// What is expected of it.
+    /// Its expectations.
     rules: Vec<Rule>,
-    /// Values of the axes around it.
+    /// Values of the enclosing axes.
     at: AxisValues,
 }
 
@@ -63,7 +63,7 @@ struct BackgroundState {
     ended: Option<Result<Result<Tested, NoRecord>, ScenarioError>>,
 }
 
-/// Steps at the same time, whose runs are kept together.
+/// Concurrent steps, whose runs are stored together.
 struct Unit {
     path: String,
     runs: Vec<StoredRun>,
@@ -72,11 +72,11 @@ struct Unit {
 /// Where tests run.
 enum Backend<'a> {
     Real(Environment<'a>),
-    /// On the virtual clock: what each emulator does now.
+    /// Simulated: the current impairment of each emulator.
     Virtual(Mutex<BTreeMap<String, Impairment>>),
 }
 
-/// A scenario that is being done.
+/// A running scenario.
 pub(super) struct Execution<'a> {
     scenario: &'a Scenario,
     options: &'a Options<'a>,
@@ -84,23 +84,23 @@ pub(super) struct Execution<'a> {
     checkpoint: Mutex<Checkpoint>,
     background: Mutex<Vec<Background>>,
     units: Mutex<Vec<Unit>>,
-    /// Latest end of the whole.
+    /// Deadline of the whole scenario.
     until: Option<Instant>,
-    /// The checkpoint could not be written: nothing more is begun.
+    /// The checkpoint could not be written: no further step starts.
     fatal: Mutex<Option<ScenarioError>>,
 }
 
-/// What surrounds a step.
+/// The steps around a step.
 #[derive(Clone, Default)]
 struct StepContext {
-    /// Names of the steps around it, with the values of their axes.
+    /// Names of the enclosing steps, with the values of their axes.
     path: String,
-    /// Values of the axes around it.
+    /// Values of the enclosing axes.
     at: AxisValues,
     depth: usize,
-    /// Steps beside it start their tests at this time.
+    /// Concurrent steps start their tests at this time.
     start_at_ns: Option<u64>,
-    /// What is to be summed over the tests beside it.
+    /// Metrics to sum over concurrent tests.
     metrics: Vec<Metric>,
 }
 
@@ -136,12 +136,12 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// All steps, and what came of tests that no step waited for.
+    /// Runs all steps; returns their outcomes, with those of background tests that no step waited for.
     pub(super) fn all(&self) -> Vec<StepOutcome> {
         let mut interruption = vec![];
         let mut steps = std::thread::scope(|scope| {
             let steps = self.steps(&self.scenario.steps, &StepContext::default(), scope);
-            // Tests that nobody waited for end with the scenario.
+            // Background tests that no step waited for stop at the end of the scenario.
             for background in lock(&self.background).iter() {
                 interruption.push(lock(&background.state.0).ended.is_none() || self.is_stopped());
                 background.stop.store(true, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl<'a> Execution<'a> {
         steps
     }
 
-    /// Stops the environment. What ended it before its time, or kept something from being left as it was found.
+    /// Stops the environment. Returns what ended it early, or failed during clean-up.
     pub(super) fn end(mut self) -> Option<ScenarioError> {
         let restored = match &mut self.backend {
             Backend::Real(environment) => environment.restore().err(),
@@ -190,7 +190,7 @@ impl<'a> Execution<'a> {
         let mut out: Vec<StepOutcome> = vec![];
         let mut skipped: Option<String> = None;
         for step in steps {
-            // Nobody asked for this end: the first step that is not reached tells that not all was done.
+            // The first step after the deadline reports that the scenario is incomplete.
             let mut is_late = false;
             if skipped.is_none() && self.is_stopped() {
                 skipped = Some(match (&*lock(&self.fatal), (self.options.is_stopped)()) {
@@ -232,13 +232,13 @@ impl<'a> Execution<'a> {
             if let Err(error) = inner.act(action, &step.published, &mut outcome, scope) {
                 let is_fatal = lock(&self.fatal).is_some();
                 if inner.is_interrupted() && !is_fatal {
-                    // What it was asked to leave undone is no error of it.
+                    // Interruption is not an error of the step.
                     interrupted(&mut outcome, format!("interrupted: {error}"));
                 } else {
                     outcome.outcome = outcome.outcome.and(Outcome::Error);
                     outcome.reason = Some(error.to_string());
                 }
-                // What this system has not, or does not permit, has an exit code of its own.
+                // Unavailable or not permitted on this system: has an exit code of its own.
                 let is_unavailable =
                     matches!(error, ScenarioError::Program { is_unavailable: true, .. });
                 if is_unavailable
@@ -249,7 +249,7 @@ impl<'a> Execution<'a> {
                     lock(&self.fatal).get_or_insert(error);
                 }
             }
-            // What is expected of a test in the background is judged when it has ended.
+            // Expectations of a background test are judged when it has finished.
             if !matches!(action, Action::Test(test) if test.background) {
                 let intervals = match action {
                     Action::Sweep(sweep) => {
@@ -265,7 +265,7 @@ impl<'a> Execution<'a> {
             outcome.seconds = begun.elapsed().as_secs_f64();
             (self.options.tell)(&ScenarioEvent::Ended { step: &outcome, depth: around.depth });
             if outcome.outcome == Outcome::Error && !step.keep_going {
-                // What ends the whole experiment says more than that the step ended.
+                // An error that ends the whole experiment is the more important one.
                 let fatal = lock(&self.fatal).as_ref().map(ToString::to_string);
                 skipped = Some(fatal.unwrap_or_else(|| format!("step {name} could not be done")));
             }
@@ -274,7 +274,7 @@ impl<'a> Execution<'a> {
         out
     }
 
-    /// Keeps a run in the checkpoint, one beside others together with them.
+    /// Stores a run in the checkpoint; runs of concurrent steps are stored together.
     fn keep(&self, key: &str, run: &RunRef, seconds: f64) {
         let beside = |unit: &&mut Unit| {
             key.strip_prefix(unit.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
@@ -286,7 +286,7 @@ impl<'a> Execution<'a> {
         self.write(|checkpoint| checkpoint.keep(key, run, seconds));
     }
 
-    /// Writes the checkpoint; one that cannot be written ends the experiment.
+    /// Writes to the checkpoint; a failure ends the experiment.
     fn write(&self, line: impl FnOnce(&mut Checkpoint) -> std::io::Result<()>) {
         let mut checkpoint = lock(&self.checkpoint);
         if let Err(source) = line(&mut checkpoint) {
@@ -301,7 +301,7 @@ impl<'a> Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// A store that takes no more ends the experiment: what it measured would be lost to whoever goes on with it.
+    /// The store refuses new runs: ends the experiment, since further runs would be lost when it is resumed.
     fn unkept(&self, reason: &str) {
         lock(&self.fatal).get_or_insert(ScenarioError::Program {
             what: "a run was not kept".into(),
@@ -311,10 +311,10 @@ impl Execution<'_> {
     }
 }
 
-/// Why the first step behind a time-out is not done.
+/// Why the first step after the deadline does not run.
 const TIME_OVER: &str = "the experiment's time was over";
 
-/// What a step does, in a word: repetitions at one point are those of a test.
+/// The name of a step's action; repetitions at one point are those of a test.
 fn kind(action: Action<'_>) -> &'static str {
     match action {
         Action::Sweep(sweep) if sweep.over.is_empty() => "test",
@@ -322,7 +322,7 @@ fn kind(action: Action<'_>) -> &'static str {
     }
 }
 
-/// A step of which nothing is known yet.
+/// The outcome of a step that has not started.
 fn begun(name: &str, action: &str) -> StepOutcome {
     StepOutcome {
         name: name.into(),
@@ -342,40 +342,39 @@ fn begun(name: &str, action: &str) -> StepOutcome {
     }
 }
 
-/// Notes that a step was ended by whoever runs it: what it did not do says nothing of it.
+/// Marks a step as interrupted by the user: an incomplete step is not a failure.
 fn interrupted(out: &mut StepOutcome, reason: String) {
     out.interrupted = true;
     out.outcome = out.outcome.and(Outcome::Inconclusive);
     out.reason = Some(reason);
 }
 
-/// One step that is being done.
+/// One running step.
 struct Inner<'d, 'r, 'a> {
     execution: &'d Execution<'a>,
     around: &'r StepContext,
     name: &'r str,
-    /// Its place in the checkpoint.
+    /// Its key in the checkpoint.
     path: String,
     until: Option<Instant>,
     rules: Vec<Rule>,
 }
 
-/// What ended a step before its runs were made.
+/// What ended a step early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     /// The experiment was stopped.
     Stopped,
-    /// Its time was over.
+    /// The deadline passed.
     Late,
 }
 
-/// Whether the newest run was cut short by what ended its step.
+/// Whether the newest run was interrupted.
 fn is_interrupted_run(runs: &[RunRef]) -> bool {
     runs.last().is_some_and(|run| run.interrupted)
 }
 
-/// Why a step made fewer runs than it was to make: those that are whole, the one that was cut short, and those that failed by
-/// themselves are told apart.
+/// Why a step is incomplete: counts complete, interrupted and failed runs.
 fn unmade(runs: &[RunRef], of: u64, interruption: Option<Interruption>) -> String {
     let why = match interruption {
         Some(Interruption::Stopped) => "interrupted: ",
@@ -388,7 +387,7 @@ fn unmade(runs: &[RunRef], of: u64, interruption: Option<Interruption>) -> Strin
     if of == 1 && whole == 0 && (is_short || runs.is_empty()) && interruption.is_some() {
         return format!("{why}the run was {}", if is_short { "cut short" } else { "not made" });
     }
-    // The attempt before one that was cut short was to be made again, and is in no figures.
+    // The attempt before an interrupted one was to be repeated, and is in no figures.
     let is_counted = is_short && runs.last().is_some_and(|run| !run.superseded);
     let failed = counted().count() - whole - usize::from(is_counted);
     let mut words = format!("{why}{whole} of {of} runs were made");
@@ -402,7 +401,7 @@ fn unmade(runs: &[RunRef], of: u64, interruption: Option<Interruption>) -> Strin
 }
 
 impl<'d> Inner<'d, '_, '_> {
-    /// What ended the step, if something did.
+    /// What ended the step early, if anything did.
     fn interruption(&self) -> Option<Interruption> {
         let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
         match self.is_interrupted() {
@@ -411,7 +410,7 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
-    /// Closes a step that was to make so many runs, where it did not; an error has said why.
+    /// Adds the reason to a step with fewer than `of` runs, unless an error already says why.
     fn close_unmade(&self, out: &mut StepOutcome, of: u64) {
         if out.outcome == Outcome::Error {
             return;
@@ -423,8 +422,7 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
-    /// Why fewer runs than `of` were made whole where something ended the step before its time; absent where so many came to
-    /// their ends, whatever those were.
+    /// Why fewer than `of` runs finished because the step ended early; absent if all finished, with any result.
     fn unmade(&self, runs: &[RunRef], of: u64) -> Option<String> {
         let ended = runs.iter().filter(|run| !run.superseded).count() as u64;
         let interruption = self.interruption();
@@ -443,7 +441,7 @@ impl<'d> Inner<'d, '_, '_> {
     {
         let execution = self.execution;
         match action {
-            // A virtual test is over before anything else can happen.
+            // A simulated test ends immediately.
             Action::Test(test) if test.background && execution.options.simulate => {
                 self.not_simulated(out, "a test in the background")
             }
@@ -451,7 +449,7 @@ impl<'d> Inner<'d, '_, '_> {
             Action::Test(test) => {
                 self.tests(test, out)?;
                 let wanted = test.runs.unwrap_or(1);
-                // The one run of a test says best itself why it has no whole result.
+                // A single run reports the reason itself.
                 let is_told = wanted == 1 && !out.runs.is_empty();
                 let unmade = self.unmade(&out.runs, wanted.into());
                 match unmade.filter(|_| !is_told && !out.interrupted) {
@@ -583,7 +581,7 @@ impl<'d> Inner<'d, '_, '_> {
         });
     }
 
-    /// False where something ended it before its time.
+    /// Sleeps; false if interrupted.
     fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !self.execution.is_stopped() && self.until.is_none_or(|until| Instant::now() < until)
@@ -604,10 +602,10 @@ struct SingleRun<'a> {
     plan: &'a Plan,
     at: &'a AxisValues,
     repetition: u32,
-    /// Its place in the checkpoint.
+    /// Its key in the checkpoint.
     key: String,
     metrics: &'a [Metric],
-    /// Nothing of its step ran before: it starts with what is beside the step. Others begin when they are ready.
+    /// The first run of its step: it starts together with concurrent steps. Later ones start when they are ready.
     is_first: bool,
 }
 
@@ -626,7 +624,7 @@ mod tests {
         for (runs, interruption, wanted) in [
             (vec![&whole, &whole], stopped, "interrupted: 2 of 40 runs were made"),
             (vec![&whole, &short], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
-            // One that failed before it was stopped was not cut short by that.
+            // A run that failed before the stop was not interrupted.
             (vec![&whole, &failed], stopped, "interrupted: 1 of 40 runs were made, 1 failed"),
             (
                 vec![&whole, &short],

@@ -1,4 +1,4 @@
-//! One test, so often as it asks for, and what its runs make of a step.
+//! A test with its repetitions, and the outcome of its step.
 
 use weir_model::experiment::Judged;
 
@@ -6,7 +6,7 @@ use super::losses::is_lost;
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
-    /// Runs one test, or takes what an earlier session measured.
+    /// Runs one test, or takes the result of an earlier session.
     pub(super) fn run(&self, run: &SingleRun<'_>) -> Result<(RunRef, bool), ScenarioError> {
         let execution = self.execution;
         if let Some(done) = lock(&execution.checkpoint).done(&run.key) {
@@ -37,7 +37,7 @@ impl<'d> Inner<'d, '_, '_> {
             && let Backend::Real(environment) = &execution.backend
             && let Some(laws) = environment.path_that_loses(run.test.to.as_deref())
         {
-            // The server in the lab is this experiment's own, and is there.
+            // The server in the lab is this experiment's own and is running.
             let said = found.error.take().unwrap_or_default();
             found.error = Some(format!("the path lost too much ({laws}): {said}"));
         }
@@ -51,7 +51,7 @@ impl<'d> Inner<'d, '_, '_> {
             execution.unkept(&reason);
             return Ok((found, false));
         }
-        // What a stop cut short is done again when the experiment goes on.
+        // An interrupted run is repeated when the experiment is resumed.
         if !(execution.is_stopped() && found.error.is_some()) {
             execution.keep(&run.key, &found, begun.elapsed().as_secs_f64());
         }
@@ -84,7 +84,7 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
-    /// Whether one more run loses its peer; nothing of it is kept.
+    /// Whether one more run, which is not stored, finds the peer unreachable.
     pub(super) fn is_lost(&self, run: &SingleRun<'_>, change: bool) -> Result<bool, ScenarioError> {
         let execution = self.execution;
         let Backend::Real(environment) = &execution.backend else { return Ok(false) };
@@ -132,12 +132,12 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
-    /// When tests beside each other start; further runs begin when they are ready.
+    /// The start time of concurrent tests; later runs start when they are ready.
     fn start_at_ns(&self, run: &SingleRun<'_>) -> Option<u64> {
         self.around.start_at_ns.filter(|_| run.is_first)
     }
 
-    /// A test, so often as it asks for.
+    /// A test with its repetitions.
     pub(super) fn tests(
         &self,
         test: &TestStep,
@@ -165,13 +165,13 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    /// A run that was left out, since it is not for the virtual clock.
+    /// Whether a run was skipped because it can't be simulated.
     pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
         let is_so = |error: &String| error.starts_with(NOT_SIMULATED);
         self.execution.options.simulate && run.error.as_ref().is_some_and(is_so)
     }
 
-    /// A run that came to its end all the same was not cut; one that was says by what, and not how its program was asked to end.
+    /// Clears the interrupted mark of a complete run; gives an interrupted one the reason.
     pub(super) fn tell_cut(&self, run: &mut RunRef) {
         run.interrupted &= run.error.is_some();
         if run.interrupted && self.is_interrupted() {
@@ -179,20 +179,20 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
-    /// Whether the experiment was ended by whoever runs it, or the system.
+    /// Whether the user or the system stopped the experiment.
     pub(super) fn is_interrupted(&self) -> bool {
         (self.execution.options.is_stopped)()
     }
 
-    /// What runs without figures make of a step.
+    /// The outcome of a step from its failed runs.
     pub(super) fn close(&self, out: &mut StepOutcome) {
         self.close_on(out, false);
     }
 
-    /// The same of points that may `change` the path: one that carries nothing is a point like another then, and only a word
-    /// of the other end tells that a peer is lost.
+    /// The same for points that may `change` the path: a point that carries nothing is a valid result then, and only
+    /// an answer shows that the peer is unreachable.
     pub(super) fn close_on(&self, out: &mut StepOutcome, change: bool) {
-        // What whoever ran it cut short says nothing of the rest.
+        // A run interrupted by the user proves nothing about the rest.
         let is_counted = |run: &&RunRef| !(run.interrupted && self.is_interrupted());
         let counted = out.runs.iter().filter(is_counted).count();
         let errors: Vec<&String> =
@@ -216,10 +216,10 @@ impl<'d> Inner<'d, '_, '_> {
                 format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
             }
         };
-        // One that was made again, and reached its peer then, lost nothing.
+        // A run that reached the peer when repeated does not count.
         let peer_unreachable = out.runs.iter().any(|r| is_lost(r, change) && !r.superseded);
         out.outcome = match (is_virtual, is_all) {
-            // A network would have done it: nothing is wrong with the scenario.
+            // It would work on a network: the scenario is fine.
             (true, true) => Outcome::Skipped,
             (true, false) => out.outcome,
             (false, true) => out.outcome.and(Outcome::Error),
@@ -229,7 +229,7 @@ impl<'d> Inner<'d, '_, '_> {
         out.reason = Some(reason);
     }
 
-    /// The metrics that are asked for and those of the expectations.
+    /// The requested metrics, and those of the expectations.
     pub(super) fn metrics(&self, names: &[String]) -> Result<Vec<Metric>, ScenarioError> {
         let mut out: Vec<Metric> = vec![];
         if names.is_empty() {
@@ -248,7 +248,7 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(out)
     }
 
-    /// Judges what is expected of the runs.
+    /// Judges the expectations of the runs.
     pub(super) fn expect(&self, out: &mut StepOutcome, intervals: Intervals) {
         if out.outcome == Outcome::Skipped {
             self.not_judged(out);
@@ -259,7 +259,7 @@ impl<'d> Inner<'d, '_, '_> {
         let mut judged = vec![];
         let of_points = by_point(counted.iter().copied());
         for rule in &self.rules {
-            // Axes of the steps around are not those of the points: at other values of theirs it is not about this step.
+            // Enclosing axes are not those of the points: at their other values the expectation does not apply.
             let is_around = |name: &String| self.around.at.iter().any(|(n, _)| n == name);
             let (around, own): (Vec<_>, Vec<_>) =
                 rule.at.iter().partition(|(name, _)| is_around(name));
@@ -274,7 +274,7 @@ impl<'d> Inner<'d, '_, '_> {
             for point in &out.points {
                 if own.iter().all(|(name, value)| point.at.get(name) == Some(value)) {
                     is_anywhere = true;
-                    // Nothing is to be thought of what is not on the virtual clock.
+                    // What can't be simulated is not judged.
                     if self.execution.options.simulate && point.runs == 0 {
                         continue;
                     }
@@ -294,7 +294,7 @@ impl<'d> Inner<'d, '_, '_> {
         out.expectations.append(&mut judged);
     }
 
-    /// What is expected of a step that was left out: neither met nor not.
+    /// Expectations of a skipped step: neither met nor missed.
     fn not_judged(&self, out: &mut StepOutcome) {
         let around = &self.around.at;
         let is_around = |name: &str| around.iter().any(|(n, _)| n == name);
@@ -309,7 +309,7 @@ impl<'d> Inner<'d, '_, '_> {
     }
 }
 
-/// An expectation of what nothing measured.
+/// An expectation on a metric that was not measured.
 fn unjudged(rule: &Rule, reason: &str) -> Judged {
     Judged {
         text: rule.text.clone(),
@@ -333,12 +333,12 @@ pub(super) fn no_record(failed: &NoRecord) -> RunRef {
     }
 }
 
-/// A label for each tag, since a label has one value: `tag.NAME`.
+/// A label for each tag (`tag.NAME`), since a label has one value.
 pub(super) fn tags(tags: &[String]) -> impl Iterator<Item = (String, String)> {
     tags.iter().map(|tag| (format!("tag.{tag}"), tag.clone()))
 }
 
-/// Runs by the values of their axes.
+/// Runs grouped by the values of their axes.
 pub(super) fn by_point<'r>(
     runs: impl Iterator<Item = &'r RunRef>,
 ) -> BTreeMap<&'r BTreeMap<String, String>, Vec<&'r RunRef>> {
@@ -349,12 +349,12 @@ pub(super) fn by_point<'r>(
     out
 }
 
-/// How a reason begins why something is not on the virtual clock.
+/// Prefix of the reason why something can't be simulated.
 const NOT_SIMULATED: &str = "not on the virtual clock";
 
 fn simulated(plan: Plan, emulators: &BTreeMap<String, Impairment>) -> Result<Box<Record>, String> {
     let mut impairment = emulators.values().next().cloned().unwrap_or_default();
-    // Repetitions are to differ as those of a running emulator do, whose draws go on.
+    // Repetitions must differ, as with a running emulator, whose draws continue.
     impairment.seed.0 ^= plan.seed.0;
     let simulation = Simulation { plan: plan.clone(), impairment, before_ns: 0, after_ns: 0 };
     match simulation.run() {

@@ -1,4 +1,4 @@
-//! A search: its trials are tests.
+//! A search whose trials are tests.
 
 use weir_model::experiment::PublishedFigure;
 use weir_model::plan::Family;
@@ -9,9 +9,9 @@ use crate::scenario::{Files, ParseTestFlags};
 
 use super::*;
 
-/// Delays of a trial.
+/// Delay statistics of a trial.
 const STATISTICS: [&str; 5] = ["min", "mean", "p50", "p99", "max"];
-/// What else is read of one.
+/// Other figures of a trial.
 const FIGURES: [&str; 7] = [
     "sent_packets",
     "lost_packets",
@@ -21,7 +21,7 @@ const FIGURES: [&str; 7] = [
     "throughput",
     "packet_rate",
 ];
-/// Ethernet's MTU, by which datagrams are sized whose plan names no size.
+/// Ethernet's MTU, the default for the datagram size.
 const MTU_BYTES: u32 = 1500;
 
 impl Inner<'_, '_, '_> {
@@ -107,7 +107,7 @@ impl Inner<'_, '_, '_> {
         Ok(())
     }
 
-    /// What others published for a point.
+    /// The published figures for a point.
     fn published_beside(
         &self,
         step: &SearchStep,
@@ -123,7 +123,7 @@ impl Inner<'_, '_, '_> {
     }
 }
 
-/// What a run tells of its trial, or the name of what it does not: what was not counted was not lost, nor carried.
+/// The trial of a run, or the name of the missing figure: what was not counted was neither lost nor carried.
 fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
     let of = |name: &str| run.metrics.get(name).copied();
     let in_bits = unit == "bits_per_second";
@@ -143,7 +143,7 @@ fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
 /// A search at one point of its axes.
 struct Room<'a> {
     step: &'a SearchStep,
-    /// Values of the axes around the step, whose names its words hold.
+    /// Values of the enclosing axes, used as variables in the step.
     around: &'a AxisValues,
     /// Values of its own axes.
     at: &'a AxisValues,
@@ -152,7 +152,7 @@ struct Room<'a> {
     place: &'a str,
 }
 
-/// What its datagrams are.
+/// The datagrams of its plan.
 struct Shape {
     flows: usize,
     payload_bytes: u64,
@@ -185,7 +185,7 @@ impl Room<'_> {
         let flows: u32 = plan.connections.iter().map(|c| c.count).sum();
         for connection in &mut plan.connections {
             if !test.holds("rate") {
-                // Of all flows together.
+                // The rate is the total of all flows.
                 connection.rate = Some(text(ask.rate / f64::from(flows.max(1))).parse()?);
             }
             match ask.packets {
@@ -198,7 +198,7 @@ impl Room<'_> {
         Ok(plan)
     }
 
-    /// What a plan's flows are, and the rate at which they send together.
+    /// The flows of a plan, and their total rate.
     fn shape(&self, plan: &Plan, unit: &str) -> Result<(Shape, f64), ScenarioError> {
         let family = plan.family.unwrap_or(Family::Ipv4);
         let flows = plan.flows(family, MTU_BYTES);
@@ -218,7 +218,7 @@ impl Room<'_> {
                 _ => packets,
             })
         });
-        // Unlimited is none of the rates asked for.
+        // An unlimited rate differs from every requested one.
         let rate = rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
         Ok((
             Shape {
@@ -231,7 +231,7 @@ impl Room<'_> {
         ))
     }
 
-    /// The terms at this point.
+    /// The settings at this point.
     fn terms(&self, confidence: f64, seed: u64) -> Result<Terms, ScenarioError> {
         let step = self.step;
         let Some((low, in_bits)) = self.rate("low", step.low.as_deref())? else {
@@ -271,7 +271,7 @@ impl Room<'_> {
         if is_burst && shape.flows > 1 {
             return self.refuse("test", "several flows: a burst is of one");
         }
-        // What the flows send together is what is asked.
+        // The total rate of the flows must be the requested one.
         if (rate / low - 1.0).abs() > 0.01 {
             let reason =
                 "its flows do not send {rate} together: --total-rate divides it among them";
@@ -296,7 +296,7 @@ impl Room<'_> {
         Ok(Terms { kind, low, high, unit, precision, seconds, loss, runs, confidence, seed })
     }
 
-    /// A rate that is a number, and whether it is in bits.
+    /// A rate as a number, and whether it is in bits.
     fn rate(&self, name: &str, text: Option<&str>) -> Result<Option<(f64, bool)>, ScenarioError> {
         let Some(text) = text else { return Ok(None) };
         let parsed: SendRate = text.parse()?;
@@ -425,7 +425,7 @@ mod tests {
             plan.connections[0].rate.unwrap().to_string()
         };
         assert_eq!(rate(None), "250pps");
-        // Back to back at the greatest rate, not as fast as can be.
+        // Back to back at the maximum rate, not unlimited.
         assert_eq!(rate(Some(40)), "250pps");
     }
 

@@ -1,11 +1,10 @@
-//! A sweep: points in shuffled blocks, host-limited runs again, repetition until it is precise.
+//! A sweep: points in shuffled blocks, host-limited runs repeated, repetitions until the precision is reached.
 
 use super::losses::{LossDecision, PeerLosses};
 use super::runs::by_point;
 use super::*;
 
-/// How long a host of the lab asks for its neighbour before it gives up: three times, a second each (Linux: mcast_solicit,
-/// retrans_time_ms).
+/// Time until a host gives up address resolution: three requests, 1 s each (Linux: mcast_solicit, retrans_time_ms).
 const NEIGHBOUR: Duration = Duration::from_millis(3200);
 
 impl<'d> Inner<'d, '_, '_> {
@@ -26,7 +25,7 @@ impl<'d> Inner<'d, '_, '_> {
         let mut probed = None;
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
-        // Runs of all points, as far as it is known.
+        // Number of runs of all points, as far as known.
         let mut of: u64 = series.iter().map(|s| repeat.planned(s)).sum();
         'all: for repetition in 1..=repeat.most {
             let order = match sweep.in_order {
@@ -72,7 +71,7 @@ impl<'d> Inner<'d, '_, '_> {
                     };
                     let (mut run, is_old) = self.run(&one)?;
                     fresh += u32::from(!is_old);
-                    // The virtual clock gives the same again: nothing disturbs it, and what it has not it will not have.
+                    // A simulated run gives the same result again.
                     let is_last = options.simulate
                         || attempt == sweep.repeat_host_limited
                         || !(run.host_limited || run.error.is_some());
@@ -130,7 +129,7 @@ impl<'d> Inner<'d, '_, '_> {
                     given_up = true;
                     break 'all;
                 }
-                // What is not on the virtual clock is no failure of it.
+                // A point that can't be simulated is not a failure.
                 if !options.simulate
                     && done == FAILURES
                     && out.runs.iter().all(|r| r.error.is_some())
@@ -154,7 +153,7 @@ impl<'d> Inner<'d, '_, '_> {
             published::beside(figures, &table, &mut out.points);
         }
         self.close_on(out, change);
-        // What is not on the virtual clock is neither reached nor missed.
+        // A point that can't be simulated neither reaches nor misses the precision.
         let named: Vec<_> = all
             .iter()
             .zip(&out.points)
@@ -164,7 +163,7 @@ impl<'d> Inner<'d, '_, '_> {
             .collect();
         let is_whole = done >= of && out.outcome != Outcome::Skipped;
         if let Some(words) = repeat.text(&named).filter(|_| is_whole) {
-            // The interval still spans more than was asked for: neither pass nor fail.
+            // The interval is still wider than requested: neither passed nor failed.
             if named.iter().any(|(_, series)| !repeat.is_reached(series)) {
                 out.outcome = out.outcome.and(Outcome::Inconclusive);
             }
@@ -188,7 +187,7 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    /// Gives the path the laws of a point, where the points have some.
+    /// Sets the laws of a point, if it has any.
     fn path_of(
         &self,
         sweep: &SweepStep,
@@ -199,13 +198,13 @@ impl<'d> Inner<'d, '_, '_> {
         let to = plans::impairment(impair, at, &self.execution.options.files, self.name)?;
         self.impair(impair.emulator.as_deref(), to)?;
         if was_lost && self.execution.has_lab() {
-            // A host that was asked for in vain is unreachable until that is given up, whatever the path does now.
+            // A host whose address could not be resolved stays unreachable until that times out.
             self.sleep(NEIGHBOUR);
         }
         Ok(())
     }
 
-    /// Whether the peer is lost at a point where it was there before, by one run more, of which nothing is kept.
+    /// Whether the peer is unreachable at a point that reached it before, by one more run, which is not stored.
     fn is_lost_at(&self, sweep: &SweepStep, point: &AxisValues) -> Result<bool, ScenarioError> {
         let options = self.execution.options;
         let at: AxisValues = [self.around.at.clone(), point.clone()].concat();
@@ -226,7 +225,7 @@ impl<'d> Inner<'d, '_, '_> {
         self.is_lost(&one, sweep.impair.is_some())
     }
 
-    /// What the runs came to at each of these points.
+    /// Summaries of the runs at each of these points.
     pub(super) fn points(
         &self,
         all: &[AxisValues],

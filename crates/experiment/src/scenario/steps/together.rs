@@ -1,11 +1,11 @@
-//! Steps at the same time: what their tests carried together, and how closely they began together.
+//! Concurrent steps: the sums of their tests, and the skew of their starts.
 
 use weir_model::experiment::{FirstPacket, Together};
 
 use super::*;
 
 impl Inner<'_, '_, '_> {
-    /// Does steps at the same time. Their runs are done together: an interruption of one is one of all.
+    /// Runs concurrent steps. Their runs are repeated together: interrupting one interrupts all.
     pub(super) fn parallel(
         &self,
         steps: &[Step],
@@ -52,7 +52,7 @@ impl Inner<'_, '_, '_> {
             let own = units.iter().position(|unit| unit.path == self.path);
             own.map(|i| units.remove(i))
         };
-        // One inside of another is kept with that.
+        // A nested group is stored with the outer one.
         let runs = unit.map(|unit| unit.runs).unwrap_or_default();
         let is_whole = out.outcome != Outcome::Error
             && runs.iter().all(|kept| kept.run.error.is_none())
@@ -64,7 +64,7 @@ impl Inner<'_, '_, '_> {
         self.together(published, out)
     }
 
-    /// What came of steps at the same time: a run of sums for each repetition, and the skew of the first packets.
+    /// Sums of concurrent steps, one run per repetition, and the skew of the first packets.
     pub(super) fn together(
         &self,
         published: &[Published],
@@ -79,7 +79,7 @@ impl Inner<'_, '_, '_> {
         self.beside(published, out)
     }
 
-    /// The runs of a step without axes of its own as one point, with what others published for the like.
+    /// The runs of a step without axes as one point, with the published figures for it.
     pub(super) fn beside(
         &self,
         published: &[Published],
@@ -97,10 +97,10 @@ impl Inner<'_, '_, '_> {
     }
 }
 
-/// The first packet of a test that was to start at a given time. Its arrival is what is measured: the record's start of a sender
-/// that sends for a time is the planned one.
+/// The first packet of a test with a given start time. Its arrival is measured; the record's start of the sender is
+/// only planned.
 pub(super) fn first_packet(record: &Record) -> Option<FirstPacket> {
-    // One that was not ready in time has a time zero of its own, so much later.
+    // A test that was not ready in time starts late by this much.
     let late = record.warnings.iter().find(|w| w.code == "start-late").and_then(|w| w.value);
     let arrived = record.flows.iter().filter_map(|f| f.receiver.as_ref()?.start_seconds);
     Some(FirstPacket {
@@ -109,7 +109,8 @@ pub(super) fn first_packet(record: &Record) -> Option<FirstPacket> {
     })
 }
 
-/// From the earliest first packet to the latest one, over the tests of these steps; absent for fewer than two.
+/// The time between the earliest and the latest first packet over the tests of these steps; absent for fewer than
+/// two.
 fn skew(steps: &[StepOutcome]) -> Option<Together> {
     let first: Vec<FirstPacket> =
         steps.iter().flat_map(|s| &s.runs).filter_map(|r| r.first_packet).collect();
@@ -124,9 +125,10 @@ fn skew(steps: &[StepOutcome]) -> Option<Together> {
     })
 }
 
-/// For each repetition that every test made whole, the sums of what adds up. Repetitions of one test (a sweep without axes) are a
-/// test as any other; a sweep with axes is none, since no run of another test stands beside its points. A run that one of
-/// them made again was not beside the others', nor is any after it: those have no sums.
+/// For each repetition that every test completed, the sums of additive metrics.
+///
+/// A sweep without axes counts as a test with repetitions; a sweep with axes does not, since its points have no
+/// counterpart. A repeated run was not concurrent with the others, nor is any after it: these have no sums.
 fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
     let tests: Vec<&StepOutcome> = steps.iter().filter(|s| s.action == "test").collect();
     let most = tests.iter().map(|t| t.runs.len()).max().unwrap_or(0) as u32;
@@ -146,7 +148,7 @@ fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
         let mut metrics = BTreeMap::new();
         for name in runs[0].metrics.keys() {
             let summed = name.parse::<Metric>().ok().and_then(|m| m.summed());
-            // What one of them does not have has no sum.
+            // A metric that one of them lacks has no sum.
             let values: Option<Vec<f64>> =
                 runs.iter().map(|r| r.metrics.get(name).copied()).collect();
             if let (Some(metric), Some(values)) = (summed, values) {
