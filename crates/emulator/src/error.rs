@@ -126,7 +126,7 @@ pub enum EmulatorError {
         "configuration {0} is pending: it was handed over, and is not confirmed yet; it comes into force when the \
          emulator's thread gets on (weir impair stats lists it then)"
     )]
-    PendingConfiguration(u64),
+    Pending(u64),
     /// A direction's thread panicked: a defect of this program. What the direction had counted is lost.
     #[error("the thread of {0} panicked: this is a defect of weir")]
     Panicked(&'static str),

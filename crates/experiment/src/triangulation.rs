@@ -1,15 +1,15 @@
-//! Triangulation: an emulator's packet trace and a receiver's packet log joined by flow, sequence and copy.
+//! Triangulation: an emulator's packet trace and a receiver's packet log, joined by flow, sequence and copy.
 //!
-//! Of each packet there are three opinions: what the laws asked, what the emulator did, and what the receiver saw. Where
-//! they differ, one of the three programs is wrong, and the difference is counted here. What is left of a packet's delay
-//! when the emulator's part is taken off is the error of the tool and of the hosts: the *residual*.
+//! Three sources describe each packet: the laws, the emulator and the receiver. Where they disagree, one of the three
+//! programs is wrong, and the difference is counted here. A packet's delay less the emulator's part is the error of
+//! the tool and of the hosts: the *residual*.
 
 use std::collections::BTreeMap;
 
 use weir_model::plan::Direction;
 use weir_wire::packets::{FLAG_MODIFIED, FLAG_WARM_UP, Judged, Record, RecordKind};
 
-/// What is to be joined.
+/// What to join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subject {
     /// Flow of the test.
@@ -18,11 +18,11 @@ pub struct Subject {
     pub direction: Direction,
     /// Packets that its sender sent, sequence numbers 0 to one less.
     pub sent: u64,
-    /// A packet whose content was changed can't reach the receiver's socket: its checksum was left wrong.
+    /// A packet with changed content can't reach the receiver's socket: its checksum was left wrong.
     pub damaged_are_dropped: bool,
 }
 
-/// How often each disposition was asked and seen, and the delays.
+/// Counts of each disposition, planned and observed, and the delays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Triangulation {
     /// Packets sent.

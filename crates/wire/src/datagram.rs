@@ -128,7 +128,7 @@ pub enum DatagramError {
     Version(u8),
     /// A kind that this version does not know.
     #[error("control datagram: unknown kind {0}")]
-    DatagramKind(u8),
+    Kind(u8),
     /// The tag does not match the session's key.
     #[error("control datagram: its tag does not match the session's key")]
     BadTag,

@@ -1,4 +1,4 @@
-//! The clock itself, and waking at a time.
+//! Measures the clock and the lateness of wake-ups.
 
 use weir_flow::{Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 use weir_net::clock::{Clock, monotonic_resolution_ns, set_timer_slack};
@@ -11,7 +11,7 @@ use super::figures::{Figures, median, put, put_quantiles};
 use crate::Error;
 use crate::error::Context;
 
-/// Cost, resolution and least step of the monotonic clock.
+/// Cost, resolution and smallest step of the monotonic clock.
 pub(crate) fn measure(figures: &mut Figures) {
     let clock = Clock::System;
     let mut costs = Vec::with_capacity(101);
@@ -36,7 +36,7 @@ pub(crate) fn measure(figures: &mut Figures) {
     put(figures, "stamp_mapping_error_seconds", Some(seconds(bracket.width_ns().div_ceil(2))));
 }
 
-/// A thread that waits as the sender of a test does at the same rate: its class, its spinning, its way of sleeping.
+/// A thread that waits as a test's sender does at the same rate: scheduling class, spinning, sleeping.
 pub(crate) struct Waiter {
     poller: Poller,
     events: Events,
@@ -44,7 +44,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Makes the calling thread one, for `packets_per_second` of `payload` bytes.
+    /// Makes the calling thread wait as a sender of `packets_per_second` of `payload` bytes.
     fn new(packets_per_second: f64, payload: usize) -> Result<Self, Error> {
         let cpus = allowed_cpus().map_or(1, |c| c.len());
         let demand = Demand::paced(packets_per_second, 1, payload, 1);
@@ -56,8 +56,8 @@ impl Waiter {
         Ok(Waiter { poller, events: Events::new(1), latency: WakeupLatency::new(wanted) })
     }
 
-    /// Makes the calling thread one as `weir_emulator` has: under SCHED_FIFO, where that is allowed, it only sleeps unless
-    /// there are three processors.
+    /// Makes the calling thread wait as an emulator's: under SCHED_FIFO, where permitted, it sleeps without spinning
+    /// unless there are three processors.
     fn of_emulator() -> Result<Self, Error> {
         let cpus = allowed_cpus().map_or(1, |c| c.len());
         let is_fifo = try_fifo(waiting::FIFO_PRIORITY).is_ok();
@@ -68,7 +68,7 @@ impl Waiter {
         Ok(Waiter { poller, events: Events::new(1), latency: WakeupLatency::new(waking) })
     }
 
-    /// Waits until `due_ns`; returns the time then. Returns at once when that is past.
+    /// Waits until `due_ns`; returns the time then. Returns immediately if that has passed.
     pub(crate) fn until(&mut self, clock: &Clock, due_ns: u64) -> u64 {
         let Waiter { poller, events, latency } = self;
         match waiting::wait_until(clock, poller, events, due_ns, latency.spin_ns()) {
@@ -76,13 +76,13 @@ impl Waiter {
                 late_ns.into_iter().for_each(|ns| latency.woke(ns));
                 now_ns
             }
-            // Nothing was added to the poller.
+            // The poller has no other event source.
             Woken::Event => clock.monotonic_ns(),
         }
     }
 }
 
-/// Runs `work` on a thread that wakes without slack.
+/// Runs `work` on a thread without timer slack.
 pub(crate) fn without_slack<T: Send>(
     work: impl FnOnce() -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
@@ -108,7 +108,7 @@ pub(crate) fn as_sender<T: Send>(
     without_slack(|| work(&mut Waiter::new(packets_per_second, payload)?))
 }
 
-/// How late a thread is that wakes as a paced sender does, every millisecond.
+/// Lateness of a thread that wakes every millisecond as a paced sender does.
 pub(crate) fn wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
     let late =
         as_sender(1000.0, super::paced::PAYLOAD, |waiter| Ok(every_millisecond(waiter, count)))?;
@@ -117,7 +117,7 @@ pub(crate) fn wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
     Ok(())
 }
 
-/// How late a thread is that wakes as an emulator's does while it delays packets, every millisecond.
+/// Lateness of a thread that wakes every millisecond as an emulator does while it delays packets.
 pub(crate) fn emulator_wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
     let late = without_slack(|| Ok(every_millisecond(&mut Waiter::of_emulator()?, count)))?;
     put_quantiles(figures, "emulator_wakeup_late", &late);
@@ -130,7 +130,7 @@ fn every_millisecond(waiter: &mut Waiter, count: u32) -> DelaySummary {
     let mut late = DelaySummary::new();
     for n in 1..=u64::from(count) {
         let due = start + n * 1_000_000;
-        // A time that passed while this thread was kept away is no wake-up, but it is late all the same.
+        // A deadline that passed while this thread was not running counts as late too.
         late.record(waiter.until(&clock, due).wrapping_sub(due) as i64);
     }
     late

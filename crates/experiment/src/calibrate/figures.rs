@@ -7,36 +7,36 @@ use weir_model::record::CalibrationRef;
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{DelaySummary, Spacing};
 
-/// One paced packet that arrived; all times by the monotonic clock, ns.
+/// A paced packet that arrived; all times are on the monotonic clock, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Its number, from 0.
     pub sequence: u64,
-    /// When it was due to be sent.
+    /// Its planned send time.
     pub intended_ns: u64,
-    /// When the sender read the clock, just before the send.
+    /// The sender's clock reading just before the send.
     pub sent_ns: u64,
-    /// When the kernel took it in; absent while the kernel was not stamping yet.
+    /// The kernel's receive stamp; absent until the kernel stamps packets.
     pub stamped_ns: Option<u64>,
-    /// When the receiver had it and read the clock.
+    /// The receiver's clock reading.
     pub read_ns: u64,
 }
 
-/// What a paced stream showed.
+/// Figures of a paced stream.
 #[derive(Debug, Clone, Default)]
 pub struct Paced {
-    /// Gaps of the kernel's stamps against intended gaps, between packets with consecutive numbers.
+    /// Gaps between kernel stamps against intended gaps, between packets with consecutive numbers.
     pub spacing: Spacing,
-    /// From the sender's reading of the clock to the kernel's stamp.
+    /// From the sender's clock reading to the kernel's stamp.
     pub delay: DelaySummary,
-    /// From the kernel's stamp to the receiver's reading of the clock: the error of a time taken by the program.
+    /// From the kernel's stamp to the receiver's clock reading: the error of a time read by a program.
     pub stamp_to_read: DelaySummary,
-    /// From when a packet was due to the sender's reading of the clock.
+    /// From the planned send time to the sender's clock reading.
     pub sender_late: DelaySummary,
 }
 
 impl Paced {
-    /// Sums up the arrivals, in any order; `period_ns` is the intended gap.
+    /// Figures of the arrivals, in any order; `period_ns` is the intended gap.
     pub fn of(arrivals: &[Arrival], period_ns: u64) -> Paced {
         let mut sorted = arrivals.to_vec();
         sorted.sort_by_key(|a| a.sequence);
@@ -46,7 +46,7 @@ impl Paced {
             let Some(stamped_ns) = a.stamped_ns else { continue };
             paced.delay.record(stamped_ns.wrapping_sub(a.sent_ns) as i64);
             paced.stamp_to_read.record(a.read_ns.wrapping_sub(stamped_ns) as i64);
-            // A lost packet leaves a wide gap in both: their difference stays the error.
+            // A lost packet widens both gaps: their difference stays the error.
             paced.spacing.on_sent(a.intended_ns, stamped_ns, period_ns);
         }
         paced
@@ -56,14 +56,14 @@ impl Paced {
 /// Figures by name; each name ends in its unit.
 pub type Figures = BTreeMap<String, f64>;
 
-/// Enters a figure that was had; an absent or impossible one leaves no entry.
+/// Adds a figure; an absent or invalid value is skipped.
 pub(crate) fn put(figures: &mut Figures, name: impl Into<String>, value: Option<f64>) {
     if let Some(value) = value.filter(|v| v.is_finite()) {
         figures.insert(name.into(), value);
     }
 }
 
-/// Enters median and 99th percentile of a distribution, s. They are absent with too few samples.
+/// Adds median and 99th percentile of a distribution, s; skipped with too few samples.
 pub(crate) fn put_quantiles(figures: &mut Figures, name: &str, summary: &DelaySummary) {
     for (word, quantile) in [("p50", 0.5), ("p99", 0.99)] {
         let value = summary.quantile_ns(quantile).map(|ns| ns as f64 / 1e9);
@@ -71,20 +71,20 @@ pub(crate) fn put_quantiles(figures: &mut Figures, name: &str, summary: &DelaySu
     }
 }
 
-/// Rate over the time from the first to the last of `count` events: `count − 1` gaps.
+/// Rate of `count` events between the first and the last: `count − 1` gaps.
 pub(crate) fn rate(count: u64, first_ns: u64, last_ns: u64) -> Option<f64> {
     let elapsed = last_ns.checked_sub(first_ns).filter(|e| *e > 0)?;
     let gaps = count.checked_sub(1).filter(|g| *g > 0)?;
     Some(gaps as f64 * 1e9 / elapsed as f64)
 }
 
-/// Middle value of an odd number; of an even one the lower middle.
+/// The median; the lower middle of an even number of values.
 pub(crate) fn median(values: &mut [u64]) -> Option<u64> {
     values.sort_unstable();
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-/// The host that was calibrated.
+/// The calibrated host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CalibratedHost {
     /// Name.
@@ -102,7 +102,7 @@ pub struct CalibratedHost {
     /// Clocksource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocksource: Option<String>,
-    /// What the machine runs on, when it is virtual.
+    /// The hypervisor or container, if virtual.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "virtual")]
     pub virtualisation: Option<String>,
 }
@@ -122,7 +122,7 @@ pub struct Calibration {
     pub host: CalibratedHost,
     /// Figures by name; names end in their unit. What could not be measured is absent.
     pub figures: Figures,
-    /// What bears on them.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
 }
 
@@ -130,7 +130,7 @@ impl Calibration {
     /// The schema's name.
     pub const SCHEMA: &str = "weir.calibration/1";
 
-    /// As it stands beside a result: the figures of delay, spacing and stamps, and the rates.
+    /// The part that is printed with a result: delay, spacing, stamps and rates.
     pub fn to_reference(&self) -> CalibrationRef {
         CalibrationRef {
             id: self.id.clone(),
@@ -140,7 +140,7 @@ impl Calibration {
     }
 }
 
-/// What the figures themselves say about their worth.
+/// Warnings that follow from the figures.
 pub(crate) fn warnings(
     figures: &Figures,
     busiest_core_ratio: Option<f64>,
@@ -186,11 +186,11 @@ pub(crate) fn warnings(
     found
 }
 
-/// `2026-11-21T20:30:09.125Z`: RFC 3339 in UTC, of milliseconds since 1970. Years beyond 9999 are held at its end.
+/// `2026-11-21T20:30:09.125Z`: RFC 3339 in UTC, from milliseconds since 1970. Years beyond 9999 are clamped.
 pub fn rfc3339(unix_ms: u64) -> String {
     let ms = unix_ms.min(253_402_300_799_999);
     let seconds = ms / 1000;
-    // Days from 1970 to a civil date; eras of 400 years, years counted from March so that a leap day ends one.
+    // Days since 1970 to a civil date; eras of 400 years, years counted from March so that a leap day ends one.
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_taken_apart() {
-        // Every second packet leaves 40 ns late; the way takes 300 ns, the reading 900 ns.
+        // Every second packet leaves 40 ns late; the path takes 300 ns, the reading 900 ns.
         let all: Vec<_> = (0..2000).map(|n| arrival(n, n % 2 * 40, 300, 900)).collect();
         let paced = Paced::of(&all, 1000);
         assert_eq!(paced.spacing.half_range_ns(), Some(40.0));

@@ -40,7 +40,7 @@ use crate::doctor::cpu_sample;
 /// What to measure, and for how long. [`Options::default`] takes about 8 s.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Also between two hosts of a lab; without the permission that is left out, with a warning.
+    /// Also between two hosts of a lab; skipped with a warning without the permission.
     pub lab: bool,
     /// Wake-ups, 1 ms apart; 1000 are needed for the 99th percentile.
     pub wakeups: u32,
@@ -48,7 +48,7 @@ pub struct Options {
     pub slow_packets: u64,
     /// Packets at 50 000 packets/s.
     pub fast_packets: u64,
-    /// Length of each of the three rates, ns.
+    /// Duration of each of the three rates, ns.
     pub rate_ns: u64,
 }
 
@@ -64,10 +64,10 @@ impl Default for Options {
     }
 }
 
-/// Measures this host. `id` and `at` (RFC 3339) name the calibration; `progress` is told each step in words.
+/// Measures this host. `id` and `at` (RFC 3339) identify the calibration; `progress` receives the name of each step.
 ///
 /// # Errors
-/// When loopback itself can't be measured. What fails beyond is a warning in the result.
+/// When loopback itself can't be measured. Other failures are warnings in the result.
 pub fn calibrate(
     id: &str,
     at: &str,
@@ -133,11 +133,11 @@ pub fn calibrate(
     })
 }
 
-/// Two hosts joined by one virtual cable, where they can be had.
+/// Two hosts joined by a virtual cable, if available.
 fn lab(progress: &mut dyn FnMut(&str), warnings: &mut Vec<Warning>) -> Option<Lab> {
     progress("making two hosts");
     match Lab::up(&LabSpec::default()) {
-        // A threaded process can't enter a namespace that belongs to another user namespace.
+        // A process with threads can't enter a namespace of another user namespace.
         Ok(lab) if lab.is_in_user_namespace() => {
             warnings.push(no_lab(&"as an ordinary user the two hosts can't be entered from here"));
             None

@@ -1,4 +1,4 @@
-//! Paced packets: spacing, delay, and the error of times read by the program.
+//! Paced packets: spacing, delay, and the error of times read by a program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,16 +17,16 @@ use super::path::Path;
 use crate::Error;
 use crate::error::Context;
 
-/// Payload of a paced packet, bytes: sequence, intended and actual time, and the size of a voice packet.
+/// Payload of a paced packet, bytes: sequence, intended and actual time, padded to the size of a voice packet.
 pub(super) const PAYLOAD: usize = 160;
-/// So long after the last send a packet may still come.
+/// Time to wait for packets after the last send.
 const DRAIN_NS: u64 = 100_000_000;
-/// A sender that is silent for so many drains is gone, whatever it said.
+/// A sender that is silent for this many drain times has failed.
 const SILENT_DRAINS: u32 = 30;
-/// Before the first slot: the kernel needs a moment to begin stamping.
+/// Lead time before the first slot: the kernel needs a moment to start stamping.
 const LEAD_NS: u64 = 20_000_000;
 
-/// A paced stream as it was received, and what the sender could not keep.
+/// A received paced stream, and the slots that the sender missed.
 struct Stream {
     arrivals: Vec<Arrival>,
     missed: u64,
@@ -141,7 +141,7 @@ fn send(
         payload[16..24].copy_from_slice(&now.to_le_bytes());
         match socket.send(&payload) {
             Ok(_) => {}
-            // A full queue loses this packet: the stream goes on.
+            // A full queue loses this packet; the stream continues.
             Err(e) if matches!(SendFault::of(&e), SendFault::NoBuffers | SendFault::WouldBlock) => {
             }
             Err(e) => return Err(e).context("send to", "the receiver of paced packets"),
@@ -152,7 +152,7 @@ fn send(
     Ok(pacer.missed())
 }
 
-/// Takes what comes until all are there, or none comes any more. Stamps are still realtime.
+/// Receives until all packets have arrived or none arrives any more. Stamps are realtime.
 fn receive(
     clock: &Clock,
     socket: &UdpSocket,

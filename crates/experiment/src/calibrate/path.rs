@@ -1,4 +1,4 @@
-//! Where to measure: loopback, or from host to host of a lab. Sockets are opened inside and used from here.
+//! Where to measure: over loopback, or between hosts of a lab, whose sockets are opened inside and used from here.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,12 +9,12 @@ use weir_net::udp::{UdpOptions, UdpSocket};
 use crate::Error;
 use crate::error::Context;
 
-/// A receive buffer that holds what comes in 10 ms at high rates; within the limit where it can't be passed.
+/// Receive buffer for 10 ms at high rates, within the system's limit.
 const RECEIVE_BUFFER: usize = 16 << 20;
-/// As long as a connection within one machine can take.
+/// Timeout of a connection within one machine.
 const CONNECT_NS: u64 = 2_000_000_000;
 
-/// A way from a sender to a receiver.
+/// A path from a sender to a receiver.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     lab: Option<&'a Lab>,
@@ -34,7 +34,7 @@ impl<'a> Path<'a> {
         Ok(Path { lab: Some(lab), from, to })
     }
 
-    /// First word of the figures' names.
+    /// Prefix of the figures' names.
     pub(crate) fn name(&self) -> &'static str {
         if self.lab.is_some() { "lab" } else { "loopback" }
     }
@@ -70,7 +70,7 @@ impl<'a> Path<'a> {
         let to = listener.local_addr().context("read address of", "the listener")?;
         let options = TcpOptions::default();
         let sender = self.at("a", || TcpStream::connect(to, &options, Some(CONNECT_NS)))??;
-        // The handshake is over, so this does not wait.
+        // The handshake is complete, so this does not wait.
         let (receiver, _) = listener.accept(false).context("accept on", to.to_string())?;
         Ok((sender, receiver))
     }

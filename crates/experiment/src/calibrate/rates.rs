@@ -1,4 +1,4 @@
-//! Highest rates of one flow: datagrams per packet and coalesced, and TCP; and what a datagram costs the sender.
+//! Maximum rates of one flow: datagrams per-packet and coalesced, and TCP; and the sender's cost of a datagram.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use crate::error::Context;
 
 /// Payload of a datagram that fills an Ethernet frame over IPv4.
 const PAYLOAD: u16 = 1472;
-/// Segments of one coalesced send that stay below 64 KiB.
+/// Segments of one coalesced send, below 64 KiB.
 const SEGMENTS: u16 = 44;
 const DRAIN_NS: u64 = 50_000_000;
 const LOOK_NS: u64 = 100_000;
@@ -43,7 +43,7 @@ fn udp(
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| without_slack(|| count(&receiver, segments, &done)));
-        // A thread of its own, so that its CPU time is that of the sending.
+        // A thread of its own, so that its CPU time is that of sending.
         let sending = scope.spawn(|| flood(&sender, segments, length_ns));
         let sent = sending.join();
         done.store(true, Ordering::Release);
@@ -90,8 +90,8 @@ fn flood(socket: &UdpSocket, segments: u16, length_ns: u64) -> Result<Option<f64
     Ok((sent > 0).then(|| spent as f64 / sent as f64))
 }
 
-/// Counts what arrives. Looks every 100 µs instead of waiting to be woken: a wake-up for each datagram would be paid by
-/// the sender, and the buffer holds far more than comes in between.
+/// Counts arrivals, polling every 100 µs: a wake-up for each datagram would be charged to the sender, and the buffer
+/// holds more than arrives in between.
 fn count(socket: &UdpSocket, segments: u16, done: &AtomicBool) -> Result<Option<f64>, Error> {
     let clock = Clock::System;
     let mut batch =
@@ -134,7 +134,7 @@ fn tcp(path: &Path<'_>, length_ns: u64) -> Result<Option<f64>, Error> {
             while sent.is_ok() && clock.monotonic_ns() < end {
                 sent = sender.send(&payload);
             }
-            // Whatever happened, or the receiver would wait for ever.
+            // On any result, or the receiver would wait forever.
             let closed = sender.half_close().context("close", object);
             sent.context("send on", object).and(closed)
         });
@@ -153,7 +153,7 @@ fn tcp(path: &Path<'_>, length_ns: u64) -> Result<Option<f64>, Error> {
                 Err(e) => break Err(e).context("receive on", object),
             }
         };
-        // An end that stopped reading would leave the sender waiting.
+        // If one end stopped reading, the sender would wait forever.
         if received.is_err() {
             let _ = receiver.shutdown();
         }

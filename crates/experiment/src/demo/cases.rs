@@ -3,17 +3,17 @@
 use weir_model::ModelError;
 use weir_model::plan::Plan;
 
-/// What a case claims.
+/// The claim of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expectation {
     /// Every byte that was sent is received.
     EveryByte,
-    /// Every packet is received, and the rate is the asked one.
+    /// Every packet is received, and the rate is the requested one.
     EveryPacketAt {
         /// Packets per second.
         packets_per_second: f64,
     },
-    /// Whatever is missing is placed by the loss ledger.
+    /// The loss ledger accounts for every missing packet.
     EveryLossPlaced,
 }
 
@@ -22,7 +22,7 @@ pub enum Expectation {
 pub struct Case {
     /// In words.
     pub name: &'static str,
-    /// What is asked, in words.
+    /// The request as text.
     pub asked: String,
     /// Over IPv6.
     pub ipv6: bool,
@@ -32,14 +32,14 @@ pub struct Case {
     pub expectation: Expectation,
 }
 
-/// The cases, each sending for `seconds`. Link usage is given against a stated 1 Gbit/s, since a virtual link has no rate
-/// of its own.
+/// The cases, each sending for `seconds`. Link usage refers to a stated 1 Gbit/s, since a virtual link has no rate of
+/// its own.
 ///
 /// # Errors
-/// None: the plans are constant but for `seconds`.
+/// None: the plans are constant except for `seconds`.
 pub fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
     let case = |name, asked: &str, ipv6, connection: &str, expectation| {
-        // Those with a rate are held against a link's.
+        // Paced cases state a nominal link rate.
         let nominal = if connection.contains("rate") { "nominal = '1G'\n" } else { "" };
         let fields: Vec<String> = connection
             .split(", ")

@@ -1,5 +1,5 @@
-//! What to think of a row: counts are exact or they fail; rates and times are held against the asked ones, and a
-//! host-limited run is undecided rather than passed or failed.
+//! Judging a row: counts must be exact; rates and times are compared with the requested ones, and a host-limited run
+//! is undecided rather than passed or failed.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::excused;
 /// A verdict with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// What was claimed holds.
+    /// The claim holds.
     Passed,
     /// It does not.
     Failed(String),
-    /// The host was too busy to tell.
+    /// The host was too busy to decide.
     Undecided(String),
 }
 
-/// Relative error of a paced rate that is still the asked one, after missed slots.
+/// Tolerance of a paced rate, relative, after missed slots.
 const RATE_TOLERANCE: f64 = 0.001;
 
 /// The figures of a row, summed over both directions.
@@ -40,7 +40,7 @@ pub struct Figures {
     pub packets_per_second: f64,
     /// Lost packets.
     pub lost_packets: Option<u64>,
-    /// Slots that were skipped.
+    /// Skipped slots.
     pub missed_slots: u64,
     /// Jitter of the first flow.
     pub jitter_seconds: Option<f64>,
@@ -48,7 +48,7 @@ pub struct Figures {
     pub delay_p50_seconds: Option<f64>,
     /// Its error bound.
     pub delay_error_seconds: Option<f64>,
-    /// Deviation of the first flow's sending spacing.
+    /// Standard deviation of the first flow's sending spacing.
     pub spacing_seconds: Option<f64>,
     /// Wire usage of the nominal rate.
     pub wire_ratio: Option<f64>,
@@ -92,7 +92,7 @@ pub fn figures(record: &Record) -> Figures {
     out
 }
 
-/// What was lost and where, in words; `None` when nothing was, or nobody can tell.
+/// Losses and their places as text; `None` without losses, or if the places are unknown.
 pub fn losses(record: &Record) -> Option<String> {
     let f = figures(record);
     let lost = f.lost_packets.filter(|l| *l > 0)?;
@@ -105,7 +105,7 @@ pub fn losses(record: &Record) -> Option<String> {
     }
     let mut places: Vec<String> = stages
         .into_iter()
-        // A stage that counts buffers of many datagrams knows the most that they can have held.
+        // A stage that counts buffers of many datagrams reports an upper bound.
         .map(|(stage, (packets, exact))| match (exact, stage) {
             (true, stage) => format!("{packets} by {stage}"),
             (false, stage) => format!("{} by {stage} (a bound)", packets.min(lost)),
@@ -123,14 +123,14 @@ pub fn losses(record: &Record) -> Option<String> {
     Some(text)
 }
 
-/// Datagrams that full socket buffers refused, by the loss ledger.
+/// Datagrams that full socket buffers dropped, by the loss ledger.
 fn overflowed(record: &Record) -> u64 {
     let rows = record.loss_ledger.iter().flat_map(|l| &l.rows);
     rows.filter(|r| r.stage == "socket overflow").map(|r| r.packets).sum()
 }
 
-/// Judges a record against its case. `host_limited` is what other programs did to the host meanwhile: it excuses a test that came
-/// to no end, and no count.
+/// Judges a record against its case. `host_limited` is what other programs did to the host: it excuses an incomplete
+/// test, but no wrong count.
 pub fn judge(case: &Case, record: &Record, host_limited: Option<&str>) -> Verdict {
     if record.status != Status::Complete {
         return excused(record.end_reason.clone(), host_limited);
@@ -164,8 +164,8 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
             "{lost} of {} packets lost, {dropped} of them by the receiver's socket",
             f.sent_packets
         );
-        // What the kernel's counters account for (a full socket, a full backlog) means that the host did not keep up; other
-        // loss on a plain link is a fault.
+        // Losses that kernel counters account for (full socket buffer, full backlog) mean that the host did not keep
+        // up; other loss on a plain link is a fault.
         let is_placed = record.loss_ledger.as_ref().is_some_and(|l| l.remainder_packets == 0);
         return match dropped >= lost || is_placed {
             true => Verdict::Undecided(text),
@@ -181,7 +181,7 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
             f.missed_slots
         ));
     }
-    // Slots served over the time between the first and the last of them: n packets span n - 1 periods.
+    // Slots served between the first and the last of them: n packets span n - 1 periods.
     let rate = sender.packets.saturating_sub(1) as f64 / sender.seconds.max(1e-9);
     let planned = sender.packets as f64 / sender.seconds.max(1e-9);
     let error = ((rate - asked) / asked).abs().min(((planned - asked) / asked).abs());
@@ -244,7 +244,7 @@ mod tests {
         assert!(matches!(judge(&paced, &record(1000, 999, 0, 0), None), Verdict::Failed(_)));
         assert!(matches!(judge(&paced, &record(1000, 999, 0, 1), None), Verdict::Undecided(_)));
         assert!(matches!(judge(&paced, &record(990, 990, 10, 0), None), Verdict::Undecided(_)));
-        // A slot that was missed is told even when the rate is still within its tolerance.
+        // A missed slot is reported even if the rate is within its tolerance.
         assert!(matches!(judge(&paced, &record(1000, 1000, 1, 0), None), Verdict::Undecided(_)));
         assert!(matches!(judge(&paced, &record(950, 950, 0, 0), None), Verdict::Undecided(_)));
         let bytes = case(Expectation::EveryByte);
@@ -334,7 +334,7 @@ mod tests {
         assert!(matches!(judge(&bytes, &record(9, 10, 0, 0), None), Verdict::Failed(_)));
         let placed = case(Expectation::EveryLossPlaced);
         assert!(matches!(judge(&placed, &record(10, 10, 0, 0), None), Verdict::Failed(_)));
-        // More placed than missing is as wrong as less.
+        // Accounting for more than is missing is as wrong as for less.
         let mut r = record(10, 5, 0, 5);
         let rows = vec![];
         r.loss_ledger = Some(LossLedger { rows, remainder_packets: -1, missing_packets: 5 });

@@ -1,25 +1,25 @@
-//! What other programs did to the processors while a row was measured, by the kernel's own accounts: also where the row gave no
-//! record that could say it.
+//! CPU time that other programs used while a row was measured, from the kernel's counters. Also covers rows without a
+//! record.
 
 use std::time::Instant;
 
 use weir_net::clock::{children_cpu, process_cpu};
 use weir_net::counters::cpu_times;
 
-/// Ratio of the processors that the hypervisor may take before a row counts as host-limited.
+/// Fraction of CPU time stolen by the hypervisor from which a row counts as host-limited.
 pub(super) const STEAL_RATIO: f64 = 0.01;
-/// Processors' worth of time that other programs may take.
+/// CPU time of other programs, in processors, from which a row counts as host-limited.
 pub(super) const FOREIGN_PROCESSORS: f64 = 0.2;
 
-/// Accounts at one time, ns.
+/// CPU time counters, ns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Accounts {
-    /// Of all processes, in user mode and in the kernel.
+    /// All processes, user and system.
     all_ns: u64,
-    /// Of this program and of the children that it has waited for.
+    /// This program and its waited-for children.
     own_ns: u64,
     steal_ns: u64,
-    /// Of the processors, idle time included.
+    /// All processors, idle time included.
     total_ns: u64,
 }
 
@@ -36,7 +36,7 @@ impl Accounts {
     }
 }
 
-/// Watches the processors from the start of a row until its programs were waited for.
+/// Watches the processors from the start of a row until its programs have ended.
 #[derive(Debug)]
 pub(super) struct Watch {
     begun: Instant,
@@ -48,7 +48,7 @@ impl Watch {
         Watch { begun: Instant::now(), accounts: Accounts::now() }
     }
 
-    /// What disturbed the host since the start.
+    /// Why the host was the limit since the start, if it was.
     pub(super) fn host_limit(&self) -> Option<String> {
         let wall_ns = self.begun.elapsed().as_nanos() as f64;
         host_limit(self.accounts?, Accounts::now()?, wall_ns)

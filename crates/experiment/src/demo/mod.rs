@@ -1,6 +1,6 @@
-//! `weir demo`: a lab of two hosts, real tests between them, and a table of what was asked beside what was measured.
+//! `weir demo`: a lab of two hosts, real tests between them, and a table of requested and measured values.
 //!
-//! The two ends run as programs of their own, as on two machines; the lab is gone when the demo ends, however it ends.
+//! Both ends run as separate processes, as on two machines. The lab is removed when the demo ends, however it ends.
 
 mod cases;
 mod judge;
@@ -20,13 +20,13 @@ pub use judge::{Figures, Verdict, figures, judge, losses};
 use load::Watch;
 use process::{measure, serve};
 
-/// How long a test may take beyond its sending time.
+/// Time that a test may take beyond its sending time.
 const TEST_GRACE: Duration = Duration::from_secs(20);
 
 /// How many times a host-limited row is measured.
 const ATTEMPTS: u32 = 3;
 
-/// What kept the demo from being run.
+/// Why the demo could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// The lab could not be made.
@@ -50,14 +50,14 @@ pub enum DemoError {
 pub struct Row {
     /// What was asked.
     pub case: Case,
-    /// What was measured; the reason where it was not.
+    /// The record, or why there is none.
     pub outcome: Result<Box<Record>, String>,
-    /// What to think of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// Runs the rows without an emulator, each sending for `seconds`, with `program` as both ends. A host-limited row
-/// is measured again, twice at most and not after `until`. `is_stopped` is asked between and during tests.
+/// Runs the rows without an emulator, each sending for `seconds`, with `program` as both ends. A host-limited row is
+/// repeated at most twice and not after `until`. `is_stopped` is polled between and during tests.
 ///
 /// # Errors
 /// [`DemoError`]; rows that were measured before have been shown by then.
@@ -80,7 +80,7 @@ pub fn demo(
         let once = &mut || -> Result<_, DemoError> {
             let watch = Watch::start();
             let outcome = told(is_stopped, || {
-                // One for each row: its processor time is this program's once it was waited for.
+                // One server per row: its CPU time counts as this program's once it was waited for.
                 let server = serve(lab.command("b", &program)?, ServeJob::default())?;
                 let job = TestJob {
                     host: Some(address.clone()),
@@ -110,7 +110,7 @@ pub fn demo(
     Ok(rows)
 }
 
-/// A program that did not do its part is the row's reason, unless all was asked to end.
+/// A program that failed is the row's reason, unless the demo was stopped.
 fn told<T>(
     is_stopped: &dyn Fn() -> bool,
     row: impl FnOnce() -> Result<Result<T, String>, DemoError>,
@@ -122,7 +122,7 @@ fn told<T>(
     }
 }
 
-/// A failure that the host explains is none of the programs'.
+/// A failure that load on the host explains is undecided.
 fn excused(reason: String, host_limited: Option<&str>) -> Verdict {
     match host_limited {
         Some(what) => Verdict::Undecided(format!("{reason}, and {what}")),
@@ -130,7 +130,7 @@ fn excused(reason: String, host_limited: Option<&str>) -> Verdict {
     }
 }
 
-/// Measures while a row is open, [`ATTEMPTS`] times at most: the last try counts, whatever it gives.
+/// Measures while a row is open, at most [`ATTEMPTS`] times; the last attempt counts.
 fn tried<T, E>(
     once: &mut dyn FnMut() -> Result<(T, Verdict), E>,
     is_open: &dyn Fn(&T, &Verdict) -> bool,

@@ -1,4 +1,4 @@
-//! The programs of the demo: both ends and the emulator run as processes of their own, as on three machines.
+//! The processes of the demo: both ends and the emulator run separately, as on three machines.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -14,9 +14,9 @@ use weir_net::tcp::MemFile;
 
 use super::DemoError;
 
-/// How long a program may take to end when it was asked to.
+/// Time for a program to end after it was asked to.
 const END: Duration = Duration::from_secs(5);
-/// Between two looks at whether the demo was stopped.
+/// Interval of checking whether the demo was stopped.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts a server and waits until it listens.
@@ -27,7 +27,7 @@ pub(super) fn serve(command: Command, job: ServeJob) -> Result<Process, DemoErro
     Ok(server)
 }
 
-/// Runs one test and returns its record. The inner error is a test that gave none.
+/// Runs one test and returns its record. The inner error is a test without a record.
 pub(super) fn measure(
     command: Command,
     job: TestJob,
@@ -58,8 +58,7 @@ pub(super) fn measure(
     })
 }
 
-/// What a program of the demo writes and the demo reads: a file without a name, so that nothing is left of it however the
-/// demo ends.
+/// Output of a program as an unnamed file, so that nothing is left behind even after SIGKILL.
 pub(super) struct OutputFile(MemFile);
 
 impl OutputFile {
@@ -67,7 +66,7 @@ impl OutputFile {
         MemFile::new(&[]).map(OutputFile).map_err(failed(what))
     }
 
-    /// Keeps the file open in a child; returns the path by which the child has it.
+    /// Keeps the file open in a child; returns its path there.
     pub(super) fn to(&self, child: &mut Command, what: &str) -> Result<PathBuf, DemoError> {
         let descriptor = self.0.as_fd().try_clone_to_owned().map_err(failed(what))?;
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -75,7 +74,7 @@ impl OutputFile {
         Ok(path.into())
     }
 
-    /// The first bytes of what was written.
+    /// The first bytes of the output.
     pub(super) fn bytes(&self, most: u64) -> Result<Vec<u8>, DemoError> {
         let what = "packet log";
         let mut bytes = vec![];
@@ -83,7 +82,7 @@ impl OutputFile {
         Ok(bytes)
     }
 
-    /// What was written, from its beginning.
+    /// The output, from its start.
     pub(super) fn read(&self, what: &str) -> Result<BufReader<File>, DemoError> {
         let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
         Ok(BufReader::new(File::open(path).map_err(failed(what))?))

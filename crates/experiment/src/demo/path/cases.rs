@@ -7,24 +7,25 @@ use weir_model::units::{ByteSize, Seed, Span};
 
 /// Seed of every draw of the demo.
 pub const SEED: Seed = Seed(0x5745_4952);
-/// Name of the emulator's flow in cases whose laws are to touch the test alone.
+/// Name of the emulator's flow in cases whose laws apply to the test alone.
 const TEST: &str = "test";
-/// Source port that the filter of the last UDP case takes, and one that it does not.
+/// Source port that the filter of the last UDP case matches, and one that it does not.
 const TOUCHED_PORT: u16 = 20_001;
 const UNTOUCHED_PORT: u16 = 20_002;
-/// When a packet counts as lost: far beyond every delay of the rows, and short, since each row with losses waits so long.
+/// Loss threshold: far beyond every delay of the rows, and short, since each row with losses waits for it.
 const LOSS_THRESHOLD_MS: u64 = 1000;
 
-/// What a row shows and claims of one flow of its test.
+/// The claim of a row about one flow of its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Nothing is lost, copied or damaged, and the delay is the path's own.
+    /// Nothing is lost, copied or damaged, and the delay is that of the path alone.
     Untouched,
-    /// The median of the delay is the predicted one.
+    /// The median delay matches the prediction.
     Delay,
-    /// As [`Claim::Delay`], and mean and deviation are those of the law (a delay of its own for each packet).
+    /// As [`Claim::Delay`], and mean and standard deviation are those of the law (an independent delay for each
+    /// packet).
     DelayLaw,
-    /// Median, mean and deviation of the delay are the predicted ones, in order.
+    /// Median, mean and standard deviation of the delay match the prediction, in order.
     DelayInOrder,
     /// The law's losses, all measured as lost.
     Loss,
@@ -56,27 +57,27 @@ pub struct FlowClaim {
 pub struct PathCase {
     /// In words.
     pub name: &'static str,
-    /// The laws, as flags would say them.
+    /// The laws as arguments.
     pub laws: &'static str,
     /// What the emulator does.
     pub impairment: Impairment,
     /// The test.
     pub plan: Plan,
-    /// What must hold, one or more for each flow.
+    /// Claims, one or more for each flow.
     pub claims: Vec<FlowClaim>,
 }
 
 impl PathCase {
-    /// Whether the virtual clock can run it: a stream's behaviour is the kernel's.
+    /// Whether it can be simulated: a stream's behaviour depends on the kernel.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.plan.connections.iter().all(|c| c.transport.datagrams())
     }
 }
 
-/// How a case's packets find their laws.
+/// Which packets a case's laws apply to.
 enum LawScope {
-    /// All packets, both ways.
+    /// All packets, in both directions.
     Everything,
     /// The test's datagrams, forward; not the control connection, which would only be slow.
     Test,
@@ -120,7 +121,7 @@ fn udp(rate: &str, payload: u64, seconds: u32) -> Result<Connection, ModelError>
 /// The cases, each sending for `seconds`.
 ///
 /// # Errors
-/// [`ModelError`] when one of them does not hold, which a test rules out.
+/// [`ModelError`] for an invalid case, which a test rules out.
 pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
     let one = |emulator_flow, claim| vec![FlowClaim { flow: 1, emulator_flow, claim }];
     let loss_threshold = Some(Span(LOSS_THRESHOLD_MS * 1_000_000));

@@ -1,4 +1,4 @@
-//! Under what conditions a row was measured: the floor that this host is calibrated to, and what disturbed it.
+//! The conditions of a row: the calibrated noise floor of this host, and its load.
 
 use weir_emulator::{DirectionReport, Report};
 use weir_model::plan::Direction;
@@ -9,18 +9,17 @@ use super::evidence::Evidence;
 use crate::calibrate::Figures;
 use crate::demo::load::{FOREIGN_PROCESSORS, STEAL_RATIO};
 
-/// Share of the packets whose lateness is no more than a disturbance: a stall of the host that nothing else shows. An
-/// emulator that is late more often is late by itself, unless something else shows why.
+/// Fraction of late packets up to which lateness counts as a stall of the host. An emulator that is late more often
+/// is itself at fault, unless load explains it.
 pub(super) const LATE_RATIO: f64 = 0.1;
 /// Later than that is late, as the emulator counts it.
 pub(super) const LATE_NS: f64 = 1e6;
 
-/// Errors of times that this host is known to make, from its calibration.
+/// Errors of times on this host, from its calibration.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Floor {
-    /// Of a median of delays, ns: what a path takes here on which a program takes each packet and sends it on: twice the
-    /// way between two hosts, once the way from the kernel's stamp to the program, and the lateness with which an emulator's
-    /// thread wakes; medians all.
+    /// Of a median delay, ns: twice the path between two hosts, once the path from kernel stamp to program, and the
+    /// wake-up lateness of an emulator's thread; medians.
     pub median_ns: f64,
     /// Of a single packet's time, ns: the same sum of 99th percentiles.
     pub single_ns: f64,
@@ -37,8 +36,8 @@ impl Floor {
         all.filter(|name| !figures.contains_key(name)).collect()
     }
 
-    /// The floor, from figures of a calibration: between two hosts of a lab, else over loopback. `None` when one of them
-    /// could not be measured.
+    /// The noise floor, from figures of a calibration: between two hosts of a lab, else over loopback. `None` if one
+    /// of them is absent.
     #[must_use]
     pub fn of(figures: &Figures) -> Option<Self> {
         let on = |path: &str, quantile: &str| {
@@ -54,40 +53,40 @@ impl Floor {
     }
 }
 
-/// Under what conditions a row was measured.
+/// The conditions of a row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conditions {
-    /// Delay of the path through an emulator without laws, ns: the median that the clean baseline measured. Taken off what
-    /// is measured.
+    /// Delay of the path through an emulator without laws, ns: the median of the clean baseline. Subtracted from
+    /// measured delays.
     pub path_delay_ns: f64,
     /// The host's own errors.
     pub floor: Floor,
-    /// Relative error of a rate that comes from rounding.
+    /// Relative error of a rate from rounding.
     pub floor_ratio: f64,
-    /// What disturbed the host meanwhile (steal, lateness, a stall). Then a time that is off is undecided.
+    /// Why the host was the limit (steal, lateness, a stall). Then a wrong time is undecided.
     pub host_limited: Option<String>,
 }
 
 impl Conditions {
-    /// The virtual clock: no path, no error but that of rounding.
+    /// The virtual clock: no path delay, and no error except rounding.
     #[must_use]
     pub fn simulated() -> Self {
         Self { floor_ratio: 1e-6, ..Self::default() }
     }
 }
 
-/// What disturbed the host while a row was measured, in words. `load` is what was seen of the processors over the whole row.
+/// Why the host was the limit during a row, as text. `load` is what the CPU counters show over the whole row.
 #[must_use]
 pub fn host_limit(record: &Record, emulator: &Report, load: Option<String>) -> Option<String> {
     let sum = |of: fn(&DirectionReport) -> u64| emulator.directions.iter().map(of).sum();
     host_limited(record, load, sum(|d| d.late_packets), sum(|d| d.sent_packets))
 }
 
-/// Beyond so many times the floor, and so much more, the path without laws shows the host and not itself.
+/// A baseline beyond this multiple of the floor, plus the slack, measured the host and not the path.
 const BASELINE_RATIO: f64 = 4.0;
 const BASELINE_SLACK_NS: f64 = 100_000.0;
 
-/// Whether the clean baseline, of this median delay, is no measure for the other rows; in words.
+/// Why the clean baseline, with this median delay, is unusable for the other rows; `None` if it is usable.
 pub(super) fn baseline_host_limit(
     median_ns: f64,
     floor: Floor,
@@ -103,7 +102,7 @@ pub(super) fn baseline_host_limit(
     host_limited.map(str::to_owned)
 }
 
-/// As [`host_limit`]; of the packets that the emulator `sent`, `late` left it more than 1 ms after their deadline.
+/// As [`host_limit`]; `late` of the packets that the emulator `sent` left more than 1 ms after their deadline.
 fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> Option<String> {
     let mut found = vec![];
     let ends = record.cpu.iter().flat_map(|cpu| [&cpu.local, &cpu.remote]).flatten();
@@ -115,7 +114,7 @@ fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> 
     if foreign > FOREIGN_PROCESSORS {
         found.push(format!("other programs kept {foreign:.1} processors busy"));
     }
-    // The same, over less than the row or with less of the processors' time.
+    // The same over less than the row, or with less of the CPU time.
     if found.is_empty() {
         found.extend(load);
     }
@@ -123,7 +122,7 @@ fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> 
     if missed > 0 {
         found.push(format!("the sender stood still and missed {missed} slots"));
     }
-    // No excuse by itself: that would let every error of the emulator's pass that shows as lateness.
+    // Not sufficient alone: it would excuse every error of the emulator that shows as lateness.
     let is_rare = late as f64 <= LATE_RATIO * sent as f64;
     if late > 0 && (is_rare || !found.is_empty()) {
         found.push(format!("{late} of {sent} packets left the emulator more than 1 ms late"));
@@ -131,7 +130,7 @@ fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> 
     (!found.is_empty()).then(|| found.join(", "))
 }
 
-/// Processors' worth of time in user mode that was neither end's. The emulator's is within it: little, since it sleeps.
+/// User-mode CPU time of neither end, in processors. It includes the emulator's, which is small, since it sleeps.
 fn foreign_processors(record: &Record) -> f64 {
     let Some(cpu) = &record.cpu else { return 0.0 };
     let ends = || [&cpu.local, &cpu.remote].into_iter().flatten();
@@ -140,7 +139,7 @@ fn foreign_processors(record: &Record) -> f64 {
     all * f64::from(cores) - ends().map(|end| end.process_user_ratio).sum::<f64>()
 }
 
-/// Packets that the emulator's links lost before anything was decided about them, forward and reverse.
+/// Packets that the emulator's links lost before any law applied, forward and reverse.
 pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
     let of = |i: usize| {
         report.directions.get(i).map_or(0, |d| {
@@ -155,8 +154,8 @@ pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
 }
 
 impl Evidence {
-    /// Packets of a flow that the hosts and the emulator's links lost, by their own counters: neither the path's doing nor
-    /// that of the emulator's laws.
+    /// Packets of a flow that the hosts and the emulator's links lost, by their own counters: neither the path nor
+    /// the laws lost them.
     pub(super) fn host_dropped(&self, flow: u32, direction: Direction) -> u64 {
         let own = format!("(flow {flow})");
         let (sender, receiver) = match direction {
@@ -168,7 +167,7 @@ impl Evidence {
             match row.stage.as_str() {
                 stage::QDISC | stage::CARD_TX => side == Some(sender),
                 stage::CARD_RX => side == Some(receiver),
-                // The lab's hosts have one kernel.
+                // The lab's hosts share one kernel.
                 stage::SOFTNET => true,
                 stage::SOCKET_OVERFLOW => row.source.ends_with(&own),
                 _ => false,
@@ -238,7 +237,7 @@ mod tests {
             let cpu = CpuUse { local: Some(end.clone()), remote: Some(end) };
             Record { local: Some(host), cpu: Some(cpu), ..Record::default() }
         };
-        // Two ends of 0.1 processors each, of two processors that were busy for a fifth.
+        // Two ends with 0.1 processors each, on two processors that were busy for a fifth.
         assert_eq!(host_limited(&record(0.2, 0.1, 0.0), None, 0, 100), None);
         let said = host_limited(&record(0.5, 0.1, 0.0), None, 0, 100).unwrap();
         assert_eq!(said, "other programs kept 0.8 processors busy");
@@ -248,11 +247,11 @@ mod tests {
                 .contains("hypervisor took 2.0 %")
         );
         assert_eq!(host_limited(&Record::default(), None, 0, 100), None);
-        // Load that no record tells of, such as of the kernel, and once only where one does.
+        // Load that no record shows, such as the kernel's; reported once if a record shows it.
         let load = || Some("load".to_owned());
         assert_eq!(host_limited(&Record::default(), load(), 0, 100).as_deref(), Some("load"));
         assert!(!host_limited(&record(0.5, 0.1, 0.0), load(), 0, 100).unwrap().contains("load"));
-        // A few packets late may be the host's doing; many are the emulator's, unless something else is found.
+        // A few late packets may be the host's; many are the emulator's, unless load explains them.
         let said = host_limited(&Record::default(), None, 10, 100).unwrap();
         assert_eq!(said, "10 of 100 packets left the emulator more than 1 ms late");
         assert_eq!(host_limited(&Record::default(), None, 11, 100), None);

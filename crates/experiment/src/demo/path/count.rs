@@ -1,11 +1,11 @@
-//! How many packets a law may take and still be that law: the interval that holds the count with probability 1 − 10⁻⁹.
+//! The interval of counts that a law produces with probability 1 − 10⁻⁹.
 //!
-//! The distributions are the laws' own, not normal approximations: 10⁻⁹ lies far out in the tails, where bursts and
-//! small means are anything but normal.
+//! The distributions are exact, not normal approximations: 10⁻⁹ is far out in the tails, where bursts and small means
+//! are not normal.
 
 use weir_model::impairment::{Loss, LossChain, LossProcess};
 
-/// What both tails hold together.
+/// Probability outside the interval, both tails together.
 pub const OUTSIDE: f64 = 1e-9;
 
 /// A count with its mean: inclusive bounds.
@@ -20,20 +20,20 @@ pub struct CountInterval {
 }
 
 impl CountInterval {
-    /// Whether a count is one that the law gives.
+    /// Whether the law can produce this count.
     #[must_use]
     pub fn holds(&self, count: u64) -> bool {
         (self.low..=self.high).contains(&count)
     }
 
-    /// A count that can't vary.
+    /// A constant count.
     #[must_use]
     pub fn exact(count: u64) -> Self {
         Self { mean: count as f64, low: count, high: count }
     }
 }
 
-/// `n` packets, each with probability `p` and on its own: the binomial distribution.
+/// `n` independent packets, each with probability `p`: the binomial distribution.
 #[must_use]
 pub fn independent(n: u64, p: f64) -> CountInterval {
     if p <= 0.0 || n == 0 {
@@ -64,12 +64,12 @@ pub fn independent(n: u64, p: f64) -> CountInterval {
     cut(first, &weights, n as f64 * p)
 }
 
-/// `n` packets through a chain that begins in its stationary state.
+/// `n` packets through a chain that starts in its stationary state.
 #[must_use]
 pub fn chained(n: u64, chain: &LossChain) -> CountInterval {
     let states = chain.loss.len();
-    // weights[k][state]: the probability of k losses so far, by the state that the next packet finds. Counts below `first`
-    // have become impossible to any purpose and are left out.
+    // weights[k][state]: the probability of k losses so far, by the state of the next packet. Counts below `first`
+    // have negligible probability and are dropped.
     let mut weights = vec![chain.stationary.clone()];
     let mut first = 0u64;
     for _ in 0..n {
@@ -96,7 +96,7 @@ pub fn chained(n: u64, chain: &LossChain) -> CountInterval {
     cut(first, &weights, n as f64 * mean)
 }
 
-/// Cuts half of [`OUTSIDE`] off either end of a distribution given by weights of the counts from `first` on.
+/// Removes half of [`OUTSIDE`] from each end of a distribution; `weights` are those of the counts from `first` on.
 fn cut(first: u64, weights: &[f64], mean: f64) -> CountInterval {
     let total: f64 = weights.iter().sum();
     let tail = |weights: &mut dyn Iterator<Item = &f64>| {
@@ -113,7 +113,7 @@ fn cut(first: u64, weights: &[f64], mean: f64) -> CountInterval {
     CountInterval { mean, low, high: last - tail(&mut weights.iter().rev()) }
 }
 
-/// How many of `n` packets a loss law drops. `None` when there is no law.
+/// The number of `n` packets that a loss law drops. `None` without a law.
 #[must_use]
 pub fn losses(n: u64, law: &Loss) -> Option<CountInterval> {
     Some(match law.process()? {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn small_binomials_by_hand() {
-        // All ten of ten have probability 10⁻¹⁰ at 10 %, nine or more 9.1·10⁻⁹: the bound is nine.
+        // Ten of ten have probability 10⁻¹⁰ at 10 %, nine or more 9.1·10⁻⁹: the bound is nine.
         assert_eq!(independent(10, 0.1), CountInterval { mean: 1.0, low: 0, high: 9 });
         assert_eq!(independent(10, 0.9), CountInterval { mean: 9.0, low: 1, high: 10 });
         assert_eq!(independent(10, 0.0), CountInterval::exact(0));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn large_binomials_are_about_six_deviations_wide() {
-        // 10⁻⁹ outside is 6.109 deviations of a normal distribution.
+        // 10⁻⁹ outside is 6.109 standard deviations of a normal distribution.
         let i = independent(1_000_000, 0.5);
         let width = (i.high - i.low) as f64 / 2.0 / 500.0;
         assert!((width - 6.109).abs() < 0.01, "{width}");

@@ -1,5 +1,5 @@
-//! What a row is judged by: both ends' figures, the emulator's packet trace and the receiver's log; from real hosts or from
-//! the virtual clock.
+//! The evidence of a row: both ends' figures, the emulator's packet trace and the receiver's log, from real hosts or
+//! simulated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use weir_wire::packets::{self, Judged, RecordKind};
 use super::cases::PathCase;
 use crate::triangulation::{Subject, Triangulation, triangulate};
 
-/// Everything known of a row's run.
+/// All evidence of a row's run.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     /// Both ends' figures.
@@ -25,9 +25,9 @@ pub struct Evidence {
     pub emulator_flows: BTreeMap<u32, String>,
     /// The receivers' packet logs.
     pub received: Vec<packets::Record>,
-    /// Clock of the side that ran the test less the other's, ns.
+    /// Clock of the side that ran the test minus the other's, ns.
     pub clock_offset_ns: i64,
-    /// Packets that the emulator's links lost unasked before anything was decided about them, forward and reverse.
+    /// Packets that the emulator's links lost before any law applied, forward and reverse.
     pub link_dropped: [u64; 2],
 }
 
@@ -84,11 +84,11 @@ impl Evidence {
         ))
     }
 
-    /// What the laws would have done with all that came to a flow of the emulator in one direction: the prediction.
-    /// Delays and drops are those of one `flow` of the test, dispositions those of all. The error tells why there is none.
+    /// The prediction: what the laws do with all packets that arrived at a flow of the emulator in one direction.
+    /// Delays and drops are those of one `flow` of the test, dispositions those of all.
     ///
     /// # Errors
-    /// In words: a packet trace that lacks packets, or an impairment that can't be predicted.
+    /// As text: the packet trace is incomplete, or the impairment can't be predicted.
     pub fn prediction(
         &self,
         impairment: &Impairment,
@@ -113,7 +113,7 @@ impl Evidence {
                 own.insert(record.sequence);
             }
         }
-        // Packet k draws the numbers of index k: with one missing, all behind it would be another's.
+        // Packet k draws the numbers of index k: if one is missing, all later ones would be shifted.
         if ingress.keys().next_back().is_some_and(|last| *last + 1 != ingress.len() as u64) {
             return Err("the packet trace lacks packets".into());
         }
@@ -126,7 +126,7 @@ impl Evidence {
     }
 }
 
-/// Whether the receiving stack drops what content laws change.
+/// Whether the receiving stack drops packets that content laws change.
 pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction) -> bool {
     let laws = impairment.flows.iter().map(|f| f.laws(direction));
     let mut contents =
@@ -134,20 +134,20 @@ pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction)
     contents.any(|content| content.checksum != Checksum::Repair)
 }
 
-/// What was predicted of a flow of the emulator, beside what its packet trace says.
+/// Comparison of the prediction for a flow of the emulator with its packet trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prediction {
     /// Packets that came.
     pub packets: u64,
-    /// Dispositions, copies included, that are as predicted: the same kind, asked to leave at the same nanosecond.
+    /// Dispositions, copies included, that match: the same kind, planned to leave at the same nanosecond.
     pub matched: u64,
-    /// Dispositions that are not.
+    /// Dispositions that do not.
     pub differing: u64,
     /// Of those, packets that left as predicted, but at another time.
     pub differing_times: u64,
-    /// Delays predicted of the flow's own packets, ns, ascending.
+    /// Predicted delays of the flow's own packets, ns, ascending.
     pub delays_ns: Vec<i64>,
-    /// Drops of the planned queue predicted among them.
+    /// Predicted drops of the planned queue among them.
     pub queue_dropped: u64,
 }
 
@@ -180,7 +180,7 @@ fn compare(
             _ => out.differing += 1,
         }
     }
-    // What happened and was not predicted at all.
+    // Dispositions that were not predicted at all.
     out.differing += (happened.len() as u64).saturating_sub(out.matched + out.differing);
     out.delays_ns.sort_unstable();
     out

@@ -1,4 +1,4 @@
-//! The rows on real hosts: a lab of two with the emulator in the middle, each row's programs started anew.
+//! The rows on real hosts: a lab of two with the emulator in the middle. Each row starts its own processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,31 +24,31 @@ use crate::triangulation::quantile;
 
 /// Interfaces of a lab's middle.
 const MIDDLE: [&str; 2] = ["to-a", "to-b"];
-/// How long the emulator may take to tell its report when it was asked to end.
+/// Time for the emulator to report when stopped.
 const EMULATOR: Duration = Duration::from_secs(20);
 const IMPAIR: &str = "weir impair";
 
-/// What was found on real hosts.
+/// The result of a row on real hosts.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Record, packet trace, packet logs.
     pub evidence: Evidence,
-    /// What the emulator told at its end.
+    /// The emulator's report.
     pub emulator: Report,
     /// Under what conditions.
     pub conditions: Conditions,
-    /// What to think of it.
+    /// The judgement.
     pub judgement: Judgement,
-    /// The packet logs of a row that failed, by the names of files.
+    /// The packet logs of a failed row, by file name.
     pub logs: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Why a row gave nothing to judge.
+/// Why a row could not be judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmeasured {
     /// What went wrong.
     pub reason: String,
-    /// What disturbed the host meanwhile.
+    /// Why the host was the limit, if it was.
     pub host_limited: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Unmeasured {
     }
 }
 
-/// What a row gave.
+/// The outcome of a row.
 type Outcome = Result<Box<Measured>, Unmeasured>;
 
 /// One row.
@@ -66,16 +66,16 @@ type Outcome = Result<Box<Measured>, Unmeasured>;
 pub struct PathRow {
     /// What was asked.
     pub case: PathCase,
-    /// What was measured last.
+    /// The outcome of the last attempt.
     pub outcome: Outcome,
-    /// How often it was measured.
+    /// Number of attempts.
     pub attempts: u32,
     /// Whether it is not measured again.
     pub is_final: bool,
 }
 
 impl PathRow {
-    /// What to think of it.
+    /// The verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match &self.outcome {
@@ -84,17 +84,17 @@ impl PathRow {
         }
     }
 
-    /// Whether another try may decide it.
+    /// Whether another attempt may decide it.
     fn is_open(&self) -> bool {
         self.outcome.as_ref().map_or(true, |measured| measured.judgement.is_open())
     }
 }
 
-/// What the clean baseline gave, which is taken off all rows.
+/// The clean baseline, which is subtracted from all rows.
 #[derive(Debug, Clone, Default)]
 struct Baseline {
     path_delay_ns: f64,
-    /// Why it is no good measure.
+    /// Why it is unusable, if so.
     host_limited: Option<String>,
 }
 
@@ -112,10 +112,10 @@ impl Baseline {
     }
 }
 
-/// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A host-limited row is measured
-/// again, twice at most and not after `until`: when all others have been measured, since what disturbs a host often lasts
-/// longer than a row. The first, the baseline of all, is measured again at once, also when its verdict stands. A row is
-/// shown when it is measured, and again when it is final.
+/// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A host-limited row is
+/// repeated at most twice and not after `until`, after all others: load on a host often outlasts a row. The first
+/// row, the baseline of all, is repeated immediately, even if its verdict stands. A row is shown when it is measured,
+/// and again when it is final.
 ///
 /// # Errors
 /// [`DemoError`]; rows that were final before have been shown by then.
@@ -131,7 +131,7 @@ pub fn on_hosts(
     let hosts = Hosts { lab, program, is_stopped };
     let mut cases = cases(seconds).map_err(failed("weir demo"))?.into_iter();
     let Some(clean) = cases.next() else { return Ok(vec![]) };
-    // The clean row: its path, emulator included, is that of all.
+    // The clean row uses the path of all rows, emulator included.
     let (clean, baseline) = hosts.clean(clean, seconds, floor, until)?;
     show(&clean);
     let mut rows = vec![clean];
@@ -140,7 +140,7 @@ pub fn on_hosts(
     in_turns(cases, once, may_repeat, &mut rows, show).map(|()| rows)
 }
 
-/// All cases once, then those that stayed open, in turn; each is final at the end, and shown as such.
+/// All cases once, then those still open, in turn; each is shown when final.
 fn in_turns(
     cases: impl Iterator<Item = PathCase>,
     once: &mut dyn FnMut(&PathCase) -> Result<Outcome, DemoError>,
@@ -149,7 +149,7 @@ fn in_turns(
     show: &mut dyn FnMut(&PathRow),
 ) -> Result<(), DemoError> {
     let ended = turns(cases, once, may_repeat, rows, show);
-    // Whatever kept the rest from being measured: what was measured is shown.
+    // An error ends the rest; what was measured is shown.
     for row in rows.iter_mut().filter(|row| !row.is_final) {
         row.is_final = true;
         show(row);
@@ -177,7 +177,7 @@ fn turns(
                 return Ok(());
             }
             let outcome = once(&row.case)?;
-            // One that gives nothing takes nothing of what was measured before.
+            // A failed attempt does not replace a measured one.
             if outcome.is_ok() || row.outcome.is_err() {
                 row.outcome = outcome;
             }
@@ -199,15 +199,15 @@ struct Hosts<'a> {
 
 type Found = Result<(Evidence, Report, Logs), Unmeasured>;
 
-/// The packet logs of a row as they were written, by the names of files.
+/// The packet logs of a row, by file name.
 type Logs = Vec<(&'static str, Vec<u8>)>;
 
-/// Longest packet log that is stored of a row: a row has some 20 000 records of 64 bytes.
+/// Maximum packet log stored of a row: a row has some 20 000 records of 64 bytes.
 const MOST_LOG_BYTES: u64 = 32 << 20;
 
 impl Hosts<'_> {
-    /// The row without laws, three times at most until it is not host-limited; else the least host-limited, which is the one with the
-    /// least delay.
+    /// The row without laws, at most three attempts until it is not host-limited; else the attempt with the lowest
+    /// delay.
     fn clean(
         &self,
         case: PathCase,
@@ -223,7 +223,7 @@ impl Hosts<'_> {
             let measured = match self.judged(&case, seconds, floor, &Baseline::default())? {
                 Ok(measured) => measured,
                 Err(_) if !is_last => continue,
-                // What was measured before stands.
+                // Keep the earlier measurement.
                 Err(_) if best.is_some() => break Ok(()),
                 Err(why) => break Err(why),
             };
@@ -251,7 +251,7 @@ impl Hosts<'_> {
         Ok((PathRow { case, outcome, attempts, is_final: true }, baseline))
     }
 
-    /// One row, once, and what to think of it.
+    /// Measures and judges one row once.
     fn judged(
         &self,
         case: &PathCase,
@@ -264,7 +264,7 @@ impl Hosts<'_> {
         }
         let watch = Watch::start();
         let found = told(self.is_stopped, || self.measure(case, seconds).map(Ok))?;
-        // All programs of the row were waited for by now.
+        // All programs of the row have ended by now.
         let load = watch.host_limit();
         let found = found.unwrap_or_else(|reason| Err(Unmeasured::new(reason)));
         let found = found.map_err(|why| Unmeasured {
@@ -290,7 +290,7 @@ impl Hosts<'_> {
         }))
     }
 
-    /// One row, once. The inner error is a test that gave no record.
+    /// Measures one row once. The inner error is a test without a record.
     fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
         let (packet_trace, at_b) = (OutputFile::new(IMPAIR)?, OutputFile::new("weir serve")?);
         let at_a = OutputFile::new("weir test")?;
@@ -316,7 +316,7 @@ impl Hosts<'_> {
             Err(reason) => return Ok(Err(Unmeasured::new(reason))),
         };
         match &report.packet_trace {
-            // Its thread did not get the processor in time.
+            // Its thread was not scheduled in time.
             Some(packet_trace) if packet_trace.dropped_records > 0 => {
                 return Ok(Err(Unmeasured {
                     reason: "the emulator's packet trace is incomplete".into(),
@@ -362,15 +362,15 @@ impl Hosts<'_> {
     ) -> Result<Process, DemoError> {
         let mut command: Command = self.lab.command("m", &self.program)?;
         let job = EmulatorJob {
-            // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
+            // The same link for every row, with receive stamps, so that the baseline applies to all.
             link: Some("packet".into()),
             packet_trace: Some(packet_trace.to(&mut command, IMPAIR)?),
-            // A socket's name would be left behind by a SIGKILL.
+            // SIGKILL would leave the socket's name behind.
             controlled: false,
             disposable: true,
             ..EmulatorJob::new(MIDDLE.map(ToOwned::to_owned), impairment.clone())
         };
-        // Out of reach of the terminal's signals: the demo says when it ends.
+        // Signals of the terminal go to the demo alone, which stops the others.
         ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
         let job = Job::Emulator(Box::new(job));
         let mut emulator = Process::start(command, &job, EMULATOR).map_err(failed(IMPAIR))?;
@@ -379,7 +379,7 @@ impl Hosts<'_> {
     }
 }
 
-/// Stops an emulator as its user would, and returns its report.
+/// Stops an emulator with SIGTERM, and returns its report.
 fn report(emulator: Process) -> Result<Report, DemoError> {
     let (events, _) = emulator.finish();
     let report = events.into_iter().find_map(|event| match event {
@@ -413,14 +413,14 @@ mod tests {
         let both = bad.with(Some("steal".into())).unwrap();
         assert_eq!(both, "steal, the clean baseline was host-limited (a stall)");
     }
-    /// Measured, and judged so.
+    /// Measured, with this verdict.
     fn measured(verdict: Verdict, of: &Measured) -> Outcome {
         let mut measured = of.clone();
         measured.judgement.verdict = verdict;
         Ok(Box::new(measured))
     }
 
-    /// Measured on the virtual clock, with an emulator that tells nothing.
+    /// Simulated, with an empty report of the emulator.
     fn sample(case: &PathCase) -> Measured {
         let conditions = Conditions::default();
         let evidence = crate::demo::path::simulate(case).unwrap();
@@ -438,7 +438,7 @@ mod tests {
         let cases: Vec<PathCase> = cases(1).unwrap().into_iter().take(3).collect();
         let (of, names) = (sample(&cases[0]), [cases[0].name, cases[1].name, cases[2].name]);
         let open = || Verdict::Undecided("busy".into());
-        // What each row gives, try by try.
+        // The outcomes of each row, attempt by attempt.
         let run = |gives: [Vec<Result<Outcome, DemoError>>; 3], tries: usize| {
             let gives = std::cell::RefCell::new(gives.map(Vec::into_iter));
             let (asked, mut told) = (std::cell::RefCell::new(vec![]), vec![]);
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(verdicts(&rows), [open(), Verdict::Passed, Verdict::Passed]);
         assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 2, 1]);
 
-        // A row that gave nothing is measured again, too: what was wrong last is its reason, as far as load does not excuse it.
+        // A row without an outcome is repeated too; its last reason counts unless load excuses it.
         let busy_and_none = || {
             let why =
                 Unmeasured { host_limited: Some("load".into()), ..Unmeasured::new("died".into()) };
@@ -490,7 +490,7 @@ mod tests {
         assert!(matches!(rows[1].verdict(), Verdict::Undecided(_)));
         assert!(matches!(rows[2].verdict(), Verdict::Failed(_)));
 
-        // The last try decides, whatever it gives, and is shown as final when it is made.
+        // The last attempt decides, and is shown as final when it is made.
         let busy = |why: &str| Ok(measured(Verdict::Undecided(why.into()), &of));
         let lost = || Verdict::Failed("lost".into());
         let (ended, asked, told, rows) = run(
@@ -507,28 +507,28 @@ mod tests {
         let last = Verdict::Undecided("third".into());
         assert_eq!(verdicts(&rows), [last, lost(), Verdict::Passed]);
         assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 3, 3]);
-        // Shown at its last try, not when all is over.
+        // Shown at its last attempt, not at the end of all.
         let (_, _, told, _) =
             run([vec![bad(), bad(), bad()], vec![bad(), bad(), good()], vec![good()]], 99);
         assert_eq!(told[3..], [(a, true), (b, true)]);
 
-        // No time left: what is open is final, and nobody is promised another try.
+        // No time left: open rows are final, without another attempt announced.
         let (ended, asked, told, _) = run([vec![bad()], vec![bad()], vec![good()]], 1);
         ended.unwrap();
         assert_eq!((asked.len(), told.iter().all(|row| row.1)), (3, true));
 
-        // Nor is there any before the last turn.
+        // Nor is there one before the last round.
         let (ended, asked, told, rows) = run([(); 3].map(|()| vec![bad(), bad()]), 4);
         ended.unwrap();
         assert_eq!(asked, [0, 1, 2, 0]);
         assert_eq!(told[3..], [(a, true), (b, true), (c, true)]);
         assert_eq!(verdicts(&rows), [open(), open(), open()]);
 
-        // Interrupted: what was measured is there.
+        // Interrupted: what was measured is returned.
         let stop = || Err(DemoError::Interrupted);
         let (ended, _, told, rows) = run([vec![bad(), stop()], vec![good()], vec![bad()]], 99);
         assert!(matches!(ended, Err(DemoError::Interrupted)));
-        // So is it told.
+        // And shown so.
         assert_eq!(told, [(a, false), (b, true), (c, false), (a, true), (c, true)]);
         assert_eq!(verdicts(&rows), [open(), Verdict::Passed, open()]);
         let (_, _, _, rows) = run([vec![bad()], vec![stop()], vec![]], 99);

@@ -1,5 +1,5 @@
 //! Judging a row: counts against the law's own interval and exactly against each other, times against the prediction
-//! within the calibrated floor. Nothing here runs anything: evidence goes in, lines with verdicts come out.
+//! within the calibrated noise floor. Pure: evidence in, lines with verdicts out.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const DEVIATIONS: f64 = 6.109_410_2;
 /// Whole nanoseconds are compared with means.
 const ROUNDING_NS: f64 = 0.5;
 
-/// A figure of a line.
+/// The value of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// Packets; a mean has a fraction.
@@ -34,14 +34,14 @@ pub enum Value {
     BitsPerSecond(f64),
 }
 
-/// By how much a figure may be off.
+/// The tolerance of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tolerance {
     /// By nothing.
     Exact,
-    /// The realised count lies within these bounds, inclusive; the measured one is the realised one.
+    /// The realised count lies within these bounds, inclusive; the measured one equals it.
     Between(u64, u64),
-    /// Realised and measured are off by at most this, in the line's unit.
+    /// Realised and measured differ by at most this, in the line's unit.
     PlusMinus(Value),
 }
 
@@ -54,34 +54,34 @@ pub struct Line {
     pub figure: &'static str,
     /// By the laws.
     pub asked: Value,
-    /// By the emulator's packet trace.
+    /// From the emulator's packet trace.
     pub realised: Option<Value>,
     /// By the receiver.
     pub measured: Option<Value>,
-    /// What difference still holds.
+    /// The tolerance.
     pub tolerance: Tolerance,
     /// Whether it holds.
     pub verdict: Verdict,
 }
 
-/// Packet by packet, of all flows of a row.
+/// Packet by packet, over all flows of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Sent.
     pub sent: u64,
-    /// On whose disposition emulator and receiver agree.
+    /// Packets on whose disposition emulator and receiver agree.
     pub matched: u64,
-    /// Sent less received less all that is placed.
+    /// Sent less received less all accounted losses.
     pub remainder: i64,
-    /// Dispositions (copies included) that are as predicted from seed and arrivals.
+    /// Dispositions (copies included) that match the prediction from seed and arrivals.
     pub predicted: u64,
-    /// Dispositions that are not.
+    /// Dispositions that do not.
     pub unpredicted: u64,
-    /// Dropped by the emulator unasked.
+    /// Dropped by the emulator without a law.
     pub unplanned: u64,
 }
 
-/// What to think of a row.
+/// The judgement of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// The figures.
@@ -92,15 +92,15 @@ pub struct Judgement {
     pub residual_ns: Vec<i64>,
     /// Departure later than asked, of each packet, ns, ascending: the emulator's lateness.
     pub lateness_ns: Vec<i64>,
-    /// All of it together: failed before undecided before passed.
+    /// The overall verdict: failed before undecided before passed.
     pub verdict: Verdict,
-    /// A count, a byte or a disposition failed: no disturbance of the host explains that.
+    /// A count, a byte or a disposition is wrong: no load of the host explains that.
     pub is_fault: bool,
 }
 
 impl Judgement {
-    /// Whether another measurement may decide the row: it is undecided, or nothing failed but times, which a disturbance of the
-    /// host may have moved unseen.
+    /// Whether repeating the row may change its verdict: it is undecided, or only times failed, which load may have
+    /// shifted unseen.
     #[must_use]
     pub fn is_open(&self) -> bool {
         match self.verdict {
@@ -110,7 +110,7 @@ impl Judgement {
         }
     }
 
-    /// The part of it that a record holds.
+    /// The part that a record stores.
     #[must_use]
     pub fn triangulation(&self) -> record::Triangulation {
         let a = &self.agreement;
@@ -189,7 +189,7 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
     out
 }
 
-/// Failed before undecided before passed; of equals the first.
+/// Failed before undecided before passed; the first of equals.
 fn worst(verdicts: Vec<Verdict>) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Failed(_) => 0,
@@ -199,8 +199,8 @@ fn worst(verdicts: Vec<Verdict>) -> Verdict {
     verdicts.into_iter().min_by_key(rank).unwrap_or(Verdict::Passed)
 }
 
-/// A count whose law is known: realised within the law's interval, measured exactly what was realised. A difference of at
-/// most `host_lost` packets, which the host lost by its own counters, is undecided.
+/// A count with a known law: realised within the law's interval, measured exactly as realised. A difference of at
+/// most `host_lost` packets, which the host's own counters report as lost, is undecided.
 #[must_use]
 pub fn count_line(
     flow: u32,
@@ -240,8 +240,8 @@ pub fn count_line(
     }
 }
 
-/// A figure that hosts have an error of: realised and measured within `tolerance` of what was asked. One that is off is
-/// undecided when something disturbed the host. All in the unit that `unit` makes a value of.
+/// A figure with a known error of hosts: realised and measured must be within `tolerance` of what was asked. Outside
+/// it the line is undecided if the host was limited. All in the unit of `unit`.
 #[must_use]
 pub fn time_line(
     flow: u32,
@@ -251,7 +251,7 @@ pub fn time_line(
     tolerance: f64,
     host_limited: Option<&str>,
 ) -> Line {
-    // Not a number is in no tolerance.
+    // NaN is within no tolerance.
     let is_near = |value: Option<f64>| match (value, asked) {
         (Some(value), Some(asked)) => (value - asked).abs() <= tolerance,
         _ => false,
@@ -295,7 +295,7 @@ fn every_byte(claim: &FlowClaim, case: &PathCase, evidence: &Evidence) -> Line {
     }
 }
 
-/// A stream has no packets of its own to join, but each frame that crossed has its disposition, both ways.
+/// The packets of a stream can't be joined, but each frame that crossed has its disposition, in both directions.
 fn stream_dispositions(
     claim: &FlowClaim,
     case: &PathCase,
@@ -320,8 +320,9 @@ fn stream_dispositions(
     }
 }
 
-/// What to think of dispositions that are not as predicted. A packet that the host made visible to the emulator only after its time
-/// had passed can't be released in its turn: under load, departures at other times are no fault, other dispositions are.
+/// The verdict on dispositions that differ from the prediction. A packet that the host delivered to the emulator
+/// after its time can't be released in its turn: under load, other departure times are no fault, other dispositions
+/// are.
 fn unpredicted(flow: u32, differing: u64, times: u64, conditions: &Conditions) -> Verdict {
     let reason =
         format!("flow {flow}: {differing} dispositions are not those of seed and arrivals");
@@ -329,7 +330,7 @@ fn unpredicted(flow: u32, differing: u64, times: u64, conditions: &Conditions) -
     excused(reason, host_limited)
 }
 
-/// What is known of one flow.
+/// The evidence on one flow.
 struct FlowEvidence<'a> {
     claim: &'a FlowClaim,
     laws: Laws,
@@ -341,12 +342,12 @@ struct FlowEvidence<'a> {
     /// Departures and arrivals of the flow's packets, with the frame's size.
     departures: Vec<(u64, u32)>,
     arrivals: Vec<u64>,
-    /// Packets that the emulator sent on behind a later one.
+    /// Packets that the emulator forwarded after a later one.
     reordered: u64,
-    /// Damage that came without a number.
+    /// Damaged packets without a readable number.
     nameless: u64,
     damaged_are_dropped: bool,
-    /// What the hosts lost of it.
+    /// Packets that the hosts lost.
     host_dropped: u64,
 }
 
@@ -405,7 +406,7 @@ impl<'a> FlowEvidence<'a> {
         })
     }
 
-    /// Exact conservation, and the three opinions on each packet.
+    /// Exact conservation, and the agreement of laws, emulator and receiver on each packet.
     fn agree(&self, conditions: &Conditions, sum: &mut Agreement) -> Verdict {
         let t = &self.joined;
         let missing = self.sent as i64 - self.receiver.packets as i64;
@@ -461,22 +462,22 @@ impl<'a> FlowEvidence<'a> {
         }
     }
 
-    /// What the host lost of it, by its own counters, and what came so late that it counts as lost.
+    /// Packets that the host lost by its own counters, or delivered so late that they count as lost.
     fn host_lost(&self) -> u64 {
         self.host_dropped + self.receiver.late_packets.unwrap_or(0)
     }
 
-    /// What the host lost of the joined packets, as far as its own counters account for it.
+    /// Joined packets that the host lost, if its own counters account for them.
     fn lost_by_host(&self) -> Option<u64> {
         let t = &self.joined;
         let lost = t.lost_before + t.lost_behind;
-        // Counters of an interface or of the whole host are bounds: other packets count there as well.
+        // Counters of an interface or of the whole host are bounds: they count other packets too.
         let is_by_host = t.disagreeing <= t.lost_behind && lost <= self.host_dropped;
         (lost > 0 && is_by_host).then_some(lost)
     }
 
-    /// The conditions of this flow. A few packets that took long from the emulator to the receiver show a stall of the host,
-    /// many are a fault; what the host lost is missing in rates.
+    /// The conditions of this flow. A few packets that took long from the emulator to the receiver show a stall of
+    /// the host, many are a fault; packets that the host lost reduce the rates.
     fn conditions(&self, all: &Conditions) -> Conditions {
         let mut found: Vec<String> = all.host_limited.iter().cloned().collect();
         if let Some(lost) = self.lost_by_host() {
@@ -540,7 +541,7 @@ impl<'a> FlowEvidence<'a> {
                 out.push(count_line(flow, figure, &law, t.modified, measured, host_lost));
             }
             Claim::Rate => self.rate_lines(conditions, out),
-            // Told by the caller, from the record alone.
+            // Judged by the caller, from the record alone.
             Claim::EveryByte => {}
         }
     }
@@ -554,7 +555,7 @@ impl<'a> FlowEvidence<'a> {
             _ => moments(series).map(|m| m.1),
         };
         for (i, figure) in figures.iter().copied().enumerate() {
-            // The path adds to where a distribution lies, not to how wide it is.
+            // The path shifts a distribution, but does not widen it.
             let path = if i < 2 { c.path_delay_ns } else { 0.0 };
             let values = [
                 of(predicted, i),
@@ -565,7 +566,7 @@ impl<'a> FlowEvidence<'a> {
         }
     }
 
-    /// Mean and deviation against the law's closed forms, within what a sample of this size allows.
+    /// Mean and standard deviation against the law's closed forms, within the sampling error.
     fn law_lines(&self, c: &Conditions, out: &mut Vec<Line>) {
         let law = self.laws.delay.as_ref().and_then(Delay::moments);
         let n = (self.joined.realised_delay_ns.len() as f64).max(1.0);
@@ -579,7 +580,7 @@ impl<'a> FlowEvidence<'a> {
         ];
         let room = DEVIATIONS * deviation / n.sqrt() + c.floor.median_ns;
         out.push(nanoseconds(self.claim.flow, "delay, mean", mean, room, c));
-        // The variance of a sample's deviation is σ²/2n for a normal law.
+        // The variance of a sample's standard deviation is σ²/2n for a normal law.
         let spread =
             [law.and_then(|m| m.deviation_ns), realised.map(|m| m.1), measured.map(|m| m.1)];
         let room = DEVIATIONS * deviation / (2.0 * n).sqrt() + c.floor.median_ns;
@@ -598,12 +599,12 @@ impl<'a> FlowEvidence<'a> {
         let (a, z) = (self.arrivals.first().copied(), self.arrivals.last().copied());
         let measured = over(a, z, self.arrivals.len());
         let asked = self.laws.rate.as_ref().zip(first).map(|(rate, (_, size))| {
-            // Framing counts from the network layer on; the frame holds 14 bytes of Ethernet before it.
+            // Framing counts from the network layer on; the frame includes 14 bytes of Ethernet.
             let framed = f64::from(size + rate.overhead()) - 14.0;
             rate.bits.0 as f64 * self.payload_bytes as f64 / framed
         });
         let span_ns = a.zip(z).map_or(1, |(a, z)| z.saturating_sub(a).max(1));
-        // First and last packet are each off by as much as a single time is.
+        // First and last packet each have the error of a single time.
         let ratio = c.floor_ratio + 2.0 * c.floor.single_ns / span_ns as f64;
         let host_limited = c.host_limited.as_deref();
         out.push(time_line(
@@ -633,7 +634,7 @@ fn nanoseconds(
 ) -> Line {
     let host_limited = c.host_limited.as_deref();
     let seconds = values.map(|v| v.map(|ns| ns / 1e9));
-    // Rounding is no tolerance that anybody chose: it is not shown.
+    // Rounding is not shown as part of the tolerance.
     let judged = (room_ns + ROUNDING_NS) / 1e9;
     let mut line = time_line(flow, figure, Value::Seconds, seconds, judged, host_limited);
     line.tolerance = if room_ns > 0.0 {

@@ -1,5 +1,5 @@
-//! The emulator's part of the loss ledger: with its packet trace at hand, what it dropped as planned is placed, so that what
-//! was lost unplanned stands apart.
+//! The emulator's part of the loss ledger: the packet trace accounts for planned drops, so that unplanned ones stand
+//! out.
 
 use weir_model::impairment::Impairment;
 use weir_model::plan::Direction;
@@ -12,7 +12,7 @@ use weir_model::record::stage::{
 use super::evidence::{Evidence, damaged_are_dropped};
 
 impl Evidence {
-    /// Enters what packet trace and packet log know of losses into the record's ledger.
+    /// Adds the losses that packet trace and packet log account for to the record's ledger.
     #[must_use]
     pub(super) fn placed(mut self, impairment: &Impairment) -> Self {
         let Some(mut ledger) = self.record.loss_ledger.take() else { return self };
@@ -25,7 +25,7 @@ impl Evidence {
                 Direction::Reverse => "local",
             };
             if is_dropped {
-                // What the kernel dropped for its checksum, the packet trace knows packet by packet.
+                // The packet trace knows each packet that the kernel dropped for its checksum.
                 let mut left = t.modified;
                 for row in ledger
                     .rows
@@ -94,7 +94,7 @@ mod tests {
             ("loss", PLANNED, "packet trace: loss law (flow 1)"),
             ("rate", QUEUE, "packet trace: queue (flow 1)"),
             ("damage, checksums left", EMULATOR_DAMAGED, "packet trace: content law (flow 1)"),
-            // It arrives: the receiver places what it could not read.
+            // It arrives: the receiver accounts for what it could not read.
             ("damage, checksums repaired", DAMAGED_HEADER, "tag or size (flow 1)"),
         ] {
             let ledger = evidence(name).1.record.loss_ledger.unwrap();

@@ -1,5 +1,5 @@
-//! The demo's rows with the emulator in the middle: what was asked of the path, what the emulator realised and what the
-//! receiver measured.
+//! The demo's rows with the emulator in the middle: what was asked of the path, what the emulator realised and what
+//! the receiver measured.
 //!
 //! [`cases()`] is the list, as data. [`simulate`] runs a case on the virtual clock; real hosts give the same
 //! [`Evidence`]. [`judge()`] is the same for both.

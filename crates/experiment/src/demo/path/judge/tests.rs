@@ -39,7 +39,7 @@ fn a_time_holds_within_its_tolerance_and_is_undecided_only_when_host_limited() {
     assert_eq!(line(20.0, 20.0, Some("3 % steal")), Verdict::Passed);
     let undecided = line(20.0, 21.0, Some("3 % steal"));
     assert_eq!(undecided, Verdict::Undecided("delay is off, and 3 % steal".into()));
-    // What was not measured, or is no number, is in no tolerance.
+    // A value that was not measured, or NaN, is within no tolerance.
     let none = time_line(1, "delay", Value::Seconds, [Some(1.0), Some(1.0), None], 9.0, None);
     assert!(is_failed(&none.verdict));
     assert!(is_failed(&line(f64::NAN, 20.0, None)));
@@ -69,7 +69,7 @@ fn every_simulated_row_holds() {
         assert!(a.sent >= 1000 && a.matched == a.sent, "{}: {a:?}", case.name);
         assert_eq!((a.remainder, a.unpredicted, a.unplanned), (0, 0, 0), "{}", case.name);
         assert!(a.predicted >= a.sent);
-        // A virtual path and virtual hosts have no error of their own.
+        // A virtual path and virtual hosts have no error.
         assert!(judged.residual_ns.iter().all(|r| *r == 0), "{}", case.name);
     }
 }
@@ -90,7 +90,7 @@ fn an_emulator_that_is_late_by_itself_fails() {
     use crate::demo::path::conditions::host_limit;
     let (case, mut evidence) = row("constant delay each way");
     let simulated = Conditions::simulated();
-    // Each packet 3 ms behind its deadline, as packet trace and receiver both see.
+    // Each packet 3 ms after its deadline, as packet trace and receiver both see.
     for (record, _) in &mut evidence.packet_trace {
         record.time2_ns = record.time2_ns.map(|ns| ns + 3_000_000);
     }
@@ -137,7 +137,7 @@ fn a_receiver_that_misses_a_packet_is_found_even_when_host_limited() {
 
 #[test]
 fn an_emulator_that_draws_other_numbers_is_found() {
-    // Exactly as many losses, all counted, but not those of the seed.
+    // The same number of losses, all counted, but other packets than the seed's.
     let (mut case, evidence) = row("loss");
     case.impairment.seed = weir_model::units::Seed(1);
     let judged = judge(&case, &evidence, &Conditions::simulated());
@@ -194,7 +194,7 @@ fn a_stream_is_judged_by_its_bytes() {
     assert_eq!(judged(bytes, bytes), Verdict::Passed);
     assert!(is_failed(&judged(bytes, bytes - 1)));
     assert!(is_failed(&judged(bytes - 1, bytes - 1)));
-    // All bytes, but the frames' dispositions are not those of the laws.
+    // All bytes arrive, but the dispositions of the frames are not those of the laws.
     case.impairment = all_lost();
     let flow = &mut evidence.record.flows[0];
     flow.sender.as_mut().unwrap().bytes = bytes;
@@ -237,7 +237,7 @@ fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
 #[test]
 fn drops_of_a_queue_are_those_of_the_flow_itself() {
     let (case, mut evidence) = row("rate");
-    // Of another sender in the same flow of the emulator: dropped as predicted, and none of the test's.
+    // Of another sender in the same flow of the emulator: dropped as predicted, and not the test's.
     let at = evidence
         .packet_trace
         .iter()
@@ -286,14 +286,14 @@ fn what_the_host_lost_by_its_own_counters_is_undecided() {
         let judged = judge(&case, &evidence, &calm);
         assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{name}: {:?}", judged.verdict);
         assert!(judged.is_open() && !judged.is_fault);
-        // A counter of the whole host says as much.
+        // A counter of the whole host suffices.
         let rows = &mut evidence.record.loss_ledger.as_mut().unwrap().rows;
         let row = rows.last_mut().unwrap();
         (row.stage, row.source) = ("softnet".into(), "/proc/net/softnet_stat dropped".into());
         row.packets = 7;
         let judged = judge(&case, &evidence, &calm);
         assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{name}: {:?}", judged.verdict);
-        // Without one it is a fault, whatever disturbed the host.
+        // Without a counter it is a fault, under any load.
         evidence.record.loss_ledger.as_mut().unwrap().rows.pop();
         let busy = Conditions { host_limited: Some("load".into()), ..calm };
         let judged = judge(&case, &evidence, &busy);
@@ -318,7 +318,7 @@ fn only_times_that_failed_may_come_out_otherwise() {
 #[test]
 fn a_few_packets_that_were_held_up_behind_the_emulator_show_a_stall() {
     let (case, evidence) = row("normal delay, in order");
-    // One arrival in so many comes 20 ms later, which moves mean and deviation.
+    // Every n-th arrival is 20 ms late, which shifts mean and standard deviation.
     let verdict = |every: usize| {
         let mut evidence = evidence.clone();
         for record in evidence.received.iter_mut().step_by(every) {
@@ -343,7 +343,7 @@ fn other_departures_under_load_are_undecided_and_other_dispositions_a_fault() {
     let judged = judge(&case, &moved, &busy);
     assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{:?}", judged.verdict);
     assert_eq!(judged.agreement.unpredicted, 1);
-    // Lost where the laws lose nothing.
+    // Lost where the laws drop nothing.
     let mut lost = evidence;
     lost.packet_trace[at].0.kind = RecordKind::LOST;
     assert!(is_failed(&judge(&case, &lost, &busy).verdict));
