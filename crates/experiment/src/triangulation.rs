@@ -33,23 +33,23 @@ pub struct Triangulation {
     pub matched: u64,
     /// Packets on whose disposition they don't.
     pub disagreeing: u64,
-    /// The first few of those, in words.
+    /// The first few of those, as text.
     pub examples: Vec<String>,
-    /// Sent, never seen by the emulator, nor by the receiver: lost before it.
+    /// Sent, but seen neither by the emulator nor by the receiver: lost before the emulator.
     pub lost_before: u64,
     /// Dropped by a loss law.
     pub lost: u64,
     /// Dropped by the planned queue.
     pub queue_dropped: u64,
-    /// Dropped by the emulator unasked.
+    /// Dropped by the emulator without a law.
     pub unplanned: u64,
     /// Copies made.
     pub duplicated: u64,
-    /// Packets whose content was changed.
+    /// Packets with changed content.
     pub modified: u64,
-    /// Of those that the emulator sent on whole, those that the receiver never saw: lost behind it.
+    /// Of those that the emulator forwarded unchanged, those that the receiver never saw: lost after the emulator.
     pub lost_behind: u64,
-    /// Packets seen by the receiver of which the packet trace knows nothing.
+    /// Packets seen by the receiver that the packet trace lacks.
     pub unknown: u64,
     /// Delay of each joined packet beyond the emulator's, ns: (arrival − sending) − (departure − entry), ascending.
     pub residual_ns: Vec<i64>,
@@ -66,23 +66,23 @@ pub struct Triangulation {
 /// Of one packet.
 #[derive(Default, Clone)]
 struct PacketHistory {
-    /// Entry, departure and asked departure of each copy sent on, in the order of departure.
+    /// Arrival, departure and planned departure of each forwarded copy, in the order of departure.
     departures: Vec<(u64, u64, Option<u64>)>,
     dropped: Option<RecordKind>,
     modified: bool,
-    /// Arrivals, with the send time that the header carried.
+    /// Arrivals, with the send time in the header.
     arrivals: Vec<(Option<u64>, u64)>,
-    /// Arrivals found damaged whose sequence number could be believed.
+    /// Damaged arrivals with a credible sequence number.
     damaged: u64,
 }
 
-/// Most disagreements told in words.
+/// Maximum number of disagreements reported as text.
 const EXAMPLES: usize = 5;
 
 /// Joins a packet trace and a receiver's log. `sender_offset_ns`: the sender's clock minus the receiver's.
 ///
-/// A datagram whose header was damaged arrives without a number; as many of those as there are packets changed and not
-/// otherwise seen are taken for them.
+/// A datagram with a damaged header arrives without a number; such arrivals are matched by count with changed packets
+/// that are missing otherwise.
 pub fn triangulate(
     subject: &Subject,
     packet_trace: impl IntoIterator<Item = (Record, Judged)>,
@@ -181,7 +181,7 @@ fn join(
     let agree = if story.modified && subject.damaged_are_dropped {
         seen == 0
     } else if story.modified && seen < sent_on {
-        // Damage in the header takes its number away.
+        // Damage in the header makes its number unreadable.
         let missing = sent_on - seen;
         let found = missing.min(*nameless);
         *nameless -= found;
@@ -197,7 +197,7 @@ fn join(
         if out.examples.len() < EXAMPLES {
             let dropped = story.dropped.and_then(RecordKind::name).unwrap_or("sent on");
             out.examples.push(format!(
-                "packet {sequence}: the emulator says {dropped}, {sent_on} copies left; the receiver saw {seen}"
+                "packet {sequence}: the emulator says {dropped}, {sent_on} copies forwarded; the receiver saw {seen}"
             ));
         }
     }
@@ -209,7 +209,7 @@ fn join(
     }
 }
 
-/// The value below which the share `q` of an ascending series lies; nearest rank.
+/// The `q` quantile of an ascending series; nearest rank.
 #[must_use]
 pub fn quantile(sorted: &[i64], q: f64) -> Option<i64> {
     let rank = (q.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
@@ -302,7 +302,7 @@ mod tests {
             judged(1, RecordKind::FORWARDED, 0),
             judged(2, RecordKind::FORWARDED, 0),
         ];
-        // 0 was dropped and came; 1 never came; 2 came twice; 3 came without the emulator.
+        // 0 was dropped and arrived; 1 never arrived; 2 arrived twice; 3 arrived without the emulator.
         let log = [
             seen(0, RecordKind::ARRIVED),
             seen(2, RecordKind::ARRIVED),
@@ -333,7 +333,7 @@ mod tests {
         let nameless = Record { sequence: 0, time1_ns: None, ..seen(0, RecordKind::CORRUPTED) };
         let t = triangulate(&SUBJECT, packet_trace, [nameless, seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing, t.modified), (2, 0, 1));
-        // Damage that nobody did is a disagreement.
+        // Damage without a cause is a disagreement.
         let t = triangulate(
             &SUBJECT,
             [judged(1, RecordKind::FORWARDED, 0)],
@@ -341,7 +341,7 @@ mod tests {
             0,
         );
         assert_eq!((t.matched, t.disagreeing), (1, 1));
-        // With the checksum left wrong the receiver must not see it at all.
+        // With a wrong checksum the receiver must not see it at all.
         let dropped = Subject { damaged_are_dropped: true, ..SUBJECT };
         let t = triangulate(&dropped, packet_trace, [seen(1, RecordKind::ARRIVED)], 0);
         assert_eq!((t.matched, t.disagreeing), (2, 0));

@@ -21,7 +21,7 @@ impl DataDirectory {
     /// `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
     ///
     /// # Errors
-    /// [`StoreError::NoPlace`] when none of these is known.
+    /// [`StoreError::NoDirectory`] when none of these is known.
     pub fn of_this_user() -> Result<DataDirectory, StoreError> {
         DataDirectory::resolve(&|name| std::env::var_os(name), effective_user() == Some(0), &|| {
             std::fs::read_to_string("/etc/passwd").unwrap_or_default()
@@ -54,7 +54,7 @@ impl DataDirectory {
         let base = path("XDG_DATA_HOME").or_else(|| path("HOME").map(|h| h.join(".local/share")));
         match base {
             Some(base) => Ok(DataDirectory { directory: base.join("weir"), owner: None }),
-            None => Err(StoreError::NoPlace),
+            None => Err(StoreError::NoDirectory),
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
             Path::new("/h/.local/share/weir/runs.db")
         );
         assert_eq!(at(&[("HOME", "/h"), ("WEIR_DATA_DIR", "/w")]), Path::new("/w/runs.db"));
-        assert!(matches!(data(&[], false), Err(StoreError::NoPlace)));
+        assert!(matches!(data(&[], false), Err(StoreError::NoDirectory)));
     }
 
     #[test]

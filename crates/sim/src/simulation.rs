@@ -154,7 +154,7 @@ impl Simulation {
         let counters = emulators.iter().flat_map(Emulator::counters).collect();
         Ok(Outcome {
             record: self.record(&flows, clock, threshold),
-            packet_trace: far_side.checkpoint,
+            packet_trace: far_side.packet_trace,
             received: far_side.received,
             counters,
             stack_dropped_packets: far_side.stack_dropped,
@@ -328,7 +328,7 @@ impl Emulator {
                 native_sequence: Some(slot.sequence),
                 native_flow: slot.flow,
             };
-            far_side.checkpoint.extend(
+            far_side.packet_trace.extend(
                 disposition
                     .record(self.way, Some(disposition.at_ns))
                     .map(|record| (record, judged)),

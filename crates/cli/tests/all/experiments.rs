@@ -1081,7 +1081,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let (output, out, err) = run(home, &["run", &path, "--json"]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
     // The store is full first, or the checkpoint.
-    assert!(err.contains("a run was not kept: ") || err.contains(".checkpoint"), "{err}");
+    assert!(err.contains("a run was not stored: ") || err.contains(".checkpoint"), "{err}");
     assert!(err.contains("is full") || err.contains("No space left"), "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "partial", "{out}");

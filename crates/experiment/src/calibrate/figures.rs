@@ -157,13 +157,13 @@ pub(crate) fn warnings(
         "busy-host",
         busiest_core_ratio,
         0.5,
-        "another program kept a core busy just before: this is the noise of a busy host; calibrate again when it is idle, or keep it if tests will run so",
+        "another program kept a core busy: this is the noise floor of a busy host; calibrate again when it is idle, unless tests will run under the same load",
     );
     above(
         "stolen-time",
         steal_ratio,
         0.01,
-        "the hypervisor took CPU time: the figures hold its pauses and will differ from one calibration to the next",
+        "the hypervisor took CPU time: the figures include its pauses and will vary between calibrations",
     );
     above(
         "late-wake-up",
@@ -175,7 +175,7 @@ pub(crate) fn warnings(
         "slow-clock",
         figure("clock_read_seconds"),
         300e-9,
-        "reading the clock is dear: stamps taken for each packet lower the rate",
+        "reading the clock is slow: a time stamp for each packet lowers the rate",
     );
     above(
         "missed-slots",

@@ -76,7 +76,7 @@ pub fn calibrate(
 ) -> Result<Calibration, Error> {
     let mut found = Figures::new();
     let mut extra = Vec::new();
-    progress("looking at the load");
+    progress("CPU load");
     let load = cpu_sample(300);
     let busiest =
         load.value().and_then(|s| s.busy_ratio.iter().map(|c| c.1).max_by(f64::total_cmp));
@@ -139,7 +139,7 @@ fn lab(progress: &mut dyn FnMut(&str), warnings: &mut Vec<Warning>) -> Option<La
     match Lab::up(&LabSpec::default()) {
         // A process with threads can't enter a namespace of another user namespace.
         Ok(lab) if lab.is_in_user_namespace() => {
-            warnings.push(no_lab(&"as an ordinary user the two hosts can't be entered from here"));
+            warnings.push(no_lab(&"without root, this program can't enter the two hosts"));
             None
         }
         Ok(lab) => Some(lab),
@@ -151,8 +151,7 @@ fn lab(progress: &mut dyn FnMut(&str), warnings: &mut Vec<Warning>) -> Option<La
 }
 
 fn no_lab(why: &dyn std::fmt::Display) -> Warning {
-    let text = format!(
-        "measured over loopback only: {why}; as root the figures between two hosts are added"
-    );
+    let text =
+        format!("measured over loopback only: {why}; run as root to measure between two hosts too");
     Warning::new("loopback-only", Severity::Info, text)
 }

@@ -124,7 +124,7 @@ pub fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
             Expectation::EveryByte,
         ),
         case(
-            "TCP IPv6, both ways",
+            "TCP IPv6, both directions",
             "400 Mbit/s each",
             true,
             "transport = 'tcp', rate = '400M'",

@@ -118,7 +118,7 @@ pub fn losses(record: &Record) -> Option<String> {
     }
     let mut text = format!("{lost} of {} datagrams lost: {}", f.sent_packets, places.join(", "));
     if overflowed(record) > 0 {
-        text += "; the receiver could not empty its socket as fast as the sender filled it";
+        text += "; the receiver was slower than the sender";
     }
     Some(text)
 }
@@ -147,7 +147,7 @@ pub fn judge(case: &Case, record: &Record, host_limited: Option<&str>) -> Verdic
         Expectation::EveryLossPlaced => match &record.loss_ledger {
             Some(l) if l.remainder_packets == 0 => Verdict::Passed,
             Some(l) => Verdict::Failed(format!(
-                "{} of {} missing packets could not be placed",
+                "{} of {} missing packets are unaccounted for",
                 l.remainder_packets, l.missing_packets
             )),
             None => Verdict::Failed("no loss ledger".into()),

@@ -61,7 +61,7 @@ fn host_limit(before: Accounts, after: Accounts, wall_ns: f64) -> Option<String>
     let stolen = since(|a| a.steal_ns) / since(|a| a.total_ns).max(1.0);
     let mut found = vec![];
     if stolen > STEAL_RATIO {
-        found.push(format!("the hypervisor took {:.1} % of the processors", stolen * 100.0));
+        found.push(format!("the hypervisor took {:.1} % of the CPU time", stolen * 100.0));
     }
     if foreign > FOREIGN_PROCESSORS {
         found.push(format!("other programs kept {foreign:.1} processors busy"));

@@ -1,4 +1,4 @@
-//! What was read of this host: plain data, so that judgements can be tested with facts made for the purpose.
+//! The facts of a host: plain data, so that checks can be tested with made-up facts.
 
 use weir_net::capability::{Capabilities, UserNamespaces};
 use weir_net::host::Host;
@@ -6,20 +6,20 @@ use weir_net::interface::{Interface, Offload, Qdisc};
 
 use super::ruleset::Ruleset;
 
-/// Something asked of the system.
+/// A fact about the system.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Fact<T> {
-    /// Not asked: nothing is said about it.
+    /// Not gathered: no finding.
     #[default]
     NotAsked,
-    /// The answer, and where it was read.
+    /// The value and its source.
     Read {
         /// File, call or command.
         from: String,
         /// The answer.
         value: T,
     },
-    /// No answer could be had.
+    /// It could not be read.
     Unreadable {
         /// File, call or command.
         from: String,
@@ -39,7 +39,7 @@ impl<T> Fact<T> {
         Fact::Unreadable { from: from.into(), why: why.to_string() }
     }
 
-    /// The answer of a call that may fail.
+    /// The result of a call that may fail.
     pub fn of<E: std::fmt::Display>(from: impl Into<String>, result: Result<T, E>) -> Self {
         match result {
             Ok(value) => Fact::read(from, value),
@@ -47,15 +47,15 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The answer of a question that has one or none.
+    /// An optional result.
     pub fn present(from: impl Into<String>, value: Option<T>) -> Self {
         match value {
             Some(value) => Fact::read(from, value),
-            None => Fact::unreadable(from, "this system does not tell"),
+            None => Fact::unreadable(from, "not reported by this system"),
         }
     }
 
-    /// The answer, if there is one.
+    /// The value, if it was read.
     pub fn value(&self) -> Option<&T> {
         match self {
             Fact::Read { value, .. } => Some(value),
@@ -64,7 +64,7 @@ impl<T> Fact<T> {
     }
 }
 
-/// How late sleeps ended, ns, of 1000 sleeps.
+/// Lateness of 1000 sleeps, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Median.
@@ -75,44 +75,44 @@ pub struct Lateness {
     pub max_ns: i64,
 }
 
-/// CPU use over a short while before anything was measured.
+/// CPU use before the measurements.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CpuSample {
     /// How long, s.
     pub seconds: f64,
-    /// Each core and the share of the time that it was busy, 0 to 1, stolen time included.
+    /// Busy fraction of each core, 0 to 1, stolen time included.
     pub busy_ratio: Vec<(u32, f64)>,
-    /// Share of all cores' time that the hypervisor took.
+    /// Fraction of all CPU time that the hypervisor took.
     pub steal_ratio: f64,
-    /// Processes other than this one that used CPU time, the greediest first.
+    /// Other processes that used CPU time, the largest first.
     pub consumers: Vec<BusyProcess>,
 }
 
-/// A process that uses the CPU.
+/// A process that uses CPU time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BusyProcess {
     /// Process id.
     pub pid: u32,
-    /// Its name, as the kernel has it (15 bytes).
+    /// Its name in the kernel (15 bytes).
     pub name: String,
-    /// CPU time used as a share of the time that passed: above 1 with several threads.
+    /// CPU time per elapsed time: above 1 with several threads.
     pub cpu_ratio: f64,
 }
 
 /// Whether a port can be bound here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PortUse {
-    /// Nobody has it.
+    /// It is free.
     Free,
-    /// Somebody listens on it.
+    /// Another program listens on it.
     Used,
 }
 
-/// Programs found running that steer the realtime clock, by name.
+/// Running programs that adjust the realtime clock, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClockDaemons(pub Vec<String>);
 
-/// One interface with what belongs to it.
+/// An interface with its addresses and settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InterfaceFacts {
     /// The interface, with its counters.
@@ -121,54 +121,54 @@ pub struct InterfaceFacts {
     pub offloads: Fact<Vec<Offload>>,
     /// Its queueing disciplines.
     pub qdiscs: Vec<Qdisc>,
-    /// Speed, bit/s, where it knows one.
+    /// Speed, bit/s, if known.
     pub speed_bits_per_second: Option<u64>,
-    /// The user asked about this one.
+    /// The user named this one.
     pub asked_for: bool,
 }
 
 /// The facts of a host, in one network namespace.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Who and what it is.
+    /// Name, kernel, distribution and hardware.
     pub host: Fact<Host>,
-    /// What this process may do.
+    /// Capabilities of this process.
     pub capabilities: Fact<Capabilities>,
-    /// Whether real-time scheduling was granted when tried.
+    /// Whether real-time scheduling was granted.
     pub fifo: Fact<()>,
-    /// A network namespace was made and let go: whether that needed a user namespace.
+    /// Whether a network namespace could be created, and whether that needed a user namespace.
     pub namespaces: Fact<bool>,
-    /// What the settings say about user namespaces.
+    /// Settings of user namespaces.
     pub user_namespaces: Fact<UserNamespaces>,
     /// CPUs this process may run on.
     pub allowed_cpus: Fact<usize>,
     /// CPU time that the control group allows, in cores; infinite without a limit.
     pub cpu_quota: Fact<f64>,
-    /// Frequency limits of the first core: least and most, Hz.
+    /// Frequency limits of the first core: minimum and maximum, Hz.
     pub frequency: Fact<(u64, u64)>,
-    /// CPU use just now.
+    /// Current CPU use.
     pub cpu: Fact<CpuSample>,
-    /// Clocksources this kernel could use.
+    /// Clock sources of this kernel.
     pub clocksources: Fact<Vec<String>>,
     /// Cost of one reading of the monotonic clock, ns.
     pub clock_read_ns: Fact<u64>,
-    /// Resolution of the monotonic clock and so of timers, ns.
+    /// Resolution of the monotonic clock and of timers, ns.
     pub timer_resolution_ns: Fact<u64>,
-    /// Timer slack this process started with, ns.
+    /// Timer slack of this process at its start, ns.
     pub timer_slack_ns: Fact<u64>,
-    /// How late sleeps ended with a slack of 1 ns.
+    /// Lateness of sleeps with a slack of 1 ns.
     pub lateness: Fact<Lateness>,
-    /// Who steers the realtime clock.
+    /// Programs that adjust the realtime clock.
     pub steering: Fact<ClockDaemons>,
-    /// Whether the kernel stamped a datagram on its way in, when tried over loopback.
+    /// Whether the kernel stamped an incoming datagram over loopback.
     pub receive_stamps: Fact<bool>,
-    /// Most receive buffer an ordinary process may ask for, bytes.
+    /// Maximum receive buffer without privilege, bytes.
     pub rmem_max: Fact<u64>,
-    /// Most send buffer an ordinary process may ask for, bytes.
+    /// Maximum send buffer without privilege, bytes.
     pub wmem_max: Fact<u64>,
-    /// Packets that wait per CPU for receive processing.
+    /// Maximum length of a CPU's backlog, packets.
     pub netdev_max_backlog: Fact<u64>,
-    /// Open descriptors allowed: now, and at most without privilege.
+    /// Limits of file descriptors: soft and hard.
     pub descriptors: Fact<(u64, u64)>,
     /// First and last ephemeral port.
     pub ephemeral_ports: Fact<(u16, u16)>,
@@ -180,24 +180,24 @@ pub struct Facts {
     pub ipv4: Fact<()>,
     /// Whether a UDP socket could be opened on ::1.
     pub ipv6: Fact<()>,
-    /// Interfaces that are up, loopback included; with one asked for, that and loopback.
+    /// Interfaces that are up, loopback included; if the user named one, that and loopback.
     pub interfaces: Fact<Vec<InterfaceFacts>>,
-    /// Packets dropped before they reached a protocol because a CPU's backlog was full, and times that processing ran
-    /// out of budget; since boot, all namespaces.
+    /// Packets dropped because a CPU's backlog was full, and how many times packet processing ran out of budget;
+    /// since boot, all namespaces.
     pub softnet: Fact<(u64, u64)>,
-    /// Datagrams dropped because a socket's buffer was full, since the namespace was made.
+    /// Datagrams dropped because a socket's buffer was full, since the namespace was created.
     pub receive_buffer_errors: Fact<u64>,
-    /// Rules of nftables, which on current systems include those of iptables.
+    /// Rules of nftables, which include those of iptables-nft.
     pub ruleset: Fact<Ruleset>,
-    /// Tables of the older iptables that are loaded.
+    /// Loaded tables of the older iptables.
     pub iptables: Fact<Vec<String>>,
-    /// Connections tracked, and the most that can be.
+    /// Tracked connections and their maximum.
     pub conntrack: Fact<(u64, u64)>,
-    /// Most segments of a send by UDP_SEGMENT; 1: there is none.
+    /// Maximum number of segments of a UDP_SEGMENT send; 1: not supported.
     pub gso_segments: Fact<u16>,
-    /// Whether UDP_GRO could be switched on.
+    /// Whether UDP_GRO could be enabled.
     pub udp_gro: Fact<()>,
-    /// Protocols this kernel has, by their names in `/proc/net/protocols`.
+    /// Protocols of this kernel, by their names in `/proc/net/protocols`.
     pub protocols: Fact<Vec<String>>,
     /// Whether MPTCP sockets are allowed.
     pub mptcp: Fact<bool>,

@@ -1,8 +1,8 @@
-//! A finding, and all of them together with their verdict.
+//! A finding, and the diagnosis of all findings.
 
 use serde::{Deserialize, Serialize};
 
-/// How much a finding bears on measurements.
+/// Severity of a finding.
 #[derive(
     Debug,
     Clone,
@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 pub enum Severity {
     /// As it should be.
     Ok,
-    /// Worth knowing; figures stand.
+    /// Information; figures are unaffected.
     Info,
-    /// Figures may be bounded or host-limited by it.
+    /// Figures may be limited by it.
     Warning,
-    /// Something that a test can't do without is not there.
+    /// A test can't run without it.
     Error,
 }
 
-/// What a finding is about: its heading in the text.
+/// The subject of a finding: its heading in the text.
 #[derive(
     Debug,
     Clone,
@@ -46,7 +46,7 @@ pub enum Severity {
 #[schemars(rename = "FindingGroup")]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
-    /// What this process may do.
+    /// Permissions of this process.
     Permissions,
     /// Cores, load, frequency, virtualisation.
     Cpu,
@@ -58,7 +58,7 @@ pub enum Group {
     Interfaces,
     /// Packet filters and connection tracking.
     Firewall,
-    /// What the kernel was built with.
+    /// Build options of the kernel.
     Kernel,
 }
 
@@ -77,22 +77,22 @@ impl Group {
     }
 }
 
-/// One thing found out about this host.
+/// One finding about this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
-    /// Stable name that scripts may match: `receive-buffer-limit`; of an interface with its name behind a colon.
+    /// Stable name for scripts: `receive-buffer-limit`; that of an interface has its name after a colon.
     pub id: String,
     /// What it is about.
     pub group: Group,
-    /// How much it bears.
+    /// Its severity.
     pub severity: Severity,
     /// The finding in a few words.
     pub title: String,
-    /// What was read, and from where.
+    /// What was read, and where.
     pub evidence: String,
-    /// What it does to a measurement.
+    /// The effect on a measurement.
     pub effect: String,
-    /// The exact command that changes it; absent when nothing needs to or none can.
+    /// The exact command that changes it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
 }
@@ -123,12 +123,12 @@ impl Finding {
     }
 }
 
-/// All findings, by group, the gravest of each group first.
+/// All findings, by group, the most severe of each group first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Diagnosis {
     /// `weir.doctor/1`.
     pub schema: String,
-    /// One line for a person.
+    /// A summary in one line.
     pub verdict: String,
     /// The findings.
     pub findings: Vec<Finding>,
@@ -138,7 +138,7 @@ impl Diagnosis {
     /// The schema's name.
     pub const SCHEMA: &str = "weir.doctor/1";
 
-    /// Sorts the findings and draws the verdict from them.
+    /// Sorts the findings and derives the verdict.
     pub fn new(mut findings: Vec<Finding>) -> Self {
         findings.sort_by_key(|f| (f.group, std::cmp::Reverse(f.severity)));
         let of = |severity| findings.iter().filter(move |f| f.severity == severity);
@@ -147,7 +147,7 @@ impl Diagnosis {
             titles.join("; ")
         };
         let verdict = match (of(Severity::Error).count(), of(Severity::Warning).count()) {
-            (0, 0) => "ready: nothing found that bears on a measurement".to_owned(),
+            (0, 0) => "ready: no setting found that affects measurements".to_owned(),
             (0, 1) => format!("ready, with one warning: {}", titles(Severity::Warning)),
             (0, n) => format!("ready, with {n} warnings, each with its effect above"),
             (_, _) => format!("not ready: {}", titles(Severity::Error)),
@@ -155,7 +155,7 @@ impl Diagnosis {
         Diagnosis { schema: Self::SCHEMA.into(), verdict, findings }
     }
 
-    /// Exit code of the command: 0, or 4 when something essential is not available.
+    /// Exit code of the command: 0, or 4 if something essential is not available.
     pub fn exit_code(&self) -> i32 {
         if self.findings.iter().any(|f| f.severity == Severity::Error) { 4 } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Reading the facts: from files of the kernel, by its interfaces, and by trying.
+//! Gathers the facts: from files of the kernel, its interfaces, and by trying.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,12 +23,12 @@ use super::ruleset::Ruleset;
 use super::text;
 use crate::Error;
 
-/// What to look at.
+/// What to gather.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Only this interface, and loopback; else all that are up.
     pub interface: Option<String>,
-    /// How long CPU use is watched, ms.
+    /// How long to watch CPU use, ms.
     pub cpu_sample_ms: u64,
 }
 
@@ -38,23 +38,23 @@ impl Default for Options {
     }
 }
 
-/// Programs that steer the realtime clock, by the names the kernel cuts to 15 bytes.
+/// Programs that adjust the realtime clock; the kernel truncates names to 15 bytes.
 const STEERING: [&str; 6] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys", "openntpd"];
 
-/// Reads the facts of this host and of the calling thread's network namespace.
+/// Gathers the facts of this host and of the calling thread's network namespace.
 ///
 /// # Errors
-/// [`Error::NoInterface`] when the interface asked for does not exist.
+/// [`Error::NoInterface`] when the named interface does not exist.
 pub fn gather(options: &Options) -> Result<Facts, Error> {
     let interfaces = interface_facts(options)?;
-    // First, so that what follows is not in it.
+    // First, before the probes below use CPU time.
     let cpu = cpu_sample(options.cpu_sample_ms);
     Ok(Facts {
         interfaces,
         host: Fact::of("uname, /proc, /sys", host()),
         capabilities: Fact::of("/proc/thread-self/status", capabilities()),
         fifo: on_thread("sched_setscheduler(SCHED_FIFO)", || try_fifo(1)),
-        namespaces: Fact::of("a network namespace made and let go", try_namespace()),
+        namespaces: Fact::of("a network namespace created and removed", try_namespace()),
         user_namespaces: Fact::read("/proc/sys/user, /proc/sys/kernel", user_namespaces()),
         allowed_cpus: Fact::of("sched_getaffinity", allowed_cpus().map(|cpus| cpus.len())),
         cpu_quota: cpu_quota(),
@@ -107,7 +107,7 @@ pub fn gather(options: &Options) -> Result<Facts, Error> {
 
 const CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// A file read and understood.
+/// A file, read and parsed.
 fn file<T>(path: &str, understand: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
     match fs::read_to_string(path) {
         Ok(text) => match understand(&text) {
@@ -122,14 +122,14 @@ fn setting(name: &str) -> Fact<u64> {
     Fact::present(name, sysctl(name).and_then(|value| value.parse().ok()))
 }
 
-/// Asks on a thread of its own, whose settings die with it.
+/// Runs `ask` on a thread of its own, whose settings end with it.
 fn on_thread<T: Send, E: std::fmt::Display + Send>(
     from: &str,
     ask: impl FnOnce() -> Result<T, E> + Send,
 ) -> Fact<T> {
     match std::thread::scope(|scope| scope.spawn(ask).join()) {
         Ok(result) => Fact::of(from, result),
-        Err(_) => Fact::unreadable(from, "the attempt broke off"),
+        Err(_) => Fact::unreadable(from, "the attempt failed"),
     }
 }
 
@@ -144,7 +144,7 @@ fn cpu_quota() -> Fact<f64> {
         return Fact::NotAsked;
     };
     let path = format!("/sys/fs/cgroup{}/cpu.max", group.trim_end_matches('/'));
-    // The root group has no such file, and no limit.
+    // The root control group has no such file, and no limit.
     if fs::metadata(&path).is_err() { Fact::NotAsked } else { file(&path, text::cpu_quota) }
 }
 
@@ -161,7 +161,7 @@ fn frequency() -> Fact<(u64, u64)> {
     }
 }
 
-/// Processes other than this one, with their name and CPU time in ticks.
+/// Other processes, with their name and CPU time in ticks.
 fn processes() -> Vec<(u32, String, u64)> {
     let own = std::process::id();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -207,7 +207,7 @@ pub(crate) fn cpu_sample(milliseconds: u64) -> Fact<CpuSample> {
     Fact::read(from, CpuSample { seconds, busy_ratio, steal_ratio, consumers })
 }
 
-/// Busy share of each core, and stolen share of all, between two readings.
+/// Busy fraction of each core, and stolen fraction of all, between two readings.
 fn shares(first: &CpuUsage, second: &CpuUsage) -> (Vec<(u32, f64)>, f64) {
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let busy = second.cores.iter().filter_map(|(core, now)| {
@@ -234,7 +234,7 @@ fn clock_read_ns() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// How late 1000 sleeps end; few enough that a busy machine delays the answer by a second at most.
+/// Lateness of 1000 sleeps; few enough for a second at most on a busy machine.
 fn lateness() -> Result<Lateness, Error> {
     set_timer_slack(1)?;
     let clock = Clock::System;
@@ -260,7 +260,7 @@ fn steering() -> ClockDaemons {
     ClockDaemons(names)
 }
 
-/// Whether a datagram over loopback carries the kernel's stamp. The kernel may take a moment to begin stamping.
+/// Whether a datagram over loopback has the kernel's stamp. The kernel may need a moment to start stamping.
 fn receive_stamps() -> Result<bool, Error> {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let receiver = UdpSocket::open(&UdpOptions { timestamps: true, ..UdpOptions::bind(any) })?;
@@ -270,7 +270,7 @@ fn receive_stamps() -> Result<bool, Error> {
     let sender = UdpSocket::open(&UdpOptions::connect(to))?;
     let mut batch = RecvBatch::new(1, 64);
     for _ in 0..100 {
-        // A datagram refused or lost is one attempt the less.
+        // A lost datagram is a failed attempt.
         let _ = sender.send(b"stamp");
         std::thread::sleep(Duration::from_millis(2));
         if batch.recv(&receiver, RecvMode::DontWait).is_ok()
@@ -331,14 +331,14 @@ fn conntrack() -> Fact<(u64, u64)> {
     let value = |name| sysctl(name).and_then(|v| v.parse().ok());
     match (value("net.netfilter.nf_conntrack_count"), value("net.netfilter.nf_conntrack_max")) {
         (Some(count), Some(most)) => Fact::read(from, (count, most)),
-        // Not loaded: nothing is tracked.
+        // Not loaded: no connections are tracked.
         _ => Fact::NotAsked,
     }
 }
 
 fn ruleset() -> Fact<Ruleset> {
     let from = "nft -a list ruleset";
-    // Off the path of an ordinary user on some systems.
+    // Not in PATH for ordinary users on some systems.
     let programs = ["nft", "/usr/sbin/nft", "/sbin/nft"];
     let mut why = String::from("nft is not installed");
     for program in programs {
@@ -376,7 +376,7 @@ fn interface_facts(options: &Options) -> Result<Fact<Vec<InterfaceFacts>>, Error
         let known: Vec<_> = all.into_iter().map(|i| i.name).collect();
         return Err(Error::NoInterface { name: name.clone(), known: known.join(", ") });
     }
-    // An interface without a list has none to show: the finding is about those that matter.
+    // Without a list of features there is nothing to check.
     let disciplines = qdiscs().unwrap_or_default();
     let wanted = all.into_iter().filter(|i| match &options.interface {
         Some(name) => i.loopback || i.name == *name,

@@ -21,10 +21,10 @@ pub use gather::{Options, gather};
 pub use ruleset::{Blocked, Ruleset};
 pub use text::fuzz_doctor_text;
 
-/// Gathers the facts of this host, in the calling thread's network namespace, and judges them. Takes about a second.
+/// Gathers the facts of this host, in the calling thread's network namespace, and checks them. Takes about a second.
 ///
 /// # Errors
-/// [`crate::Error::NoInterface`] when [`Options::interface`] names none; nothing else fails.
+/// [`crate::Error::NoInterface`] when [`Options::interface`] does not exist; nothing else fails.
 pub fn examine(options: &Options) -> Result<Diagnosis, crate::Error> {
     Ok(Diagnosis::new(check(&gather(options)?)))
 }

@@ -1,10 +1,10 @@
-//! Readers of small texts of the kernel. What makes no sense is passed over, never trusted.
+//! Parsers of small kernel texts. Malformed parts are skipped.
 
 use super::ruleset::Ruleset;
 
 /// Name and CPU time (clock ticks, user and kernel) of `/proc/<pid>/stat` (`proc_pid_stat(5)`).
 pub(crate) fn process_times(stat: &str) -> Option<(String, u64)> {
-    // The name may hold spaces and parentheses: it ends at the last one.
+    // The name may contain spaces and parentheses: it ends at the last one.
     let (head, rest) = stat.rsplit_once(')')?;
     let name = head.split_once('(')?.1;
     // The state is field 3; utime and stime are 14 and 15.
@@ -49,7 +49,7 @@ pub(crate) fn port_range(text: &str) -> Option<(u16, u16)> {
     (range.0 <= range.1).then_some(range)
 }
 
-/// Fuzz body: no text makes the readers panic or yield more than it holds.
+/// Fuzz body: no text makes the parsers panic or return more than it holds.
 pub fn fuzz_doctor_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let words = text.split_ascii_whitespace().count();

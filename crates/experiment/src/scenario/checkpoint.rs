@@ -106,7 +106,7 @@ pub fn differences(sessions: &[Session]) -> Vec<String> {
         let at = &after.started_at;
         if before.build() != after.build() {
             let both = versions(pair).unwrap_or_default();
-            out.push(format!("resumed at {at} by another program: {both}"));
+            out.push(format!("resumed at {at} by another version: {both}"));
         }
         if before.host != after.host {
             out.push(format!("resumed at {at} on another host: {}, {}", before.host, after.host));
@@ -250,7 +250,7 @@ impl Checkpoint {
                 let text = match is_gone {
                     false => format!("another program is running this experiment: process {pid}"),
                     true => format!(
-                        "something that process {pid}, which has ended, began still has its checkpoint"
+                        "a child of process {pid}, which has ended, still has its checkpoint locked"
                     ),
                 };
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));

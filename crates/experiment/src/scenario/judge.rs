@@ -212,7 +212,7 @@ pub fn judge(
             (
                 outcome,
                 format!(
-                    "measured {shown} in the mean, expected {bound}: {missed} of {} runs do not",
+                    "measured {shown} as the mean, expected {bound}: {missed} of {} runs are outside",
                     values.len()
                 ),
             )
@@ -226,7 +226,7 @@ pub fn judge(
             let spans =
                 if outcome == Outcome::Inconclusive { ", which spans the bound" } else { "" };
             let words = format!(
-                "measured {shown} in the mean of {} runs, {:.4} % interval {} to {}{spans}; expected {bound}",
+                "measured {shown} as the mean of {} runs, {:.4} % interval {} to {}{spans}; expected {bound}",
                 values.len(),
                 intervals.confidence * 100.0,
                 unit.show(interval.low),

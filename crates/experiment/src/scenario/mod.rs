@@ -81,8 +81,8 @@ pub enum ScenarioError {
         /// This system does not have it, or does not permit what it does.
         is_unavailable: bool,
     },
-    /// It was stopped before anything began.
-    #[error("stopped before anything began")]
+    /// It was stopped before the start.
+    #[error("stopped before the start")]
     Stopped,
     /// A fault of this program's.
     #[error("{0}")]

@@ -303,7 +303,7 @@ fn measurable(step: &Step, at: &AxisValues, plan: &Plan, place: &str) -> Result<
             return Err(ScenarioError::refused(
                 &format!("{place}.expect"),
                 &format!(
-                    "'{text}' can not be judged{here}: only transport {} has {}; say where it is meant, such as 'where transport={}'",
+                    "'{text}' can't be judged{here}: only transport {} has {}; restrict it, such as 'where transport={}'",
                     one_of(with.iter().copied()),
                     rule.metric.definition().name,
                     with.first().copied().unwrap_or_default(),

@@ -28,7 +28,7 @@ pub(super) fn read(published: &Published, files: &Files) -> Result<Table, Scenar
     let named = published.matching.values().chain(published.filter.keys()).chain(&published.label);
     for name in named.chain([&published.column]) {
         if table.column(name).is_none() {
-            let reason = format!("no column '{name}'; there are {}", table.columns.join(", "));
+            let reason = format!("no column '{name}'; available: {}", table.columns.join(", "));
             return Err(ScenarioError::refused(&what, &reason));
         }
     }

@@ -130,11 +130,11 @@ impl Repetition {
         Some(match self.needed(values) {
             RequiredRuns::Runs(runs) => {
                 let cap = match runs > u64::from(most) {
-                    true => format!("; {most} are made at most, so that it will not be reached"),
+                    true => format!("; at most {most} are made, so that it will not be reached"),
                     false => String::new(),
                 };
                 format!(
-                    "the first {} runs deviate by {deviation:.2} %: ± {percentage} % needs {runs} runs{cap}",
+                    "the standard deviation of the first {} runs is {deviation:.2} %: ± {percentage} % needs {runs} runs{cap}",
                     self.first
                 )
             }
@@ -185,7 +185,7 @@ impl Repetition {
                     format!("{needed} runs were needed, {made} gave the figure")
                 }
                 RequiredRuns::Never => {
-                    format!("no number of runs would do after the first {}", self.first)
+                    format!("no number of runs suffices after the first {}", self.first)
                 }
                 RequiredRuns::Open => {
                     format!("{made} of the {} runs of the first stage gave the figure", self.first)
@@ -193,7 +193,7 @@ impl Repetition {
             };
             missed.push(if name.is_empty() { words } else { format!("{name}: {words}") });
         }
-        let how = format!("intervals by the deviation of the first {} runs", self.first);
+        let how = format!("intervals by the standard deviation of the first {} runs", self.first);
         if missed.is_empty() {
             let runs = match least == greatest {
                 true => format!("{least} runs"),

@@ -240,7 +240,7 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
         let runs = if host_limited == 1 { "1 run" } else { &format!("{host_limited} runs") };
-        out += &body(&format!("  * shaped by tool or host in {runs}: {}", codes.join(", ")));
+        out += &body(&format!("  * limited by tool or host in {runs}: {}", codes.join(", ")));
     }
     if let Some(together) = &step.together {
         out += &body(&format!("  {}", together_words(together)));
@@ -258,7 +258,7 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         });
         let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
         let shaped =
-            if found.host_limited { "* shaped by tool or host".into() } else { String::new() };
+            if found.host_limited { "* limited by tool or host".into() } else { String::new() };
         let others = published_words(&found.published);
         let notes = [interval, between, shaped, found.text.clone(), others]
             .into_iter()
@@ -305,7 +305,7 @@ fn bounds_words(found: &Found, bounds: Bounds) -> String {
 fn together_words(together: &Together) -> String {
     let time = |seconds| Unit::Seconds.show(seconds);
     format!(
-        "{} tests began together: their first packets arrived within {} (clocks: ± {})",
+        "{} tests started together: their first packets arrived within {} (clocks: ± {})",
         together.tests,
         time(together.first_packet_skew_seconds),
         time(together.error_seconds)

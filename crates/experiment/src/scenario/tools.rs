@@ -49,10 +49,10 @@ impl Tool {
     #[must_use]
     pub fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
         if (self.client)(load, "").is_none() {
-            return Some("it has no words for this load");
+            return Some("it can't produce this load");
         }
         let needs_log = self.decode.is_some() && !is_here;
-        needs_log.then_some("its figures are in a log of its server, which is not here")
+        needs_log.then_some("its figures are in the log of its server, which is remote")
     }
 }
 
@@ -277,7 +277,7 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
             let sent: Vec<_> =
                 of_connections(&client).into_iter().filter(|r| !is_received(r)).collect();
             if sent.len() < load.connections as usize {
-                return Err("no report of the server came".into());
+                return Err("the server's report is missing".into());
             }
             return figures(&[("sent_throughput", sum(&sent, 8))]);
         }
@@ -384,7 +384,7 @@ fn ditg(load: &Load, _client: &str, decoded: &str) -> Result<Figures, String> {
     };
     let (bytes, seconds) = get("Bytes received").zip(get("Total time")).ok_or("no total")?;
     if seconds <= 0.0 {
-        return Err("its receiver got nothing".into());
+        return Err("its receiver received nothing".into());
     }
     let mut list = vec![("throughput", Some(bytes * 8.0 / seconds))];
     if load.is_udp {

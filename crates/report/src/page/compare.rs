@@ -9,7 +9,7 @@ use super::document::{Block, Document, Section};
 use super::figures::figures_of_runs;
 use super::grid::{Cell, Column, Grid};
 use super::run::{generator, method, notices, of_run, status, what_ran};
-use super::{tables, words};
+use super::{phrases, tables};
 use crate::plot::Quantity::{self, *};
 
 /// A page about several runs: a column for each in one table, charts laid over each other, each warning with its run. Of a

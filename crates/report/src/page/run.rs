@@ -7,7 +7,7 @@ use weir_model::warning::Severity;
 use super::document::{Block, Document, Headline, Notice, Section};
 use super::figures::figures_of_run;
 use super::grid::{Cell, Column, Grid};
-use super::{definitions, tables, words};
+use super::{definitions, phrases, tables};
 use crate::plot::{Figure, Quantity};
 
 /// A page about one run.

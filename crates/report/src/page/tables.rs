@@ -9,7 +9,7 @@ use weir_model::record::{
 };
 
 use super::grid::{Cell, Column, Grid};
-use super::words;
+use super::phrases;
 use crate::meta::emulator_direction;
 use crate::plot::Quantity::{self, *};
 

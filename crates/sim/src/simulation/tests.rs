@@ -41,7 +41,7 @@ fn a_clean_path_adds_its_delay_and_nothing_else() {
     let delay = rx.one_way_delay.as_ref().unwrap();
     assert_eq!((delay.min_seconds, delay.max_seconds), (0.007, 0.007));
     assert_eq!(rx.jitter_seconds, Some(0.0));
-    let (first, judged) = outcome.checkpoint[0];
+    let (first, judged) = outcome.packet_trace[0];
     assert_eq!(
         (first.time1_ns, first.time2_ns),
         (Some(START_NS + 3 * MS), Some(START_NS + 3 * MS))
@@ -62,11 +62,11 @@ fn the_receiver_measures_what_the_emulator_did() {
     assert!(counters.lost_packets > 0 && counters.duplicated_packets > 0);
     assert_eq!(rx.lost_packets, Some(counters.lost_packets));
     assert_eq!(rx.duplicate_packets, Some(counters.duplicated_packets));
-    assert_eq!(outcome.checkpoint.len() as u64, 5000 + counters.duplicated_packets);
+    assert_eq!(outcome.packet_trace.len() as u64, 5000 + counters.duplicated_packets);
     assert_eq!(outcome.received.len() as u64, counters.sent_packets);
     // Each arrival's delay is that of a departure of its packet.
     for arrival in &outcome.received {
-        let left = outcome.checkpoint.iter().filter(|(record, judged)| {
+        let left = outcome.packet_trace.iter().filter(|(record, judged)| {
             record.kind == RecordKind::FORWARDED && judged.native_sequence == Some(arrival.sequence)
         });
         assert!(left.map(|(record, _)| record.time2_ns).any(|at| at == arrival.time2_ns));
@@ -165,7 +165,7 @@ fn every_fate_is_as_predicted() {
         s.before_ns = 77;
         let outcome = s.run().unwrap();
         let mut ingress = BTreeMap::new();
-        for (record, _) in &outcome.checkpoint {
+        for (record, _) in &outcome.packet_trace {
             let (at_ns, length_bytes) = (record.time1_ns.unwrap(), record.size_bytes);
             ingress
                 .insert(record.sequence, crate::Ingress { at_ns, length_bytes, is_control: false });
@@ -177,7 +177,7 @@ fn every_fate_is_as_predicted() {
             .iter()
             .filter_map(|f| f.record(Way::Forward, Some(f.at_ns)))
             .collect();
-        let happened: Vec<_> = outcome.checkpoint.iter().map(|(record, _)| *record).collect();
+        let happened: Vec<_> = outcome.packet_trace.iter().map(|(record, _)| *record).collect();
         assert_eq!(predicted, happened, "{laws}");
     }
 }

@@ -63,13 +63,13 @@ impl Row {
     }
 
     fn count(&self, kind: RecordKind) -> u64 {
-        self.outcome.checkpoint.iter().filter(|(record, _)| record.kind == kind).count() as u64
+        self.outcome.packet_trace.iter().filter(|(record, _)| record.kind == kind).count() as u64
     }
 
     /// FNV-1a over the packet trace: every disposition and every time.
     fn fingerprint(&self) -> u64 {
         let bytes =
-            self.outcome.checkpoint.iter().flat_map(|(record, judged)| judged.encode(record));
+            self.outcome.packet_trace.iter().flat_map(|(record, judged)| judged.encode(record));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })

@@ -193,7 +193,7 @@ pub(super) fn closing(rows: &[Shown<'_>]) -> String {
     let (predicted, unpredicted) =
         (sum(|j| j.agreement.predicted), sum(|j| j.agreement.unpredicted));
     out.push_str(&format!(
-        "packet by packet: {matched} of {sent} dispositions agree; {predicted} of {} as predicted from seed and arrivals; ledger remainder {remainder}\n",
+        "packets: emulator and receiver agree on {matched} of {sent}; {predicted} of {} dispositions as predicted from seed and arrivals; ledger remainder {remainder}\n",
         predicted + unpredicted
     ));
     out.push_str(&ledger(rows).unwrap_or_default());

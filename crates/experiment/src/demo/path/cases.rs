@@ -148,7 +148,7 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
             one("other", Claim::Untouched),
         )?,
         case(
-            "constant delay each way",
+            "constant delay in each direction",
             "delay 20ms",
             LawScope::Everything,
             vec![paced()?, back],
@@ -208,7 +208,7 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
             one(TEST, Claim::CorruptionLost),
         )?,
         case(
-            "one UDP port of two",
+            "one of two UDP ports",
             "loss 10%, delay 10ms",
             LawScope::Port,
             vec![from(TOUCHED_PORT, many()?), from(UNTOUCHED_PORT, paced()?)],

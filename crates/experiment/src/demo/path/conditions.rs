@@ -108,7 +108,7 @@ fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> 
     let ends = record.cpu.iter().flat_map(|cpu| [&cpu.local, &cpu.remote]).flatten();
     let stolen = ends.map(|end| end.steal_ratio).fold(0.0, f64::max);
     if stolen > STEAL_RATIO {
-        found.push(format!("the hypervisor took {:.1} % of the processors", stolen * 100.0));
+        found.push(format!("the hypervisor took {:.1} % of the CPU time", stolen * 100.0));
     }
     let foreign = foreign_processors(record);
     if foreign > FOREIGN_PROCESSORS {
@@ -120,7 +120,7 @@ fn host_limited(record: &Record, load: Option<String>, late: u64, sent: u64) -> 
     }
     let missed: u64 = record.flows.iter().filter_map(|f| f.sender.as_ref()?.missed_slots).sum();
     if missed > 0 {
-        found.push(format!("the sender stood still and missed {missed} slots"));
+        found.push(format!("the sender stalled and missed {missed} slots"));
     }
     // Not sufficient alone: it would excuse every error of the emulator that shows as lateness.
     let is_rare = late as f64 <= LATE_RATIO * sent as f64;

@@ -104,7 +104,7 @@ impl Evidence {
         let mut happened = BTreeMap::new();
         let mut own = BTreeSet::new();
         for (record, judged) in self.packet_trace.iter().filter(|(record, _)| ours(record)) {
-            let at_ns = record.time1_ns.ok_or("a packet trace without times of entry")?;
+            let at_ns = record.time1_ns.ok_or("a packet trace without arrival times")?;
             let is_control = record.flags & packets::FLAG_CONTROL != 0;
             let packet = Ingress { at_ns, length_bytes: record.size_bytes, is_control };
             ingress.insert(record.sequence, packet);
@@ -115,7 +115,7 @@ impl Evidence {
         }
         // Packet k draws the numbers of index k: if one is missing, all later ones would be shifted.
         if ingress.keys().next_back().is_some_and(|last| *last + 1 != ingress.len() as u64) {
-            return Err("the packet trace lacks packets".into());
+            return Err("the packet trace is incomplete".into());
         }
         let packets = ingress.len() as u64;
         let arrivals: Vec<u64> = ingress.values().map(|i| i.at_ns).collect();

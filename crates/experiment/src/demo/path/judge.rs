@@ -177,7 +177,7 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
     {
         let (rest, missing) = (ledger.remainder_packets, ledger.missing_packets);
         verdicts.push(Verdict::Failed(format!(
-            "{rest} of {missing} missing packets could not be placed in the loss ledger"
+            "{rest} of {missing} missing packets are not in the loss ledger"
         )));
     }
     let of_time = |line: &&Line| matches!(line.asked, Value::Seconds(_) | Value::BitsPerSecond(_));
@@ -258,9 +258,13 @@ pub fn time_line(
     };
     let verdict = match (is_near(realised), is_near(measured), host_limited) {
         (true, true, _) => Verdict::Passed,
-        (_, _, Some(what)) => Verdict::Undecided(format!("{figure} is off, and {what}")),
-        (false, _, None) => Verdict::Failed(format!("{figure}: not realised as asked")),
-        (true, false, None) => Verdict::Failed(format!("{figure}: not measured as asked")),
+        (_, _, Some(what)) => Verdict::Undecided(format!("{figure} is wrong, and {what}")),
+        (false, _, None) => {
+            Verdict::Failed(format!("{figure}: the emulator did not realise the requested value"))
+        }
+        (true, false, None) => {
+            Verdict::Failed(format!("{figure}: the measured value is not the requested one"))
+        }
     };
     Line {
         flow,
@@ -324,8 +328,9 @@ fn stream_dispositions(
 /// after its time can't be released in its turn: under load, other departure times are no fault, other dispositions
 /// are.
 fn unpredicted(flow: u32, differing: u64, times: u64, conditions: &Conditions) -> Verdict {
-    let reason =
-        format!("flow {flow}: {differing} dispositions are not those of seed and arrivals");
+    let reason = format!(
+        "flow {flow}: {differing} dispositions differ from the prediction by seed and arrivals"
+    );
     let host_limited = conditions.host_limited.as_deref().filter(|_| times == differing);
     excused(reason, host_limited)
 }
@@ -428,13 +433,13 @@ impl<'a> FlowEvidence<'a> {
             let example = t.examples.first().map(|e| format!(": {e}")).unwrap_or_default();
             let matched = t.matched;
             return Verdict::Failed(format!(
-                "flow {flow}: the dispositions of {matched} of {} packets agree{example}",
+                "flow {flow}: emulator and receiver agree on {matched} of {} packets{example}",
                 self.sent
             ));
         }
         if remainder != 0 {
             return Verdict::Failed(format!(
-                "flow {flow}: {remainder} packets could not be placed"
+                "flow {flow}: {remainder} packets are unaccounted for"
             ));
         }
         if t.unplanned > 0 {
@@ -488,7 +493,7 @@ impl<'a> FlowEvidence<'a> {
         let slow = residual.iter().filter(|ns| **ns as f64 > limit_ns).count();
         if slow > 0 && slow as f64 <= LATE_RATIO * residual.len() as f64 {
             let (slow, count) = (counted(slow as i64, "packet"), residual.len());
-            found.push(format!("{slow} of {count} took long behind the emulator"));
+            found.push(format!("{slow} of {count} were delayed after the emulator"));
         }
         let host_limited = (!found.is_empty()).then(|| found.join(", "));
         Conditions { host_limited, ..all.clone() }

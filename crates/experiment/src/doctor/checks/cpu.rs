@@ -3,9 +3,9 @@
 use super::{Fact, Facts, Finding, Group, Severity, judge};
 
 const GROUP: Group = Group::Cpu;
-/// A core above this share is called busy.
+/// Load of a core above which it counts as busy.
 const BUSY_RATIO: f64 = 0.5;
-/// Stolen time above this share disturbs what takes microseconds.
+/// Steal ratio from which times in microseconds are affected.
 const STEAL_RATIO: f64 = 0.01;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -31,17 +31,17 @@ fn cores(facts: &Facts) -> Vec<Finding> {
         0 | 1 => finding(
             Severity::Warning,
             "one core",
-            "sender, receiver and kernel take turns: delays hold scheduling of the tool itself, both ends on this host share one rate",
+            "sender, receiver and kernel share one core: delays include the scheduling of the tool, and two ends on this host share one rate",
         ),
         2 | 3 => finding(
             Severity::Info,
             "few cores",
-            "with both ends on this host sender and receiver leave no core for anything else; spinning under real-time priority is left out",
+            "with both ends on this host, sender and receiver occupy all cores; Weir does not spin under real-time priority",
         ),
         _ => finding(
             Severity::Ok,
             "enough cores",
-            "sender, receiver and the rest of the system need not share a core",
+            "sender, receiver and the rest of the system have cores of their own",
         ),
     };
     let restricted = usable < host.cpu_cores as usize;
@@ -51,7 +51,7 @@ fn cores(facts: &Facts) -> Vec<Finding> {
         "affinity",
         "this process may not use all cores",
         evidence.clone(),
-        "the highest rates are those of the cores allowed",
+        "the maximum rates are those of the permitted cores",
     );
     let more = more.change(format!("taskset -c 0-{} weir …", host.cpu_cores.saturating_sub(1)));
     std::iter::once(one).chain(restricted.then_some(more)).collect()
@@ -68,7 +68,7 @@ fn quota(facts: &Facts) -> Vec<Finding> {
             "cpu-quota",
             "CPU time is limited by the control group",
             format!("{from}: {cores:.2} cores"),
-            "when the share is used up, every thread stops for up to 100 ms: rates are the limit's, delays hold its pauses",
+            "when the quota is used up, every thread stops for up to 100 ms: rates are limited, and delays include the pauses",
         )
         .change(format!("echo max > {from}"))]
     })
@@ -104,7 +104,7 @@ fn load(facts: &Facts) -> Vec<Finding> {
                 "busy-cores",
                 "cores are idle",
                 evidence,
-                "nothing else takes the CPU just now",
+                "no other program uses the CPU now",
             )
         } else {
             let title = if busy.len() == sample.busy_ratio.len() && busy.len() > 1 {
@@ -113,8 +113,10 @@ fn load(facts: &Facts) -> Vec<Finding> {
                 let names: Vec<_> = busy.iter().map(|c| c.0.to_string()).collect();
                 format!("busy: core {}", names.join(", "))
             };
-            let mut effect = "highest rates are lower, and single packets are sent and read milliseconds late, while others run".to_owned();
-            // Somebody's work: what is to become of it is theirs to decide, and no command of ours.
+            let mut effect =
+                "maximum rates are lower, and single packets are sent and read milliseconds late"
+                    .to_owned();
+            // No command is suggested: what to do about another user's process is their decision.
             let most: Vec<_> = sample
                 .consumers
                 .iter()
@@ -123,7 +125,7 @@ fn load(facts: &Facts) -> Vec<Finding> {
                 .collect();
             if !most.is_empty() {
                 let who = most.join(", ");
-                effect += &format!("; while measuring, let {who} end, or run it elsewhere");
+                effect += &format!("; stop {who} while measuring, or run it elsewhere");
             }
             Finding::new(GROUP, Severity::Warning, "busy-cores", title, evidence, effect)
         }];
@@ -134,7 +136,7 @@ fn load(facts: &Facts) -> Vec<Finding> {
                 "steal",
                 "the hypervisor takes CPU time",
                 format!("{from}: {:.1} % stolen", sample.steal_ratio * 100.0),
-                "the machine stands still for milliseconds at a time; such pauses are in delays and spacing and can't be told from the path's",
+                "the machine pauses for milliseconds at a time; delays and spacing include these pauses, indistinguishable from the path's",
             ));
         }
         found
@@ -171,7 +173,7 @@ fn frequency(facts: &Facts) -> Vec<Finding> {
                     "governor",
                     format!("governor {name} lowers the frequency"),
                     evidence,
-                    "at low packet rates cores run slow and wake slowly: delays grow by tens of microseconds and first seconds differ from later ones",
+                    "at low packet rates cores run and wake slowly: delays grow by tens of microseconds, and the first seconds differ from later ones",
                 )
                 .change("cpupower frequency-set -g performance")
             }]
@@ -192,12 +194,12 @@ fn frequency(facts: &Facts) -> Vec<Finding> {
             GROUP,
             Severity::Info,
             "governor",
-            "frequency can't be seen from here",
+            "the CPU frequency is not visible",
             format!("{from}: {why}"),
             if virtual_machine {
-                "the machine below decides; weir calibrate shows how steady it is"
+                "the hypervisor controls it; weir calibrate shows how steady it is"
             } else {
-                "either fixed or out of the kernel's hands"
+                "either fixed or not controlled by the kernel"
             },
         )],
     }
@@ -213,7 +215,7 @@ fn virtualisation(facts: &Facts) -> Vec<Finding> {
         "virtualisation",
         "not on bare metal",
         format!("virtual: {kind}"),
-        "pauses of the machine below are part of what is measured: compare with weir calibrate before trusting microseconds",
+        "measurements include pauses of the hypervisor: compare with weir calibrate before trusting microseconds",
     )]
 }
 
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!((busy.severity, busy.title.as_str()), (Severity::Warning, "busy: core 1"));
         assert!(busy.evidence.contains("cc1 (pid 77) 90 %"));
         assert!(busy.effect.ends_with("let cc1 (pid 77) end, or run it elsewhere"), "{busy:?}");
-        // Somebody's process is not ours to order about.
+        // No command for another user's process.
         assert_eq!(busy.change, None);
         assert_eq!(one(&sample(&[0.9, 0.9], 0.0), "busy-cores").title, "all cores are busy");
         assert_eq!(one(&sample(&[0.1, 0.2], 0.0), "busy-cores").severity, Severity::Ok);

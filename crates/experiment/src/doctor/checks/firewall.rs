@@ -27,7 +27,7 @@ fn rules(facts: &Facts) -> Vec<Finding> {
                 let effect = match block.protocol {
                     "udp" => format!("UDP tests {side} fail with \"UDP {PORT} is blocked\""),
                     _ => format!(
-                        "no test {side} can begin: its control connection is refused or times out"
+                        "no test {side} can start: its control connection is refused or times out"
                     ),
                 };
                 let change = match block.handle {
@@ -59,7 +59,7 @@ fn rules(facts: &Facts) -> Vec<Finding> {
                 (
                     Severity::Info,
                     format!("{} firewall rules, none seen to block port {PORT}", rules.rules),
-                    "each packet passes them: a little CPU per packet; rules on addresses and interfaces were not followed",
+                    "each packet is checked against them: a little CPU per packet; rules on addresses and interfaces were not evaluated",
                 )
             };
             found.push(Finding::new(
@@ -76,7 +76,7 @@ fn rules(facts: &Facts) -> Vec<Finding> {
 }
 
 fn older_tables(facts: &Facts) -> Vec<Finding> {
-    // No such file where the older iptables was never loaded: nothing to say.
+    // The file is absent if the older iptables was never loaded.
     let Some(tables) = facts.iptables.value().filter(|t| !t.is_empty()) else { return Vec::new() };
     vec![Finding::new(
         GROUP,
@@ -95,7 +95,7 @@ fn conntrack(facts: &Facts) -> Vec<Finding> {
         let evidence = format!("{from}: {count} of {most}");
         // In integers, so that four fifths are exact.
         if most > 0 && u128::from(count) * 5 >= u128::from(most) * 4 {
-            let effect = "when the table is full, packets of new connections are dropped: loss of this host's making";
+            let effect = "when the table is full, this host drops packets of new connections";
             let finding = Finding::new(
                 GROUP,
                 Severity::Warning,
@@ -112,7 +112,7 @@ fn conntrack(facts: &Facts) -> Vec<Finding> {
         if count == 0 {
             return Vec::new();
         }
-        let effect = "each packet is looked up in the table, and each new flow takes a place: a little CPU per packet, fewer connections per second";
+        let effect = "each packet is looked up in the table, and each new flow needs an entry: a little CPU per packet, fewer connections per second";
         vec![
             Finding::new(GROUP, Severity::Info, "conntrack", "connections are tracked", evidence, effect).change(format!(
                 "nft 'add table inet weir; add chain inet weir raw {{ type filter hook prerouting priority raw; }}; add rule inet weir raw udp dport {PORT} notrack'"

@@ -1,10 +1,10 @@
-//! Interfaces: offloads, queues at egress, sizes, counters.
+//! Interfaces: offloads, egress queues, sizes, counters.
 
 use super::super::facts::InterfaceFacts;
 use super::{Facts, Finding, Group, Severity, judge};
 
 const GROUP: Group = Group::Interfaces;
-/// Disciplines that hold packets back or harm them by configuration.
+/// Queueing disciplines that are configured to delay or drop packets.
 const SHAPERS: [&str; 7] = ["tbf", "htb", "hfsc", "cbq", "netem", "cake", "taprio"];
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -19,12 +19,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
                     "loopback",
                     "loopback is down",
                     format!("{from}: no loopback interface is up"),
-                    "nothing on this host reaches itself: no calibration, no test with both ends here",
+                    "no calibration, and no test with both ends on this host",
                 )
                 .change("ip link set dev lo up"),
             ),
         }
-        // Loopback's own settings bear on nothing but itself.
+        // Settings of the loopback interface affect nothing else.
         let others: Vec<_> = all.iter().filter(|i| !i.interface.loopback || i.asked_for).collect();
         if others.is_empty() {
             found.push(Finding::new(
@@ -56,7 +56,7 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
     let i = &facts.interface;
     let name = &i.name;
     let speed = match facts.speed_bits_per_second {
-        // veth and its kin name a figure that limits nothing.
+        // veth and similar interfaces report a speed that limits nothing.
         Some(bits) if i.kind.is_none() => format!(", {} Mbit/s", bits / 1_000_000),
         _ => String::new(),
     };
@@ -74,12 +74,12 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     if !(i.up && i.carrier) {
-        // Asked for by name: the test that is meant can't run.
+        // The user named it: the test can't run.
         let severity = if facts.asked_for { Severity::Error } else { Severity::Warning };
         let dead = finding(
             severity,
             id("link", facts),
-            format!("{name} passes no packets"),
+            format!("{name} forwards no packets"),
             "no test over it",
         );
         found.push(if i.up { dead } else { dead.change(format!("ip link set dev {name} up")) });
@@ -93,8 +93,7 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
     }
     let mtu = format!("ip link set dev {name} mtu 1500");
     if i.mtu_bytes < 1280 {
-        let effect =
-            "below what IPv6 needs: IPv6 is off here; datagrams above the MTU leave in fragments";
+        let effect = "below the minimum of IPv6, which is therefore disabled; datagrams above the MTU are fragmented";
         found.push(
             finding(
                 Severity::Warning,
@@ -105,7 +104,8 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
             .change(mtu),
         );
     } else if i.mtu_bytes < 1500 {
-        let effect = "right where the network below asks for it; datagrams of 1472 bytes leave in fragments or are refused";
+        let effect =
+            "correct if the network requires it; datagrams of 1472 bytes are fragmented or refused";
         found.push(finding(
             Severity::Info,
             id("mtu", facts),
@@ -120,7 +120,7 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
             id("errors", facts),
             format!("{name} has counted errors"),
             format!("{name}: rx_errors {}, tx_errors {}, rx_missed_errors {}, rx_fifo_errors {}", c.rx_errors, c.tx_errors, c.rx_missed_errors, c.rx_fifo_errors),
-            "frames were lost at the card or on the cable; if it goes on, a test shows loss of this host's making (counters before and after are in its result)",
+            "frames were lost at the card or on the cable; if this continues, tests include losses of this host (a result has the counters before and after)",
         ));
     }
     found
@@ -135,14 +135,14 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
         &format!("offloads of {name}"),
         |list, from| {
             let state = |feature: &str| list.iter().find(|o| o.name == feature);
-            // Feature, ethtool's word, wanted, id, effect when not so.
+            // Feature, its ethtool name, expected state, id, effect otherwise.
             let wanted = [
                 (
                     "tx-generic-segmentation",
                     "gso",
                     true,
                     Severity::Warning,
-                    "each TCP segment and UDP datagram crosses the stack on its own: highest rates fall several times",
+                    "each TCP segment and UDP datagram crosses the stack separately: maximum rates are several times lower",
                 ),
                 (
                     "tx-tcp-segmentation",
@@ -156,21 +156,21 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
                     "tx-udp-segmentation",
                     true,
                     Severity::Info,
-                    "the kernel segments coalesced UDP sends above the driver: results are per-packet, with more CPU per packet",
+                    "the kernel segments coalesced UDP sends above the driver: UDP crosses per-packet, with more CPU per packet",
                 ),
                 (
                     "rx-gro",
                     "gro",
                     true,
                     Severity::Warning,
-                    "each received segment climbs the stack alone: TCP and coalesced UDP rates fall several times",
+                    "each received segment crosses the stack separately: TCP and coalesced UDP rates are several times lower",
                 ),
                 (
                     "rx-lro",
                     "lro",
                     false,
                     Severity::Warning,
-                    "packets are coalesced irreversibly: sizes and spacing are lost, and a forwarder or emulator here would pass wrong frames",
+                    "packets are coalesced irreversibly: sizes and spacing are lost, and an emulator here would forward wrong frames",
                 ),
             ];
             let mut found = Vec::new();
@@ -185,7 +185,7 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
                     if offload.changeable { "" } else { " [fixed]" }
                 );
                 let title = format!("{name}: {word} is {is}");
-                // What a driver can't do is no defect of the setting.
+                // A missing feature of a driver is not a wrong setting.
                 let severity = if offload.changeable { severity } else { Severity::Info };
                 let finding =
                     Finding::new(GROUP, severity, id(feature, facts), title, evidence, effect);
@@ -197,7 +197,7 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
             }
             if found.is_empty() {
                 let evidence = format!("{from}: gso, tso, tx-udp-segmentation, gro on; lro off");
-                let effect = "large sends and receives stay coalesced as long as they can; the result says whether datagrams crossed coalesced or per-packet";
+                let effect = "large sends and receives stay coalesced as long as possible; the result says whether datagrams crossed coalesced or per-packet";
                 found.push(Finding::new(
                     GROUP,
                     Severity::Ok,
@@ -216,7 +216,7 @@ fn egress(facts: &InterfaceFacts) -> Vec<Finding> {
     let name = &facts.interface.name;
     let root = facts.qdiscs.iter().find(|q| q.is_root());
     let kind = root.map(|q| q.kind.as_str()).or(facts.interface.qdisc.as_deref()).unwrap_or("none");
-    // Under mq each queue has a discipline of its own.
+    // Under mq each queue has its own discipline.
     let leaves: Vec<&str> =
         facts.qdiscs.iter().filter(|q| !q.is_root()).map(|q| q.kind.as_str()).collect();
     let fair = |k: &str| k == "fq" || k == "etf";
@@ -230,7 +230,7 @@ fn egress(facts: &InterfaceFacts) -> Vec<Finding> {
         Finding::new(GROUP, severity, id("qdisc", facts), title, evidence.clone(), effect)
     };
     if SHAPERS.contains(&kind) || leaves.iter().any(|k| SHAPERS.contains(k)) {
-        let effect = "it limits, delays or drops what this host sends: a result is of this queue as much as of the path";
+        let effect = "it limits, delays or drops outgoing packets: results include this queue";
         return vec![
             finding(Severity::Warning, format!("{name}: egress is shaped by {kind}"), effect)
                 .change(format!("tc qdisc del dev {name} root")),
@@ -240,7 +240,7 @@ fn egress(facts: &InterfaceFacts) -> Vec<Finding> {
         let effect = "the kernel spaces UDP by SO_MAX_PACING_RATE, and SO_TXTIME works";
         finding(Severity::Ok, format!("{name}: kernel pacing works"), effect)
     } else {
-        let effect = "SO_MAX_PACING_RATE is accepted for UDP and does nothing, SO_TXTIME does not work; TCP paces by itself, Weir's own pacing is not touched";
+        let effect = "SO_MAX_PACING_RATE is accepted for UDP and does nothing, SO_TXTIME does not work; TCP paces itself, and Weir's own pacing is unaffected";
         finding(Severity::Info, format!("{name}: no kernel pacing for UDP"), effect)
             .change(format!("tc qdisc replace dev {name} root fq"))
     }]

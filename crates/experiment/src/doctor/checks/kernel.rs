@@ -1,4 +1,4 @@
-//! What the kernel was built with.
+//! Build options of the kernel.
 
 use super::{Fact, Facts, Finding, Group, Severity, judge};
 
@@ -15,10 +15,10 @@ fn segmentation(facts: &Facts) -> Vec<Finding> {
     judge(&facts.gso_segments, GROUP, "udp-gso", "UDP segmentation", |&segments, from| {
         let evidence = format!("{from}: {segments} segments in one send");
         vec![if segments > 1 {
-            let effect = "coalesced sending is possible: ten and more times the packets per second on a virtual link";
+            let effect = "coalesced sending works: ten times the packets per second or more on a virtual link";
             Finding::new(GROUP, Severity::Ok, "udp-gso", "UDP_SEGMENT works", evidence, effect)
         } else {
-            let effect = "each datagram is a send of its own: rates are per-packet (Linux 4.18 brought UDP_SEGMENT)";
+            let effect = "each datagram needs a system call: rates are per-packet (UDP_SEGMENT needs Linux 4.18)";
             Finding::new(GROUP, Severity::Warning, "udp-gso", "no UDP_SEGMENT", evidence, effect)
         }]
     })
@@ -33,7 +33,7 @@ fn gro(facts: &Facts) -> Vec<Finding> {
             "udp-gro",
             "UDP_GRO works",
             format!("{from}: accepted"),
-            "coalesced receiving is possible",
+            "coalesced receiving works",
         )],
         Fact::Unreadable { from, why } => vec![Finding::new(
             GROUP,
@@ -41,7 +41,7 @@ fn gro(facts: &Facts) -> Vec<Finding> {
             "udp-gro",
             "no UDP_GRO",
             format!("{from}: {why}"),
-            "each datagram is received on its own: the receiver limits coalesced rates (Linux 5.0 brought UDP_GRO)",
+            "each datagram is received separately: the receiver limits coalesced rates (UDP_GRO needs Linux 5.0)",
         )],
     }
 }
@@ -57,15 +57,15 @@ fn protocols(facts: &Facts) -> Vec<Finding> {
                 GROUP,
                 Severity::Ok,
                 "af-xdp",
-                "AF_XDP is there",
+                "AF_XDP is available",
                 xdp,
-                "the emulator can use its fastest link, where the driver plays along",
+                "the emulator can use its fastest link, if the driver supports it",
             ),
             (true, false) => Finding::new(
                 GROUP,
                 Severity::Info,
                 "af-xdp",
-                "AF_XDP is there, but BPF is not permitted",
+                "AF_XDP is available, but BPF is not permitted",
                 xdp,
                 "the emulator's links fall back to AF_PACKET",
             ),
@@ -81,12 +81,12 @@ fn protocols(facts: &Facts) -> Vec<Finding> {
         let packet = has("PACKET");
         let evidence = format!("{from}: PACKET {}", if packet { "present" } else { "absent" });
         let effect = if packet {
-            "captures and the emulator's links are possible"
+            "captures and the emulator's links work"
         } else {
             "no captures, no emulator; tests run"
         };
         let severity = if packet { Severity::Ok } else { Severity::Warning };
-        let title = if packet { "packet sockets are there" } else { "no packet sockets" };
+        let title = if packet { "packet sockets are available" } else { "no packet sockets" };
         found.push(Finding::new(GROUP, severity, "af-packet", title, evidence, effect));
         let on = facts.mptcp.value().copied().unwrap_or(has("MPTCP"));
         let evidence = format!(
@@ -100,7 +100,7 @@ fn protocols(facts: &Facts) -> Vec<Finding> {
                 "mptcp",
                 "MPTCP is on",
                 evidence,
-                "tests over MPTCP are possible",
+                "tests over MPTCP work",
             ),
             (true, false) => Finding::new(
                 GROUP,
@@ -108,7 +108,7 @@ fn protocols(facts: &Facts) -> Vec<Finding> {
                 "mptcp",
                 "MPTCP is off",
                 evidence,
-                "no tests over MPTCP; nothing else is touched",
+                "no tests over MPTCP; nothing else is affected",
             )
             .change("sysctl -w net.mptcp.enabled=1"),
             (false, _) => Finding::new(
@@ -117,7 +117,7 @@ fn protocols(facts: &Facts) -> Vec<Finding> {
                 "mptcp",
                 "no MPTCP",
                 evidence,
-                "no tests over MPTCP; nothing else is touched",
+                "no tests over MPTCP; nothing else is affected",
             ),
         });
         found

@@ -1,4 +1,4 @@
-//! The judgements: each takes the facts and returns findings, and looks nowhere else.
+//! The checks: each takes the facts and returns findings. Pure.
 
 mod cpu;
 mod firewall;
@@ -14,7 +14,7 @@ use super::finding::{Finding, Group, Severity};
 /// The port of Weir, TCP and UDP.
 pub const PORT: u16 = 9347;
 
-/// All judgements over these facts. Facts not asked for yield nothing.
+/// Runs all checks on these facts. Facts that were not gathered yield no finding.
 pub fn check(facts: &Facts) -> Vec<Finding> {
     let rooms = [
         permissions::check,
@@ -28,7 +28,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     rooms.iter().flat_map(|check| check(facts)).collect()
 }
 
-/// What is said about a fact: the judgement when it was read, "not readable" when it could not be.
+/// Checks a fact if it was read; reports it as unreadable if reading failed.
 fn judge<T>(
     fact: &Fact<T>,
     group: Group,
@@ -45,7 +45,7 @@ fn judge<T>(
             id,
             format!("{what}: not readable"),
             format!("{from}: {why}"),
-            "can't be judged; a measurement is not kept from running by it",
+            "unknown; measurements still run",
         )],
     }
 }

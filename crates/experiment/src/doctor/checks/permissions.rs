@@ -1,4 +1,4 @@
-//! What this process may do.
+//! Permissions of this process.
 
 use weir_net::capability::UserNamespaces;
 
@@ -6,7 +6,7 @@ use super::{Fact, Facts, Finding, Group, Severity, judge};
 
 const GROUP: Group = Group::Permissions;
 
-/// The rights asked for by name, so that Weir need not run as root.
+/// The capabilities that let Weir run without root.
 const SETCAP: &str =
     "sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_sys_nice+ep \"$(command -v weir)\"";
 
@@ -23,7 +23,7 @@ fn capabilities(facts: &Facts) -> Vec<Finding> {
             (
                 "CAP_NET_ADMIN",
                 have.net_admin,
-                "socket buffers past the limits, interface settings, the emulator's interfaces",
+                "socket buffers beyond the limits, interface settings, the emulator's interfaces",
             ),
             ("CAP_NET_RAW", have.net_raw, "packet sockets: the emulator's links, captures"),
             ("CAP_BPF", have.bpf, "AF_XDP and XDP programs"),
@@ -37,7 +37,7 @@ fn capabilities(facts: &Facts) -> Vec<Finding> {
         let evidence =
             format!("{from}: root {}, has {}", if have.root { "yes" } else { "no" }, names(true));
         if list.iter().all(|c| c.1) {
-            let effect = "nothing is refused for want of a capability";
+            let effect = "nothing is refused for a missing capability";
             return vec![Finding::new(
                 GROUP,
                 Severity::Ok,
@@ -51,7 +51,7 @@ fn capabilities(facts: &Facts) -> Vec<Finding> {
             list.iter().filter(|c| !c.1).map(|c| format!("{} ({})", c.2, c.0)).collect();
         let title = format!("without {}", names(false));
         let effect = format!("tests run; not available: {}", lost.join("; "));
-        // What sys_admin alone gives is had by user namespaces too.
+        // User namespaces grant what sys_admin alone would.
         vec![
             Finding::new(GROUP, Severity::Info, "capabilities", title, evidence, effect)
                 .change(SETCAP),
@@ -69,7 +69,7 @@ fn fifo(facts: &Facts) -> Vec<Finding> {
             Severity::Ok,
             "real-time scheduling is granted",
             format!("{from}: granted"),
-            "paced senders can be kept from waiting behind other processes",
+            "paced senders need not wait for other processes",
         )],
         Fact::Unreadable { from, why } => {
             let may = facts.capabilities.value().is_some_and(|c| c.sys_nice);
@@ -79,7 +79,7 @@ fn fifo(facts: &Facts) -> Vec<Finding> {
                 format!("{from}: {why}"),
                 "paced senders run at normal priority: on a busy machine single packets leave milliseconds late (counted as late or missed slots)",
             );
-            // With the capability it is the control group that has no budget.
+            // With the capability, the control group has no real-time budget.
             vec![if may {
                 refused.change("sysctl -w kernel.sched_rt_runtime_us=-1")
             } else {
@@ -100,7 +100,7 @@ fn namespaces(facts: &Facts) -> Vec<Finding> {
                     "weir lab and weir demo work; BPF, AF_XDP and real-time scheduling are not permitted inside",
                 )
             } else {
-                ("labs can be made", "weir lab and weir demo work in full")
+                ("labs can be made", "weir lab and weir demo work")
             };
             vec![Finding::new(GROUP, Severity::Ok, id, title, format!("{from}: worked"), effect)]
         }

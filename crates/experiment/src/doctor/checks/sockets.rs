@@ -5,12 +5,12 @@ use super::{Fact, Facts, Finding, Group, PORT, Severity, judge};
 
 const GROUP: Group = Group::Sockets;
 
-/// Receive buffer for high packet rates, bytes: 10 ms (a reader kept from its core) of 500 000 packets/s, each held
-/// with 2304 bytes of kernel memory for a 1500-byte frame, is 11.5 MB; rounded up.
+/// Receive buffer for high packet rates, bytes: a reader that is not scheduled for 10 ms at 500 000 packets/s, with
+/// 2304 bytes of kernel memory per 1500-byte frame, needs 11.5 MB; rounded up.
 const BUFFER_WANTED: u64 = 16 << 20;
 /// Below this a stall of 2 ms at a few hundred thousand packets/s overflows.
 const BUFFER_LEAST: u64 = 4 << 20;
-/// Descriptors for 1000 connections on one side, and what else is open.
+/// File descriptors for 1000 connections on one side, and some more.
 const DESCRIPTORS_WANTED: u64 = 1100;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 }
 
 fn buffers(facts: &Facts) -> Vec<Finding> {
-    // SO_RCVBUFFORCE and SO_SNDBUFFORCE go past the limits.
+    // SO_RCVBUFFORCE and SO_SNDBUFFORCE may exceed the limits.
     let passes = facts.capabilities.value().is_some_and(|c| c.net_admin);
     let limit = |fact: &Fact<u64>,
                  id: &str,
@@ -45,8 +45,8 @@ fn buffers(facts: &Facts) -> Vec<Finding> {
                     "short stalls of a program lose no packets",
                 )
             } else if passes {
-                let effect = "CAP_NET_ADMIN passes it; without that capability, or as another user, it holds";
-                finding(Severity::Ok, format!("{what} is passed by a capability"), effect)
+                let effect = "CAP_NET_ADMIN overrides it; it applies without that capability or as another user";
+                finding(Severity::Ok, format!("{what} is overridden by a capability"), effect)
             } else {
                 let severity = if bytes < least { Severity::Warning } else { Severity::Info };
                 finding(severity, format!("{what} is {} KiB", bytes >> 10), effect)
@@ -61,7 +61,7 @@ fn buffers(facts: &Facts) -> Vec<Finding> {
         "net.core.rmem_max",
         BUFFER_WANTED,
         BUFFER_LEAST,
-        "at high UDP rates a reader that stalls for milliseconds overflows its buffer: loss of this host's making, told apart in the result as socket overflow",
+        "at high UDP rates a reader that stalls for milliseconds overflows its buffer: the result reports such losses as socket overflow",
     );
     found.extend(limit(
         &facts.wmem_max,
@@ -70,7 +70,7 @@ fn buffers(facts: &Facts) -> Vec<Finding> {
         "net.core.wmem_max",
         BUFFER_LEAST,
         1 << 20,
-        "a fast UDP sender waits for the queue below more often, in smaller steps",
+        "a fast UDP sender waits for the queue more often",
     ));
     found
 }
@@ -91,7 +91,7 @@ fn overflows(facts: &Facts) -> Vec<Finding> {
                 "receive-buffer-errors",
                 "sockets have overflowed here before",
                 format!("{from}: RcvbufErrors {count}"),
-                "some program here was too slow for what it received; a test counts its own apart (before and after)",
+                "some program on this host was too slow for what it received; a test counts its own overflows separately",
             )]
         },
     )
@@ -111,19 +111,19 @@ fn softnet(facts: &Facts) -> Vec<Finding> {
                     GROUP,
                     Severity::Ok,
                     "softnet",
-                    "no packet dropped before the protocols",
+                    "no packet was dropped in a CPU's backlog",
                     evidence,
-                    "the kernel kept up so far",
+                    "the kernel has kept up so far",
                 )
             } else {
                 let backlog = facts.netdev_max_backlog.value().copied().unwrap_or(1000);
                 let wanted = backlog.saturating_mul(4).clamp(4000, 100_000);
-                let effect = "a CPU's backlog was full: loss before any socket, in the loss ledger a row of the machine, not of the test";
+                let effect = "a CPU's backlog was full: losses before any socket; the loss ledger has them as a counter of the whole host";
                 Finding::new(
                     GROUP,
                     Severity::Warning,
                     "softnet",
-                    "packets were dropped before the protocols",
+                    "packets were dropped in a CPU's backlog",
                     evidence,
                     effect,
                 )
@@ -131,7 +131,7 @@ fn softnet(facts: &Facts) -> Vec<Finding> {
             }]
         },
     );
-    // Only what cannot be read of the second; its value is judged above.
+    // The second is only checked for being readable; its value is checked above.
     found.extend(judge(
         &facts.netdev_max_backlog,
         GROUP,
@@ -163,7 +163,7 @@ fn descriptors(facts: &Facts) -> Vec<Finding> {
                 )
                 .change("ulimit -n 65536")
             } else if hard < DESCRIPTORS_WANTED && !raises {
-                let effect = "1000 connections at once are not possible; few are";
+                let effect = "1000 concurrent connections are not possible, a few are";
                 Finding::new(
                     GROUP,
                     Severity::Warning,
@@ -219,11 +219,11 @@ fn ports(facts: &Facts) -> Vec<Finding> {
         let count = u32::from(last) - u32::from(first) + 1;
         let evidence = format!("{from} = {first} {last}: {count} ports");
         let mut found = vec![if count < 10_000 {
-            let effect = "many short connections to one server run out of ports: each rests for a minute after closing";
+            let effect = "many short connections to one server use up the ports: each stays in TIME_WAIT for a minute";
             Finding::new(GROUP, Severity::Warning, "ephemeral-ports", "few ephemeral ports", evidence.clone(), effect)
                 .change("sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\"")
         } else {
-            let effect = "so many connections at once, or per minute when this side closes first, to one address and port";
+            let effect = "the number of concurrent connections, or per minute if this side closes first, to one address and port";
             Finding::new(GROUP, Severity::Ok, "ephemeral-ports", "enough ephemeral ports", evidence.clone(), effect)
         }];
         if (first..=last).contains(&PORT) {
@@ -251,7 +251,7 @@ fn families(facts: &Facts) -> Vec<Finding> {
             "tests over IPv4 can run",
         )),
         Fact::Unreadable { from, why } => {
-            // With neither family nothing can be measured.
+            // Without either family nothing can be measured.
             let severity =
                 if facts.ipv6.value().is_some() { Severity::Warning } else { Severity::Error };
             let effect = "tests over IPv4 can't run";
@@ -278,7 +278,7 @@ fn families(facts: &Facts) -> Vec<Finding> {
                 "ipv6",
                 "no IPv6",
                 format!("{from}: {why}"),
-                "tests over IPv6 can't run, IPv4 is not touched",
+                "tests over IPv6 can't run; IPv4 is unaffected",
             )
             .change("sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.lo.disable_ipv6=0"),
         ),

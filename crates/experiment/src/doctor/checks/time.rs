@@ -1,9 +1,9 @@
-//! Clocks, timers, waking, stamps.
+//! Clocks, timers, wake-ups, timestamps.
 
 use super::{Facts, Finding, Group, Severity, judge};
 
 const GROUP: Group = Group::Time;
-/// Clocksources whose reading costs no trap into a device.
+/// Clock sources that are read without a trap.
 const FAST: [&str; 6] = [
     "tsc",
     "kvm-clock",
@@ -49,7 +49,7 @@ fn clocksource(facts: &Facts) -> Vec<Finding> {
         "clocksource",
         format!("clocksource {name} is slow"),
         evidence,
-        "reading the time traps into a device, a microsecond or more each: it lowers packet rates and blurs stamps",
+        "each reading of the time traps into a device and takes a microsecond or more: packet rates fall and stamps are imprecise",
     );
     vec![match better {
         Some(better) => finding.change(format!(
@@ -67,17 +67,17 @@ fn clock_cost(facts: &Facts) -> Vec<Finding> {
                 GROUP,
                 Severity::Ok,
                 "clock-read",
-                "reading the clock is cheap",
+                "reading the clock is fast",
                 evidence,
                 "a stamp for each packet is affordable",
             )
         } else {
-            let effect = "each stamp taken by the program costs as much as a good part of a packet; rates with a stamp per packet are lower";
+            let effect = "a stamp by the program costs a good part of a packet's time; rates with a stamp per packet are lower";
             Finding::new(
                 GROUP,
                 Severity::Warning,
                 "clock-read",
-                "reading the clock is dear",
+                "reading the clock is slow",
                 evidence,
                 effect,
             )
@@ -100,7 +100,7 @@ fn timers(facts: &Facts) -> Vec<Finding> {
                     "timer-resolution",
                     "high-resolution timers",
                     evidence,
-                    "sleeps can end between ticks",
+                    "high-resolution timers",
                 )
             } else {
                 let effect = "sleeps end at ticks only: packets of a paced sender leave in groups (highres=off on the kernel's command line?)";
@@ -118,7 +118,7 @@ fn timers(facts: &Facts) -> Vec<Finding> {
     found.extend(judge(&facts.timer_slack_ns, GROUP, "timer-slack", "timer slack", |&ns, from| {
         let evidence = format!("{from}: {ns} ns");
         let effect = if ns <= 50_000 {
-            "sleeps may end so much later; Weir's own pacing sets 1 ns for itself"
+            "sleeps may end this much later; Weir's own pacing sets 1 ns for itself"
         } else {
             "other programs measured beside Weir wake this much later; Weir's own pacing sets 1 ns for itself"
         };
@@ -141,11 +141,11 @@ fn waking(facts: &Facts) -> Vec<Finding> {
             Finding::new(GROUP, Severity::Warning, "wake-up", "waking is late", evidence, effect)
                 .change("chrt -f 50 weir test …")
         } else if late.p50_ns > 100_000 {
-            let effect = "paced senders must spin longer than Weir does: spacing is off by as much";
+            let effect =
+                "paced senders must spin longer than Weir does: spacing errors are this large";
             Finding::new(GROUP, Severity::Warning, "wake-up", "waking takes long", evidence, effect)
         } else {
-            let effect =
-                "what sleeping adds; pacing sleeps to 60 µs before the time and spins the rest";
+            let effect = "the lateness of sleeping; pacing sleeps until 60 µs before the time and spins the rest";
             Finding::new(GROUP, Severity::Ok, "wake-up", "waking is prompt", evidence, effect)
         }]
     })
@@ -159,7 +159,7 @@ fn stamps(facts: &Facts) -> Vec<Finding> {
         "the kernel's receive stamps",
         |&given, from| {
             vec![if given {
-                let effect = "delay and jitter are counted from when the kernel took a packet in, not from when it was read";
+                let effect = "delay and jitter use the time at which the kernel received a packet, not at which it was read";
                 Finding::new(
                     GROUP,
                     Severity::Ok,
@@ -169,7 +169,7 @@ fn stamps(facts: &Facts) -> Vec<Finding> {
                     effect,
                 )
             } else {
-                let effect = "delay and jitter hold the time until the program reads: tens of microseconds, milliseconds on a busy machine";
+                let effect = "delay and jitter include the time until the program reads: tens of microseconds, milliseconds on a busy machine";
                 Finding::new(
                     GROUP,
                     Severity::Warning,
@@ -184,22 +184,28 @@ fn stamps(facts: &Facts) -> Vec<Finding> {
 }
 
 fn steering(facts: &Facts) -> Vec<Finding> {
-    judge(&facts.steering, GROUP, "clock-steering", "who steers the clock", |found, from| {
-        let (title, evidence, effect) = if found.0.is_empty() {
-            (
-                "nothing seen that steers the realtime clock",
-                format!("{from}: none of chronyd, ntpd, timesyncd, ptp4l"),
-                "the clock drifts freely (or is steered from outside this process namespace); Weir relates the two ends' clocks by its own probes",
-            )
-        } else {
-            (
-                "the realtime clock is steered",
-                format!("{from}: {}", found.0.join(", ")),
-                "it may be slewed during a test (followed) or stepped (a warning in the result); PTP on both ends gives the tightest delays",
-            )
-        };
-        vec![Finding::new(GROUP, Severity::Info, "clock-steering", title, evidence, effect)]
-    })
+    judge(
+        &facts.steering,
+        GROUP,
+        "clock-steering",
+        "programs that adjust the clock",
+        |found, from| {
+            let (title, evidence, effect) = if found.0.is_empty() {
+                (
+                    "no program found that adjusts the realtime clock",
+                    format!("{from}: none of chronyd, ntpd, timesyncd, ptp4l"),
+                    "the clock drifts freely (or is adjusted from outside this process namespace); Weir relates the two ends' clocks by its own probes",
+                )
+            } else {
+                (
+                    "the realtime clock is adjusted",
+                    format!("{from}: {}", found.0.join(", ")),
+                    "it may be slewed during a test (compensated) or stepped (a warning in the result); PTP on both ends gives the most exact delays",
+                )
+            };
+            vec![Finding::new(GROUP, Severity::Info, "clock-steering", title, evidence, effect)]
+        },
+    )
 }
 
 #[cfg(test)]

@@ -146,7 +146,10 @@ impl Environment<'_> {
         for (name, emulator) in &mut self.emulators {
             let done = emulator.restore().map_err(|error| {
                 let what = format!("emulator {name}");
-                ScenarioError::program(&what, &format!("its former laws are not restored: {error}"))
+                ScenarioError::program(
+                    &what,
+                    &format!("its former laws were not restored: {error}"),
+                )
             });
             first = first.and(done);
         }

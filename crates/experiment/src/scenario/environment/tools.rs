@@ -60,7 +60,7 @@ impl Environment<'_> {
             (None, None) => return Err(ScenarioError::program(name, "there is no such host")),
         };
         let Some(words) = (tool.client)(load, &address) else {
-            return Ok(Err("it has no words for this load".into()));
+            return Ok(Err("it can't produce this load".into()));
         };
         let from = from.or(self.lab.as_ref().map(|_| "a"));
         let longest = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
@@ -83,7 +83,7 @@ impl Environment<'_> {
                 Err(said) => format!("exit code {code}: {}", in_one_line(&said)),
                 Ok(_) => format!("exit code {code}"),
             }),
-            None => Err("it did not end in its time".into()),
+            None => Err("it did not end in time".into()),
         })
     }
 }

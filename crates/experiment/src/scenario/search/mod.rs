@@ -188,7 +188,7 @@ pub fn search<E>(
     let mut notes = vec![];
     if let Some(limit) = searching.limit {
         notes.push(format!(
-            "the sender reached {} at most: above that this is a bound of the sender, not of the path",
+            "the sender reached {} at most: above that the sender is the limit, not the path",
             shown(limit, terms.unit)
         ));
     }
@@ -288,7 +288,7 @@ impl<E> Searching<'_, E> {
                 Some(format!("not found within {MOST_TRIALS} trials"))
             }
             (Some(_), None) => {
-                found.text = "the greatest asked for passed: the path may carry more".into();
+                found.text = "the maximum passed: the path may carry more".into();
                 None
             }
             (Some(_), Some(Cause::Path)) => None,
@@ -296,7 +296,7 @@ impl<E> Searching<'_, E> {
                 found.value = None;
                 found.bounds = Some(Bounds { low, high: None });
                 Some(
-                    "at least its lower bound: above it the sender fell short, and what it sent arrived"
+                    "at least its lower bound: above it the sender was too slow, and everything it sent arrived"
                         .into(),
                 )
             }
@@ -308,7 +308,7 @@ impl<E> Searching<'_, E> {
                 found.bounds = None;
                 Some("the sender reached none of the rates".into())
             }
-            (None, _) => Some("packets were lost at the least already".into()),
+            (None, _) => Some("packets were lost even at the minimum".into()),
         };
         if let Some(why) = open {
             self.leave_open(name, &why);

@@ -35,7 +35,7 @@ impl<E> Searching<'_, E> {
         }
         let is_host_limited = trials.iter().any(|t| t.host_limited);
         if is_host_limited {
-            self.leave_open("latency", "tool or host shaped delays");
+            self.leave_open("latency", "delays were limited by tool or host");
         }
         let mut names: Vec<&String> = trials.iter().flat_map(|t| t.delays.keys()).collect();
         names.sort_unstable();
@@ -52,7 +52,7 @@ impl<E> Searching<'_, E> {
             let mean = (count == all).then(|| values.iter().sum::<f64>() / count as f64);
             let text = match mean {
                 Some(_) => format!("mean of {count} trials at {at}"),
-                None => format!("{count} of {all} trials told it"),
+                None => format!("{count} of {all} trials reported it"),
             };
             let name = format!("{name} latency");
             if mean.is_none() {
@@ -99,7 +99,7 @@ impl<E> Searching<'_, E> {
             step += 1;
         }
         if missing > 0 {
-            let why = format!("the sender fell short at {missing} of {} rates", out.len());
+            let why = format!("the sender was too slow at {missing} of {} rates", out.len());
             self.leave_open("frame loss", &why);
         }
         self.open.dedup();
@@ -147,7 +147,7 @@ impl<E> Searching<'_, E> {
                 bursts.iter().find(|b| b.value.is_none()).map_or("", |b| b.text.as_str()).into()
             }
             Some(values) if values.iter().all(|b| *b == most as f64) => {
-                "the longest burst asked for passed: the path may hold more".to_owned()
+                "the longest burst passed: the path may hold more".to_owned()
             }
             Some(values) => format!("mean of {} searches", values.len()),
         };

@@ -58,7 +58,7 @@ impl<E> Searching<'_, E> {
             (Some(_), None) => {
                 let found = self.found("saturation point", None, terms.unit, "");
                 let bounds = Some(Bounds { low: None, high: Some(terms.low) });
-                let why = "less than 99 % is received at the least rate already";
+                let why = "less than 99 % is received even at the minimum rate";
                 self.leave_open("saturation point", why);
                 Found { bounds, text: why.into(), ..found }
             }
@@ -99,16 +99,16 @@ impl<E> Searching<'_, E> {
                     found.value = Some(point);
                     let line = fitted.fit.slope_after;
                     said.push(format!(
-                        "two lines fitted: beyond it {:+.3} of what is sent more is received; they leave {} over",
+                        "two lines fitted: above it {:+.3} of each further unit sent is received; residual {}",
                         if line.abs() < 0.0005 { 0.0 } else { line },
                         shown(fitted.fit.residual, terms.unit)
                     ));
                 }
                 SaturationPoint::Above(rate) => {
-                    open.push(format!("above {}, the greatest rate sent", shown(rate, terms.unit)))
+                    open.push(format!("above {}, the maximum rate sent", shown(rate, terms.unit)))
                 }
                 SaturationPoint::Below(rate) => {
-                    open.push(format!("below {}, the least rate sent", shown(rate, terms.unit)))
+                    open.push(format!("below {}, the minimum rate sent", shown(rate, terms.unit)))
                 }
             }
             match fitted.interval {
@@ -117,7 +117,7 @@ impl<E> Searching<'_, E> {
                     found.interval =
                         Some(Confidence { low, high, confidence_ratio, ..Confidence::default() });
                 }
-                Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
+                Some(_) => open.push("its interval extends beyond the rates that were sent".into()),
                 None => said.push("no interval from one run at each rate".to_owned()),
             }
         } else {
@@ -169,9 +169,9 @@ impl<E> Searching<'_, E> {
         let why = match (self.is_over(), self.limit) {
             (true, _) => "trials ran out",
             (false, Some(_)) => {
-                "at least its lower bound: above it the sender fell short, and what it sent was received"
+                "at least its lower bound: above it the sender was too slow, and everything it sent was received"
             }
-            (false, None) => "the greatest rate asked for was received whole",
+            (false, None) => "the maximum rate was received completely",
         };
         self.leave_open("saturation point", why);
         let found = self.found("saturation point", None, self.terms.unit, why);

@@ -19,10 +19,7 @@ impl<'d> Inner<'d, '_, '_> {
         let own: BTreeSet<String> = at.iter().map(|(n, _)| n.clone()).collect();
         let plan = plans::plan(test, at, &own, &options.files, options.parse_flags, self.name)?;
         let Backend::Real(environment) = &execution.backend else {
-            return Err(ScenarioError::program(
-                self.name,
-                "a test in the background is not on the virtual clock",
-            ));
+            return Err(ScenarioError::program(self.name, "a background test can't be simulated"));
         };
         let running = |b: &Background| b.name == self.name && lock(&b.state.0).ended.is_none();
         if lock(&execution.background).iter().any(running) {
@@ -194,7 +191,7 @@ impl Execution<'_> {
         let ended = lock(&test.state.0).ended.take();
         let done = match (inner.metrics(&[]), ended) {
             (Err(error), _) => Err(error),
-            (_, None) => Err(ScenarioError::program(&name, "it has no end")),
+            (_, None) => Err(ScenarioError::program(&name, "it has no time limit")),
             (Ok(metrics), Some(ended)) => {
                 ended.map(|ended| self.measured(ended, &metrics, is_interrupted))
             }

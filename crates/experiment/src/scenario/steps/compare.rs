@@ -43,7 +43,7 @@ impl<'d> Inner<'d, '_, '_> {
                     None => all.push(at),
                     // An unsupported load is not a failure of the tool.
                     Some(reason) => {
-                        let reason = format!("{name} is left out: {reason}");
+                        let reason = format!("{name} is skipped: {reason}");
                         if !reasons.contains(&reason) {
                             reasons.push(reason);
                         }

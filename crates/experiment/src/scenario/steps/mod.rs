@@ -267,7 +267,7 @@ impl<'a> Execution<'a> {
             if outcome.outcome == Outcome::Error && !step.keep_going {
                 // An error that ends the whole experiment is the more important one.
                 let fatal = lock(&self.fatal).as_ref().map(ToString::to_string);
-                skipped = Some(fatal.unwrap_or_else(|| format!("step {name} could not be done")));
+                skipped = Some(fatal.unwrap_or_else(|| format!("step {name} failed to run")));
             }
             out.push(outcome);
         }
@@ -304,7 +304,7 @@ impl Execution<'_> {
     /// The store refuses new runs: ends the experiment, since further runs would be lost when it is resumed.
     fn unkept(&self, reason: &str) {
         lock(&self.fatal).get_or_insert(ScenarioError::Program {
-            what: "a run was not kept".into(),
+            what: "a run was not stored".into(),
             reason: reason.into(),
             is_unavailable: true,
         });
@@ -552,7 +552,7 @@ impl<'d> Inner<'d, '_, '_> {
 
     fn not_simulated(&self, out: &mut StepOutcome, what: &str) -> Result<(), ScenarioError> {
         out.outcome = Outcome::Skipped;
-        out.reason = Some(format!("not on the virtual clock: {what}"));
+        out.reason = Some(format!("can't be simulated: {what}"));
         Ok(())
     }
 

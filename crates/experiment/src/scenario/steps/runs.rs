@@ -210,10 +210,14 @@ impl<'d> Inner<'d, '_, '_> {
         let reason = match is_all {
             true => (*first).clone(),
             false if is_virtual => {
-                format!("{left_out} of {} runs were left out: {first}", out.runs.len())
+                format!("{left_out} of {} runs were skipped: {first}", out.runs.len())
             }
             false => {
-                format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
+                format!(
+                    "{} of {} runs have no complete result: {first}",
+                    errors.len(),
+                    out.runs.len()
+                )
             }
         };
         // A run that reached the peer when repeated does not count.
@@ -284,7 +288,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
             if !is_anywhere {
                 let mut nowhere = judge(rule, &BTreeMap::new(), &[], intervals.clone());
-                nowhere.reason = "it is about none of the points".into();
+                nowhere.reason = "it applies to none of the points".into();
                 judged.push(nowhere);
             } else if judged.len() == before {
                 judged.push(unjudged(rule, "not on the virtual clock"));
@@ -300,7 +304,7 @@ impl<'d> Inner<'d, '_, '_> {
         let is_around = |name: &str| around.iter().any(|(n, _)| n == name);
         let is_here =
             |rule: &&Rule| rule.at.iter().all(|at| !is_around(&at.0) || around.contains(at));
-        let reason = out.reason.clone().unwrap_or_else(|| "the step was left out".into());
+        let reason = out.reason.clone().unwrap_or_else(|| "the step was skipped".into());
         let judged = self.rules.iter().filter(is_here).map(|rule| unjudged(rule, &reason));
         out.expectations.extend(judged);
         if !out.expectations.is_empty() {

@@ -73,7 +73,7 @@ impl Inner<'_, '_, '_> {
                     return Err(ScenarioError::program(self.name, error));
                 }
                 let trial = told(&run, terms.unit).map_err(|name| {
-                    let reason = format!("trial {} did not tell {name}", ask.number);
+                    let reason = format!("trial {} has no {name}", ask.number);
                     ScenarioError::program(self.name, &reason)
                 });
                 runs.push(run);
@@ -205,7 +205,7 @@ impl Room<'_> {
         let payload_bytes = flows.first().map_or(0, |f| f.payload_bytes);
         let headers = flows.first().and_then(|f| f.connection.transport.headers());
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
-            return self.refuse("test", "a stream: a search counts datagrams, such as of -u");
+            return self.refuse("test", "a stream: a search counts datagrams (-u)");
         }
         if self.step.nominal.is_some() && flows.iter().any(|f| f.payload_bytes != payload_bytes) {
             return self
@@ -235,7 +235,7 @@ impl Room<'_> {
     fn terms(&self, confidence: f64, seed: u64) -> Result<Terms, ScenarioError> {
         let step = self.step;
         let Some((low, in_bits)) = self.rate("low", step.low.as_deref())? else {
-            return self.refuse("low", "missing: the least rate, such as 1000pps or 1M");
+            return self.refuse("low", "missing: the minimum rate, such as 1000pps or 1M");
         };
         let unit = if in_bits { "bits_per_second" } else { "packets_per_second" };
         let seconds = step.trial.seconds();
@@ -248,7 +248,7 @@ impl Room<'_> {
             (Some(_), None) => return self.refuse("low", "a rate of the same unit as high"),
             (Some(_), Some(_)) => return self.refuse("nominal", "one of high and nominal"),
             (None, None) => {
-                let reason = "missing: the greatest rate; or nominal, that of the link";
+                let reason = "missing: the maximum rate, or nominal for that of the link";
                 return self.refuse("high", reason);
             }
             (None, Some(nominal)) => {
@@ -265,7 +265,7 @@ impl Room<'_> {
             }
         };
         if low >= high {
-            let reason = format!("a rate below the greatest, which is {high:.0} {unit}");
+            let reason = format!("a rate below the maximum of {high:.0} {unit}");
             return self.refuse("low", &reason);
         }
         if is_burst && shape.flows > 1 {
@@ -280,7 +280,7 @@ impl Room<'_> {
         let packets = low * seconds / if in_bits { payload_bits } else { 1.0 };
         if !is_burst && (packets.is_nan() || packets < LEAST_PACKETS) {
             let reason = format!(
-                "{packets:.0} packets in a trial of {seconds} s, at least {LEAST_PACKETS} tell something"
+                "{packets:.0} packets in a trial of {seconds} s, at least {LEAST_PACKETS} are needed"
             );
             return self.refuse("low", &reason);
         }

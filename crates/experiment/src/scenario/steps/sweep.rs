@@ -113,8 +113,8 @@ impl<'d> Inner<'d, '_, '_> {
                         break 'all;
                     }
                     let words = match is_lost {
-                        true => "one more, which is not kept, did not reach its peer, or lost it",
-                        false => "one more, which is not kept, reached its peer: the others go on",
+                        true => "a further run, not stored, did not reach its peer",
+                        false => "a further run, not stored, reached its peer: continuing",
                     };
                     let named: BTreeMap<_, _> = at.iter().cloned().collect();
                     (options.tell)(&ScenarioEvent::Planned {
@@ -172,14 +172,16 @@ impl<'d> Inner<'d, '_, '_> {
         }
         if given_up && done < of {
             let mut lost =
-                format!("{} in a row did not reach their peer, or lost it", losses.in_a_row());
+                format!("{} consecutive runs did not reach their peer", losses.in_a_row());
             if let Some(at) = probed {
-                lost += &format!(" (so did one more at {at}, where it was there before)");
+                lost += &format!(
+                    ", and neither did a further one at {at}, which had reached it before"
+                );
             }
             let reason = out.reason.take().into_iter();
             let rest = match of - done {
-                1 => format!("{lost}: the one that is left was not tried"),
-                left => format!("{lost}: the other {left} were not tried"),
+                1 => format!("{lost}: the remaining run was not made"),
+                left => format!("{lost}: the remaining {left} runs were not made"),
             };
             out.reason = Some(reason.chain([rest]).collect::<Vec<_>>().join("; "));
         }

@@ -38,7 +38,7 @@ fn a_time_holds_within_its_tolerance_and_is_undecided_only_when_host_limited() {
     assert!(is_failed(&line(20.0, 19.4, None)));
     assert_eq!(line(20.0, 20.0, Some("3 % steal")), Verdict::Passed);
     let undecided = line(20.0, 21.0, Some("3 % steal"));
-    assert_eq!(undecided, Verdict::Undecided("delay is off, and 3 % steal".into()));
+    assert_eq!(undecided, Verdict::Undecided("delay is wrong, and 3 % steal".into()));
     // A value that was not measured, or NaN, is within no tolerance.
     let none = time_line(1, "delay", Value::Seconds, [Some(1.0), Some(1.0), None], 9.0, None);
     assert!(is_failed(&none.verdict));
@@ -76,7 +76,7 @@ fn every_simulated_row_holds() {
 
 #[test]
 fn a_path_that_is_slower_than_said_is_found() {
-    let (case, evidence) = row("constant delay each way");
+    let (case, evidence) = row("constant delay in each direction");
     let off = Conditions { path_delay_ns: 30_000.0, ..Conditions::simulated() };
     assert!(is_failed(&judge(&case, &evidence, &off).verdict));
     let floor = Conditions { floor: Floor { median_ns: 30_000.0, single_ns: 0.0 }, ..off.clone() };
@@ -88,7 +88,7 @@ fn a_path_that_is_slower_than_said_is_found() {
 #[test]
 fn an_emulator_that_is_late_by_itself_fails() {
     use crate::demo::path::conditions::host_limit;
-    let (case, mut evidence) = row("constant delay each way");
+    let (case, mut evidence) = row("constant delay in each direction");
     let simulated = Conditions::simulated();
     // Each packet 3 ms after its deadline, as packet trace and receiver both see.
     for (record, _) in &mut evidence.packet_trace {
@@ -175,7 +175,7 @@ fn an_incomplete_packet_trace_gives_no_prediction() {
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert!(is_failed(&judged.verdict));
     let missing = evidence.prediction(&case.impairment, "test", 1, Direction::Forward);
-    assert_eq!(missing, Err("the packet trace lacks packets".into()));
+    assert_eq!(missing, Err("the packet trace is incomplete".into()));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn what_the_host_lost_by_its_own_counters_is_undecided() {
 
 #[test]
 fn only_times_that_failed_may_come_out_otherwise() {
-    let (case, evidence) = row("constant delay each way");
+    let (case, evidence) = row("constant delay in each direction");
     let off = Conditions { path_delay_ns: 30_000.0, ..Conditions::simulated() };
     let judged = judge(&case, &evidence, &off);
     assert!(is_failed(&judged.verdict) && judged.is_open() && !judged.is_fault);
