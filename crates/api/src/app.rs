@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! State shared by all handlers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,18 +24,18 @@ pub(crate) type Shared = Arc<App>;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) config: Config,
-    /// Another one after each start.
+    /// Changes at each start.
     pub(crate) instance: String,
     pub(crate) started_at: String,
-    /// The OpenAPI document's text.
+    /// The text of the OpenAPI document.
     pub(crate) document: String,
-    /// Sockets and documents of what runs; goes with the server.
+    /// Directory of sockets and documents of running jobs; removed with the server.
     pub(crate) directory: tempfile::TempDir,
     pub(crate) hub: Hub,
     pub(crate) launcher: Launcher,
     pub(crate) tests: Tests,
     pub(crate) experiments: Experiments,
-    /// Those of an earlier server that still ran when this one began.
+    /// Stored experiments of earlier servers and of the command line.
     pub(crate) stored: StoredExperiments,
     pub(crate) emulators: Emulators,
     pub(crate) clients: Arc<Clients>,
@@ -43,37 +43,37 @@ pub(crate) struct App {
     pub(crate) demo: Demo,
     pub(crate) audit: Audit,
     pub(crate) rates: Rates,
-    /// Failed authentications that are logged.
+    /// Number of failed authentications in the audit log.
     pub(crate) failures: Rates,
     pub(crate) tokens: Option<Tokens>,
-    /// Changes of documents: one at a time, so that an entity tag that was looked at still holds.
+    /// Serialises changes of documents, so that an entity tag still holds when the change is made.
     pub(crate) documents: tokio::sync::Mutex<()>,
-    /// Last changes of documents, for those who come too late.
+    /// The last change of each document, for conflicting changes.
     pub(crate) edits: Mutex<std::collections::BTreeMap<String, DocumentChange>>,
-    /// Work that takes a processor: previews, reports, comparisons.
+    /// Limits CPU-intensive work: previews, reports, comparisons.
     pub(crate) heavy: Arc<Semaphore>,
-    /// The last look at this host, and when it was; one is made at a time.
+    /// The latest diagnosis of this host, and when it was made; one runs at a time.
     pub(crate) doctor: tokio::sync::Mutex<Option<(Instant, Diagnosis)>>,
     /// Labs are made one at a time, so that their limit holds.
     pub(crate) labs: tokio::sync::Mutex<()>,
     /// Memory of bodies.
     pub(crate) bodies: Arc<Bodies>,
-    /// Addresses from which a token came.
+    /// Addresses that have shown a valid token.
     pub(crate) known: KnownAddresses,
-    /// Readers of the stream.
+    /// Readers of the event stream.
     pub(crate) readers: Arc<Semaphore>,
 }
 
-/// Most documents whose last change is known.
+/// Maximum number of documents whose last change is stored.
 const MOST_EDITS: usize = 1000;
 
 impl App {
-    /// A name in the server's private directory.
+    /// A path in the server's private directory.
     pub(crate) fn private(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Writes a file there, for this user alone.
+    /// Writes a file there, readable by this user alone.
     pub(crate) fn write_private(&self, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -84,7 +84,7 @@ impl App {
         Ok(path)
     }
 
-    /// Tells all readers that somebody changed a document.
+    /// Publishes that a document was changed.
     pub(crate) fn edited(&self, document: String, by: &str, etag: Option<String>) {
         let edited = DocumentChange { document, by: by.into(), etag, at: crate::clock::now() };
         self.hub.edited(&edited);
@@ -96,13 +96,13 @@ impl App {
         edits.insert(edited.document.clone(), edited);
     }
 
-    /// Who changed a document last, through this server.
+    /// The last change of a document through this server.
     pub(crate) fn last_edit(&self, document: &str) -> Option<DocumentChange> {
         lock(&self.edits).get(document).cloned()
     }
 }
 
-/// A lock whose holder can't have left it half done: all that happens inside are assignments.
+/// Locks a mutex, poisoned or not: the guarded code only assigns.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

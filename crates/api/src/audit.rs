@@ -1,4 +1,4 @@
-//! Who changed what: every request that is no reading, in memory and in a file.
+//! The audit log: every request that changes something, in memory and in a file.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use crate::app::lock;
 use crate::types::AuditEntry;
 
-/// Entries that are told.
+/// Number of entries returned.
 const MOST: usize = 1000;
-/// The file is put aside beyond this size; the one put aside before is lost.
+/// Size from which the file is renamed; the previously renamed one is deleted.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// The log.
@@ -36,7 +36,7 @@ impl Audit {
         lock(&self.latest).iter().rev().cloned().collect()
     }
 
-    /// Writes an entry. A file that can't be written does not keep the server from answering; memory still has it.
+    /// Writes an entry. If the file can't be written the server still answers; the entry is in memory.
     pub(crate) fn write(&self, entry: AuditEntry) {
         let mut latest = lock(&self.latest);
         if let Some(path) = &self.path

@@ -1,5 +1,5 @@
-//! Memory for bodies: what all of them and those of one address may take, counted as their bytes arrive and held until their
-//! request is answered.
+//! Memory for request bodies: limits for all of them and for each address, counted as bytes arrive and held until the
+//! response.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::app::lock;
 use crate::guard::masked;
 
-/// What a value of a parsed body takes at most beside its text: one of a list, and a table with its fields.
+/// Memory of a parsed value beyond its text: an array element, and an object with its fields.
 const VALUE_BYTES: usize = 64;
 const TABLE_BYTES: usize = 1024;
 
@@ -21,12 +21,12 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// One address has a quarter at most.
+    /// One address may use a quarter of all.
     pub(crate) fn new(most: usize) -> Arc<Bodies> {
         Arc::new(Bodies { most, most_of_address: most / 4, taken: Mutex::default() })
     }
 
-    /// The share of one request, nothing yet.
+    /// A new request without memory yet.
     pub(crate) fn share(self: &Arc<Self>, address: IpAddr) -> Arc<RequestMemory> {
         Arc::new(RequestMemory {
             bodies: self.clone(),
@@ -36,7 +36,7 @@ impl Bodies {
     }
 }
 
-/// What one request has taken; given back when it is dropped.
+/// The memory of one request; released when dropped.
 #[derive(Debug)]
 pub(crate) struct RequestMemory {
     bodies: Arc<Bodies>,
@@ -44,17 +44,17 @@ pub(crate) struct RequestMemory {
     bytes: Mutex<usize>,
 }
 
-/// There is no room.
+/// Why memory is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyRefusal {
     /// Others have it.
     Now,
-    /// Nor would there ever be.
+    /// It exceeds the limit of any request.
     Ever,
 }
 
 impl RequestMemory {
-    /// Takes so much more.
+    /// Adds to the request's memory.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), BodyRefusal> {
         let mut own = lock(&self.bytes);
         let wanted = own.saturating_add(bytes);
@@ -89,7 +89,7 @@ impl Drop for RequestMemory {
     }
 }
 
-/// What a text of JSON takes at most once it is parsed, beside itself: many small values take far more than their text.
+/// Upper bound of the memory of a parsed JSON text, beyond the text: many small values take far more than their text.
 pub(crate) fn weight(text: &[u8]) -> usize {
     let (mut sum, mut in_string, mut escaped) = (0usize, false, false);
     for byte in text {

@@ -1,4 +1,5 @@
-//! Giving up what a process does not need. To be called before there are other threads: each has capabilities of its own.
+//! Drops capabilities that the web server does not need. Call it before other threads exist: capabilities are per
+//! thread.
 
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
@@ -11,17 +12,17 @@ fn failed(source: rustix::io::Errno) -> ApiError {
     ApiError::Capabilities(source.into())
 }
 
-/// What root needs to keep files for the user who called it by sudo.
+/// Capabilities that root needs to write files for the user who ran sudo.
 const OF_FILES: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::CHOWN).union(CapabilitySet::FOWNER);
 
-/// Gives up all capabilities, for this process and whatever it starts; but for those that root needs to write another
-/// user's files, where `for_another` says that the runs are another's (under sudo).
+/// Drops all capabilities, for this process and its children; except those that root needs to write another user's
+/// files if `for_another` says that the runs belong to another user (under sudo).
 ///
 /// # Errors
 /// The kernel refused.
 pub fn drop_capabilities(for_another: bool) -> Result<(), ApiError> {
-    // A program started by root would get them back: they leave the bounding set first, which needs one of them.
+    // A program started by root would regain them: they leave the bounding set first, which itself needs one of them.
     let now = capabilities(None).map_err(failed)?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {

@@ -1,4 +1,4 @@
-//! The time of day, and ids made of it.
+//! The time of day, and ids derived from it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ pub(crate) fn now() -> String {
     weir_experiment::calibrate::rfc3339(unix_ms())
 }
 
-/// RFC 3339, UTC, of a file's time.
+/// The time of a file, RFC 3339, UTC.
 pub(crate) fn of(time: SystemTime) -> String {
     let ms = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
     weir_experiment::calibrate::rfc3339(ms)
@@ -20,12 +20,12 @@ pub(crate) fn of(time: SystemTime) -> String {
 
 /// An id that sorts by time.
 pub(crate) fn new_id() -> String {
-    // Without randomness ids of one millisecond would be alike; the time still tells others apart.
+    // Without random bits, ids of the same millisecond would be equal.
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
     weir_runs::new_run_id(unix_ms(), random)
 }
 
-/// A seed of a new emulator.
+/// A seed for a new emulator.
 pub(crate) fn new_seed() -> weir_model::units::Seed {
     weir_model::units::Seed(getrandom::u64().unwrap_or_else(|_| unix_ms()))
 }

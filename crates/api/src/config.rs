@@ -1,4 +1,4 @@
-//! How a server is to run.
+//! Configuration of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use weir_runs::DataDirectory;
 
 use crate::types::ServerLimits;
 
-/// Reads flags of `weir test` into a plan, as the command line does: scenarios hold them.
+/// Parses flags of `weir test` into a plan, as the command line does: scenarios contain them.
 pub type ParseTestFlags = fn(&[String]) -> Result<Plan, String>;
 
 /// Configuration of a server.
@@ -16,13 +16,13 @@ pub type ParseTestFlags = fn(&[String]) -> Result<Plan, String>;
 pub struct Config {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Names that requests may be made to, beside `localhost` and addresses. Against DNS rebinding.
+    /// Accepted names in `Host`, in addition to `localhost` and addresses: prevents DNS rebinding.
     pub host_names: Vec<String>,
-    /// Hashed tokens; needed on any address but loopback.
+    /// Hashed tokens; required on any address but loopback.
     pub token_file: Option<PathBuf>,
-    /// Version of Weir, as `GET /system` tells it.
+    /// Version of Weir, as in `GET /system`.
     pub version: String,
-    /// Where runs are kept; beside them the audit log.
+    /// The store of runs, and directory of the audit log.
     pub data: DataDirectory,
     /// Directory of plans.
     pub plans: PathBuf,
@@ -30,13 +30,13 @@ pub struct Config {
     pub scenarios: Vec<PathBuf>,
     /// Directory of key files: `NAME` or `NAME.key`.
     pub keys: PathBuf,
-    /// Scripts that scenarios may run, by their names.
+    /// Scripts that scenarios may run, by name.
     pub scripts: Option<PathBuf>,
-    /// The meaning of a scenario's `args`.
+    /// Parses a scenario's `args`.
     pub parse_flags: ParseTestFlags,
-    /// The launcher can start emulators.
+    /// Whether the launcher can start emulators.
     pub may_emulate: bool,
-    /// The launcher can make labs.
+    /// Whether the launcher can create labs.
     pub may_make_labs: bool,
     /// Limits.
     pub limits: ServerLimits,
@@ -63,10 +63,10 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a server can't begin or go on with.
+/// Why a server can't start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The address could not be had.
+    /// The address is unavailable.
     #[error("listen on {address}: {source}")]
     Listen {
         /// Which.
@@ -74,7 +74,7 @@ pub enum ApiError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// An address that others reach, without a token.
+    /// An address that other hosts can reach, without a token.
     #[error("{0} is reachable by others: give --ui-token-file, or listen on a loopback address")]
     Open(SocketAddr),
     /// A file.
@@ -87,7 +87,7 @@ pub enum ApiError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A token file that is none.
+    /// An invalid token file.
     #[error("{}, line {line}: expected NAME:SHA256, the hash as 64 hexadecimal digits", path.display())]
     Tokens {
         /// The file.
@@ -106,10 +106,10 @@ pub enum ApiError {
     /// The launcher.
     #[error("start the launcher: {0}")]
     Launcher(std::io::Error),
-    /// Capabilities could not be given up.
+    /// Capabilities could not be dropped.
     #[error("give up capabilities: {0}")]
     Capabilities(std::io::Error),
-    /// The system's source of randomness, or another call without an object.
+    /// A system call failed, such as reading random bytes.
     #[error("{operation}: {source}")]
     System {
         /// What was tried.

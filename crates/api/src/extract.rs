@@ -1,4 +1,4 @@
-//! Bodies and queries, read strictly: what is not known is refused, and a refusal names the field.
+//! Strict extraction of bodies and queries: unknown fields are refused, and a refusal names the field.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -29,7 +29,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     }
 }
 
-/// The same, with its text: for who has to know what was left out.
+/// The same, with its text, to see which fields were given.
 pub(crate) struct JsonText<T>(pub(crate) T, pub(crate) Vec<u8>);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
@@ -59,12 +59,12 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
     }
 }
 
-/// Longest body of what takes far less than a plan of thousands of connections.
+/// Maximum length of a body that is parsed into trees.
 fn most_bytes(path: &str, most: usize) -> usize {
     match path.strip_prefix("/api/v1").unwrap_or(path) {
         // Open to everybody.
         "/session" => 1024,
-        // Read into trees, and worked on for long.
+        // Parsed into trees, which are kept for long.
         "/experiments" | "/validate/scenario" | "/laws/preview" => most.min(512 << 10),
         _ => most,
     }
@@ -76,7 +76,7 @@ fn busy() -> Problem {
     problem
 }
 
-/// The whole body, within the limits of size, time and memory.
+/// Reads the whole body, within the limits of size, time and memory.
 async fn body(request: Request, app: &Shared, share: &RequestMemory) -> Result<Vec<u8>, Problem> {
     let limits = &app.config.limits;
     let most = most_bytes(request.uri().path(), limits.body_bytes);
@@ -88,7 +88,7 @@ async fn body(request: Request, app: &Shared, share: &RequestMemory) -> Result<V
         return Err(too_long());
     }
     let mut body = request.into_body();
-    // Memory is counted as it is used: a length that is only told takes nothing.
+    // Memory is counted as it is used: a declared length takes nothing.
     let reading = async {
         let mut bytes = vec![];
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -112,17 +112,17 @@ async fn body(request: Request, app: &Shared, share: &RequestMemory) -> Result<V
     })
 }
 
-/// JSON into a value; a refusal names the field by its pointer.
+/// Deserialises JSON; a refusal names the field by its pointer.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let field = pointer(error.path());
         let inner = error.into_inner();
         let words = inner.to_string();
-        // A choice that is given as a list is told as if it were no JSON.
+        // serde reports an array in the place of an enum as if it were invalid JSON.
         let is_json = || serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
         let is_of_field = inner.is_data() || is_json();
-        // Where in the text is of use only when it is no JSON.
+        // The position in the text only helps with invalid JSON.
         let (status, message) = match is_of_field {
             true => {
                 let words = words.split(" at line ").next().unwrap_or(&words);
@@ -158,7 +158,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
     out
 }
 
-/// What stands behind the question mark.
+/// The query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
@@ -169,10 +169,10 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// Most parameters of a query.
+/// Maximum number of query parameters.
 const MOST_PARAMETERS: usize = 100;
 
-/// Reads a query; a key that is given several times is a list.
+/// Parses a query; a repeated key is an array.
 pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut map = Map::new();
     let count = text.split('&').filter(|p| !p.is_empty()).count();
@@ -215,7 +215,7 @@ pub(crate) struct ApiClient {
 }
 
 impl ApiClient {
-    /// As others are told.
+    /// The name shown to others.
     pub(crate) fn name(&self) -> String {
         match &self.user {
             Some(user) => format!("{user} ({})", self.address.ip()),
@@ -233,7 +233,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApiClient {
     }
 }
 
-/// A part of a path.
+/// A segment of the path.
 pub(crate) struct PathSegment(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
@@ -256,7 +256,7 @@ fn no_path(parts: &Parts, error: &axum::extract::rejection::PathRejection) -> Pr
     })
 }
 
-/// Two parts of a path.
+/// Two segments of the path.
 pub(crate) struct PathSegments(pub(crate) String, pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathSegments {
@@ -269,16 +269,16 @@ impl<S: Send + Sync> FromRequestParts<S> for PathSegments {
     }
 }
 
-/// What a change is bound to (RFC 9110, 13.1).
+/// The precondition of a change (RFC 9110, 13.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// Nothing is said.
     None,
-    /// `If-Match: *`: it is there, whatever it is.
+    /// `If-Match: *`: it exists.
     Exists,
-    /// `If-Match` with a tag: it is as it was read.
+    /// `If-Match` with a tag: it is unchanged since it was read.
     Is(String),
-    /// `If-None-Match: *`: it is not there yet.
+    /// `If-None-Match: *`: it does not exist.
     IsNew,
 }
 
@@ -295,7 +295,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
             (None, Some(text)) => Err(Problem::field("If-None-Match", text, "*")),
             (Some("*"), None) => Ok(Condition::Exists),
             (Some(text), None) => {
-                // A proxy that packs answers makes tags weak; the document that was read is the same.
+                // A proxy that compresses responses weakens tags; the document is the same.
                 let tag = text.strip_prefix("W/").unwrap_or(text);
                 let tag = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
                 let tag = tag.filter(|t| !t.contains('"'));
@@ -310,7 +310,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     }
 }
 
-/// An entity tag of a text: the beginning of its hash.
+/// An entity tag: the first part of the text's hash.
 pub(crate) fn etag_of(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
     weir_model::hex::encode(&Sha256::digest(bytes)[..12])

@@ -1,4 +1,4 @@
-//! A file as the body of an answer, in bounded memory: a piece is read when the one before it was taken.
+//! A file as a response body, in bounded memory: a chunk is read when the previous one was sent.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 
 use crate::problem::Problem;
 
-/// Bytes of a piece; of each reader there are three at most.
+/// Size of a chunk, bytes; at most three exist per reader.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The answer with a file as long as it is now: what is written to it meanwhile is not in it.
+/// The response with a file at its present length.
 pub(crate) async fn download(path: PathBuf, kind: &'static str) -> Result<Response, Problem> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let opened =
@@ -32,7 +32,7 @@ pub(crate) async fn download(path: PathBuf, kind: &'static str) -> Result<Respon
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Names of files here are made of an id, which has no other characters than a header takes.
+    // File names here consist of an id, whose characters are valid in a header.
     if let Ok(value) = format!("attachment; filename=\"{name}\"").parse() {
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
@@ -45,7 +45,7 @@ fn open(path: &std::path::Path) -> std::io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// Reads piece by piece, until all is read or nobody takes them any more.
+/// Reads chunk by chunk until the end, or until the connection is closed.
 async fn read(mut file: File, length: u64, sender: mpsc::Sender<std::io::Result<Bytes>>) {
     let mut left = length;
     while left > 0 {
@@ -65,7 +65,7 @@ async fn read(mut file: File, length: u64, sender: mpsc::Sender<std::io::Result<
     }
 }
 
-/// The pieces as a body.
+/// The chunks as a body.
 struct Pieces {
     pieces: mpsc::Receiver<std::io::Result<Bytes>>,
     left: u64,
@@ -108,7 +108,7 @@ mod tests {
         );
         let body = answer.into_body();
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(bytes.len() as u64));
-        // What is written meanwhile is not in it.
+        // The file may grow meanwhile: the length is fixed.
         let mut more = std::fs::File::options().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut more, b"more").unwrap();
         let got = axum::body::to_bytes(body, usize::MAX).await.unwrap();

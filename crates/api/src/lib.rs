@@ -54,7 +54,7 @@ pub use problem::{FieldError, Problem};
 pub use server::Server;
 pub use supervise::{LaunchError, launch};
 
-/// Whether the page is in this program: it was there when the program was built.
+/// Whether the page was embedded at build time.
 #[must_use]
 pub fn has_page() -> bool {
     handlers::page::state().built

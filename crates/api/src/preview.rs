@@ -1,4 +1,5 @@
-//! What a flow's laws do to packets: the engine itself on the virtual clock, with the configuration's seed.
+//! Previews of laws: what a flow's laws do to packets, by the engine on the virtual clock with the configuration's
+//! seed.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +15,15 @@ use crate::types::{Preview, PreviewDelay, PreviewRequest};
 pub(crate) const MOST_PACKETS: u32 = 100_000;
 /// Bins of the histogram.
 const BINS: usize = 60;
-/// Points of the distribution.
+/// Points of the distribution function.
 const CDF_POINTS: usize = 101;
-/// Most dispositions that are spelt out.
+/// Maximum number of dispositions that are spelt out.
 const MOST_FATES: usize = 2000;
 
 /// Computes a preview.
 ///
 /// # Errors
-/// A configuration that does not hold, a flow that is not there, numbers out of their range.
+/// An invalid configuration, an unknown flow, numbers out of range.
 pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     if !(1..=MOST_PACKETS).contains(&request.packets) {
         return Err(Problem::field("/packets", request.packets.to_string(), "1 to 100000"));
@@ -80,7 +81,7 @@ fn refused(error: SimError) -> Problem {
     )
 }
 
-/// The configuration in which the flow has a link for itself, where it shares one.
+/// The configuration with a link for this flow alone, if it shares one.
 fn alone(configuration: &Impairment, flow: &str) -> Result<(Impairment, Vec<String>), Problem> {
     let mut alone = configuration.clone();
     let shared: Vec<_> = std::mem::take(&mut alone.aggregates);
@@ -118,7 +119,7 @@ fn summed(
             Verdict::Forwarded => continue,
         };
         if let Some(place) = usize::try_from(disposition.index).ok().and_then(|i| what.get_mut(i)) {
-            // What became of the packet itself says more than that of its copy.
+            // The disposition of the packet itself has precedence over that of its copy.
             if disposition.copy == 0 || *place == b'.' {
                 *place = mark;
             }
@@ -170,7 +171,7 @@ fn delay(mut delays_ns: Vec<u64>) -> Option<PreviewDelay> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mean = delays_ns.iter().map(|d| seconds(*d)).sum::<f64>() / n as f64;
     let square = delays_ns.iter().map(|d| (seconds(*d) - mean).powi(2)).sum::<f64>() / n as f64;
-    // The least value that so many are not above: nearest rank.
+    // The nearest-rank quantile.
     let quantile = |q: f64| {
         let rank = (q * n as f64).ceil().max(1.0) as usize;
         seconds(delays_ns[rank.min(n) - 1])
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_rate_shapes_and_its_queue_drops() {
-        // 1000 B each ms are 8 Mbit/s; 4 Mbit/s pass.
+        // 1000 B each ms are 8 Mbit/s; 4 Mbit/s are forwarded.
         let shown = preview(&request("rate 4M queue 20ms")).unwrap();
         assert!(shown.queue_dropped_packets > 4000, "{}", shown.queue_dropped_packets);
         let rate = shown.sent_bits_per_second.unwrap();

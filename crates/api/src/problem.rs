@@ -1,4 +1,4 @@
-//! Refusals and failures as `application/problem+json` (RFC 9457), which name the field.
+//! Refusals and failures as `application/problem+json` (RFC 9457) with the fields concerned.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -12,8 +12,8 @@ use crate::said;
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FieldError {
-    /// The field as a JSON pointer into the body (`/plan/connection/0/rate`), a query's key (`?limit`), a header's name or a
-    /// path's part; empty for the whole.
+    /// The field: a JSON pointer into the body (`/plan/connection/0/rate`), a query parameter (`?limit`), the name of
+    /// a header or of a path segment; empty for the whole request.
     pub field: String,
     /// What was given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,34 +21,34 @@ pub struct FieldError {
     /// What is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
-    /// All of it in words.
+    /// The full message.
     pub message: String,
 }
 
 /// A refusal or a failure.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Problem {
-    /// A name of the kind of problem.
+    /// Type of the problem.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status in words.
+    /// The status as text.
     pub title: String,
     /// The status.
     pub status: u16,
     /// What happened.
     pub detail: String,
-    /// What is wrong with which fields.
+    /// The fields concerned.
     pub errors: Vec<FieldError>,
-    /// With 412: who changed the document, when, and its entity tag now.
+    /// With 412: who changed the document, when, and its present entity tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<crate::types::DocumentChange>,
-    /// Seconds to wait before asking again, as in `Retry-After`.
+    /// Seconds to wait before a retry, as in `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
 }
 
 impl Problem {
-    /// A problem with its status and what happened.
+    /// A problem with its status and message.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Failed");
         Problem {
@@ -62,7 +62,7 @@ impl Problem {
         }
     }
 
-    /// A field that is refused: 422.
+    /// An invalid field: 422.
     pub fn field(
         field: impl Into<String>,
         given: impl Into<String>,
@@ -74,34 +74,34 @@ impl Problem {
             .with(FieldError { field, given: Some(given), accepted: Some(accepted), message })
     }
 
-    /// Something that is not there: 404.
+    /// A missing resource: 404.
     pub fn missing(what: &str, name: &str) -> Self {
         Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
     }
 
-    /// Something that does not go with how things are: 409.
+    /// A conflict with the present state: 409.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::CONFLICT, detail)
     }
 
-    /// Something of this server or its host failed: 500.
+    /// An internal failure: 500.
     pub fn internal(detail: impl std::fmt::Display) -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail.to_string())
     }
 
-    /// Something that this host or this server's permissions don't give: 503.
+    /// Unavailable on this host or not permitted: 503.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
-    /// The same with one more field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, error: FieldError) -> Self {
         self.errors.push(error);
         self
     }
 
-    /// What a job refused, or how it failed; `field` names its field as the request has it, empty where it has none.
+    /// A refusal or failure of a job; `field` maps its field to that of the request, or to an empty string.
     pub fn of_refusal(refusal: &Refusal, field: impl Fn(&str) -> String) -> Self {
         let status = match refusal.exit_code {
             2 => StatusCode::UNPROCESSABLE_ENTITY,
@@ -120,14 +120,14 @@ impl Problem {
         })
     }
 
-    /// What the model says of a document that is found at `root` in the body.
+    /// An error of the model about the document at `root` in the body.
     pub fn of_model(root: &str, error: &ModelError) -> Self {
         let field = field_of(root, error);
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(field)
     }
 }
 
-/// A refusal of the model, by the field's pointer.
+/// The model's refusal of the field at a pointer.
 pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
     let message = error.to_string();
     match error {
@@ -154,7 +154,7 @@ pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
 /// `connection[2].payload` as `/connection/2/payload`.
 pub(crate) fn pointer(path: &str) -> String {
     let mut out = String::new();
-    // A field of a document inside of another stands behind a colon.
+    // A field of an embedded document follows a colon.
     for part in path.replace(": ", ".").split('.').flat_map(|part| part.split(['[', ']'])) {
         let part = part.trim_matches('"');
         if !part.is_empty() && part != "?" {

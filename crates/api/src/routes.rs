@@ -1,4 +1,4 @@
-//! Every route with its operation: what the document says is what answers.
+//! Every route with its operation, so that the document describes what the server does.
 
 use axum::Router;
 use axum::http::Method;

@@ -1,5 +1,5 @@
-//! Scenarios that a request may run: those of the server's directories, and documents in requests, which may name no file
-//! and start no command but the scripts of `--allow-commands`.
+//! Scenarios that a request may run: those of the server's directories, and documents in requests, which may name no
+//! file and run no command except the scripts of `--allow-commands`.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,11 +21,11 @@ use crate::problem::{Problem, pointer};
 use crate::said;
 use crate::types::ScenarioEntry;
 
-/// Longest file, and most of them.
+/// Limits: length of a file, and number of files.
 const MOST_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 500;
 
-/// A scenario that was found.
+/// A scenario file.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredScenario {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct StoredScenario {
 }
 
 impl StoredScenario {
-    /// The scenario in it.
+    /// The parsed scenario.
     fn parse(
         &self,
         quick: bool,
@@ -45,7 +45,7 @@ impl StoredScenario {
     }
 }
 
-/// A document, before anything is known of it.
+/// An unchecked document.
 fn raw(text: &str) -> Result<Value, Problem> {
     if text.trim_start().starts_with('{') {
         serde_json::from_str(text).map_err(Problem::internal)
@@ -98,10 +98,10 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<StoredScenario, Probl
         .ok_or_else(|| Problem::missing("scenario", name))
 }
 
-/// Most names that a refusal tells.
+/// Maximum number of names in a refusal.
 const MOST_NAMES: usize = 20;
 
-/// Their names, in words.
+/// Their names as text.
 pub(crate) fn names(config: &Config) -> String {
     let all: Vec<String> = of_config(config).into_iter().map(|f| f.name).collect();
     match all.len() {
@@ -111,7 +111,7 @@ pub(crate) fn names(config: &Config) -> String {
     }
 }
 
-/// What a list says of a scenario, and the scenario.
+/// A scenario's entry in the list, and the scenario.
 pub(crate) fn described(found: &StoredScenario) -> (ScenarioEntry, Option<Scenario>) {
     let parsed = found.parse(false, &Variables::new(), &BTreeMap::new());
     let mut entry = ScenarioEntry {
@@ -145,7 +145,7 @@ pub(crate) fn described(found: &StoredScenario) -> (ScenarioEntry, Option<Scenar
     }
 }
 
-/// A scenario of the server's that can't be run so, by the field of the request that made it so: the request has none of its own.
+/// A problem of a server's scenario, attributed to the field of the request that caused it.
 fn refused(
     error: &ModelError,
     found: &StoredScenario,
@@ -157,7 +157,7 @@ fn refused(
         ModelError::Field { field, .. } => field.as_str(),
         _ => "",
     };
-    // What it comes of is what it goes with.
+    // The file and the request's values together.
     let comes_of =
         |quick, set: &_, hosts: &_| found.parse(quick, set, hosts).err().as_ref() != Some(error);
     let by = match named {
@@ -171,7 +171,7 @@ fn refused(
     let mut problem = Problem::of_model("", error);
     for error in &mut problem.errors {
         error.field = by.into();
-        // What is wrong is in the file, or comes of what was set in it.
+        // The file is invalid, or becomes so by the values set in it.
         let message = error.message.clone();
         error.given.get_or_insert_with(|| "what does not go with the scenario".into());
         error.accepted.get_or_insert(message);
@@ -179,7 +179,7 @@ fn refused(
     problem
 }
 
-/// Steps, those inside of others included, with their paths.
+/// Steps with their paths, nested ones included.
 fn each<'a>(steps: &'a [Step], at: &str, take: &mut impl FnMut(&'a Step, &str)) {
     for (step, i) in steps.iter().zip(0..) {
         let at = format!("{at}/step/{i}");
@@ -204,8 +204,8 @@ fn commands(steps: &[Step]) -> Vec<(String, String)> {
     out
 }
 
-/// Every file, socket and foreign tool that a scenario names, with its path. Each field is taken apart by name: one that is
-/// new does not compile until it is decided here whether it names a file.
+/// Every file, socket and foreign tool that a scenario names, with its path. Fields are destructured by name: a new
+/// field does not compile until it is decided here whether it names a file.
 fn files(scenario: &Scenario) -> Vec<(String, String)> {
     let mut out = vec![];
     let Scenario {
@@ -245,7 +245,7 @@ fn escaped(key: &str) -> String {
 }
 
 fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
-    // What is inside of these two is walked through by `each`.
+    // `each` walks through the steps of these two.
     let Step {
         name: _,
         timeout: _,
@@ -294,7 +294,7 @@ fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
 }
 
 fn of_test(out: &mut Vec<(String, String)>, at: &str, test: &TestStep) {
-    // Flags that name files are refused where `args` are read.
+    // Flags that name files are refused where `args` are parsed.
     let TestStep {
         from: _,
         to: _,
@@ -349,8 +349,8 @@ fn right_commands(
     Ok(!all.is_empty())
 }
 
-/// Refuses to resume a stored scenario whose commands are not scripts of this server's `--allow-commands`. Its commands are
-/// paths: an earlier server may have had another directory, and the command line starts any program.
+/// Refuses to resume a stored scenario whose commands are not scripts of this server's `--allow-commands`. Commands
+/// are stored as paths: an earlier server may have had another directory, and the command line runs any program.
 pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<(), String> {
     for (_, program) in commands(&scenario.steps) {
         let path = Path::new(&program);
@@ -366,7 +366,7 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
     Ok(())
 }
 
-/// What the model says of a request's document, and of the variables and hosts that stand beside it there.
+/// An error of the model about a request's document, or about the variables and hosts next to it.
 fn of_request_or_its_own(root: &str, text: &str, error: &ModelError) -> Problem {
     let beside = match error {
         ModelError::Field { field, .. } if field == "--set" => "/set",
@@ -378,7 +378,7 @@ fn of_request_or_its_own(root: &str, text: &str, error: &ModelError) -> Problem 
     problem
 }
 
-/// A document of a request, checked as far as can be without running it.
+/// A document of a request, checked without running it.
 pub(crate) fn of_request(
     root: &str,
     text: &str,
@@ -400,7 +400,7 @@ pub(crate) fn of_request(
     Ok(scenario)
 }
 
-/// A scenario of the server's, with a request's variables: these may not change the files that it names.
+/// A scenario of the server with a request's variables, which may not change the files that it names.
 pub(crate) fn of_server(
     found: &StoredScenario,
     set: &Variables,
@@ -422,8 +422,8 @@ pub(crate) fn of_server(
     Ok(scenario)
 }
 
-/// The raw document as it is to be run: a request's values in it, as JSON's own kinds, and the scripts' paths in the place of
-/// their names. Nothing of it has to be said on a command line, where it would be read in another way.
+/// The raw document to run: with a request's values as JSON types, and with paths instead of script names, so that no
+/// value is passed on a command line.
 pub(crate) fn settled(
     text: &str,
     set: &Variables,
@@ -446,7 +446,7 @@ pub(crate) fn settled(
     }
     let mut raw = raw(text)?;
     for (name, value) in set {
-        // They win over the quick form's.
+        // They have precedence over those of the quick form.
         if let Some(quick) = raw.get_mut("quick").and_then(Value::as_object_mut) {
             quick.remove(name);
         }
@@ -460,8 +460,8 @@ pub(crate) fn settled(
     Ok(raw.to_string())
 }
 
-/// Looks at what [`settled`] made once more, in the way of the program that will run it: its commands are scripts of the
-/// directory by their paths, its files those of the scenario that was looked at.
+/// Checks the result of [`settled`] again as the job will run it: its commands are paths of scripts, its files those
+/// of the checked scenario.
 pub(crate) fn as_it_runs(
     root: &str,
     text: &str,
@@ -492,7 +492,7 @@ fn is_plain(name: &str) -> bool {
     file_name(name).is_ok() && !name.contains(' ')
 }
 
-/// Where a field stands that is named by its step's name, as plans of tests have it: `test-1.args` as `/step/0/test/args`.
+/// The pointer of a field that is named by its step's name: `test-1.args` is `/step/0/test/args`.
 fn pointed(scenario: &Scenario, field: &str) -> String {
     let mut found = None;
     each(&scenario.steps, "", &mut |step, at| {
@@ -510,7 +510,7 @@ fn pointed(scenario: &Scenario, field: &str) -> String {
     found.unwrap_or_else(|| pointer(field))
 }
 
-/// Checks all plans of a scenario; what there is to know of it.
+/// Checks all plans of a scenario; returns its estimate.
 pub(crate) fn checked(
     root: &str,
     scenario: &Scenario,
@@ -524,7 +524,7 @@ pub(crate) fn checked(
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string())
                 .with(said::of_words(&at, reason))
         }
-        // By the name that the scenario has for it: where the server keeps it is the server's.
+        // By the name in the scenario: the server's path is private.
         ScenarioError::File { path, source, .. } => {
             let name = path.strip_prefix(&directory).unwrap_or(path).display();
             Problem::field(
@@ -619,7 +619,7 @@ mod tests {
                 "{set:?} {host} {is_quick}"
             );
         }
-        // One that only what was set makes right is not right by itself.
+        // A scenario that is valid only with the values set is invalid by itself.
         let never = text.replace("t = \"1s\"", "t = \"never\"");
         assert_eq!(by(&never, &[("t", "1s")], "::1", false).as_deref(), Some("/scenario"));
     }
@@ -630,7 +630,7 @@ mod tests {
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
         let found = StoredScenario { name: "x".into(), path: "x.toml".into(), text };
-        // Each refusal stands at the field that the request has.
+        // Each refusal names the request's field.
         let by = |set: &[(&str, &str)], host: Option<&str>| {
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
             let spec = || HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };

@@ -1,4 +1,4 @@
-//! The listener: connections within their limits, each request through the guard to its handler.
+//! The listener: limits connections, and passes each request through the guard to its handler.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,13 +20,13 @@ use crate::guard::{ConnectionPermit, masked};
 use crate::timeout_stream::TimeoutStream;
 use crate::types::ServerLimits;
 
-/// Most headers of a request, and bytes of its head.
+/// Limits of a request: headers, and bytes of its head.
 const MOST_HEADERS: usize = 64;
 const MOST_HEAD_BYTES: usize = 32 << 10;
-/// Bytes that may wait in a connection's send buffer: what lies there is on its way and gets older.
+/// Size of a connection's send buffer: data in it gets older.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
-/// Bytes that may wait unsent behind the window: a live stream's next piece is made when its last has left.
+/// Unsent bytes in a connection's buffer: the next chunk of a live stream is made when the last was sent.
 const UNSENT_BYTES: u32 = 8 << 10;
 
 /// Connections by address.
@@ -36,14 +36,14 @@ struct Count {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// A connection that is counted until it is dropped.
+/// A connection that counts until it is dropped.
 struct CountedConnection {
     count: Arc<Mutex<Count>>,
     address: IpAddr,
 }
 
 impl CountedConnection {
-    /// A quarter of all is kept for those who are known.
+    /// A quarter of all is reserved for known addresses.
     fn new(
         count: &Arc<Mutex<Count>>,
         address: IpAddr,
@@ -94,13 +94,13 @@ pub(crate) async fn serve(
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, address)) = accepted else {
-            // Out of descriptors, most likely: not to be asked again at once.
+            // Probably out of file descriptors: wait before the next attempt.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let now = std::time::Instant::now();
         let is_known = app.tokens.is_none() || app.known.knows(address.ip(), now);
-        // Beyond the limits a connection is closed without a word: words would cost what is short.
+        // Beyond the limits a connection is closed without a response, which would cost resources.
         let Some(counted) = CountedConnection::new(&counts, address.ip(), is_known, &limits) else {
             continue;
         };
@@ -135,7 +135,7 @@ async fn converse(
             })
         }
     });
-    // Errors are the peer's: it went, was too slow, or spoke no HTTP.
+    // The peer disconnected, was too slow, or sent invalid HTTP.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(limits.head_seconds))

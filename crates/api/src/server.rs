@@ -1,4 +1,4 @@
-//! A whole server: what it needs to begin, and its end.
+//! A server from start to end.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ use crate::supervise::{Clients, Launcher, stored};
 use crate::types::{ObjectKind, State, StateEvent};
 use crate::{clock, routes, serve};
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -32,11 +32,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; `directory` is private to this server and its launcher, who is at the other end of `launcher`. To be called
-    /// within a tokio runtime.
+    /// Listens; `directory` is private to this server and its launcher, which is at the other end of `launcher`. Call
+    /// it within a tokio runtime.
     ///
     /// # Errors
-    /// [`ApiError`]: an open address without tokens, a token file that is none, an address that can't be had.
+    /// [`ApiError`]: an open address without tokens, an invalid token file, an unavailable address.
     pub async fn bind(
         config: Config,
         directory: tempfile::TempDir,
@@ -54,10 +54,10 @@ impl Server {
         Ok(Server { listener, router, app })
     }
 
-    /// Where it listens.
+    /// The local address.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// Of the system.
     pub fn address(&self) -> Result<SocketAddr, ApiError> {
         self.listener
             .local_addr()
@@ -101,10 +101,10 @@ impl Server {
     }
 }
 
-/// Bodies of all requests that are being answered, and what is made of them.
+/// Memory of all request bodies in use.
 const MOST_BODIES_BYTES: usize = 128 << 20;
 
-/// The router with everything around it, and what its handlers share.
+/// The router with its middleware, and the shared state.
 pub(crate) fn assemble(
     config: Config,
     directory: tempfile::TempDir,
@@ -114,7 +114,7 @@ pub(crate) fn assemble(
     let (routes, document) = routes::routes();
     let launcher = Launcher::new(launcher, directory.path())?;
     let audit = Audit::new(audit_path(&config));
-    // Plans and records of all users are in it.
+    // It contains plans and records of all users.
     let path = directory.path();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(|source| {
         ApiError::File { operation: "set the mode of", path: path.into(), source }
@@ -155,7 +155,7 @@ pub(crate) fn assemble(
     Ok((router, app))
 }
 
-/// A server's parts, without a launcher and in a directory that goes with them.
+/// The parts of a server without a launcher, in a temporary directory.
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(crate) fn for_tests() -> (Router, Shared) {

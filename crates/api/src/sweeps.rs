@@ -1,4 +1,4 @@
-//! A sweep looked at before it is begun: every refusal names its field, and none comes after 201.
+//! Checks a sweep before it starts: every refusal names its field, and none follows after 201.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use weir_model::plan::Plan;
 use crate::problem::Problem;
 use crate::types::SweepRequest;
 
-/// Most points: each is a run at least.
+/// Maximum number of points: each is at least one run.
 const MOST_POINTS: u64 = 10_000;
 
-/// Looks at all that can be known without a network.
+/// Checks everything that can be checked without a network.
 pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
     let mut axes = vec![];
     for (axis, i) in request.over.iter().zip(0..) {
@@ -55,7 +55,7 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
     {
         return Err(Problem::field("/emulator", id.as_str(), "none with a lab"));
     }
-    // Each value of each axis once, with the first of the others.
+    // Each value of each axis once, with the first values of the others.
     let first: Vec<(String, String)> =
         axes.iter().filter_map(|(n, values)| Some((n.clone(), values.first()?.clone()))).collect();
     if let Some(laws) = &request.both {
@@ -81,8 +81,8 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The scenario of a sweep that [`check`] has passed; `host` answers, where there is no lab, and `emulator` is the control
-/// socket of the emulator that gets the laws.
+/// The scenario of a sweep that [`check`] has accepted; `host` is the server without a lab, and `emulator` is the
+/// control socket of the emulator that gets the laws.
 pub(crate) fn scenario(
     request: SweepRequest,
     host: Option<String>,
@@ -157,7 +157,7 @@ fn laws_at(laws: &str, point: &[(String, String)]) -> Result<(), Problem> {
     laws.impairment("both", "").map(drop).map_err(|e| at("/both", &e))
 }
 
-/// What the model says, at the request's field.
+/// An error of the model, at the request's field.
 fn at(field: &str, error: &ModelError) -> Problem {
     let mut problem = Problem::of_model("", error);
     for error in &mut problem.errors {

@@ -1,4 +1,4 @@
-//! A connection whose peer has to take what it asked for: one that takes nothing for too long is closed.
+//! A connection with a write timeout: it is closed if the peer takes nothing for too long.
 
 use std::io;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ pub(crate) struct TimeoutStream {
 
 impl TimeoutStream {
     pub(crate) fn new(stream: TcpStream, timeout: Duration) -> TimeoutStream {
-        // What is left to the kernel at a connection's end waits no longer either.
+        // What is left to the kernel when the connection closes has the same limit.
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(timeout));
         TimeoutStream { stream, timeout, stalled: None }
     }

@@ -1,7 +1,6 @@
-//! The OpenAPI document: made of the routes as they are registered, so that what is described is what answers.
+//! The OpenAPI document, made from the routes as they are registered, so that it describes what the server does.
 //!
-//! The shapes come from the same `schemars` schemas as the published ones of plans, impairments and records; nothing is
-//! described a second time.
+//! The shapes come from the same `schemars` schemas as the published ones of plans, impairments and records.
 
 mod operation;
 mod routes;

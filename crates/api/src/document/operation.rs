@@ -1,11 +1,11 @@
-//! One operation of the document: what it is called, asks and answers.
+//! An operation of the OpenAPI document: name, parameters and responses.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a route does, for the document.
+/// The description of a route.
 #[derive(Clone)]
 pub(crate) struct Operation {
     id: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// An operation with its name in generated code, its heading and one sentence.
+    /// An operation with its name in generated code, its tag and a summary.
     pub(crate) fn new(id: &'static str, group: &'static str, summary: &'static str) -> Self {
         Operation {
             id,
@@ -33,51 +33,51 @@ impl Operation {
         }
     }
 
-    /// The keys behind the question mark.
+    /// The query parameters.
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(|generator| T::json_schema(generator));
         self
     }
 
-    /// The body, as JSON.
+    /// The request body, as JSON.
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(|generator| generator.subschema_for::<T>());
         self
     }
 
-    /// An answer with a body, as JSON.
+    /// A response with a JSON body.
     pub(crate) fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
         let shape: Shape = |generator| generator.subschema_for::<T>();
         self.answers.push((status, "application/json", Some(shape)));
         self
     }
 
-    /// An answer whose body is of another kind.
+    /// A response with another body.
     pub(crate) fn answers_as<T: JsonSchema>(mut self, status: u16, media: &'static str) -> Self {
         let shape: Shape = |generator| generator.subschema_for::<T>();
         self.answers.push((status, media, Some(shape)));
         self
     }
 
-    /// An answer without a body.
+    /// A response without a body.
     pub(crate) fn done(mut self) -> Self {
         self.answers.push((204, "", None));
         self
     }
 
-    /// Answers carry an entity tag.
+    /// Responses carry an entity tag.
     pub(crate) fn tagged(mut self) -> Self {
         self.tagged = true;
         self
     }
 
-    /// A change that may be bound to the entity tag last seen.
+    /// A change that may be conditional on the entity tag.
     pub(crate) fn matching(mut self) -> Self {
         self.matching = true;
         self.tagged()
     }
 
-    /// The operation as the document has it.
+    /// The operation in the document.
     pub(crate) fn describe(&self, path: &str, generator: &mut SchemaGenerator) -> Value {
         let mut parameters: Vec<Value> = path
             .split('/')
@@ -105,7 +105,7 @@ impl Operation {
             if let Some(shape) = shape {
                 let content = &mut response["content"][*media]["schema"];
                 match content.as_object_mut() {
-                    // Several kinds of the same status stand side by side.
+                    // Several responses of the same status are merged.
                     Some(_) => {}
                     None => *content = shape(generator).to_value(),
                 }
@@ -154,7 +154,7 @@ fn described(status: u16) -> &'static str {
     }
 }
 
-/// An object's properties as parameters of a query.
+/// The properties of an object as query parameters.
 fn query_parameters(schema: Schema) -> Vec<Value> {
     let schema = schema.to_value();
     let required: Vec<&str> =
@@ -164,7 +164,7 @@ fn query_parameters(schema: Schema) -> Vec<Value> {
         .iter()
         .map(|(name, shape)| {
             let mut shape = shape.clone();
-            // In a query something is given or absent, never null.
+            // A query parameter is present or absent, never null.
             if let Some(kinds) = shape.get_mut("type").and_then(Value::as_array_mut) {
                 kinds.retain(|kind| kind != "null");
                 if let [one] = &kinds[..] {

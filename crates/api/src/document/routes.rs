@@ -12,10 +12,10 @@ use crate::app::Shared;
 use crate::problem::Problem;
 use crate::types::StreamEvent;
 
-/// What every path begins with.
+/// Prefix of every path.
 pub(crate) const BASE: &str = "/api/v1";
 
-/// The router and the document, growing together.
+/// The router and the document.
 pub(crate) struct Routes {
     router: Router<Shared>,
     generator: SchemaGenerator,
@@ -34,7 +34,7 @@ impl Routes {
         }
     }
 
-    /// Registers a route; `path` is that behind the base, `handler` is for this method alone.
+    /// Registers a route; `path` is relative to the base, `handler` is for this method alone.
     pub(crate) fn add(
         mut self,
         method: &Method,
@@ -53,7 +53,7 @@ impl Routes {
     /// The router, and the OpenAPI document.
     pub(crate) fn finish(mut self) -> (Router<Shared>, Value) {
         let problem = self.generator.subschema_for::<Problem>();
-        // The stream's events are described in full, though its answer is text.
+        // The schemas of the stream's events, although the response is text.
         let _ = self.generator.subschema_for::<StreamEvent>();
         let schemas = self.generator.take_definitions(true);
         let document = json!({

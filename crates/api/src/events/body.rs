@@ -1,5 +1,5 @@
-//! A reader's events as the body of an answer. A piece is made when the one before it has left for the network: what is put
-//! together earlier gets old on its way.
+//! The event stream of one reader as a response body. Each chunk is built only when the previous one was sent, so
+//! that its events are recent.
 
 use std::io;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ use super::hub::Reader;
 use crate::app::Shared;
 use crate::types::Hello;
 
-/// A word that keeps middle boxes and time-outs away, when nothing happened for this long.
+/// A comment line is sent after this long without an event: proxies close idle connections.
 const SILENCE: Duration = Duration::from_secs(15);
-/// A reader that has not taken a piece for so long is dropped.
+/// A reader that has not taken a chunk for this long is disconnected.
 const STALLED: Duration = Duration::from_secs(20);
 
-/// The answer to a reader.
+/// The response to a reader.
 pub(crate) fn stream(
     app: Shared,
     reader: Arc<Reader>,
@@ -42,7 +42,7 @@ pub(crate) fn stream(
     response
 }
 
-/// A reader that is known to the hub until this is dropped.
+/// Registers a reader with the hub; removes it when dropped.
 struct Reading {
     app: Shared,
     reader: Arc<Reader>,
@@ -54,7 +54,7 @@ impl Drop for Reading {
     }
 }
 
-/// A piece on its way: the connection drops it when all of it is the kernel's.
+/// A chunk in flight: the connection drops it when it was handed to the kernel.
 struct Piece {
     text: String,
     reader: Arc<Reader>,
@@ -72,13 +72,13 @@ impl Drop for Piece {
     }
 }
 
-/// The pieces as a body.
+/// The chunks as a body.
 struct Pieces {
     first: Option<String>,
     last: Instant,
     alarm: Pin<Box<Sleep>>,
     reader: Arc<Reader>,
-    /// What is given back at the end.
+    /// Released at the end, such as the connection permit.
     _held: Box<dyn Send>,
 }
 
@@ -112,12 +112,12 @@ impl http_body::Body for Pieces {
         let this = self.get_mut();
         loop {
             let now = Instant::now();
-            // Before the looks: what comes behind them wakes.
+            // Register the wakers before the checks, so that a later event wakes the task.
             this.reader.wake_by(context.waker());
             if let Some(since) = this.reader.waits_since() {
                 this.alarm.as_mut().reset((since + STALLED).into());
                 ready!(this.alarm.as_mut().poll(context));
-                // The connection ends with it: what is in its buffers nobody takes.
+                // The connection is closed, and nothing takes its buffers.
                 return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
             }
             if let Some(first) = this.first.take() {
@@ -158,7 +158,7 @@ mod tests {
         frame.unwrap().map(|frame| frame.into_data().unwrap())
     }
 
-    /// Whether nothing comes now.
+    /// Whether no chunk is ready.
     async fn is_silent(pieces: &mut Pieces) -> bool {
         tokio::time::timeout(Duration::from_millis(1), next(pieces)).await.is_err()
     }

@@ -1,7 +1,7 @@
-//! Who reads, and what each has not read yet.
+//! The readers of the event stream, and the pending events of each.
 //!
-//! What is told never waits for a reader: it replaces what lies in the reader's slot for that object. A reader costs as many
-//! slots as there are objects, warnings and alarms apart, which are bounded in number.
+//! Publishing never waits for a reader: a new event replaces the pending one of the same object. So a reader needs as
+//! many slots as there are objects; warnings and alarms have their own, limited number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use super::Topics;
 use crate::app::lock;
 use crate::types::{AlarmEvent, DocumentChange, ObjectKind, StateEvent, WarningEvent};
 
-/// Most slots of a reader; what comes beyond is counted as skipped of its object, or lost where it has none.
+/// Maximum number of slots of a reader; beyond, samples count as skipped and other events as lost.
 const MOST_SLOTS: usize = 4096;
 
-/// A reader that has not taken a piece for so long does not count as one that reads.
+/// A reader that has not taken a chunk for this long does not count as active.
 const READING: Duration = Duration::from_secs(4);
 
-/// What a slot is for.
+/// The key of a slot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum SlotKey {
     State(ObjectKind, String),
@@ -32,11 +32,11 @@ enum SlotKey {
     Document(String),
 }
 
-/// What lies in a slot.
+/// The pending event in a slot.
 #[derive(Debug, Clone)]
 struct Slot {
     event: &'static str,
-    /// JSON; of a sample without its beginning, which holds the count of skipped ones.
+    /// JSON; a sample without its start, to which the count of skipped samples is added.
     text: Arc<str>,
     skipped: u64,
     /// Order of arrival.
@@ -54,10 +54,10 @@ pub(crate) struct Reader {
     road: Mutex<Transmission>,
 }
 
-/// What of a reader's is on its way.
+/// The chunk in flight of a reader.
 #[derive(Debug, Default)]
 struct Transmission {
-    /// Since when a piece is; absent: the connection has taken the last one.
+    /// Since when; absent: the connection is ready for the next one.
     since: Option<Instant>,
     waker: Option<Waker>,
 }
@@ -65,7 +65,7 @@ struct Transmission {
 #[derive(Debug, Default)]
 struct Waiting {
     slots: BTreeMap<SlotKey, Slot>,
-    /// When a sample of an object was last taken.
+    /// When a sample of an object was last sent.
     taken: HashMap<SlotKey, Instant>,
     next: u64,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// A new reader of this network; none where it has `most` already.
+    /// A new reader in this network; `None` if it has `most` already.
     pub(crate) fn join(
         &self,
         topics: Topics,
@@ -104,12 +104,12 @@ impl Hub {
         Some(reader)
     }
 
-    /// A reader that is gone.
+    /// Removes a reader.
     pub(crate) fn leave(&self, reader: &Arc<Reader>) {
         lock(&self.readers).retain(|r| !Arc::ptr_eq(r, reader));
     }
 
-    /// Whether anybody wants samples of this, and takes what comes.
+    /// Whether an active reader subscribes to samples of this object.
     pub(crate) fn is_wanted(&self, kind: ObjectKind, id: &str) -> bool {
         let now = Instant::now();
         lock(&self.readers).iter().any(|r| r.wants_samples(kind, id) && r.is_reading(now))
@@ -132,7 +132,7 @@ impl Hub {
         }
     }
 
-    /// An object's life moved on.
+    /// Publishes a new state of an object.
     pub(crate) fn state(&self, state: &StateEvent) {
         if state.state.is_over() {
             self.forget(state.kind, &state.id);
@@ -141,12 +141,12 @@ impl Hub {
         self.tell(state.kind, &state.id, &key, "state", &json(state));
     }
 
-    /// An object is gone whose end nobody tells.
+    /// Publishes that an object disappeared without an event of its own.
     pub(crate) fn forget(&self, kind: ObjectKind, id: &str) {
         lock(&self.sequences).remove(&(kind, id.to_owned()));
     }
 
-    /// The latest figures of an object: `field` is `interval` or `emulator`.
+    /// Publishes the latest figures of an object: `field` is `interval` or `emulator`.
     pub(crate) fn sample<T: Serialize>(
         &self,
         kind: ObjectKind,
@@ -163,7 +163,7 @@ impl Hub {
         if !self.is_wanted(kind, id) {
             return;
         }
-        // Written once for all readers; each puts the count of skipped ones before it.
+        // Serialised once for all readers; each adds its count of skipped samples.
         let (kind_text, id_text) = (json(&kind), json(&id));
         let text = format!(
             r#","kind":{kind_text},"id":{id_text},"sequence":{sequence},"at":"{}","{field}":{}}}"#,
@@ -181,14 +181,14 @@ impl Hub {
         self.tell(warning.kind, &warning.id, &key, "warning", &json(warning));
     }
 
-    /// An alarm began or passed.
+    /// Publishes that an alarm was raised or cleared.
     pub(crate) fn alarm(&self, alarm: &AlarmEvent) {
         let what = format!("{:?} {}", alarm.alarm.kind, alarm.alarm.object);
         let key = SlotKey::Notice(ObjectKind::Emulators, alarm.id.clone(), what);
         self.tell(ObjectKind::Emulators, &alarm.id, &key, "alarm", &json(alarm));
     }
 
-    /// A document was changed.
+    /// Publishes that a document was changed.
     pub(crate) fn edited(&self, edited: &DocumentChange) {
         let key = SlotKey::Document(edited.document.clone());
         self.tell(ObjectKind::Documents, &edited.document, &key, "edited", &json(edited));
@@ -196,7 +196,7 @@ impl Hub {
 }
 
 fn json<T: Serialize>(value: &T) -> Arc<str> {
-    // Own types with string keys: nothing can be refused.
+    // Own types with string keys: serialisation cannot fail.
     serde_json::to_string(value).unwrap_or_default().into()
 }
 
@@ -205,28 +205,28 @@ impl Reader {
         self.topics.want(kind, id) && self.samples.want(kind, id)
     }
 
-    /// Whether the connection took what it was given, or may still do so soon.
+    /// Whether the connection has sent its chunk, or may still do so soon.
     fn is_reading(&self, now: Instant) -> bool {
         self.waits_since().is_none_or(|since| now.saturating_duration_since(since) < READING)
     }
 
-    /// Since when the connection has had a piece that it did not get rid of.
+    /// Since when the chunk is in flight.
     pub(crate) fn waits_since(&self) -> Option<Instant> {
         lock(&self.road).since
     }
 
-    /// The connection has got a piece.
+    /// A chunk was handed to the connection.
     pub(crate) fn is_given(&self, now: Instant) {
         lock(&self.road).since = Some(now);
     }
 
-    /// The connection got rid of the piece.
+    /// The connection has sent the chunk.
     pub(crate) fn has_taken(&self) {
         lock(&self.road).since = None;
         self.wake();
     }
 
-    /// Who is to be woken by news, and by the way being free.
+    /// Sets the task to wake on new events or when the chunk is sent.
     pub(crate) fn wake_by(&self, waker: &Waker) {
         lock(&self.road).waker = Some(waker.clone());
     }
@@ -258,7 +258,7 @@ impl Reader {
         self.wake();
     }
 
-    /// Takes what is due, oldest first: the text of the events, or when to look again.
+    /// Takes the events that are due, oldest first: their text, or when to check again.
     pub(crate) fn take(&self, now: Instant) -> Result<String, Option<Instant>> {
         let mut waiting = lock(&self.waiting);
         let Waiting { slots, taken, .. } = &mut *waiting;
@@ -291,7 +291,7 @@ impl Reader {
             }
             out += "\n\n";
         }
-        // What was sampled long ago is over.
+        // An old sample is outdated.
         if taken.len() > MOST_SLOTS {
             let period = self.period;
             taken.retain(|_, last| now.saturating_duration_since(*last) < period);

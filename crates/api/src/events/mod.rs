@@ -1,5 +1,5 @@
-//! The one live stream: what happens is put into a slot for each object and reader, so that a slow reader gets the newest,
-//! and nobody's memory grows.
+//! The live event stream. Each reader has one pending event per object: a slow reader gets the newest, and memory is
+//! bounded.
 
 mod body;
 mod hub;

@@ -1,17 +1,17 @@
-//! Which objects a reader wants to hear of.
+//! The objects that a reader subscribes to.
 
 use crate::problem::Problem;
 use crate::types::ObjectKind;
 
-/// Most topics of one reader.
+/// Maximum number of topics of one reader.
 const MOST: usize = 1000;
 
-/// Kinds and single objects; none is all.
+/// Kinds and single objects; empty: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Topics(Vec<(ObjectKind, Option<String>)>);
 
 impl Topics {
-    /// Reads `tests,emulators:ID` of a field of the query.
+    /// Parses `tests,emulators:ID`, the value of a query field.
     pub(crate) fn parse(field: &'static str, text: &str) -> Result<Topics, Problem> {
         let refuse = |given: &str| {
             Problem::field(
@@ -35,7 +35,7 @@ impl Topics {
         Ok(Topics(out))
     }
 
-    /// Whether this object is wanted.
+    /// Whether this object is subscribed to.
     pub(crate) fn want(&self, kind: ObjectKind, id: &str) -> bool {
         self.0.is_empty()
             || self.0.iter().any(|(k, one)| *k == kind && one.as_deref().is_none_or(|o| o == id))

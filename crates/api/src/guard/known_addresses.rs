@@ -1,4 +1,4 @@
-//! Addresses from which a token came: for these a part of the connections is kept, so that strangers can't have them all.
+//! Addresses that have shown a valid token: some connections are reserved for them, so that others can't use up all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::masked;
 use crate::app::lock;
 
-/// Most that are remembered, and for how long.
+/// Maximum number of addresses, and for how long they are remembered.
 const MOST: usize = 1024;
 const LONG: Duration = Duration::from_secs(86_400);
 
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(86_400);
 pub(crate) struct KnownAddresses(Mutex<HashMap<IpAddr, Instant>>);
 
 impl KnownAddresses {
-    /// A token came from there.
+    /// An address has shown a valid token.
     pub(crate) fn remember(&self, address: IpAddr, now: Instant) {
         let mut all = lock(&self.0);
         let address = masked(address);

@@ -1,4 +1,4 @@
-//! Who may ask, how often, and by which name: all requests pass here before any handler.
+//! Access control: every request passes rate limit, `Host`, origin and token checks before its handler.
 
 mod known_addresses;
 mod rates;
@@ -22,12 +22,13 @@ use crate::extract::ApiClient;
 use crate::problem::Problem;
 use crate::types::AuditEntry;
 
-/// What the page may do: nothing from anywhere else.
+/// The content security policy of the page: nothing from other origins.
 const PAGE_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The middleware.
 ///
-/// A change has a task of its own: who hangs up in the middle of it neither leaves it half made nor keeps it out of the log.
+/// A change runs in a task of its own: a client that disconnects neither leaves it incomplete nor keeps it out of the
+/// log.
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let mut entry = Logged::new(&app, &request);
@@ -39,9 +40,9 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
             let share = app.bodies.share(client.address.ip());
             request.extensions_mut().insert(share.clone());
             let changed = tokio::spawn(async move {
-                // All of it: the status alone would be taken along as a copy.
+                // Keep the whole request: cloning the extension alone would release it early.
                 let mut entry = entry;
-                // It counts as a connection for as long as it lasts, whoever waits for it.
+                // The permit is held until the task ends, even if the client has gone.
                 let _permit = request.extensions().get::<ConnectionPermit>().cloned();
                 let answered = next.run(request).await;
                 entry.entry.status = answered.status().as_u16();
@@ -72,11 +73,11 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
     response
 }
 
-/// A place among the connections, held by whatever works for one of them.
+/// A permit for a connection, held by every task that works for it.
 #[derive(Clone)]
 pub(crate) struct ConnectionPermit(#[expect(dead_code)] pub(crate) Arc<dyn Send + Sync>);
 
-/// An entry of the log that is written when it is dropped, however that comes.
+/// A log entry that is written when dropped.
 struct Logged {
     app: Shared,
     entry: AuditEntry,
@@ -94,7 +95,7 @@ impl Logged {
                 user: None,
                 method: request.method().to_string(),
                 path: request.uri().path().chars().take(500).collect(),
-                // Where no answer came.
+                // Without a response.
                 status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
             },
             is_wanted: false,
@@ -104,7 +105,7 @@ impl Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // Guesses of tokens must not push everything else out of the log.
+        // Failed tokens must not push everything else out of the log.
         let is_guess = self.entry.status == StatusCode::UNAUTHORIZED.as_u16();
         let ip = self.entry.address.parse().map(|a: std::net::SocketAddr| a.ip());
         let is_flood = is_guess
@@ -119,7 +120,7 @@ fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Lets a request pass, or says why not.
+/// Checks a request; returns why it is refused, if so.
 fn admit(app: &Shared, request: &mut Request) -> Result<ApiClient, Problem> {
     let client = request.extensions().get::<ApiClient>().cloned();
     let mut client = client.ok_or_else(|| Problem::internal("the connection has no address"))?;
@@ -152,8 +153,8 @@ fn admit(app: &Shared, request: &mut Request) -> Result<ApiClient, Problem> {
     Ok(client)
 }
 
-/// A name in `Host` that is not ours is a page of somebody else whose name was made to point here (DNS rebinding).
-/// Addresses can't be rebound.
+/// Checks `Host`: a foreign name means that a page of another site made its name resolve to this server (DNS
+/// rebinding). Addresses can't be rebound.
 fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Problem> {
     let mut told = headers.get_all(header::HOST).iter();
     let host = match (told.next(), told.next(), uri.authority()) {
@@ -191,7 +192,7 @@ fn is_address(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok()
 }
 
-/// Pages of other origins are not answered, whatever they ask.
+/// Refuses requests of pages of other origins.
 fn right_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
     let foreign = |detail: String| Err(Problem::new(StatusCode::FORBIDDEN, detail));
@@ -205,7 +206,7 @@ fn right_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let site = text(header::HeaderName::from_static("sec-fetch-site")).unwrap_or("none");
     let mode = text(header::HeaderName::from_static("sec-fetch-mode")).unwrap_or_default();
-    // A link from elsewhere may open the page; anything else from there is refused.
+    // A link elsewhere may open the page; anything else from there is refused.
     if site == "cross-site" && mode != "navigate" {
         return foreign("asked by a page of another site".into());
     }
@@ -242,7 +243,7 @@ mod tests {
         let client = ApiClient { address: "127.0.0.1:1".parse().unwrap(), user: None };
         request.extensions_mut().unwrap().insert(client);
         let asked = router.oneshot(request.body(Body::empty()).unwrap());
-        // Dropped in the middle, as a connection's end does.
+        // Dropped early, as when the connection closes.
         tokio::select! {
             _ = asked => panic!("answered"),
             begun = has_begun => begun.unwrap(),

@@ -1,4 +1,4 @@
-//! How often one address may ask: a bucket that fills at the rate and holds four seconds of it.
+//! Rate limit per address: a token bucket with a depth of four seconds.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::app::lock;
 
-/// Most addresses that are remembered.
+/// Maximum number of addresses.
 const MOST: usize = 4096;
-/// Seconds of the rate that may come at once.
+/// Depth of the bucket, in seconds of the rate.
 const BURST_SECONDS: f64 = 4.0;
 
 /// The buckets.
@@ -24,13 +24,13 @@ impl Rates {
         Rates { per_second: f64::from(per_second), buckets: Mutex::default() }
     }
 
-    /// Takes one request, or tells how long to wait.
+    /// Takes one request from the bucket, or returns how long to wait.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let address = masked(address);
         let full = self.per_second * BURST_SECONDS;
         let mut buckets = lock(&self.buckets);
         if buckets.len() >= MOST && !buckets.contains_key(&address) {
-            // Those that are full again say nothing.
+            // Full buckets hold no information.
             let rate = self.per_second;
             buckets.retain(|_, (left, at)| {
                 *left + now.saturating_duration_since(*at).as_secs_f64() * rate < full

@@ -1,4 +1,4 @@
-//! Tokens: 256 random bits, kept as their SHA-256. So much randomness can't be guessed, so that a fast hash serves.
+//! Tokens: 256 random bits, stored as SHA-256. A fast hash suffices, since they can't be guessed.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +13,7 @@ use crate::config::ApiError;
 
 /// Longest token file.
 const MOST_BYTES: u64 = 1 << 20;
-/// Name of the cookie that a page keeps its token in.
+/// Name of the cookie with a page's token.
 const COOKIE: &str = "weir_token";
 
 /// Names and hashes.
@@ -26,7 +26,7 @@ impl Tokens {
         let failed =
             |source| ApiError::File { operation: "read token file", path: path.into(), source };
         let found = path.metadata().map_err(failed)?;
-        // The hashes in it are no secret: what matters is who can add one.
+        // The hashes are no secret: what matters is who can add one.
         if let Some(mode) = exposed(&found, WRITE) {
             return Err(ApiError::Exposed { path: path.into(), mode });
         }
@@ -52,7 +52,7 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// Whose token a request carries.
+    /// The name of the token in a request.
     pub(crate) fn user_of(&self, headers: &HeaderMap) -> Option<String> {
         let bearer = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
         let given = match bearer {
@@ -62,10 +62,10 @@ impl Tokens {
         self.user(given)
     }
 
-    /// Whose token this is.
+    /// The name of a token.
     pub(crate) fn user(&self, token: &str) -> Option<String> {
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        // What can be timed is the hash, from which nobody gets to the token.
+        // Timing reveals at most the hash, which does not lead to the token.
         self.0.iter().find(|(_, known)| *known == hash).map(|(name, _)| name.clone())
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn cookie_of(headers: &HeaderMap) -> Option<&str> {
         .find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// The `Set-Cookie` that gives a page its token, or takes it.
+/// The `Set-Cookie` that sets or deletes a page's token.
 pub(crate) fn cookie(token: Option<&str>) -> String {
     match token {
         Some(token) => format!("{COOKIE}={token}; Path=/api; HttpOnly; SameSite=Strict"),
@@ -88,10 +88,10 @@ pub(crate) fn cookie(token: Option<&str>) -> String {
     }
 }
 
-/// Makes a new token file with one token, which is returned and nowhere kept.
+/// Creates a token file with one token; returns the token, which is stored nowhere.
 ///
 /// # Errors
-/// The file exists already or can't be written; no randomness.
+/// The file exists or can't be written; no random bytes.
 pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
     let mut bits = [0u8; 32];
     getrandom::fill(&mut bits).map_err(|e| ApiError::System {

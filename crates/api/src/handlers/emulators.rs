@@ -1,4 +1,4 @@
-//! Emulators: started, changed while they run, ended.
+//! Emulators: starting, changing, stopping.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -62,13 +62,13 @@ pub(crate) async fn start(
     Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
 }
 
-/// Whether it is somebody elsewhere. Behind a proxy or a tunnel everybody comes from loopback: where tokens are asked for,
-/// who shows one is taken for remote.
+/// Whether the client is remote. Behind a proxy or a tunnel all clients come from loopback: if tokens are required, a
+/// client with a token counts as remote.
 fn is_remote(client: &ApiClient) -> bool {
     client.user.is_some() || !client.address.ip().to_canonical().is_loopback()
 }
 
-/// The interface that was refused, by its place.
+/// The field of the refused interface.
 fn of_interfaces(mut problem: Problem, names: &[String; 2]) -> Problem {
     for error in problem.errors.iter_mut().filter(|error| error.field == "/interfaces") {
         let at = names.iter().position(|name| error.given.as_ref() == Some(name));
@@ -77,7 +77,7 @@ fn of_interfaces(mut problem: Problem, names: &[String; 2]) -> Problem {
     problem
 }
 
-/// A remote user could cut the way by which it asks: that takes somebody at the host itself.
+/// A remote client could cut its own path to this server: refused unless it runs on this host.
 fn keep_the_way(interfaces: &[String; 2]) -> Result<(), Problem> {
     use weir_emulator::Refusal;
     let found = weir_emulator::refusals(&interfaces[0], &interfaces[1]).unwrap_or_default();
@@ -131,7 +131,7 @@ pub(crate) async fn put_configuration(
 ) -> Result<Response, Problem> {
     seeds::draw(&mut configuration.seed, std::str::from_utf8(&text).unwrap_or_default())?;
     configuration.check().map_err(|e| Problem::of_model("", &e))?;
-    // From the look at the tag to the change nobody else changes anything through this server.
+    // Between the check of the tag and the change no other change is made through this server.
     let _one = app.documents.lock().await;
     let before = supervise::show(&app, &id).await?;
     fresh(&app, &document(&id), &wanted, Some(&before.entry.etag))?;
@@ -142,7 +142,7 @@ pub(crate) async fn put_configuration(
     Ok(answer(StatusCode::OK, &applied, Some(&etag)))
 }
 
-/// Tells everyone of a change, and what it came to.
+/// Publishes a change and its result.
 async fn applied(
     app: &Shared,
     id: &str,

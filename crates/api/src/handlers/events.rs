@@ -12,10 +12,10 @@ use crate::problem::Problem;
 use crate::speed::network_of;
 use crate::types::{EventsQuery, Hello};
 
-/// Samples of one object a second, unless asked otherwise.
+/// Default number of samples per object and second.
 const RATE: f64 = 10.0;
 
-/// One address has the readers' number by this, or the least share, so that it can't take all.
+/// An address gets this fraction of the readers, but at least the minimum.
 const SHARES: usize = 4;
 const LEAST_SHARE: usize = 8;
 

@@ -25,7 +25,7 @@ use crate::supervise;
 use crate::sweeps;
 use crate::types::*;
 
-/// Most hosts of an experiment.
+/// Maximum number of hosts of an experiment.
 const MOST_HOSTS: usize = 64;
 
 pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
@@ -55,7 +55,7 @@ pub(crate) async fn scenario(
     .map(Json200)
 }
 
-/// A scenario that is only looked at; what there is to know of it.
+/// Checks a scenario without starting it; returns its summary.
 pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Problem> {
     let (set, hosts) = (Variables::new(), BTreeMap::new());
     let scripts = config.scripts.as_deref();
@@ -127,7 +127,7 @@ pub(crate) async fn start(
     Ok(answer(StatusCode::CREATED, &state, None))
 }
 
-/// A scenario whose file is there to be run.
+/// A checked scenario with its file.
 struct PreparedScenario {
     name: String,
     title: Option<String>,
@@ -162,7 +162,7 @@ fn prepare(
             let (path, directory) = if set.is_empty() && !runs_commands {
                 (std::fs::canonicalize(&found.path).map_err(failed)?, None)
             } else {
-                // The scenario as it was looked at, and beside it what was beside it.
+                // The scenario as it was checked, with its neighbouring files.
                 let text = scenarios::settled(&found.text, set, scripts)?;
                 let field = if set.is_empty() { "/scenario" } else { "/set" };
                 scenarios::as_it_runs(field, &text, &hosts, quick, scripts, &scenario)?;

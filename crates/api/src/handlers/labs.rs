@@ -42,7 +42,7 @@ pub(crate) async fn make(
     Json(request): Json<LabRequest>,
 ) -> Result<Response, Problem> {
     check(&request)?;
-    // From the count to the new lab nobody else makes one through this server.
+    // Between the count and the new lab no other lab is made through this server.
     let _one = app.labs.lock().await;
     let most = app.config.limits.labs;
     let there = labs(&app).await?;
@@ -75,13 +75,13 @@ pub(crate) async fn make(
     Ok(answer(StatusCode::CREATED, &made, None))
 }
 
-/// Laws of both directions, with a seed of their own.
+/// Laws for both directions, with a seed of their own.
 fn impairment(laws: &str) -> Result<Impairment, Problem> {
     let laws: Laws = laws.parse().map_err(|e| Problem::of_model("/impair", &e))?;
     Ok(Impairment { seed: crate::clock::new_seed(), ..Impairment::of_both(laws) })
 }
 
-/// All that can be known before there is a lab.
+/// Checks everything that can be checked before the lab exists.
 fn check(request: &LabRequest) -> Result<(), Problem> {
     request.name.parse::<LabName>().map_err(refused)?;
     let hosts = request.hosts.unwrap_or(2);
@@ -108,7 +108,7 @@ fn check(request: &LabRequest) -> Result<(), Problem> {
     })
 }
 
-/// What the lab's own rules refuse.
+/// A refusal of the lab itself.
 fn refused(error: weir_lab::Error) -> Problem {
     match error {
         weir_lab::Error::Invalid { field, given, accepted } => {

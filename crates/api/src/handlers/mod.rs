@@ -1,4 +1,4 @@
-//! What answers each route.
+//! The handlers of the routes.
 
 pub(crate) mod emulators;
 pub(crate) mod events;
@@ -47,8 +47,8 @@ pub(crate) fn answer<T: Serialize>(status: StatusCode, value: &T, etag: Option<&
     (status, headers, text).into_response()
 }
 
-/// Refuses a change that was made from another state than there is: 412, telling who came first. One that does not say from
-/// which it was made could overwrite anybody's: 428.
+/// Refuses a change of an outdated document with 412, naming who changed it; one without a precondition, which could
+/// overwrite another's change, with 428.
 pub(crate) fn fresh(
     app: &Shared,
     document: &str,
@@ -89,13 +89,13 @@ pub(crate) fn fresh(
     Err(problem)
 }
 
-/// Runs what takes a processor or the disk beside the server's own thread; a few at once.
+/// Runs CPU- or disk-intensive work on another thread; a few at a time.
 pub(crate) async fn heavy<T: Send + 'static>(
     app: &Shared,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let permit = app.heavy.clone().acquire_owned().await.map_err(Problem::internal)?;
-    // The permit goes with the work, which does not end when nobody waits for it any more.
+    // The permit belongs to the work, which continues if the client has gone.
     let work = move || {
         let _permit = permit;
         work()
@@ -103,7 +103,7 @@ pub(crate) async fn heavy<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
 }
 
-/// A name of a file that is had by others too: letters, digits, `-`, `_`, `.` and spaces within.
+/// A safe file name: letters, digits, `-`, `_`, `.` and inner spaces.
 pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
     let right = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
     let wrong = name.is_empty()
@@ -121,11 +121,11 @@ pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
     Ok(name)
 }
 
-/// Longest text that becomes a word of a command line, and most of such in a list.
+/// Limits of texts that become arguments of a command, and of lists of them.
 const MOST_WORD_BYTES: usize = 4000;
 const MOST_WORDS: usize = 64;
 
-/// Refuses a text that is too long to be handed on.
+/// Refuses a text that is too long.
 pub(crate) fn short(field: &str, text: &str) -> Result<(), Problem> {
     if text.len() <= MOST_WORD_BYTES && !text.contains('\0') {
         return Ok(());
@@ -134,7 +134,7 @@ pub(crate) fn short(field: &str, text: &str) -> Result<(), Problem> {
     Err(Problem::field(field, given, format!("at most {MOST_WORD_BYTES} bytes, none of them 0")))
 }
 
-/// The same of a list.
+/// The same for a list.
 pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
     if list.len() > MOST_WORDS {
         let given = format!("{} of them", list.len());
@@ -143,12 +143,12 @@ pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
     list.iter().zip(0..).try_for_each(|(text, i)| short(&format!("{field}/{i}"), text))
 }
 
-/// Nothing stands at this path.
+/// No resource at this path.
 pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
 }
 
-/// The method is not for this path.
+/// The method is not supported at this path.
 pub(crate) async fn wrong_method(method: axum::http::Method) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path"))
 }

@@ -1,4 +1,4 @@
-//! The page: files that were built before this program and put into it.
+//! The page: files that were embedded at build time.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -17,16 +17,16 @@ struct File {
 
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// What is said where the page would be.
+/// The response if the page was not built.
 const MISSING: &str = "the page is not in this program: it was built where web/dist was missing (make web makes it, and the program built after that has it). The API is here: /api/v1/openapi.json";
 
-/// Whether there is a page.
+/// Whether the page is embedded.
 pub(crate) fn state() -> PageState {
     let built = FILES.iter().any(|f| f.path == "index.html");
     PageState { built, note: (!built).then(|| MISSING.into()) }
 }
 
-/// Answers whatever is no route of the API.
+/// Serves all paths that are no route of the API.
 pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with("/api/") {
         return super::nothing(uri).await.into_response();
@@ -39,7 +39,7 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
         path => path,
     };
     let file = FILES.iter().find(|f| f.path == path);
-    // Paths without a dot are places within the page.
+    // Paths without a dot are views of the page.
     let file =
         file.or_else(|| FILES.iter().find(|f| f.path == "index.html" && !path.contains('.')));
     let Some(file) = file else {
@@ -54,7 +54,7 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
     serve(file, &headers)
 }
 
-/// A file by its name alone, for another listener; absent where there is none.
+/// A file of the page by name, for another listener.
 pub(crate) fn file(path: &str, asked: &HeaderMap) -> Option<Response> {
     FILES.iter().find(|file| file.path == path).map(|file| serve(file, asked))
 }

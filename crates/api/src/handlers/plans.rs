@@ -1,4 +1,4 @@
-//! Kept plans: files of `weir.plan/1`, and looks at documents.
+//! Stored plans (files of `weir.plan/1`), and checks of documents.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -19,11 +19,11 @@ use crate::extract::{ApiClient, Condition, Json, PathSegment, etag_of, parse};
 use crate::problem::{Problem, field_of};
 use crate::types::*;
 
-/// Longest plan that is read.
+/// Maximum length of a plan.
 const MOST_BYTES: u64 = 16 << 20;
-/// Most plans that are listed.
+/// Maximum number of plans in a list.
 const MOST_PLANS: usize = 1000;
-/// Path MTU by which flows are counted.
+/// Path MTU assumed for counting flows.
 const MTU_BYTES: u32 = 1500;
 
 /// The file of a plan, in the directory of plans.
@@ -35,7 +35,7 @@ fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
     Ok(app.config.plans.join(file(file_name(name)?)))
 }
 
-/// The text of a plan's file; absent when there is none.
+/// The text of a plan's file; absent if there is none.
 fn read(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("read {}: {e}", path.display()));
     let file = match File::open(path) {
@@ -116,7 +116,7 @@ pub(crate) async fn put(
     let path = path(&app, &name)?;
     plan.check().map_err(|e| Problem::of_model("", &e))?;
     let text = plan.to_toml().map_err(|e| Problem::of_model("", &e))?;
-    // No other change between the check of the tag and this one: neither by this server nor by another one.
+    // Between the check of the tag and the change, neither this server nor another one changes the plan.
     let _one = app.documents.lock().await;
     let document = format!("plans/{name}");
     let etag = etag_of(text.as_bytes());
@@ -143,7 +143,7 @@ pub(crate) async fn put(
 /// How long a change waits for that of another program.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Locks the directory of plans against other servers' changes until the file that is returned is dropped.
+/// Locks the directory of plans against other servers until the returned file is dropped.
 fn locked(directory: &Path) -> Result<File, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("lock the directory of plans: {e}"));
     let how = File::options().write(true).create(true).truncate(false).clone();
@@ -163,7 +163,7 @@ fn locked(directory: &Path) -> Result<File, Problem> {
     }
 }
 
-/// Replaces a plan's file whole, so that a full disk leaves the earlier one.
+/// Replaces a plan's file atomically, so that a full disk leaves the earlier one.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

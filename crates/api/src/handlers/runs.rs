@@ -1,4 +1,4 @@
-//! Kept runs: lists, records, reports, comparisons.
+//! Stored runs: lists, records, reports, comparisons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,16 @@ use crate::extract::{ApiClient, Condition, Json, PathSegment, Query, etag_of};
 use crate::problem::{FieldError, Problem};
 use crate::types::*;
 
-/// Runs of a list unless asked otherwise, and at most.
+/// Default and maximum number of runs in a list.
 const RUNS: u32 = 100;
 const MOST_RUNS: u32 = 1000;
-/// Most runs of one side of a comparison.
+/// Maximum number of runs of one side of a comparison.
 const MOST_COMPARED: usize = 100;
-/// Most runs side by side, as of `weir report`; and most bytes of their records, which are all in memory at once.
+/// Limits of a report over several runs: runs, and bytes of their records, which are all in memory.
 const MOST_REPORTED: usize = 50;
 const MOST_REPORTED_BYTES: u64 = 64 << 20;
 
-/// What the store says, as a problem.
+/// An error of the store as a problem.
 fn of_store(error: StoreError) -> Problem {
     let status = match &error {
         StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
@@ -37,7 +37,7 @@ fn of_store(error: StoreError) -> Problem {
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    // Where the store is, and commands that look into it, are nothing to whoever asks from elsewhere.
+    // Remote clients do not need the store's path or commands that inspect it.
     let (field, given, accepted, message) = match &error {
         StoreError::NotFound { selector, .. } => {
             let accepted = "the id of a kept run, or its beginning";
@@ -52,7 +52,7 @@ fn of_store(error: StoreError) -> Problem {
             ("/id".into(), id.clone(), "an id that no run has".into(), message)
         }
         StoreError::Label { label, reason } => {
-            // A tag's field is its key.
+            // The field of a tag is its key.
             let key = label.split('=').next().unwrap_or_default();
             let field = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
             (field, label.clone(), String::from(*reason), error.to_string())
@@ -61,7 +61,7 @@ fn of_store(error: StoreError) -> Problem {
             let accepted = format!("a record of weir.run/1 that can be kept: {reason}");
             (String::new(), format!("record {id:?}"), accepted, error.to_string())
         }
-        // There is one record, of which nothing else is to be told.
+        // There is one record, which needs no name.
         StoreError::Import { reason, .. } => {
             let accepted = "one record of weir.run/1".into();
             (String::new(), "what is refused".into(), accepted, reason.clone())
@@ -76,7 +76,7 @@ fn of_store(error: StoreError) -> Problem {
     })
 }
 
-/// Works on the store beside the server's thread.
+/// Works on the store on another thread.
 async fn with_store<T: Send + 'static>(
     app: &Shared,
     work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
@@ -147,7 +147,7 @@ pub(crate) async fn import(
     let id = record.id.clone();
     let imported = with_store(&app, move |store| {
         let text = serde_json::to_vec(&record).map_err(Problem::internal)?;
-        // The way of `weir runs import`, with all that it looks at.
+        // As `weir runs import`, with all its checks.
         store.import(&mut &text[..]).map_err(of_store)
     })
     .await?;
@@ -171,7 +171,7 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Problem> {
     let named = id.clone();
     with_store(&app, move |store| {
-        // Whole ids only: what is gone does not come back.
+        // Complete ids only: deletion can't be undone.
         if store.resolve(&id).map_err(of_store)? != id {
             return Err(Problem::missing("run", &id));
         }
@@ -246,7 +246,7 @@ pub(crate) async fn report(
     .await
 }
 
-/// Runs side by side.
+/// Several runs in one report.
 pub(crate) async fn report_of_several(
     State(app): State<Shared>,
     Query(query): Query<RunsReportQuery>,
@@ -294,7 +294,7 @@ pub(crate) async fn report_of_several(
     .await
 }
 
-/// A run that a query names: so does the field.
+/// A run named in a query; a refusal names that field.
 fn in_query(key: &str, mut problem: Problem, id: &str) -> Problem {
     for error in problem.errors.iter_mut().filter(|e| e.field == "id") {
         error.field = key.into();
@@ -303,7 +303,7 @@ fn in_query(key: &str, mut problem: Problem, id: &str) -> Problem {
     problem
 }
 
-/// A figure by its id is what a figure's forms have; a page has all of them.
+/// A figure by id in SVG or CSV; a page has all of them.
 pub(crate) fn figure_fits(query: &ReportQuery) -> Result<(), Problem> {
     match (&query.figure, query.format) {
         (Some(figure), ReportFormat::Html | ReportFormat::Md | ReportFormat::Json) => {
@@ -328,7 +328,7 @@ fn figure_of<'a>(
     })
 }
 
-/// A document in one of its forms.
+/// A document in one of its formats.
 pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
     match query.format {
         ReportFormat::Html => Ok(standing_alone(page::html(document))),
@@ -337,7 +337,7 @@ pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Respo
             let figure = figure_of(document, query.figure.as_deref())?;
             Ok(text("image/svg+xml", figure.svg()))
         }
-        // Who has these forms as well has seen to them before.
+        // Callers with other formats have handled them before.
         ReportFormat::Csv => Err(Problem::field("?format", "csv", "html, md, svg, json")),
         ReportFormat::Json => Err(Problem::field("?format", "json", "html, md, svg")),
     }
@@ -348,7 +348,7 @@ fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
     ([(header::CONTENT_TYPE, kind)], body.into()).into_response()
 }
 
-/// A page that stands alone: its styles and its script are in it, and it may ask nobody for anything.
+/// A standalone page: styles and script are included, and its policy forbids all requests.
 fn standing_alone(html: String) -> Response {
     let mut response = text("text/html; charset=utf-8", html);
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts";

@@ -1,4 +1,4 @@
-//! A page's token: given once, kept by the browser in a cookie that scripts can't read.
+//! A page's token: set once as a cookie that scripts can't read.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};

@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::supervise;
 use crate::types::*;
 
-/// Age from which a look at this host is made anew.
+/// Age from which the diagnosis of this host is repeated.
 const STALE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
@@ -66,7 +66,7 @@ pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
     }))
 }
 
-/// The calibration of this host that was kept last.
+/// The latest stored calibration of this host.
 fn kept(data: &weir_runs::DataDirectory) -> Result<Option<Calibration>, Problem> {
     let Some(store) = Store::open_existing(data).map_err(Problem::internal)? else {
         return Ok(None);
@@ -77,7 +77,7 @@ fn kept(data: &weir_runs::DataDirectory) -> Result<Option<Calibration>, Problem>
 }
 
 pub(crate) async fn doctor(State(app): State<Shared>) -> Answer<Diagnosis> {
-    // One look at a time, which goes on when who asked has gone; who comes meanwhile gets what it finds.
+    // One diagnosis at a time, which continues if its client has gone; later clients share the result.
     let look = tokio::spawn(async move {
         let mut latest = app.doctor.lock().await;
         if let Some((_, found)) = latest.as_ref().filter(|(at, _)| at.elapsed() < STALE) {
@@ -94,7 +94,7 @@ async fn look(app: &Shared) -> Result<Diagnosis, Problem> {
     if !app.launcher.is_there() {
         return heavy(app, || examine(&Options::default()).map_err(Problem::internal)).await;
     }
-    // By a program with the launcher's rights: those are what tests have.
+    // By a process with the launcher's permissions, which tests have too.
     let ended = supervise::finished(app, supervise::Order::job(Job::Doctor {})).await?;
     match ended.result {
         Some(result) => serde_json::from_value(result).map_err(Problem::internal),
@@ -162,7 +162,7 @@ pub(crate) async fn interfaces(State(app): State<Shared>) -> Answer<InterfaceLis
 
 fn entry(of: &interface::Interface) -> InterfaceEntry {
     let mac = of.mac.map(|m| m.map(|b| format!("{b:02x}")).join(":"));
-    // Asked of one interface: it stands on both sides.
+    // The request names one interface, which is on both sides.
     let refusals = weir_emulator::refusals(&of.name, &of.name).unwrap_or_default();
     let reasons: Vec<String> = refusals
         .iter()
@@ -190,7 +190,7 @@ fn entry(of: &interface::Interface) -> InterfaceEntry {
     }
 }
 
-/// Name in a path, name of the schema, its maker.
+/// Name in the path, name of the schema, and its generator.
 type Published = (&'static str, &'static str, fn() -> serde_json::Value);
 
 const SCHEMAS: [Published; 5] = [

@@ -1,4 +1,4 @@
-//! Tests: started, watched, stopped.
+//! Tests: starting, following, stopping.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::problem::Problem;
 use crate::supervise::{self, LabNode};
 use crate::types::*;
 
-/// Most tags of a test.
+/// Maximum number of tags of a test.
 const MOST_TAGS: usize = 64;
-/// Most keys that are found.
+/// Maximum number of keys listed.
 const MOST_KEYS: usize = 1000;
 
 pub(crate) async fn list(State(app): State<Shared>) -> Json200<TestList> {
@@ -56,14 +56,15 @@ pub(crate) async fn start(
     Ok(answer(StatusCode::CREATED, &test, None))
 }
 
-/// A host that may be handed on, or the field that is refused.
+/// A valid host, or the refused field.
 pub(crate) fn right_host(field: &str, host: &str) -> Result<String, Problem> {
     let host = host.trim();
     let parsed = Host::parse(host).map_err(|_| Problem::field(field, host, HOST_FORMS));
     parsed.map(|_| host.into())
 }
 
-/// The request's host in the place of the plan's, as `weir test --plan FILE HOST` has it, so that the plan is checked with it.
+/// The plan with the request's host instead of its own, as `weir test --plan FILE HOST`, so that the plan is checked
+/// with it.
 pub(crate) fn set_host(plan: &mut Plan, host: &str) {
     if let Ok(Host { name, port }) = Host::parse(host) {
         plan.host = Some(name);
@@ -95,7 +96,7 @@ fn right_tags(field: &str, tags: TagMap) -> Result<TagMap, Problem> {
     Ok(tags)
 }
 
-/// `LAB/HOST`, of a lab that is there.
+/// `LAB/HOST` of an existing lab.
 pub(crate) async fn lab_node(app: &Shared, field: &str, text: &str) -> Result<LabNode, Problem> {
     let is_right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let right = |t: &str| !t.is_empty() && t.chars().all(is_right);
@@ -137,7 +138,7 @@ pub(crate) fn key_names(directory: &Path) -> Vec<String> {
     keys(directory).into_keys().collect()
 }
 
-/// The key files in the key directory, by their names without `.key`.
+/// The key files in the key directory, by name without `.key`.
 fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return BTreeMap::new() };
     let found = entries.filter_map(|entry| {

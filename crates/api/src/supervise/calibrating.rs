@@ -1,4 +1,4 @@
-//! A calibration that runs: at most one.
+//! The running calibration; at most one.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,7 @@ use crate::types::{ObjectKind, State, StateEvent};
 #[derive(Debug, Default)]
 pub(crate) struct Calibrating(Mutex<Progress>);
 
-/// How far it is.
+/// Its progress.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
     pub(crate) running: bool,

@@ -1,4 +1,4 @@
-//! The sessions of the test server, by its events.
+//! The sessions of the test server, from its events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::app::lock;
 use crate::clock;
 use crate::types::{Client, ClientList};
 
-/// Maximum number of ended sessions in the list.
+/// Maximum number of finished sessions in the list.
 const MOST_ENDED: usize = 100;
 
 /// Clients that test against this host.
@@ -29,7 +29,7 @@ impl Clients {
         Arc::default()
     }
 
-    /// Takes an event of the test server; returns the session concerned and whether it has ended.
+    /// Handles an event of the test server; returns the session and whether it has finished.
     pub(crate) fn take(&self, event: &Event) -> Option<(u64, bool)> {
         let mut state = lock(&self.0);
         match event {
@@ -62,7 +62,7 @@ impl Clients {
                 found.reason = Some(reason.clone());
                 found.report = report.as_deref().map(|report| {
                     let mut report = report.clone();
-                    // Intervals and distributions are for the client's record.
+                    // Intervals and distributions belong to the client's record.
                     for flow in &mut report.flows {
                         flow.intervals.clear();
                         flow.histograms.clear();

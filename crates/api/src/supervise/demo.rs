@@ -1,4 +1,4 @@
-//! The demo: at most one runs, and the latest is remembered until the next.
+//! The demo: at most one runs; the latest result is stored until the next.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::problem::Problem;
 use crate::types::{AnyJson, DemoState, ObjectKind, State, StateEvent};
 
-/// Most lines of progress that are kept.
+/// Maximum number of progress lines.
 const MOST_LINES: usize = 200;
 
 /// How it is.
@@ -22,7 +22,7 @@ pub(crate) struct Demo(Mutex<Inner>);
 struct Inner {
     latest: Option<DemoState>,
     pid: Option<u32>,
-    /// It was stopped before its program was there.
+    /// It was stopped before its process was started.
     is_stopped: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<
         match app.launcher.start(Order::job(Job::Demo(DemoJob { seconds, simulate }))).await {
             Ok(started) => started,
             Err(problem) => {
-                // What came of the one before is worth more than one that never was.
+                // The previous result is more useful than that of a demo that never started.
                 *lock(&app.demo.0) = before;
                 return Err(problem);
             }
@@ -122,7 +122,7 @@ async fn watch(app: Shared, started: super::launcher::Started) {
     tell(&app);
 }
 
-/// Asks it to end; what it made goes with it. Nothing happens where none runs.
+/// Stops the demo; without a running one nothing happens.
 pub(crate) async fn stop(app: &Shared) {
     let pid = {
         let mut inner = lock(&app.demo.0);
@@ -134,7 +134,7 @@ pub(crate) async fn stop(app: &Shared) {
     };
     tell(app);
     if let Some(pid) = pid {
-        // One that has just ended needs no stopping.
+        // A finished one needs no stopping.
         let _ = app.launcher.order(Order::Stop { pid }).await;
     }
 }

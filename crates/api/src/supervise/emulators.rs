@@ -1,5 +1,5 @@
-//! Emulators of this host: whoever started them, they are found by their control sockets in the runtime directory, so that
-//! they outlive this server and a new one finds them again.
+//! Emulators of this host. They are found by their control sockets in the runtime directory, whichever program
+//! started them, so that they outlive this server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -25,22 +25,22 @@ use crate::types::{
     State, StateEvent,
 };
 
-/// Time for an emulator to begin.
+/// Time for an emulator to start.
 const BEGIN: Duration = Duration::from_secs(10);
-/// Time for it to end: it drains for 2 s at most.
+/// Time for it to stop: it drains for 2 s at most.
 const END: Duration = Duration::from_secs(6);
-/// Most changes that are remembered of one emulator.
+/// Maximum number of changes stored per emulator.
 const MOST_CHANGES: usize = 200;
-/// Most of its words that are read.
+/// Maximum size of its messages that is read.
 const MOST_WORDS_BYTES: u64 = 64 << 10;
-/// Between two looks at an emulator that somebody reads of.
+/// Polling interval of an emulator with readers.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What this server knows beside what emulators tell.
+/// What this server knows about emulators in addition to their own answers.
 #[derive(Debug, Default)]
 pub(crate) struct Emulators {
     own: Mutex<BTreeMap<String, OwnEmulator>>,
-    /// Those that are being started.
+    /// Emulators that are being started.
     starting: Mutex<BTreeSet<String>>,
     changes: Mutex<HashMap<String, VecDeque<EmulatorChange>>>,
 }
@@ -50,7 +50,7 @@ struct OwnEmulator {
     keepalive_timeout_seconds: Option<u32>,
 }
 
-/// What an emulator shows of itself.
+/// The answer of an emulator to `show`.
 #[derive(Debug, Clone)]
 pub(crate) struct EmulatorView {
     pub(crate) entry: EmulatorEntry,
@@ -70,7 +70,7 @@ pub(crate) fn socket(id: &str) -> Result<PathBuf, Problem> {
     Ok(runtime()?.join(socket_name(id)))
 }
 
-/// Asks an emulator; its refusal is a problem.
+/// Sends a request to an emulator; a refusal is a problem.
 pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
     let path = socket(id)?;
     let asked = tokio::task::spawn_blocking(move || weir_emulator::control::ask(&path, &request));
@@ -98,7 +98,7 @@ pub(crate) fn etag(configuration: &Impairment) -> String {
     etag_of(&serde_json::to_vec(configuration).unwrap_or_default())
 }
 
-/// What an emulator shows.
+/// Asks an emulator to show itself.
 pub(crate) async fn show(app: &App, id: &str) -> Result<EmulatorView, Problem> {
     let answer = ask(id, json!({ "verb": "show" })).await?;
     let texts = |value: &Value| -> Vec<String> {
@@ -133,7 +133,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<EmulatorView, Problem> {
     Ok(EmulatorView { entry, configuration })
 }
 
-/// Ids of the emulators whose sockets are there; some may be dead.
+/// Ids of the emulators with a control socket; some may have been killed.
 fn ids() -> Result<Vec<String>, Problem> {
     let directory = runtime()?;
     let entries = std::fs::read_dir(&directory).map_err(Problem::internal)?;
@@ -149,7 +149,7 @@ fn ids() -> Result<Vec<String>, Problem> {
 pub(crate) async fn list(app: &App) -> Result<Vec<EmulatorEntry>, Problem> {
     let mut out = vec![];
     for id in ids()? {
-        // A socket that nobody listens on is an emulator that was killed.
+        // A socket without a listener belongs to an emulator that was killed.
         if let Ok(shown) = show(app, &id).await {
             out.push(shown.entry);
         }
@@ -169,7 +169,7 @@ pub(crate) async fn start(
     if packet_trace_bytes.is_some() {
         let mut running = vec![];
         for id in ids()? {
-            // One that was killed leaves its socket, where nobody listens: its packet trace is not for ever.
+            // A killed emulator leaves its socket: the packet trace is deleted eventually.
             let is_gone =
                 matches!(ask(&id, json!({ "verb": "show" })).await, Err(p) if p.status == 404);
             if !is_gone {
@@ -218,14 +218,15 @@ pub(crate) async fn start(
     Ok(shown.entry)
 }
 
-/// A place among the emulators, for as long as one is being started.
+/// A slot for an emulator that is being started.
 struct Reservation {
     app: Shared,
     id: String,
 }
 
 impl Reservation {
-    /// Takes a place beside those that run, those that are on their way and those that began since `running` was looked at.
+    /// Reserves a slot, counting emulators that run, that are being started, and that started since `running` was
+    /// read.
     fn new(app: &Shared, id: &str, running: Vec<EmulatorEntry>) -> Result<Reservation, Problem> {
         let mut starting = lock(&app.emulators.starting);
         let mut all: BTreeSet<String> = running.into_iter().map(|e| e.id).collect();
@@ -261,7 +262,7 @@ fn request_field(field: &str) -> String {
     let found = FIELDS.iter().find_map(|(own, theirs)| {
         Some(format!("{theirs}{}", pointer.strip_prefix('/')?.strip_prefix(own)?))
     });
-    // What is no field of the job is one of its configuration.
+    // Not a field of the job: one of its configuration.
     found.unwrap_or_else(|| format!("/configuration{pointer}"))
 }
 
@@ -305,13 +306,13 @@ async fn begin(app: &App, id: &str, order: Order) -> Result<ExitReceiver, Proble
     }
 }
 
-/// Ends an emulator and waits for its end.
+/// Stops an emulator and waits for its end.
 pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     let path = socket(id)?;
     let packet_trace = packet_trace_path(app, id);
     match ask(id, json!({ "verb": "show" })).await {
         Err(problem) if problem.status == 404 && packet_trace.exists() => {
-            // It has ended by itself: what is left of it goes.
+            // It has ended by itself: remove its files.
             remove_packet_trace(app, id);
             return Ok(());
         }
@@ -325,18 +326,18 @@ pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     if path.exists() {
         return Err(Problem::unavailable("the emulator has not ended within 6 s"));
     }
-    // Of one that an earlier server started nobody else removes it.
+    // That of an emulator that an earlier server started is removed only here.
     let _ = std::fs::remove_file(runtime()?.join(log_name(id)));
     remove_packet_trace(app, id);
     Ok(())
 }
 
-/// Where the packet trace of an emulator is that a server like this one started; there may be none.
+/// Path of the packet trace of an emulator that a server started; the file may not exist.
 fn packet_trace_path(app: &App, id: &str) -> PathBuf {
     app.config.data.directory().join(PACKET_TRACES).join(packet_trace_name(id))
 }
 
-/// The file of later configurations beside a packet trace.
+/// The file of later configurations next to a packet trace.
 pub(crate) fn configurations_of(packet_trace: &Path) -> PathBuf {
     let mut path = packet_trace.as_os_str().to_owned();
     path.push(".configurations");
@@ -349,9 +350,9 @@ fn remove_packet_trace(app: &App, id: &str) {
     let _ = std::fs::remove_file(packet_trace);
 }
 
-/// The packet trace of an emulator that runs or has ended by itself. One that runs is asked to write what it holds of it.
+/// The packet trace of an emulator that runs or has ended by itself. A running one is asked to flush it.
 pub(crate) async fn packet_trace(app: &App, id: &str) -> Result<PathBuf, Problem> {
-    // Of a name that could be a path there is no emulator.
+    // A name that could be a path is no emulator's.
     socket(id)?;
     let path = packet_trace_path(app, id);
     match show(app, id).await.map(|shown| shown.entry.packet_trace) {
@@ -374,7 +375,8 @@ pub(crate) async fn packet_trace(app: &App, id: &str) -> Result<PathBuf, Problem
     }
 }
 
-/// Removes the oldest packet traces of emulators that have ended by themselves: as many are kept as there may be emulators.
+/// Deletes the oldest packet traces of emulators that have ended by themselves, so that no more are stored than there
+/// may be emulators.
 fn tidy_packet_traces(app: &App, running: &[String]) {
     let directory = app.config.data.directory().join(PACKET_TRACES);
     let Ok(entries) = std::fs::read_dir(directory) else { return };
@@ -403,7 +405,7 @@ fn tell(app: &App, id: &str, state: State, error: Option<String>) {
     });
 }
 
-/// What an emulator has reported to people, latest last.
+/// The messages of an emulator, latest last.
 pub(crate) fn words(id: &str) -> Vec<String> {
     let all = events(id).into_iter().filter_map(|event| match event {
         Event::Ready(Ready { message, .. })
@@ -415,7 +417,7 @@ pub(crate) fn words(id: &str) -> Vec<String> {
     all.flat_map(|text| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// The latest events of an emulator that a server like this one started.
+/// The latest events of an emulator that a server started.
 fn events(id: &str) -> Vec<Event> {
     use std::io::{Read, Seek, SeekFrom};
     let read = || -> std::io::Result<String> {
@@ -430,7 +432,7 @@ fn events(id: &str) -> Vec<Event> {
     read().unwrap_or_default().lines().filter_map(Event::parse).collect()
 }
 
-/// Remembers a change made here.
+/// Stores a change made through this server.
 pub(crate) fn remember(app: &App, id: &str, by: &str, change: String) {
     let mut changes = lock(&app.emulators.changes);
     let list = changes.entry(id.into()).or_default();
@@ -440,24 +442,24 @@ pub(crate) fn remember(app: &App, id: &str, by: &str, change: String) {
     list.push_back(EmulatorChange { at: clock::now(), by: by.into(), change });
 }
 
-/// Changes made here, latest last.
+/// Changes made through this server, latest last.
 pub(crate) fn changes(app: &App, id: &str) -> Vec<EmulatorChange> {
     lock(&app.emulators.changes).get(id).map(|l| l.iter().cloned().collect()).unwrap_or_default()
 }
 
-/// An emulator's report, whole.
+/// The complete report of an emulator.
 pub(crate) async fn report(id: &str) -> Result<Report, Problem> {
     let mut answer = ask(id, json!({ "verb": "stats" })).await?;
     serde_json::from_value(answer["report"].take())
         .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))
 }
 
-/// Whether the flow is one of the configuration.
+/// Whether the configuration has this flow.
 pub(crate) fn knows(configuration: &Impairment, flow: &str) -> bool {
     flow == OTHER || configuration.flows.iter().any(|f| f.name == flow)
 }
 
-/// Samples every emulator that somebody reads of. One that nobody reads of is left alone: its keepalive timeout runs.
+/// Polls every emulator with readers. One without readers is not polled, so that its keepalive timeout runs.
 pub(crate) async fn sample(app: Shared) {
     let watched: Arc<Mutex<HashMap<String, Vec<Alarm>>>> = Arc::default();
     let mut look = tokio::time::interval(LOOK);
@@ -465,7 +467,7 @@ pub(crate) async fn sample(app: Shared) {
     loop {
         look.tick().await;
         let Ok(all) = ids() else { continue };
-        // Of one that another program started nobody else hears the end.
+        // An emulator that another program started reports its end to no one else.
         lock(&app.emulators.changes).retain(|id, _| all.contains(id));
         lock(&watched).retain(|id, _| {
             let is_there = all.contains(id);
@@ -475,7 +477,7 @@ pub(crate) async fn sample(app: Shared) {
             is_there
         });
         for id in all.into_iter().filter(|id| app.hub.is_wanted(ObjectKind::Emulators, id)) {
-            // Somebody reads its samples: that alone would not restart its keepalive timer.
+            // Its samples have a reader: polling alone does not restart the keepalive timer.
             let _ = ask(&id, json!({ "verb": "keepalive" })).await;
             let Ok(mut report) = report(&id).await else { continue };
             let before = lock(&watched).insert(id.clone(), report.alarms.clone());
@@ -515,7 +517,7 @@ mod tests {
                 file.set_modified(begin + Duration::from_secs(n as u64)).unwrap();
             }
         }
-        // The oldest of all still runs.
+        // The oldest of all is still running.
         tidy_packet_traces(&app, &["e0".into()]);
         let left = |n: usize| packet_trace_path(&app, &format!("e{n}")).exists();
         assert!(left(0) && !left(1) && !left(2) && left(3) && left(most + 1));
@@ -533,7 +535,7 @@ mod tests {
         lock(&app.emulators.own)
             .insert("0".into(), OwnEmulator { keepalive_timeout_seconds: None });
         drop(held);
-        // One of them runs now; it counts once.
+        // One of them is running now; it counts once.
         let held: Vec<_> =
             (1..most).map(|i| Reservation::new(&app, &i.to_string(), vec![]).unwrap()).collect();
         assert!(Reservation::new(&app, "late", vec![]).is_err());

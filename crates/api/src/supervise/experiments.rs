@@ -1,4 +1,5 @@
-//! Experiments that run: `weir run` and `weir sweep` programs. Each has one id: here, where it is kept, and as the label of its runs.
+//! Running experiments: `weir run` and `weir sweep` processes. The same id identifies the experiment here, in the
+//! store, and as a label of its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::handlers::heavy;
 use crate::problem::Problem;
 use crate::types::{ExperimentState, ObjectKind, State, StateEvent};
 
-/// Most lines of progress that are kept.
+/// Maximum number of progress lines.
 const MOST_LINES: usize = 200;
 
 /// All experiments, by id.
@@ -29,37 +30,37 @@ pub(crate) struct Experiments(Mutex<BTreeMap<String, Entry>>);
 struct Entry {
     state: ExperimentState,
     pid: Option<u32>,
-    /// What it was made of, a directory or a file of its own; goes at its end.
+    /// The file or directory created for it; deleted at its end.
     made_of: Option<PathBuf>,
-    /// It was found among what is kept: an earlier server or the command line began it.
+    /// It was found in the store: an earlier server or the command line started it.
     is_of_earlier: bool,
-    /// What came of it is read from where it is kept when it is asked for: it may have megabytes.
+    /// Its outcome is read from the store on request, since it may have megabytes.
     is_outcome_kept: bool,
-    /// Nothing of it is left to be gone on with.
+    /// It can't be resumed any more.
     has_ended: bool,
-    /// How it stood before it was gone on with.
+    /// Its state before it was resumed.
     before: Option<BeforeResume>,
-    /// It is off the list, and gone as soon as it has ended.
+    /// It was removed from the list, and is dropped when it has ended.
     is_forgotten: bool,
 }
 
-/// An experiment before it was gone on with: that stands where the next session tells nothing and made no run.
+/// The state of an experiment before it was resumed: restored if the new session reports nothing and makes no run.
 #[derive(Debug)]
 struct BeforeResume {
     state: ExperimentState,
     is_outcome_kept: bool,
-    /// Lines of runs in its checkpoint, where that could be read.
+    /// Number of runs in its checkpoint, if readable.
     noted_runs: Option<u64>,
 }
 
 impl Entry {
-    /// Whether a result that was found came to something else than what stands here.
+    /// Whether a result that was found differs from the state here.
     fn differs(&self, found: &ExperimentState) -> bool {
         found.verdict.is_some()
             && (found.state, found.verdict) != (self.state.state, self.state.verdict)
     }
 
-    /// Takes what was found in place of what stood here, all but its progress.
+    /// Replaces the state with one that was found, except for its progress.
     fn renew(&mut self, found: ExperimentState) {
         let progress = std::mem::take(&mut self.state.progress);
         self.state = ExperimentState { progress, ..found };
@@ -68,19 +69,20 @@ impl Entry {
 }
 
 impl Experiments {
-    /// Newest first, without what came of them.
+    /// All, newest first, without their outcomes.
     pub(crate) fn list(&self) -> Vec<ExperimentState> {
         let all = lock(&self.0);
         let shown = all.values().rev().filter(|e| !e.is_forgotten);
         shown.map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
     }
 
-    /// One of them, also one that is being ended off the list; what came of it is there only where this server saw it come.
+    /// One experiment, even if it is being stopped after its removal from the list; its outcome only if this server
+    /// received it.
     fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
         Ok(self.look(id)?.0)
     }
 
-    /// The same, and whether what came of it is to be read from where it is kept.
+    /// The same, and whether its outcome has to be read from the store.
     fn look(&self, id: &str) -> Result<(ExperimentState, bool), Problem> {
         let all = lock(&self.0);
         let entry = all.get(id).ok_or_else(|| Problem::missing("experiment", id))?;
@@ -88,8 +90,8 @@ impl Experiments {
         Ok((entry.state.clone(), is_elsewhere))
     }
 
-    /// One of them, with this that was read of where it is kept, if that is what came of it as it stands now: it may have been gone on
-    /// with since.
+    /// One experiment with the outcome that was read from the store, if that belongs to its current state: it may
+    /// have been resumed since.
     fn with(&self, id: &str, read: Option<Experiment>) -> Result<ExperimentState, Problem> {
         let (mut state, is_elsewhere) = self.look(id)?;
         if is_elsewhere {
@@ -108,7 +110,7 @@ impl Experiments {
         }
     }
 
-    /// Takes an experiment off the list. One that still runs is kept until its end was told.
+    /// Removes an experiment from the list. A running one is dropped when its end was reported.
     pub(crate) fn forget(&self, id: &str) {
         let mut all = lock(&self.0);
         match all.get_mut(id) {
@@ -120,7 +122,7 @@ impl Experiments {
         }
     }
 
-    /// Nobody could begin to go on with it: it stands as before, or is gone where it was forgotten meanwhile.
+    /// Resuming failed to start: restores the former state, or drops the experiment if it was removed meanwhile.
     fn not_begun(&self, id: &str) {
         let mut is_forgotten = false;
         self.change(id, |entry| {
@@ -134,11 +136,11 @@ impl Experiments {
         }
     }
 
-    /// A kept experiment can't be gone on with any more, since it has come to its end elsewhere (`found` tells how) or what it goes on
-    /// from is gone. Whether that is news.
+    /// Marks a stored experiment as not resumable, since it was completed elsewhere (`found` is its state) or its
+    /// checkpoint is gone. Returns whether that is a change.
     pub(super) fn settle(&self, id: &str, found: Option<ExperimentState>, words: &str) -> bool {
         let mut all = lock(&self.0);
-        // One that runs tells its end itself.
+        // A running one reports its end itself.
         let Some(entry) = all.get_mut(id).filter(|e| e.state.state.is_over()) else { return false };
         entry.has_ended = true;
         let could_go_on = std::mem::take(&mut entry.state.can_go_on);
@@ -153,7 +155,7 @@ impl Experiments {
         is_news
     }
 
-    /// The kept result of one that can be gone on with was written anew elsewhere. Whether that is news.
+    /// The result of a resumable experiment was rewritten by another program. Returns whether that is a change.
     pub(super) fn renew(&self, found: ExperimentState) -> bool {
         let mut all = lock(&self.0);
         let entry = all.get_mut(&found.id).filter(|e| e.state.state.is_over());
@@ -162,7 +164,7 @@ impl Experiments {
         true
     }
 
-    /// Those that can be gone on with, here or, where the command line began them, by `weir run --resume`.
+    /// Those that can be resumed here or, if the command line started them, by `weir run --resume`.
     pub(super) fn unsettled(&self) -> BTreeSet<String> {
         let all = lock(&self.0);
         let is_open = |e: &Entry| {
@@ -173,7 +175,7 @@ impl Experiments {
         open.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Takes up one that is kept, unless it is here already.
+    /// Adds a stored experiment, unless it is listed already.
     pub(super) fn take_up(&self, state: ExperimentState) {
         let entry = Entry {
             pid: None,
@@ -202,11 +204,11 @@ fn remove(path: &Path) {
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// An experiment with what came of it, also one that is off the list and is kept.
+/// An experiment with its outcome, also one that is stored but not listed.
 pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let Ok((state, is_elsewhere)) = app.experiments.look(id) else {
         let mut state = stored::kept(app, id).await?;
-        // Where there is no verdict, what is kept is not what it came to.
+        // Without a verdict, the stored result is not its outcome.
         if state.verdict.is_some() {
             let (looking, kept) = (app.clone(), id.to_owned());
             state.outcome = heavy(app, move || Ok(stored::outcome(&looking, &kept))).await?;
@@ -219,7 +221,7 @@ pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Probl
     let (looking, kept) = (app.clone(), id.to_owned());
     let outcome = heavy(app, move || {
         let found = stored::outcome(&looking, &kept);
-        // Another program has gone on with it since.
+        // Another program has resumed it since.
         if found.as_ref().is_some_and(|found| !is_told(&state, found)) {
             stored::renew(&looking, &kept);
         }
@@ -228,12 +230,12 @@ pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Probl
     app.experiments.with(id, outcome.await?)
 }
 
-/// Whether this is what an experiment came to that stands so.
+/// Whether a result belongs to an experiment in this state.
 fn is_told(state: &ExperimentState, outcome: &Experiment) -> bool {
     (state_of(outcome.status), Some(outcome.outcome)) == (state.state, state.verdict)
 }
 
-/// What came of one that has ended.
+/// The outcome of an experiment that has ended.
 pub(crate) async fn outcome(app: &Shared, id: &str) -> Result<Experiment, Problem> {
     let state = get(app, id).await?;
     state.outcome.ok_or_else(|| match state.state {
@@ -244,7 +246,7 @@ pub(crate) async fn outcome(app: &Shared, id: &str) -> Result<Experiment, Proble
     })
 }
 
-/// How an experiment stands whose result says this.
+/// The state of an experiment with this status.
 pub(super) fn state_of(status: Status) -> State {
     match status {
         Status::Complete => State::Ended,
@@ -253,13 +255,13 @@ pub(super) fn state_of(status: Status) -> State {
     }
 }
 
-/// Why one did not come to its end by itself: the step that could not be done, in its words.
+/// Why an experiment is incomplete: the message of the step that failed to run.
 pub(super) fn reason_of<'a>(mut steps: impl Iterator<Item = (Outcome, Option<&'a str>)>) -> String {
     let step = steps.find(|(outcome, _)| *outcome == Outcome::Error);
     step.and_then(|(_, reason)| reason).unwrap_or("a step could not be done").into()
 }
 
-/// Refuses more than may run at the same time.
+/// Refuses more than the maximum number of running experiments.
 fn refuse_too_many(all: &BTreeMap<String, Entry>, most: usize) -> Result<(), Problem> {
     let running = all.values().filter(|e| !e.state.state.is_over()).count();
     if running < most {
@@ -269,8 +271,8 @@ fn refuse_too_many(all: &BTreeMap<String, Entry>, most: usize) -> Result<(), Pro
     Err(Problem::conflict(words))
 }
 
-/// Starts an experiment and watches it; `job` makes the job for the id that it gets. What it is `made_of` goes at its end, or when
-/// nobody can go on with it any more.
+/// Starts an experiment and watches it; `job` makes the job for its id. The files that it is `made_of` are deleted at
+/// its end, or when it can't be resumed any more.
 pub(crate) async fn start(
     app: &Shared,
     name: &str,
@@ -328,8 +330,8 @@ pub(crate) async fn start(
     }
 }
 
-/// Resumes an incomplete experiment of this server, of an earlier one or of the command line. Its result has the runs of all its
-/// sessions.
+/// Resumes an incomplete experiment of this server, an earlier one, or the command line. Its result has the runs of
+/// all its sessions.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     if !app.experiments.knows(id) {
         app.experiments.take_up(stored::kept(app, id).await?);
@@ -342,7 +344,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         let all = lock(&app.experiments.0);
         all.get(id).map_or((false, false), |e| (e.is_of_earlier, e.has_ended))
     };
-    // Of an earlier server's it is looked at now, whatever was found when this one began: the refusal tells what is found.
+    // An earlier server's experiment is checked again now, so that the refusal is up to date.
     if !before.can_go_on && (has_ended || !is_of_earlier) {
         let why_not = match &before.outcome {
             Some(outcome) if outcome.simulated => {
@@ -363,7 +365,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     {
         let mut all = lock(&app.experiments.0);
         refuse_too_many(&all, app.config.limits.experiments)?;
-        // It may have been taken off the list, or been gone on with, while its checkpoint was looked at.
+        // It may have been removed, or resumed, while its checkpoint was read.
         let entry = all.get_mut(id).filter(|e| !e.is_forgotten);
         let entry = entry.ok_or_else(|| Problem::missing("experiment", id))?;
         if !entry.state.state.is_over() {
@@ -396,10 +398,10 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     }
 }
 
-/// Its program is there.
+/// Its process has started.
 async fn begun(app: &Shared, id: String, started: Started) -> Result<ExperimentState, Problem> {
     let pid = started.pid;
-    // It may have been stopped, or taken off the list, before its program was there.
+    // It may have been stopped or removed before its process was started.
     let mut is_stopped = false;
     app.experiments.change(&id, |e| {
         e.pid = Some(pid);
@@ -448,7 +450,7 @@ async fn watch(app: Shared, id: String, started: Started) {
     let kept = weir_runs::Experiments::of(&app.config.data);
     let left = {
         let (app, id) = (app.clone(), id.clone());
-        // A checkpoint without a whole result can be gone on from, also that of a program which was killed.
+        // A checkpoint without a complete result can be resumed, also that of a killed program.
         tokio::task::spawn_blocking(move || {
             (kept.is_open(&id), kept.result(&id).exists(), stored::noted_runs(&app, &id))
         })
@@ -462,14 +464,14 @@ async fn watch(app: Shared, id: String, started: Started) {
         entry.pid = None;
         entry.has_ended = !can_go_on && (outcome.is_some() || entry.is_of_earlier);
         let before = entry.before.take();
-        // A result that an earlier session told is without the runs that this one made.
+        // The result of an earlier session lacks the runs of this one.
         let both = before.as_ref().and_then(|before| before.noted_runs.zip(noted_runs));
         let has_grown = both.is_some_and(|(before, now)| now > before);
-        // That of an earlier session, where this one told none.
+        // The result of an earlier session, if this one has none.
         entry.is_outcome_kept = outcome.is_none() && has_result && !has_grown;
         let state = &mut entry.state;
         let (how, error) = ended(outcome.as_ref(), &came, can_go_on);
-        // It was refused, or killed before it measured anything: what stood before stands.
+        // It was refused or killed before any run: the former state stays.
         if let Some(before) = before.filter(|_| outcome.is_none() && !has_grown) {
             let progress = std::mem::take(&mut state.progress);
             let before = before.state;
@@ -494,7 +496,7 @@ async fn watch(app: Shared, id: String, started: Started) {
     }
 }
 
-/// What is told of a try to go on that came to nothing, behind what was told of the experiment; the latest try alone.
+/// The messages of a failed attempt to resume, after the experiment's own; only the latest attempt's.
 fn not_gone_on(told: Option<&str>, why: &str) -> String {
     const TRIED: &str = "it could not be gone on with: ";
     let told = told.and_then(|told| told.split(TRIED).next()).unwrap_or_default();
@@ -502,14 +504,14 @@ fn not_gone_on(told: Option<&str>, why: &str) -> String {
     format!("{told}{mark}{TRIED}{why}")
 }
 
-/// How it ended, and why it did not come to its end.
+/// The final state, and why it is incomplete.
 fn ended(
     outcome: Option<&Experiment>,
     came: &JobOutcome,
     can_go_on: bool,
 ) -> (State, Option<String>) {
     let Some(outcome) = outcome else {
-        // Killed, and not refused: no exit code tells of that.
+        // It was killed: there is no exit code.
         let is_killed = came.exit.and_then(|e| e.code).is_none();
         let state = if is_killed && can_go_on { State::Interrupted } else { State::Failed };
         return (state, Some(came.why().message));
@@ -519,7 +521,7 @@ fn ended(
     (state, (state == State::Failed).then(|| reason_of(steps)))
 }
 
-/// Asks an experiment to end.
+/// Stops an experiment.
 pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     if app.experiments.get(id)?.state.is_over() {
         return app.experiments.get(id);
@@ -532,7 +534,7 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Prob
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping, and one that is not there yet is stopped when it is.
+    // A finished one needs no stopping; one without a process yet is stopped when that has started.
     if let Some(pid) = pid {
         let _ = app.launcher.order(Order::Stop { pid }).await;
     }
@@ -603,7 +605,7 @@ mod tests {
             error: None,
         });
         assert!(get(&app, id).await.unwrap().outcome.is_some());
-        // It is asked for, and gone on with before there is a place to read what is kept.
+        // It is resumed before its outcome could be read.
         let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
         let asking = tokio::spawn({
             let app = app.clone();

@@ -1,5 +1,5 @@
-//! The launcher's side: a small program that keeps the capabilities which the web server gives up. It takes typed orders
-//! from its standard input and starts jobs of this binary, nothing else.
+//! The launcher's side: a small process that keeps the capabilities which the web server gives up. It reads typed
+//! orders from its standard input and starts jobs of this binary, nothing else.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,12 +20,12 @@ use super::orders::{
 };
 use crate::app::lock;
 
-/// Signals as every Linux numbers them.
+/// Signal numbers, the same on every Linux.
 const TERMINATE: i32 = 15;
-/// Time that programs get to end when the server is gone.
+/// Time for jobs to end when the server is gone.
 const END: Duration = Duration::from_secs(3);
 
-/// Why the launcher can't begin.
+/// Why the launcher can't start.
 #[derive(Debug, thiserror::Error)]
 #[error("launcher: {0}")]
 pub struct LaunchError(String);
@@ -41,15 +41,15 @@ struct Directories {
 
 /// A job that ends with the launcher.
 struct Child {
-    /// Its commands; closed, it stops the job.
+    /// Its standard input for commands; closing it stops the job.
     input: Option<ChildStdin>,
 }
 
-/// Runs the launcher until the other end is gone: then tests, experiments and the answering side are asked to end;
-/// emulators and labs stay.
+/// Runs the launcher until the connection is closed: then tests, experiments and the server are stopped; emulators
+/// and labs stay.
 ///
 /// # Errors
-/// No runtime directory, or the connection can't be had twice.
+/// No runtime directory, or the connection can't be duplicated.
 pub fn launch(
     stream: UnixStream,
     program: PathBuf,
@@ -62,10 +62,10 @@ pub fn launch(
     let voice = Arc::new(Mutex::new(stream.try_clone().map_err(|e| failed(&e))?));
     let say = |voice: &Mutex<UnixStream>, word: &LauncherMessage| {
         let line = serde_json::to_string(word).unwrap_or_default();
-        // Who does not listen is gone, which the reader below finds out.
+        // A write error means that the server is gone, which the reader below notices.
         let _ = lock(voice).write_all(format!("{line}\n").as_bytes());
     };
-    // Those that end with the server, by process.
+    // Jobs that end with the server, by process id.
     let children: Arc<Mutex<HashMap<u32, Child>>> = Arc::default();
     let mut reader = BufReader::new(stream);
     loop {
@@ -118,25 +118,25 @@ pub fn launch(
             }
         }
     }
-    // Jobs whose standard input is closed stop in order.
+    // Jobs stop when their standard input is closed.
     lock(&children).values_mut().for_each(|child| child.input = None);
     let end = std::time::Instant::now() + END;
     while !lock(&children).is_empty() && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // A server that was killed did not get to it.
+    // A killed server did not delete it.
     let _ = std::fs::remove_dir_all(&directories.directory);
     Ok(())
 }
 
-/// The number at the beginning of an order that can't be read whole; 0, which nobody waits for, where there is none.
+/// The number at the start of an incomplete order; 0, which no caller waits for, without one.
 fn number_of(line: &[u8]) -> u64 {
     let rest = line.strip_prefix(b"{\"number\":").unwrap_or_default();
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     std::str::from_utf8(&rest[..digits]).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
 }
 
-/// Takes the rest of a line without keeping it.
+/// Skips the rest of a line.
 fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let piece = reader.fill_buf()?;
@@ -154,13 +154,13 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-/// Asks a job to stop.
+/// Stops a job.
 fn stop(children: &Mutex<HashMap<u32, Child>>, pid: u32) -> Result<(), String> {
     let mut children = lock(children);
     let child = children.get_mut(&pid).ok_or("it has ended")?;
     let line = serde_json::to_string(&weir_jobs::Command::Stop).map_err(|e| e.to_string())?;
     let input = child.input.as_mut().ok_or("it is stopping")?;
-    // One that has ended does not read it.
+    // A job that has ended does not read it.
     let _ = input.write_all(format!("{line}\n").as_bytes());
     Ok(())
 }
@@ -171,7 +171,7 @@ fn signal(pid: u32, began: Option<u64>, signal: i32) -> Result<(), String> {
     process.signal(signal).map_err(|e| e.to_string())
 }
 
-/// Ends whoever listens on an emulator's control socket, in this user's runtime directory.
+/// Stops the emulator that listens on a control socket in this user's runtime directory.
 fn end_emulator(directories: &Directories, id: &str) -> Result<(), String> {
     let path = directories.runtime.join(socket_name(&word(id, 64)?));
     let stream = UnixStream::connect(&path).map_err(|e| format!("emulator {id}: {e}"))?;
@@ -219,7 +219,7 @@ fn start(
     line.push('\n');
     let mut child = command.spawn().map_err(|e| text(&e))?;
     if let Some(input) = &mut child.stdin {
-        // A job that ended before it read this says why by its events or its exit code.
+        // A job that ended before it read this reports why by its events or its exit code.
         let _ = input.write_all(line.as_bytes());
     }
     Ok(child)

@@ -1,4 +1,4 @@
-//! The web server's side of the launcher: orders out, processes and their ends back.
+//! The web server's side of the launcher: sends orders, receives processes and their exits.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::app::lock;
 use crate::config::ApiError;
 use crate::problem::Problem;
 
-/// Orders that may wait to be written.
+/// Maximum number of queued orders.
 const MOST_ORDERS: usize = 64;
 
-/// How a program ended.
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     /// Exit code.
@@ -30,7 +30,7 @@ pub(crate) struct Exit {
     pub(crate) signal: Option<i32>,
 }
 
-/// A program that was started.
+/// A started process.
 pub(crate) struct Started {
     pub(crate) pid: u32,
     /// Resolves when it has ended; an error when the launcher is gone.
@@ -48,10 +48,10 @@ struct Waiting {
     is_gone: bool,
 }
 
-/// The launcher, as the web server has it.
+/// The connection to the launcher.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    /// Whole lines to the task that writes them: whoever stops waiting cuts none of them.
+    /// Complete lines for the writing task, so that a cancelled caller cuts none.
     orders: Option<mpsc::Sender<String>>,
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
@@ -85,14 +85,14 @@ impl Launcher {
                 let mut lines = BufReader::new(read).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
                     let Some(pid) = heard(&waiting, &line) else { continue };
-                    // Nobody waits for it any more: it is not to run.
+                    // The caller has gone: stop the process.
                     let order =
                         NumberedOrder { number: 0, order: Order::Stop { pid }, output: None };
                     if let Some(orders) = own.upgrade() {
                         let _ = orders.send(numbered_line(&order)).await;
                     }
                 }
-                // Dropped senders tell everyone who waits.
+                // Dropping the senders wakes all callers.
                 let mut waiting = lock(&waiting);
                 waiting.is_gone = true;
                 waiting.orders.clear();
@@ -102,17 +102,17 @@ impl Launcher {
         Ok(Launcher { orders, waiting, next: AtomicU64::new(1), directory: directory.into() })
     }
 
-    /// Whether anything can be started.
+    /// Whether jobs can be started.
     pub(crate) fn is_there(&self) -> bool {
         self.orders.is_some() && !lock(&self.waiting).is_gone
     }
 
-    /// Gives an order for which nothing has to be read.
+    /// Sends an order without output.
     pub(crate) async fn order(&self, order: Order) -> Result<Option<Started>, Problem> {
         self.send(order, None).await
     }
 
-    /// Starts a program whose output is read.
+    /// Starts a job whose output is read.
     pub(crate) async fn start(&self, order: Order) -> Result<Started, Problem> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let names = [format!("{number}.out"), format!("{number}.err")];
@@ -161,12 +161,12 @@ impl Launcher {
     }
 }
 
-/// Takes a word of the launcher's; returns a process that was started for somebody who has gone.
+/// Handles a message of the launcher; returns a process whose caller has gone.
 fn heard(waiting: &Mutex<Waiting>, line: &str) -> Option<u32> {
     let mut waiting = lock(waiting);
     match parse_word(line) {
         Some(LauncherMessage::Done { number, pid }) => {
-            // The end of a process is told after its beginning: here is always somebody to hear it.
+            // The exit is reported after the start: there is always a receiver.
             let started = pid.map(|pid| {
                 let (exit, ended) = oneshot::channel();
                 waiting.exits.insert(pid, exit);

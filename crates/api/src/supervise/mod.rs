@@ -1,4 +1,4 @@
-//! What runs: programs of this binary, started by the launcher, watched and told of here.
+//! Running jobs: started through the launcher, and followed here.
 
 mod calibrating;
 mod clients;
@@ -33,10 +33,10 @@ pub(crate) use orders::{LabNode, Order};
 pub(crate) use stored::StoredExperiments;
 pub(crate) use tests::{CheckedTest, Tests, connection, start as start_test, stop as stop_test};
 
-/// Time for the last events of a job, once it has ended.
+/// Time for the last events of a job after its end.
 const LAST_EVENTS: Duration = Duration::from_millis(500);
 
-/// The ids of those that ended first (their times are RFC 3339), where there are more than are kept.
+/// The ids of the oldest finished entries (times are RFC 3339) beyond the maximum.
 fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<String> {
     let mut ended: Vec<_> = ended.collect();
     ended.sort_unstable();
@@ -44,7 +44,7 @@ fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>
     ended.into_iter().take(over).map(|(_, id)| id.clone()).collect()
 }
 
-/// Runs a job to its end. One that leaves another process behind has ended all the same.
+/// Runs a job to its end; a process that it leaves behind does not matter.
 pub(crate) async fn finished(app: &Shared, order: Order) -> Result<JobOutcome, Problem> {
     let started = app.launcher.start(order).await?;
     let mut exit = started.exit;
@@ -66,7 +66,7 @@ pub(crate) async fn finished(app: &Shared, order: Order) -> Result<JobOutcome, P
     Ok(ended)
 }
 
-/// Runs a job to its end; its refusal is a problem, whose fields `field` names as the request has them.
+/// Runs a job to its end; a refusal is a problem, whose fields `field` maps to those of the request.
 pub(crate) async fn finish(
     app: &Shared,
     order: Order,
@@ -79,7 +79,7 @@ pub(crate) async fn finish(
     }
 }
 
-/// Starts the test server and hands its events on; its exit code comes at the end.
+/// Starts the test server and forwards its events; resolves to its exit code.
 pub(crate) async fn serve_tests(
     app: &Shared,
     job: ServeJob,

@@ -1,4 +1,4 @@
-//! What passes between the web server and its launcher: typed orders, and what the launcher answers.
+//! The protocol between the web server and its launcher: typed orders and answers.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,64 +17,64 @@ pub(crate) struct LabNode {
     pub(crate) node: String,
 }
 
-/// What the web server asks of its launcher. Names of sockets are in the directory that both share.
+/// An order of the web server. Socket names are relative to the shared directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Order {
     /// Start a job.
     Start {
         job: Box<Job>,
-        /// In this namespace of a lab; absent: here.
+        /// In this namespace of a lab; absent: in the launcher's own.
         at: Option<LabNode>,
-        /// Its events go into this file of the runtime directory: a detached job outlives the launcher.
+        /// Write its events to this file of the runtime directory: a detached job outlives the launcher.
         log: Option<String>,
     },
     /// Stop an emulator, whichever program started it.
     EndEmulator { id: String },
-    /// Ask a job that was started here to stop.
+    /// Stop a job that was started here.
     Stop { pid: u32 },
 }
 
 impl Order {
-    /// Starts a job here.
+    /// Starts a job in the launcher's namespace.
     pub(crate) fn job(job: Job) -> Order {
         Order::Start { job: Box::new(job), at: None, log: None }
     }
 }
 
-/// An order with its number and the sockets for what the program prints.
+/// An order with its number and the sockets for the job's output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NumberedOrder {
     pub(super) number: u64,
     pub(super) order: Order,
-    /// Names of listening sockets for standard output and standard error; absent: nowhere.
+    /// Names of listening sockets for standard output and standard error; absent: discarded.
     pub(super) output: Option<[String; 2]>,
 }
 
-/// What the launcher says. Tagged: by their fields alone one would be taken for another.
+/// A message of the launcher. Tagged, since the fields alone would be ambiguous.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum LauncherMessage {
     /// An order was carried out; with the process that it started.
     Done { number: u64, pid: Option<u32> },
-    /// Or it was not.
+    /// An order failed.
     Refused { number: u64, error: String },
     /// A process ended.
     Exited { exited: u32, code: Option<i32>, signal: Option<i32> },
 }
 
-/// The name of an emulator's control socket in the runtime directory, as `weir impair` looks for it.
+/// The name of an emulator's control socket in the runtime directory, as `weir impair` names it.
 pub(crate) fn socket_name(id: &str) -> String {
     format!("impair-{id}.socket")
 }
 
-/// The name of an emulator's file of words there.
+/// The name of an emulator's log file there.
 pub(crate) fn log_name(id: &str) -> String {
     format!("impair-{id}.log")
 }
 
-/// The directory of packet traces beside the runs.
+/// The directory of packet traces, next to the runs.
 pub(crate) const PACKET_TRACES: &str = "emulators";
 
 /// The name of an emulator's packet trace there.
@@ -82,7 +82,7 @@ pub(crate) fn packet_trace_name(id: &str) -> String {
     format!("{id}.packets")
 }
 
-/// Letters, digits, `-`, `_` and `.`; no flag, no path.
+/// Accepts letters, digits, `-`, `_` and `.`; neither a flag nor a path.
 pub(crate) fn word(text: &str, most: usize) -> Result<String, String> {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty()
@@ -104,12 +104,12 @@ pub(super) fn inside(directory: &Path, name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// A refusal as the launcher's other end reads it.
+/// A refusal in the launcher's message.
 pub(super) fn parse_word(line: &str) -> Option<LauncherMessage> {
     serde_json::from_str(line).ok()
 }
 
-/// An order as the launcher reads it.
+/// Parses an order.
 pub(super) fn numbered_line(numbered: &NumberedOrder) -> String {
     format!("{}\n", json!(numbered))
 }

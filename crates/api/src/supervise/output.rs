@@ -1,4 +1,4 @@
-//! The events of a job, by two sockets that the launcher connects its standard output and error to.
+//! The events of a job, through two sockets that the launcher connects to its standard output and error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::launcher::{Exit, Started};
 
 /// Time for the launcher to connect.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest line that is taken: the record of a test of many flows.
+/// Maximum length of a line: the record of a test with many flows.
 const MOST_LINE_BYTES: u64 = 256 << 20;
-/// How much of standard error is stored.
+/// Maximum length of standard error that is stored.
 const MOST_STDERR_BYTES: usize = 16 << 10;
 
-/// Two listening sockets, whose files go with it.
+/// Two listening sockets, whose files are removed with it.
 #[derive(Debug)]
 pub(crate) struct Output {
     out: UnixListener,
@@ -42,9 +42,9 @@ impl Output {
         Ok(Output { out, err, paths })
     }
 
-    /// Hands each event on, and at last what was printed on standard error. Ends when the job has closed both.
+    /// Forwards each event, and at last the output on standard error. Ends when the job has closed both.
     pub(crate) fn events(self) -> mpsc::Receiver<JobOutput> {
-        // A job waits when nothing takes its events: a bound on memory that a busy server can't pass.
+        // Bounded: a job waits if a busy server does not take its events.
         let (events, inbox) = mpsc::channel(16);
         tokio::spawn(async move {
             let connected = tokio::time::timeout(CONNECT, async {
@@ -58,30 +58,30 @@ impl Output {
     }
 }
 
-/// What is heard of a job.
+/// Output of a job.
 #[derive(Debug)]
 pub(crate) enum JobOutput {
     /// An event.
     Event(Box<Event>),
-    /// The end of what it printed on standard error, which is nothing unless it panicked.
+    /// The end of its standard error, which is empty unless it panicked.
     Stderr(String),
 }
 
-/// What a job came to.
+/// The outcome of a job.
 #[derive(Debug, Default)]
 pub(crate) struct JobOutcome {
-    /// How its process ended, where the launcher is there to report it.
+    /// How its process ended, if the launcher reported it.
     pub(crate) exit: Option<Exit>,
     /// The last error that it reported.
     pub(crate) refusal: Option<Refusal>,
-    /// The document that it ended with.
+    /// Its final document.
     pub(crate) result: Option<Value>,
     /// The end of its standard error.
     pub(crate) stderr: String,
 }
 
 impl JobOutcome {
-    /// Takes what a job came to out of what is heard of it.
+    /// Collects the outcome from the job's output.
     pub(crate) fn take(&mut self, heard: JobOutput) {
         match heard {
             JobOutput::Stderr(text) => self.stderr = text,

@@ -23,52 +23,52 @@ use crate::problem::Problem;
 use crate::scenarios;
 use crate::types::{ExperimentState, State};
 
-/// Most experiments that are looked at when a server begins, the newest; and most that it takes up of those that it might go on with,
-/// and of all others.
+/// Limits of the scan at the start: experiments examined, the newest first, and entries added of those that can be
+/// resumed and of all others.
 const MOST_LOOKED_AT: usize = 1000;
 const MOST_TAKEN_UP: usize = 50;
-/// Results that are read whole then, and most that is read of another to see whether it is one of those that have come to their end.
+/// Results read completely during the scan, and bytes read of another to see whether it is complete.
 const MOST_READ: usize = 4 * MOST_TAKEN_UP;
 const MOST_BEGINNING_BYTES: u64 = 64 << 10;
-/// How long a server that begins waits for this look. A directory can be slow, and its results long; the look goes on beside then, and
-/// what it finds comes into the list, and to the stream's readers, as it is found.
+/// Time that the start of the server waits for the scan. The rest of a slow scan continues in the background, and its
+/// findings are added to the list and published.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the lock of a program that this server ran may outlive it: a child of it between its fork and its exec has a copy.
+/// How long the lock of an ended program may persist: a child between its fork and its exec has a copy.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What is known of kept experiments, and may be otherwise when it is looked at again.
+/// State of the scan, which is repeated from time to time.
 #[derive(Debug, Default)]
 pub(crate) struct StoredExperiments {
-    /// Those that were still running: of another program, or about to end with the server before.
+    /// Those that another program was running, or that were about to end with the previous server.
     waiting: Mutex<Vec<String>>,
-    /// The results of those that can be gone on with, as they were when they were read last, and whether there was a checkpoint.
+    /// For each resumable experiment: the version of its result when it was read, and whether it had a checkpoint.
     seen: Mutex<BTreeMap<String, (Option<FileVersion>, bool)>>,
     /// Somebody looks.
     is_looking: AtomicBool,
 }
 
-/// By what a file that was written anew is told from the one before: node, length, time of its last change.
+/// Identifies the version of a file: device, inode, length, time of last change.
 type FileVersion = (u64, u64, i64, i64);
 
-/// What there is of a kept experiment.
+/// The state of a stored experiment.
 enum StoredState {
-    /// It can be gone on with, or could be.
+    /// It can be resumed, perhaps by the command line only.
     Open(Box<ExperimentState>),
-    /// It is complete, or has no checkpoint that can be read.
+    /// It is complete, or has no readable checkpoint.
     Closed(Box<ExperimentState>),
-    /// Some program has it now.
+    /// Another program is running it.
     Running,
-    /// Nothing that can be read.
+    /// Nothing readable.
     Other,
 }
 
-/// Takes up what is kept, and waits for that no longer than this.
+/// Scans the store, waiting at most this long.
 pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
     let app = app.clone();
     let looking = tokio::spawn(async move {
         let all = app.clone();
-        // What can't be looked at is not in the list; the server begins all the same.
+        // An unreadable store is not an error of the server.
         let _ = heavy(&app, move || {
             take_up(&all);
             Ok(())
@@ -78,19 +78,19 @@ pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
     let _ = tokio::time::timeout(patience, looking).await;
 }
 
-/// Looks at what is kept, the newest first.
+/// Scans the store, the newest first.
 fn take_up(app: &App) {
     let kept = weir_runs::Experiments::of(&app.config.data);
     let (mut open, mut closed, mut read) = (0, 0, 0);
     for id in kept.ids().unwrap_or_default().into_iter().rev().take(MOST_LOOKED_AT) {
-        // One that this server has begun meanwhile is its own to tell of.
+        // This server has started it meanwhile and reports it itself.
         if app.experiments.knows(&id) {
             continue;
         }
         if (open >= MOST_TAKEN_UP && closed >= MOST_TAKEN_UP) || read >= MOST_READ {
             break;
         }
-        // A result can have megabytes: of those that are not taken up its beginning is enough.
+        // A result can have megabytes: the start is enough for those that are not listed.
         if closed >= MOST_TAKEN_UP && is_complete(&kept.result(&id)) {
             continue;
         }
@@ -112,8 +112,8 @@ fn take_up(app: &App) {
     }
 }
 
-/// Looks once more at what may have changed since, beside whoever asks: at those that were running, and at those that did not come to
-/// their end, since `weir run --resume` may have gone on with them. Readers of the stream hear of what is found.
+/// Checks again in the background what may have changed: experiments that were running, and incomplete ones that
+/// `weir run --resume` may have resumed. Changes are published.
 pub(crate) fn look_beside(app: &Shared) {
     let is_idle = lock(&app.stored.waiting).is_empty() && app.experiments.unsettled().is_empty();
     if is_idle || app.stored.is_looking.swap(true, Ordering::Relaxed) {
@@ -122,7 +122,7 @@ pub(crate) fn look_beside(app: &Shared) {
     let app = app.clone();
     tokio::spawn(async move {
         let looking = app.clone();
-        // What can't be looked at is as it was.
+        // Unreadable: keep the known state.
         let _ = heavy(&app, move || {
             look_again(&looking);
             Ok(())
@@ -151,14 +151,14 @@ fn look_again(app: &App) {
         let found = kept.result(&id).symlink_metadata().ok();
         let stamp = found.map(|f| (f.ino(), f.len(), f.mtime(), f.mtime_nsec()));
         let now = (stamp, kept.checkpoint(&id).exists());
-        // A result can have megabytes: it is read again when it was written again.
+        // A result can have megabytes: it is read again only when it was rewritten.
         if lock(&app.stored.seen).insert(id.clone(), now) != Some(now) {
             renew(app, &id);
         }
     }
 }
 
-/// Looks at one that another program may have gone on with, or have brought to its end.
+/// Checks an experiment that another program may have resumed or completed.
 pub(super) fn renew(app: &App, id: &str) {
     if !weir_runs::Experiments::of(&app.config.data).is_open(id) {
         settle(app, id);
@@ -169,7 +169,7 @@ pub(super) fn renew(app: &App, id: &str) {
     }
 }
 
-/// It can't be gone on with any more.
+/// It can't be resumed any more.
 fn settle(app: &App, id: &str) {
     let (found, words) = match look_at(app, id) {
         StoredState::Closed(found) => (Some(*found), "it has come to its end by another program"),
@@ -180,7 +180,7 @@ fn settle(app: &App, id: &str) {
     }
 }
 
-/// What a list needs of a result, whose runs and points are not kept in memory.
+/// The parts of a result that a list needs, without its runs and points.
 #[derive(Deserialize)]
 struct Summary {
     id: String,
@@ -198,27 +198,27 @@ struct StepSummary {
     reason: Option<String>,
 }
 
-/// What came of a kept experiment, its latest session's.
+/// The outcome of a stored experiment's latest session.
 pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
     let text = weir_runs::Experiments::of(&app.config.data).read(id).ok().flatten()?;
     serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
 }
 
-/// Lines of runs in an experiment's checkpoint.
+/// Number of runs in an experiment's checkpoint.
 pub(super) fn noted_runs(app: &App, id: &str) -> Option<u64> {
     let checkpoint = weir_runs::Experiments::of(&app.config.data).checkpoint(id);
     Some(read_sessions(&checkpoint).ok()?.iter().map(|(_, runs)| runs).sum())
 }
 
-/// Whether a session that began after the kept result was written has made runs: the result is without them.
+/// Whether a session that started after the stored result was written has made runs, which the result lacks.
 fn has_grown_since(kept: &weir_runs::Experiments, id: &str) -> bool {
     let written = kept.result(id).metadata().and_then(|m| m.modified()).map(clock::of);
     let sessions = read_sessions(&kept.checkpoint(id)).unwrap_or_default();
-    // Both are of one form, which sorts by time.
+    // Both have the same format, which sorts by time.
     written.is_ok_and(|at| sessions.iter().any(|(s, runs)| *runs > 0 && s.started_at > at))
 }
 
-/// A kept experiment that is not in the list: it was taken off, or there are more than are taken up.
+/// A stored experiment that is not in the list: it was removed, or exceeds the limits.
 pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let (looking, id) = (app.clone(), id.to_owned());
     heavy(app, move || match look_at(&looking, &id) {
@@ -231,7 +231,7 @@ pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Prob
     .await
 }
 
-/// Whether a result says that all was done, which stands at its beginning: no more is read of it.
+/// Whether a result says that it is complete, from its start only.
 fn is_complete(result: &Path) -> bool {
     struct ResultHead(Option<Status>);
     impl<'de> Visitor<'de> for &mut ResultHead {
@@ -243,7 +243,7 @@ fn is_complete(result: &Path) -> bool {
             while let Some(key) = map.next_key::<String>()? {
                 if key == "status" {
                     self.0 = Some(map.next_value()?);
-                    // An error is what ends the reading.
+                    // An error ends the reading.
                     return Err(serde::de::Error::custom("enough"));
                 }
                 map.next_value::<IgnoredAny>()?;
@@ -290,7 +290,7 @@ fn look_at(app: &App, id: &str) -> StoredState {
     let (head, scenario) = match read(app, id) {
         Some((head, false, scenario)) => (head, scenario),
         Some((_, true, _)) => return StoredState::Running,
-        // It can't be gone on with, and what it measured is there all the same.
+        // It can't be resumed, but its measurements exist.
         None => {
             return result
                 .map_or(StoredState::Other, |r| StoredState::Closed(Box::new(of_result(&r))));
@@ -299,7 +299,7 @@ fn look_at(app: &App, id: &str) -> StoredState {
     let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
     let mut state = match &result {
         Some(found) if !has_grown_since(&kept, id) => of_result(found),
-        // Killed before it told any result of all its runs. One that this version can't read is told of all the same.
+        // Killed before its first result. One that this version can't read is listed too.
         _ => ExperimentState {
             id: id.into(),
             state: State::Interrupted,
@@ -322,7 +322,7 @@ fn look_at(app: &App, id: &str) -> StoredState {
     StoredState::Open(Box::new(state))
 }
 
-/// The head of a checkpoint, whether a program has it, and its scenario, or in words why that can't be read.
+/// The header of a checkpoint, whether a program has it locked, and its scenario, or why that can't be read.
 fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario, String>)> {
     let path = weir_runs::Experiments::of(&app.config.data).checkpoint(id);
     let (head, is_running) = read_header(&path).ok()?;
@@ -334,7 +334,7 @@ fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario,
     Some((head, is_running, scenario))
 }
 
-/// Whether this server may run it: only with scripts of its own `--allow-commands`.
+/// Whether this server may run it: commands must be scripts of its own `--allow-commands`.
 fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), String> {
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
     if !head.files.is_empty() && !head.directory.is_dir() {
@@ -343,7 +343,7 @@ fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), 
     Ok(())
 }
 
-/// Whether an experiment can be resumed now, whatever was found when it was listed.
+/// Whether an experiment can be resumed now.
 pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
     let refuse = |words: &str| {
         Problem::conflict(format!("experiment {kept} can't be gone on with: it {words}"))
@@ -353,7 +353,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
         return Err(refuse("has come to its end, or its checkpoint is gone"));
     }
     let mut found = read(app, kept);
-    // The lock of a program that has just ended here may outlive it for a moment.
+    // The lock of a program that has just ended may persist for a moment.
     let end = Instant::now() + LINGER;
     while !is_of_earlier && matches!(found, Some((_, true, _))) && Instant::now() < end {
         std::thread::sleep(LINGER / 20);
@@ -398,7 +398,7 @@ mod tests {
                 () = tokio::task::yield_now() => panic!("it waits"),
             }
         }
-        // It is looked at once there is a place.
+        // It is checked once the limit permits.
         drop((running, all));
         listed(&app).await;
         assert!(app.experiments.list()[0].can_go_on);
@@ -413,7 +413,7 @@ mod tests {
             "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "steps": [], "outcome": "failed",
         });
         kept.keep("1-x", &done.to_string()).unwrap();
-        // Nobody gets to look while these are taken.
+        // All permits are taken: no scan can run.
         let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
         let waited = tokio::time::timeout(LIMIT, take_up_within(&app, Duration::from_millis(1)));
         assert!(waited.await.is_ok(), "the server waits");
@@ -432,7 +432,7 @@ mod tests {
             is_complete(&path)
         };
         let beginning = r#"{"schema":"x","tags":["a",{"b":1}],"status":"#;
-        // What comes after is nothing that could be read.
+        // The rest is unreadable.
         assert!(of(&format!("{beginning}\"complete\",\"steps\":[[[ \u{0}")));
         for text in ["\"partial\"}", "\"interrupted\"}", "7}", "", "\"complete"] {
             assert!(!of(&format!("{beginning}{text}")), "{text}");
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(all.len(), MOST_TAKEN_UP + 1);
     }
 
-    /// Ends a broken test; no good one comes near it.
+    /// Timeout of a broken test.
     const LIMIT: Duration = Duration::from_secs(60);
 
     async fn listed(app: &Shared) {

@@ -1,4 +1,4 @@
-//! Tests that run, by the events of their jobs.
+//! Running tests, from the events of their jobs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::clock;
 use crate::problem::Problem;
 use crate::types::{ObjectKind, State, StateEvent, Test, WarningEvent};
 
-/// A test to be started, all of it checked.
+/// A valid request for a test.
 pub(crate) struct CheckedTest {
     pub(crate) host: String,
     pub(crate) plan: Plan,
@@ -37,9 +37,9 @@ pub(crate) struct Tests(Mutex<BTreeMap<String, Entry>>);
 struct Entry {
     test: Test,
     pid: Option<u32>,
-    /// Its record, once it has one.
+    /// The file of its record, once it has one.
     record: Option<PathBuf>,
-    /// It is off the list, and gone as soon as it has ended.
+    /// It was removed from the list, and is dropped when it has ended.
     is_forgotten: bool,
 }
 
@@ -74,7 +74,7 @@ impl Tests {
         }
     }
 
-    /// Takes a test off the list. One that still runs is kept until its end was told.
+    /// Removes a test from the list. A running one is dropped when its end was reported.
     pub(crate) fn forget(&self, id: &str) {
         let gone = {
             let mut all = lock(&self.0);
@@ -91,7 +91,7 @@ impl Tests {
         }
     }
 
-    /// Forgets those that ended first.
+    /// Drops the oldest finished tests.
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
@@ -102,7 +102,7 @@ impl Tests {
     }
 }
 
-/// Starts a test and watches it.
+/// Starts a test and follows it.
 pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Problem> {
     let limits = app.config.limits;
     app.tests.tidy(limits.ended_kept);
@@ -148,7 +148,7 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
     let begun = app.launcher.start(order);
     match begun.await {
         Ok(started) => {
-            // It may have been stopped, or taken off the list, before its program was there.
+            // It may have been stopped or removed before its process was started.
             let mut is_stopped = false;
             app.tests.change(&id, |e| {
                 e.pid = Some(started.pid);
@@ -173,7 +173,7 @@ fn socket(id: &str) -> String {
     format!("{id}.ctl")
 }
 
-/// Tells all readers how far a test is.
+/// Publishes the state of a test.
 fn tell(app: &App, id: &str) {
     let Some(test) = lock(&app.tests.0).get(id).map(|e| e.test.clone()) else { return };
     app.hub.state(&StateEvent {
@@ -228,7 +228,7 @@ fn hear(app: &App, id: &str, event: &Event) {
         }
         Event::Flows(changed) => {
             app.tests.change(id, |entry| {
-                // In the order of their numbers, as the flows are.
+                // In the order of the flows.
                 let mut changed = changed.iter().peekable();
                 for flow in &entry.test.flows {
                     if let Some(FlowProgress { state, .. }) = changed.next_if(|c| c.id == flow.id) {
@@ -267,7 +267,7 @@ fn hear(app: &App, id: &str, event: &Event) {
     }
 }
 
-/// Asks a test to end.
+/// Stops a test.
 pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
     let test = app.tests.get(id)?;
     if test.state.is_over() {
@@ -281,8 +281,8 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping, and one that is not there yet is stopped when it is. A second request ends it at
-    // once, as a second Ctrl-C does.
+    // A finished one needs no stopping; one without a process yet is stopped when that has started. A second request
+    // stops it immediately, as a second Ctrl-C does.
     if let Some(pid) = pid {
         let _ = app.launcher.order(Order::Stop { pid }).await;
     }

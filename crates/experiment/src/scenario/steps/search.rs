@@ -43,7 +43,7 @@ impl Inner<'_, '_, '_> {
                 around: &self.around.at,
                 at: &at,
                 files: &options.files,
-                words: options.parse_flags,
+                parse_flags: options.parse_flags,
                 place: self.name,
             };
             let terms = room.terms(self.execution.confidence(), options.seed.0)?;
@@ -162,7 +162,7 @@ struct Shape {
 
 impl Room<'_> {
     fn refuse<T>(&self, field: &str, reason: &str) -> Result<T, ScenarioError> {
-        Err(ScenarioError::refused(&format!("{}.{field}", self.backend), reason))
+        Err(ScenarioError::refused(&format!("{}.{field}", self.place), reason))
     }
 
     /// The plan of a trial.
@@ -180,8 +180,7 @@ impl Room<'_> {
         }
         let own = ["rate", "seconds", "packets"].map(String::from).into_iter();
         let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
-        let mut plan =
-            plans::plan(test, &values, &own, self.files, self.parse_flags, self.backend)?;
+        let mut plan = plans::plan(test, &values, &own, self.files, self.parse_flags, self.place)?;
         let flows: u32 = plan.connections.iter().map(|c| c.count).sum();
         for connection in &mut plan.connections {
             if !test.holds("rate") {

@@ -93,7 +93,7 @@ impl<'d> Inner<'d, '_, '_> {
                         (options.tell)(&ScenarioEvent::Planned {
                             step: self.name,
                             at,
-                            parse_flags: &parse_flags,
+                            text: &words,
                         });
                     }
                     if is_last {
