@@ -1,16 +1,16 @@
-//! What a download is made of: frames of seeded bytes that nothing on the way can compress. No sockets.
+//! The content of a download: frames of seeded bytes that can't be compressed. No sockets.
 
 use weir_model::content::Content;
 
 use super::frame;
 
-/// Bytes that are made once and sent over and over. Far above the window of any compression on a path (32 KiB in TLS's and
-/// the web's; a modem's is smaller).
+/// Bytes that are generated once and sent repeatedly. Far above the window of any compression on a path (32 KiB in
+/// TLS and HTTP; a modem's is smaller).
 const POOL_BYTES: usize = 4 << 20;
-/// Payload of a frame, bytes, least and most.
+/// Payload of a frame, bytes, minimum and maximum.
 pub(super) const LEAST_FRAME: usize = 16 << 10;
 const MOST_FRAME: usize = 256 << 10;
-/// A frame is to take about so long, s: short for a browser's count, which grows by whole frames.
+/// Target duration of a frame, s: short, since a browser counts whole frames.
 const FRAME_SECONDS: f64 = 0.005;
 
 /// The bytes.
@@ -25,35 +25,35 @@ impl Pool {
     }
 }
 
-/// Payload of the next frame of a connection that takes so many bytes a second.
+/// Payload of the next frame of a connection with this rate, bytes/s.
 pub(super) fn frame_bytes(bytes_per_second: f64) -> usize {
     let wanted = (bytes_per_second * FRAME_SECONDS).clamp(LEAST_FRAME as f64, MOST_FRAME as f64);
-    // Whole powers of two: a frame's place in the pool is a multiple of its length then.
+    // Powers of two: a frame's offset in the pool is then a multiple of its length.
     1 << (wanted as usize).ilog2()
 }
 
-/// The frame that one connection is sending.
+/// The frame that a connection is sending.
 #[derive(Debug, Default)]
 pub(super) struct OutgoingFrame {
     head: [u8; 10],
     head_bytes: usize,
-    /// Where the rest of it lies in the pool.
+    /// Offset of the rest in the pool.
     at: usize,
     left: usize,
 }
 
 impl OutgoingFrame {
-    /// One that begins at another place than its neighbours.
+    /// A frame sequence that starts at another offset than its neighbours.
     pub(super) fn new(number: usize) -> OutgoingFrame {
         OutgoingFrame { at: number % 16 * MOST_FRAME, ..OutgoingFrame::default() }
     }
 
-    /// Whether a frame was begun and not finished.
+    /// Whether a frame is incomplete.
     pub(super) fn is_within(&self) -> bool {
         self.head_bytes > 0 || self.left > 0
     }
 
-    /// Begins a frame of this payload, at most [`MOST_FRAME`].
+    /// Starts a frame of this payload, at most [`MOST_FRAME`].
     pub(super) fn begin(&mut self, payload: usize) {
         let payload = payload.min(MOST_FRAME);
         if self.at + payload > POOL_BYTES {
@@ -63,12 +63,12 @@ impl OutgoingFrame {
         self.left = payload;
     }
 
-    /// What is to be written next, in order.
+    /// The next bytes to write, in order.
     pub(super) fn pieces<'a>(&'a self, pool: &'a Pool) -> [&'a [u8]; 2] {
         [&self.head[..self.head_bytes], &pool.0[self.at..self.at + self.left]]
     }
 
-    /// So much of it was written; returns how much of that was payload.
+    /// Counts written bytes; returns how many of them were payload.
     pub(super) fn wrote(&mut self, bytes: usize) -> usize {
         let head = bytes.min(self.head_bytes);
         self.head.copy_within(head..self.head_bytes, 0);
@@ -124,7 +124,7 @@ mod tests {
         assert_ne!(a.0[..64], b.0[..64]);
         let mut counts = [0u32; 256];
         a.0.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
-        // 16384 of each are expected; six deviations are 768.
+        // 16384 of each are expected; six standard deviations are 768.
         assert!(counts.iter().all(|n| n.abs_diff(16_384) < 768), "{counts:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The control connection of a session: its messages to the session's logic, and what that asks for.
+//! The control connection of a session: passes messages to the session's logic, and carries out its actions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,23 +19,23 @@ use super::session::{Act, Outcome, SessionMachine};
 use super::stream::{Run, Session};
 use crate::app::lock;
 
-/// Bytes read at once.
+/// Size of a read, bytes.
 const READ_BYTES: usize = 8 << 10;
-/// A page that does not take a message within this time is dropped.
+/// A page that does not take a message within this time is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(2);
-/// Time between two looks at results that are too old or too many.
+/// Interval of deleting results that are too old or too many.
 const TIDY_EVERY_NS: u64 = 600_000_000_000;
-/// Time for the browser to take a last word.
+/// Time for the browser to read the last message.
 const LAST_TIME: Duration = Duration::from_secs(2);
 
-/// 128 random bits, to be put into a URL.
+/// 128 random bits, in a form for URLs.
 fn secret() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// A test that is entered in the book, until this is dropped.
+/// A registered test; removed from the registry when dropped.
 struct RegisteredTest {
     inner: Arc<Inner>,
     visitor: Visitor,
@@ -91,7 +91,7 @@ pub(super) async fn control(
     farewell(tcp, &bytes).await;
 }
 
-/// Says a last word, and waits a moment for the peer to take it: closed at once with something unread, it would be lost.
+/// Sends the last message and waits a moment: closing immediately with unread data would lose it.
 async fn farewell(mut tcp: TcpStream, bytes: &[u8]) {
     let last = async {
         if tcp.write_all(bytes).await.is_err() || tcp.shutdown().await.is_err() {
@@ -119,7 +119,7 @@ impl From<frame::Violation> for End {
     }
 }
 
-/// Processor time at the begin of a phase.
+/// CPU time at the start of a phase.
 struct PhaseStart {
     at: Instant,
     phase: Phase,
@@ -131,7 +131,7 @@ struct Control {
     entered: RegisteredTest,
     machine: SessionMachine,
     frames: Frames,
-    /// The message that is arriving, at most [`message::MOST_BYTES`].
+    /// The incoming message, at most [`message::MOST_BYTES`].
     text: Vec<u8>,
     started_at: String,
     start: Instant,
@@ -167,7 +167,7 @@ impl Control {
         }
     }
 
-    /// Takes bytes that came.
+    /// Handles received bytes.
     async fn take(&mut self, tcp: &mut TcpStream, mut bytes: &mut [u8]) -> Result<(), End> {
         while !bytes.is_empty() {
             let (used, event) = self.frames.take(bytes)?;
@@ -223,7 +223,7 @@ impl Control {
         Ok(())
     }
 
-    /// Notes what the phase that has ended took of the processors.
+    /// Records the CPU use of the finished phase.
     fn look(&mut self) {
         let Some(before) = self.before.take() else { return };
         let wall = before.at.elapsed().as_nanos().max(1) as f64;
@@ -245,7 +245,7 @@ impl Control {
         }
     }
 
-    /// Whether results are to be tidied up with this one.
+    /// Whether old results are deleted with this one.
     fn is_tidying_due(&self) -> bool {
         let now = self.entered.inner.now_ns();
         let mut last = lock(&self.entered.inner.tidied_ns);
@@ -286,14 +286,14 @@ impl Control {
             let mut store = weir_runs::Store::open_at(&data)?;
             store.insert(&record)?;
             if tidy {
-                // What can't be removed now is looked at again: the visitor's result is kept.
+                // A failed deletion is repeated later: the visitor's result is stored.
                 let _ = retention::tidy(&mut store, &limits, crate::clock::unix_ms() as i64);
             }
             Ok::<_, weir_runs::StoreError>(())
         });
         match kept.await {
             Ok(Ok(())) => ToPage::Kept { url: format!("/?result={link_id}"), id: link_id },
-            // Why is this host's affair, not a visitor's.
+            // The reason is private to this host.
             Ok(Err(_)) | Err(_) => not_kept("The server could not store it."),
         }
     }

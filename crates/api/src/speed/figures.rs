@@ -1,16 +1,16 @@
-//! What a test comes to: rates without their slow start, round trips summed up, and a sentence. Pure arithmetic.
+//! The figures of a test: rates without their slow start, round-trip statistics, and a verdict. Pure arithmetic.
 
 use serde::{Deserialize, Serialize};
 
 use super::message::RoundTrips;
 
-/// Length of the slow start that is left out of a rate, s.
+/// Length of the slow start that is excluded from a rate, s.
 const RAMP_SECONDS: f64 = 1.0;
-/// Least time that a rate is taken over when the slow start is left out, s.
+/// Minimum time of a rate without the slow start, s.
 const LEAST_SECONDS: f64 = 0.5;
-/// How far the page's clock of a phase may be behind the server's: two messages on their way, s.
+/// How far the page's clock of a phase may be behind the server's: two messages in flight, s.
 const SOONER_SECONDS: f64 = 0.5;
-/// How much later than here a phase may end for a page behind a full queue, s. Later is less, and does nobody harm.
+/// How much later than here a phase may end for a page behind a full queue, s. A later end only lowers the rate.
 const LATER_SECONDS: f64 = 10.0;
 
 /// One direction's rate.
@@ -22,7 +22,7 @@ pub(super) struct Throughput {
 }
 
 impl Throughput {
-    /// Absent where nothing came, or in no time, or in so little that there is no rate.
+    /// Absent if nothing arrived, or too little for a rate.
     pub(super) fn new(bytes: u64, seconds: f64) -> Option<Throughput> {
         let bits_per_second = bytes as f64 * 8.0 / seconds;
         (bytes > 0 && seconds > 0.0 && seconds.is_finite() && bits_per_second.is_finite())
@@ -30,14 +30,14 @@ impl Throughput {
     }
 }
 
-/// Bytes counted until a moment, both from the start of the phase.
+/// Bytes counted until a time, both from the start of the phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mark {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
 }
 
-/// The rate from the end of the slow start to the last mark; of all of it where that leaves too little.
+/// The rate from the end of the slow start to the last mark; of the whole phase if that leaves too little.
 pub(super) fn throughput(marks: &[Mark]) -> Option<Throughput> {
     let last = marks.last()?;
     let ramp = marks.iter().rev().find(|mark| mark.seconds <= RAMP_SECONDS);
@@ -47,7 +47,7 @@ pub(super) fn throughput(marks: &[Mark]) -> Option<Throughput> {
     Throughput::new(last.bytes.saturating_sub(from.0), last.seconds - from.1)
 }
 
-/// Round trips summed up, s.
+/// Statistics of round trips, s.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Summary {
     pub(super) count: usize,
@@ -56,12 +56,12 @@ pub(super) struct Summary {
     /// 95th percentile, nearest rank; absent below 20 samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) p95_seconds: Option<f64>,
-    /// Mean absolute difference of each round trip to the one before (RFC 5481's IPDV, of round trips).
+    /// Mean absolute difference of consecutive round trips (RFC 5481's IPDV, of round trips).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) jitter_seconds: Option<f64>,
 }
 
-/// Sums round trips up; absent without any.
+/// Statistics of round trips; absent without any.
 pub(super) fn summary(seconds: &[f64]) -> Option<Summary> {
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -80,7 +80,7 @@ pub(super) fn summary(seconds: &[f64]) -> Option<Summary> {
     })
 }
 
-/// The sums of all three kinds.
+/// The statistics of all three kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Summaries {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ impl Summaries {
         Summaries { idle, download, upload }
     }
 
-    /// How much longer a round trip takes while data flows; absent unless both were measured.
+    /// Increase of the round trip under load; absent unless both were measured.
     pub(super) fn added_seconds(&self) -> Option<f64> {
         let loaded = [self.download, self.upload].into_iter().flatten().map(|s| s.median_seconds);
         let loaded = loaded.reduce(f64::max)?;
@@ -105,7 +105,7 @@ impl Summaries {
     }
 }
 
-/// A connection in a word.
+/// The grade of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Grade {
@@ -114,7 +114,7 @@ pub(super) enum Grade {
     Poor,
 }
 
-/// The word for a connection; absent unless everything was measured that it could be poor by.
+/// The grade; absent unless everything that it depends on was measured.
 pub(super) fn grade(
     download: Option<&Throughput>,
     upload: Option<&Throughput>,
@@ -130,7 +130,7 @@ pub(super) fn grade(
     })
 }
 
-/// The result in a sentence; absent where nothing was measured.
+/// The result as text; absent if nothing was measured.
 pub(super) fn verdict(
     download: Option<&Throughput>,
     upload: Option<&Throughput>,
@@ -195,14 +195,14 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The least time that a rate may be taken over of a phase that lasted so long here, s.
+/// Minimum time of a rate over a phase that lasted this long here, s.
 fn least_seconds(phase_seconds: f64) -> f64 {
-    // A short phase is taken whole, whatever that was for the page.
+    // A short phase is used completely, whatever its length for the page.
     (phase_seconds - RAMP_SECONDS - SOONER_SECONDS).max(phase_seconds / 4.0)
 }
 
-/// Why a page's figures are not believed, or that they may be: `sent` is the last download, whole, as it was sent here,
-/// with what went out behind its end; `pongs` how many round trips were answered.
+/// Why a page's figures are implausible, or `None`. `sent` is the complete last download as sent here, with the rest
+/// of its last frame; `pongs` is the number of answered round trips.
 pub(super) fn check(
     download: Option<&Throughput>,
     round_trips: &RoundTrips,
@@ -233,7 +233,7 @@ pub(super) fn check(
         return Err(format!("more than {} round trips", super::message::MOST_ROUND_TRIPS));
     }
     let all = || round_trips.all().into_iter().flatten();
-    // Zero is what a browser says whose clock is coarser than the round trip.
+    // A browser reports zero if its clock is coarser than the round trip.
     if all().any(|s| !(0.0..=60.0).contains(s)) {
         return Err("a round trip is not between 0 and 60 seconds".into());
     }
@@ -263,7 +263,7 @@ mod tests {
     fn a_short_phase_is_taken_whole_and_an_empty_one_is_absent() {
         let t = throughput(&marks(&[(0.5, 10), (1.0, 100), (1.2, 300)])).unwrap();
         assert_eq!((t.bytes, t.seconds), (300, 1.2));
-        // All came in the slow start.
+        // All arrived in the slow start.
         let t = throughput(&marks(&[(1.0, 100), (2.0, 100)])).unwrap();
         assert_eq!((t.bytes, t.seconds), (100, 2.0));
         assert_eq!(throughput(&[]), None);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(of(100.0, 0.2, 0.21), Some(Grade::Usable));
         assert_eq!(of(4.0, 0.02, 0.03), Some(Grade::Poor));
         assert_eq!(of(100.0, 0.02, 0.3), Some(Grade::Poor));
-        // Not measured is no grade, neither the best nor the worst.
+        // An absent figure has no grade, neither the best nor the worst.
         assert_eq!(
             (of(0.0, 0.02, 0.03), of(100.0, 0.0, 0.03), of(100.0, 0.02, 0.0)),
             (None, None, None)
@@ -358,7 +358,7 @@ mod tests {
             let sent = Mark { bytes: 1000, seconds: phase };
             check(Some(&claim), &RoundTrips::default(), Some(&sent), 0).is_ok()
         };
-        // What a page measures: without the slow start, later or sooner by what messages take, or whole when it was short.
+        // What a page measures: without the slow start, shifted by messages in flight, or completely if it was short.
         for (seconds, phase) in [(7.0, 8.0), (7.05, 8.0), (6.6, 8.0), (8.0, 8.0), (11.0, 8.0)]
             .into_iter()
             .chain([(1.0, 2.0), (0.6, 1.6), (1.3, 1.3), (0.05, 0.1), (0.2, 0.1)])

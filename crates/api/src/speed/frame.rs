@@ -1,11 +1,10 @@
-//! WebSocket frames (RFC 6455) as a server reads and writes them: piece by piece, so that data is counted as it arrives
-//! and nothing of it is kept. No sockets.
+//! WebSocket frames (RFC 6455) of a server, streaming: data is counted as it arrives and not stored. No sockets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-/// Longest payload of a control frame (section 5.5).
+/// Maximum payload of a control frame (section 5.5).
 const MOST_CONTROL: usize = 125;
 
 /// Status codes of a close frame (section 7.4.1).
@@ -17,7 +16,7 @@ pub(super) mod close {
     pub(in super::super) const NOT_UTF8: u16 = 1007;
     pub(in super::super) const POLICY: u16 = 1008;
     pub(in super::super) const TOO_BIG: u16 = 1009;
-    /// "Try again later", of the registry of RFC 6455, section 11.7.
+    /// "Try again later", from the registry of RFC 6455, section 11.7.
     pub(in super::super) const BUSY: u16 = 1013;
 }
 
@@ -30,7 +29,7 @@ pub(super) fn accept(key: &str) -> String {
     STANDARD.encode(hash)
 }
 
-/// Whether a key is 16 bytes in base64, as it has to be.
+/// Whether a key is 16 bytes in base64, as required.
 pub(super) fn is_key(key: &str) -> bool {
     key.len() == 24 && STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16)
 }
@@ -43,7 +42,7 @@ pub(super) enum MessageKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Payload bytes `from..to` of the input that was handed in, unmasked if that was asked for.
+    /// Payload bytes `from..to` of the input, unmasked if requested.
     Data {
         kind: MessageKind,
         from: usize,
@@ -56,7 +55,7 @@ pub(super) enum Event {
     Close(Option<u16>),
 }
 
-/// What a peer did that ends the connection, and the code to close with.
+/// A protocol violation that ends the connection, and the close code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) code: u16,
@@ -67,10 +66,10 @@ const fn violation(reason: &'static str) -> Violation {
     Violation { code: close::PROTOCOL, reason }
 }
 
-/// Reads the frames of a client.
+/// Parses the frames of a client.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Data is wanted in the clear; else it is only measured, and stays masked.
+    /// Whether to unmask data; else it is only counted.
     unmask: bool,
     /// Longest message.
     most: u64,
@@ -98,8 +97,8 @@ impl Frames {
         Frames { unmask, most, head: [0; 14], have: 0, frame: None, message: None, control }
     }
 
-    /// Takes bytes off the front of `input`: how many, and what they came to. To be called again with the rest until all
-    /// is taken.
+    /// Parses from the front of `input`; returns the number of bytes used, and the event. Call it again with the
+    /// rest.
     pub(super) fn take(&mut self, input: &mut [u8]) -> Result<(usize, Option<Event>), Violation> {
         let mut used = 0;
         let mut frame = match self.frame {
@@ -127,7 +126,7 @@ impl Frames {
         let done = frame.left == 0;
         self.frame = (!done).then_some(frame);
         if frame.opcode >= 8 {
-            // At most 125 bytes, as was checked at its head.
+            // At most 125 bytes, checked with its header.
             self.control.extend_from_slice(payload);
             let event = if done { Some(self.control_frame(frame.opcode)?) } else { None };
             return Ok((used + now, event));
@@ -143,7 +142,7 @@ impl Frames {
         Ok((used + now, Some(Event::Data { kind, from: used, to: used + now, ends })))
     }
 
-    /// The frame whose head is complete, checked.
+    /// Checks the frame whose header is complete.
     fn begin(&mut self) -> Result<Option<Frame>, Violation> {
         if self.have < 2 {
             return Ok(None);
@@ -226,7 +225,7 @@ impl Frames {
     }
 }
 
-/// The head of a whole frame of a server, which does not mask: the bytes and how many they are.
+/// The header of a frame of a server, which does not mask: the bytes and their number.
 pub(super) fn head(opcode: u8, length: usize) -> ([u8; 10], usize) {
     let mut bytes = [0; 10];
     bytes[0] = 0x80 | opcode;
@@ -259,7 +258,7 @@ pub(super) fn text(text: &str) -> Vec<u8> {
     whole(1, text.as_bytes())
 }
 
-/// A close frame; a reason is cut to what one takes.
+/// A close frame; the reason is truncated to its maximum.
 pub(super) fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     let mut payload = code.to_be_bytes().to_vec();
     let cut = reason.floor_char_boundary(MOST_CONTROL - 2);
@@ -291,7 +290,7 @@ pub(super) mod tests {
 
     type ReadFrames = (Vec<(MessageKind, Vec<u8>)>, Vec<Event>);
 
-    /// All events of a stream that comes in pieces of `step`, the data of a message joined.
+    /// All events of a stream that arrives in pieces of `step`, with the data of a message joined.
     fn read(bytes: &[u8], step: usize, most: u64) -> Result<ReadFrames, Violation> {
         let mut frames = Frames::new(true, most);
         let (mut messages, mut others, mut message) = (vec![], vec![], vec![]);

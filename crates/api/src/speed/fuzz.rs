@@ -1,12 +1,12 @@
-//! Bodies of the fuzz targets: what a browser sends, or what calls itself one.
+//! Bodies of the fuzz targets: input of a browser, or of an attacker.
 
 use super::frame::{Event, Frames};
 use super::limits::SpeedLimits;
 use super::message;
 use super::session::{Act, Counts, SessionMachine};
 
-/// Frames of a client in pieces: the same bytes give the same events whatever the pieces, events lie within their input,
-/// and every call takes something.
+/// Frames of a client in pieces: the events do not depend on the pieces, lie within their input, and every call makes
+/// progress.
 pub fn fuzz_speed_frames(data: &[u8]) {
     let Some((step, bytes)) = data.split_first() else { return };
     let whole = measure(bytes, bytes.len().max(1));
@@ -25,7 +25,7 @@ fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
         while !rest.is_empty() {
             let (used, event) = match frames.take(rest) {
                 Ok(taken) => taken,
-                // How much of a frame was measured before a fault in it depends on the pieces; of whole messages it does not.
+                // How much of a faulty frame was counted depends on the pieces; complete messages do not.
                 Err(violation) => {
                     return (payload - message, messages, others, Some(violation.code));
                 }
@@ -51,8 +51,8 @@ fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
     (payload, messages, others, None)
 }
 
-/// A page's messages, one a line, a tenth of a second apart: the session says no more than it was asked for, and its phases
-/// are begun and ended in turn.
+/// A page's messages, one per line, 0.1 s apart: the session sends no more than was requested, and its phases
+/// alternate correctly.
 pub fn fuzz_speed_session(data: &[u8]) {
     let limits = SpeedLimits::default();
     let mut machine = SessionMachine::new(limits, 0);

@@ -1,11 +1,11 @@
-//! Whether a request is meant for this server: by the name that the browser was given. Pure.
+//! Whether a request is meant for this server, by the name in `Host`. Pure.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Uri, header};
 
-/// A name in `Host` that is not ours is a page of somebody else whose name was made to point here (DNS rebinding): what it
-/// starts and reads would seem to be of its own origin. Addresses can't be rebound.
+/// Checks `Host`: a foreign name means that a page of another site made its name resolve to this server (DNS
+/// rebinding), and could read the answers. Addresses can't be rebound.
 pub(super) fn is_ours(headers: &HeaderMap, uri: &Uri, names: &[String]) -> bool {
     let mut told = headers.get_all(header::HOST).iter();
     let host = match (told.next(), told.next(), uri.authority()) {

@@ -1,48 +1,48 @@
-//! Who may begin a test: so many at once and an hour, of one network and of all. No clock, no sockets.
+//! Admission of tests: concurrent and per hour, per network and in total. No clock, no sockets.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Most networks that are remembered; where more come within an hour, new ones wait.
+/// Maximum number of networks remembered; beyond, new ones wait.
 const MOST_NETWORKS: usize = 4096;
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// What a network with too many tests at once is told to wait, s.
+/// `Retry-After` for a network with too many concurrent tests, s.
 const SOON_SECONDS: u64 = 30;
 
-/// Limits of a speed-test server, all of them.
+/// Limits of a speed-test server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpeedLimits {
-    /// Connections at once, all addresses together.
+    /// Concurrent connections, in total.
     pub connections: usize,
-    /// Connections at once of one address (of one /64 for IPv6).
+    /// Concurrent connections per address (per /64 for IPv6).
     pub connections_per_address: usize,
     /// Tests at once.
     pub tests: usize,
-    /// Tests at once of one address.
+    /// Concurrent tests per address.
     pub tests_per_address: usize,
-    /// Tests begun within an hour.
+    /// Tests started per hour.
     pub tests_per_hour: usize,
-    /// Tests begun within an hour by one address.
+    /// Tests started per hour and address.
     pub tests_per_hour_per_address: usize,
-    /// Payload bytes of one test, both directions together; one phase takes half of them at most.
+    /// Payload bytes of a test, both directions together; one phase takes half of them at most.
     pub bytes: u64,
-    /// Length of one test, s.
+    /// Duration of a test, s.
     pub session_seconds: u64,
-    /// Length of a phase, s.
+    /// Duration of a phase, s.
     pub phase_seconds: u64,
-    /// A control connection from which nothing came for so long is closed, s.
+    /// Idle timeout of a control connection, s.
     pub silence_seconds: u64,
     /// Time for a request's head, s.
     pub head_seconds: u64,
-    /// Length of a connection that is no test, s.
+    /// Duration of a connection without a test, s.
     pub page_seconds: u64,
-    /// Data connections of one test.
+    /// Data connections of a test.
     pub streams: usize,
-    /// Requests a second of one address; four seconds of them may come at once.
+    /// Requests per second and address; bursts of four seconds' worth are accepted.
     pub requests_per_second: u32,
-    /// Results that are kept, the newest.
+    /// Number of results stored, the newest.
     pub kept_results: usize,
-    /// How long results are kept, days.
+    /// Time for which results are stored, days.
     pub kept_days: u64,
 }
 
@@ -69,7 +69,7 @@ impl Default for SpeedLimits {
     }
 }
 
-/// What counts as one visitor: an IPv4 address, or a /64 of IPv6, all of which one host can have.
+/// The unit of a visitor: an IPv4 address, or a /64 of IPv6, which one host may have.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -77,7 +77,7 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Why a test may not begin now.
+/// Why a test may not start now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Busy {
     pub(super) retry_after_seconds: u64,
@@ -97,14 +97,14 @@ impl Visits {
         }
     }
 
-    /// Seconds until fewer than `most` have begun within the hour.
+    /// Seconds until fewer than `most` tests have started within the hour.
     fn wait(&self, most: usize, now_ns: u64) -> Option<u64> {
         let at = self.begun_ns.len().checked_sub(most).and_then(|n| self.begun_ns.get(n))?;
         Some(HOUR_NS.saturating_sub(now_ns.saturating_sub(*at)).div_ceil(1_000_000_000).max(1))
     }
 }
 
-/// The tests that run and ran within the hour.
+/// Running tests, and tests of the last hour.
 #[derive(Debug, Default)]
 pub(super) struct TestRegistry {
     all: Visits,
@@ -112,7 +112,7 @@ pub(super) struct TestRegistry {
 }
 
 impl TestRegistry {
-    /// Enters a test, or says why not. Each one that is entered is to be taken out by [`TestRegistry::leave`].
+    /// Registers a test, or says why not. Each registered test must be removed by [`TestRegistry::leave`].
     pub(super) fn enter(
         &mut self,
         network: IpAddr,
@@ -167,7 +167,7 @@ impl TestRegistry {
         Ok(())
     }
 
-    /// Takes a test out that has ended.
+    /// Removes a finished test.
     pub(super) fn leave(&mut self, network: IpAddr) {
         self.all.now = self.all.now.saturating_sub(1);
         if let Some(own) = self.by_network.get_mut(&network) {
@@ -184,7 +184,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Whether one more is taken; it is counted then.
+    /// Counts a connection if the limits permit; returns whether they do.
     pub(super) fn enter(&mut self, network: IpAddr, limits: &SpeedLimits) -> bool {
         let own = self.by_network.get(&network).copied().unwrap_or(0);
         if self.all >= limits.connections || own >= limits.connections_per_address {

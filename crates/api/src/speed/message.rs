@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Throughput;
 
-/// Longest text message, bytes.
+/// Maximum length of a text message, bytes.
 pub(super) const MOST_BYTES: u64 = 64 << 10;
-/// Most round trips of one kind.
+/// Maximum number of round trips of one kind.
 pub(super) const MOST_ROUND_TRIPS: usize = 200;
 
 /// What moves data.
@@ -17,7 +17,7 @@ pub(super) enum Phase {
     Upload,
 }
 
-/// A message of the page.
+/// A message from the page.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum FromPage {
@@ -27,17 +27,17 @@ pub(super) enum FromPage {
     Result(ReportedResult),
 }
 
-/// A result in the page's words.
+/// A result reported by the page.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct ReportedResult {
     pub(super) download: Option<Throughput>,
-    /// Not used: the server counted.
+    /// Not used: the server counts.
     pub(super) upload: Option<Throughput>,
     pub(super) latency: RoundTrips,
 }
 
-/// Round trips in the order of asking, s.
+/// Round trips in the order of sending, s.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RoundTrips {
@@ -52,7 +52,7 @@ impl RoundTrips {
     }
 }
 
-/// Limits as the page is told them.
+/// Limits sent to the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct PageLimits {
     pub(super) bytes: u64,
@@ -102,12 +102,12 @@ pub(super) enum ToPage {
 
 impl ToPage {
     pub(super) fn to_text(&self) -> String {
-        // Strings, numbers and lists: nothing that JSON refuses.
+        // Strings, numbers and arrays: serialisation cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// A message of the page, read; absent when it is none that is known.
+/// Parses a message from the page; absent if it is unknown.
 pub(super) fn read(text: &str) -> Option<FromPage> {
     serde_json::from_str(text).ok()
 }

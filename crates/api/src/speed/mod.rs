@@ -31,18 +31,18 @@ pub use limits::SpeedLimits;
 pub(crate) use limits::network_of;
 pub use serve::SpeedServer;
 
-/// How a speed-test server is to run.
+/// Configuration of a speed-test server.
 #[derive(Debug, Clone)]
 pub struct SpeedConfig {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Version of Weir, as the page and the records tell it.
+    /// Version of Weir, shown on the page and in records.
     pub version: String,
-    /// Where runs are kept.
+    /// Where runs are stored.
     pub data: DataDirectory,
-    /// Names under which pages may ask for it; addresses and localhost always may.
+    /// Accepted names in `Host`; addresses and localhost are always accepted.
     pub host_names: Vec<String>,
-    /// Browsers' addresses are not kept.
+    /// Do not store browsers' addresses.
     pub anonymous: bool,
     /// Limits.
     pub limits: SpeedLimits,

@@ -1,4 +1,4 @@
-//! A test as a run (`weir.run/1`), and a run as the result that a link shows. Pure.
+//! A test as a run (`weir.run/1`), and a run as the result page of a link. Pure.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use super::session::Outcome;
 const PEER: &str = "browser";
 /// The label whose value is the secret of a result's link.
 pub(super) const LABEL: &str = "speed_test";
-/// The label that holds the number of connections.
+/// The label with the number of connections.
 pub(super) const STREAMS: &str = "streams";
 /// Payload of the page's frames, bytes.
 const PAGE_FRAME: u64 = 64 << 10;
-/// Share of a processor, or of the time, from which something counts as the bottleneck.
+/// Fraction of CPU time, or of the time, from which something counts as the bottleneck.
 const BOUND_RATIO: f64 = 0.9;
 
-/// What the server saw of itself and of the connections in a phase.
+/// The server's and the connections' figures of a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Load {
-    /// Share of a processor that the thread used which serves all tests.
+    /// CPU fraction of the thread that serves all tests.
     pub(super) thread_ratio: f64,
     /// The busiest processor.
     pub(super) busiest_core_ratio: Option<f64>,
 }
 
-/// What the kernel told of the download's connections.
+/// The kernel's figures of the download connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tcp {
-    /// Time with data under way, of all connections, µs.
+    /// Time with data in flight, of all connections, µs.
     pub(super) busy_us: u64,
     /// Part of it in which the browser's window was full, µs.
     pub(super) window_limited_us: u64,
@@ -48,17 +48,17 @@ pub(super) struct Tcp {
     pub(super) retransmits: u64,
 }
 
-/// All that a record is made of.
+/// The input of a record.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) run_id: String,
     pub(super) link_id: String,
     pub(super) started_at: String,
     pub(super) version: String,
-    /// Length of the session, s.
+    /// Duration of the session, s.
     pub(super) seconds: f64,
     pub(super) server: SocketAddr,
-    /// Absent when addresses are not kept.
+    /// Absent if addresses are not stored.
     pub(super) browser: Option<SocketAddr>,
     pub(super) is_ipv6: bool,
     pub(super) seed: u64,
@@ -279,7 +279,7 @@ fn warnings(outcome: &Outcome, facts: &Facts) -> Vec<Warning> {
     out
 }
 
-/// The result that a link shows: nothing of who made it. Absent when the record is no speed test.
+/// The result that a link shows, without who made it. Absent if the record is no speed test.
 pub(super) fn result(record: &Record) -> Option<Value> {
     let id = record.labels.get(LABEL).filter(|_| record.peer == PEER)?;
     let rate = |name: &str| {

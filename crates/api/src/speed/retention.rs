@@ -1,4 +1,4 @@
-//! How long results are kept: visitors make them without end, and nobody tidies up after them.
+//! Deletes old results: visitors create them without end.
 
 use weir_runs::{Filter, Store, StoreError};
 
@@ -6,11 +6,11 @@ use super::limits::SpeedLimits;
 use super::record::LABEL;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// Most that are removed at once, so that one result does not wait for the tidying of years.
+/// Maximum number deleted in one go, so that a result does not wait for years of old ones.
 const MOST_AT_ONCE: usize = 500;
 
-/// Removes results that are too old or too many, oldest first, but for those that somebody has given a tag of their own; how
-/// many went.
+/// Deletes results that are too old or too many, oldest first, except those with a tag of their own; returns how
+/// many.
 pub(super) fn tidy(
     store: &mut Store,
     limits: &SpeedLimits,

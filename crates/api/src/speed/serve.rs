@@ -1,4 +1,4 @@
-//! The listener: connections within their limits, the page, kept results, and the doors to the WebSockets.
+//! The listener: limits connections, serves the page and stored results, and upgrades to WebSockets.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,10 +29,10 @@ use crate::app::lock;
 use crate::config::ApiError;
 use crate::guard::Rates;
 
-/// Most headers of a request, and bytes of its head.
+/// Limits of a request: headers, and bytes of its head.
 const MOST_HEADERS: usize = 64;
 const MOST_HEAD_BYTES: usize = 16 << 10;
-/// Characters of a result's id: 128 bits in base64url.
+/// Length of a result's id: 128 bits in base64url.
 const ID_CHARACTERS: usize = 22;
 
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -47,7 +47,7 @@ pub(super) struct Inner {
     pub(super) pool: Pool,
     pub(super) book: Mutex<TestRegistry>,
     pub(super) sessions: Mutex<HashMap<String, Arc<Session>>>,
-    /// When results were last tidied up, ns; absent: never.
+    /// When old results were last deleted, ns; absent: never.
     pub(super) tidied_ns: Mutex<Option<u64>>,
     rates: Rates,
     connections: Mutex<Connections>,
@@ -59,7 +59,7 @@ impl Inner {
     }
 }
 
-/// A connection that is counted until the last of its parts is dropped.
+/// A connection that counts until its last part is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     inner: Arc<Inner>,
@@ -72,7 +72,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Who is at the other end of a connection, and at which of our addresses.
+/// The remote and local address of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Visitor {
     pub(super) address: SocketAddr,
@@ -86,7 +86,7 @@ impl Visitor {
     }
 }
 
-/// A speed-test server that listens.
+/// A listening speed-test server.
 #[derive(Debug)]
 pub struct SpeedServer {
     listener: TcpListener,
@@ -94,10 +94,10 @@ pub struct SpeedServer {
 }
 
 impl SpeedServer {
-    /// Listens. To be called within a tokio runtime.
+    /// Listens. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// [`ApiError::Listen`] for an address that can't be had, [`ApiError::System`] without randomness.
+    /// [`ApiError::Listen`] for an unavailable address, [`ApiError::System`] without random bytes.
     pub async fn bind(config: SpeedConfig) -> Result<SpeedServer, ApiError> {
         let address = config.address;
         let seed = getrandom::u64().map_err(|e| ApiError::System {
@@ -122,10 +122,10 @@ impl SpeedServer {
         Ok(SpeedServer { listener, inner })
     }
 
-    /// Where it listens.
+    /// The local address.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// Of the system.
     pub fn address(&self) -> Result<SocketAddr, ApiError> {
         self.listener
             .local_addr()
@@ -142,12 +142,12 @@ impl SpeedServer {
                 accepted = self.listener.accept() => accepted,
             };
             let Ok((stream, address)) = accepted else {
-                // Out of descriptors, most likely: not to be asked again at once.
+                // Probably out of file descriptors: wait before the next attempt.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
             let network = network_of(address.ip());
-            // Beyond the limits a connection is closed without a word: words would cost what is short.
+            // Beyond the limits a connection is closed without a response, which would cost resources.
             if !lock(&self.inner.connections).enter(network, &self.inner.config.limits) {
                 continue;
             }
@@ -184,11 +184,11 @@ async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
         .max_buf_size(MOST_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // What is not over by then is a reader that takes nothing, or one that asks again and again. Errors are the peer's.
+    // A connection that lasts longer has a reader that takes nothing, or repeats requests. Errors are the peer's.
     let _ = tokio::time::timeout(Duration::from_secs(limits.page_seconds), connection).await;
 }
 
-/// Why a request is not answered: too many of one address, or a name that is not ours.
+/// Why a request is refused: the rate limit of its address, or a foreign name in `Host`.
 fn admit(visitor: &Visitor, request: &Request<Incoming>) -> Option<Response> {
     let inner = &visitor.counted.inner;
     if let Err(wait) = inner.rates.take(visitor.address.ip(), Instant::now()) {
@@ -236,7 +236,7 @@ async fn page(headers: HeaderMap) -> Response {
         .unwrap_or_else(|| (StatusCode::NOT_FOUND, NOT_BUILT).into_response())
 }
 
-/// The page's other files. The dashboard's page is none of them.
+/// The page's other files, except for the dashboard's page.
 async fn asset(request: Request) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -253,7 +253,7 @@ fn is_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
-/// A link that is short to type.
+/// A short link to a result.
 async fn short(Path(id): Path<String>) -> Response {
     if !is_id(&id) {
         return no_result();

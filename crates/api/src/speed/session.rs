@@ -1,26 +1,26 @@
-//! One test as the server plays it: messages and time in, what is to be done out. No sockets, no clock.
+//! The server's side of a test: messages and time in, actions out. No sockets, no clock.
 
 use super::figures::{Mark, Throughput, check, throughput};
 use super::frame::close;
 use super::limits::SpeedLimits;
 use super::message::{FromPage, PageLimits, Phase, ReportedResult, RoundTrips, ToPage};
 
-/// Time between two `received`.
+/// Interval of `received` messages.
 const TOLD_EVERY_NS: u64 = 200_000_000;
-/// How often a running phase looks at its bytes.
+/// Interval of checking the bytes of a running phase.
 const LOOK_EVERY_NS: u64 = 50_000_000;
-/// Messages that a page may send each second, and how many may come at once after a stall of its path.
+/// Message rate limit of a page, per second, and burst size after a stall of its path.
 const MESSAGES_PER_SECOND: f64 = 50.0;
 const MESSAGES_AT_ONCE: f64 = 100.0;
-/// Time before the first phase in which the page measures idle round trips, s.
+/// Time before the first phase for idle round trips, s.
 const IDLE_SECONDS: f64 = 2.0;
-/// Time between two pings, s.
+/// Interval of pings, s.
 const PING_SECONDS: f64 = 0.1;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Payload bytes of this session's data connections, of all phases together. What comes outside of an upload does not
-/// count; what goes out behind a download, the rest of a frame, does.
+/// Payload bytes of this session's data connections, over all phases. Data that arrives outside an upload does not
+/// count; the rest of a frame sent after a download does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) sent: u64,
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// What was measured, as it is kept.
+/// The figures to store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Outcome {
     /// The browser's words.
@@ -44,21 +44,21 @@ pub(super) struct Outcome {
     /// Counted here.
     pub(super) upload: Option<Throughput>,
     pub(super) round_trips: RoundTrips,
-    /// The last download, whole, as it was sent here.
+    /// The last download, complete, as sent here.
     pub(super) sent: Option<Mark>,
-    /// The last upload, whole.
+    /// The last upload, complete.
     pub(super) received: Option<Mark>,
-    /// A phase ended because its bytes were used up.
+    /// A phase ended because its byte limit was reached.
     pub(super) bytes_used_up: bool,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
     Say(ToPage),
-    /// Data connections are in this phase from now on, until so many bytes of it are counted.
+    /// Data connections are in this phase, until this many bytes are counted.
     Run(Option<(Phase, u64)>),
-    /// To be kept as a run; then the page is told.
+    /// Store the result as a run; then tell the page.
     Keep(Outcome),
     Close(u16, &'static str),
 }
@@ -73,17 +73,17 @@ struct Running {
     marks: Vec<Mark>,
 }
 
-/// The server's side of a session.
+/// The state machine of a session.
 #[derive(Debug)]
 pub(super) struct SessionMachine {
     limits: SpeedLimits,
     began_ns: u64,
     heard_ns: u64,
-    /// Messages that may still come, at `filled_ns`.
+    /// Messages permitted, at `filled_ns`.
     allowed: f64,
     filled_ns: u64,
     pongs: u64,
-    /// Bytes that had been sent when the last download began.
+    /// Bytes sent when the last download started.
     sent_before: u64,
     running: Option<Running>,
     outcome: Outcome,
@@ -122,7 +122,7 @@ impl SessionMachine {
         }
     }
 
-    /// Takes a message; absent is one that is none of the protocol's.
+    /// Handles a message; `None` is an invalid one.
     pub(super) fn on_message(
         &mut self,
         now_ns: u64,
@@ -146,7 +146,7 @@ impl SessionMachine {
                 vec![Act::Say(ToPage::Pong { id })]
             }
             FromPage::Start { phase } => self.start(now_ns, phase, counts),
-            // One that crossed our own `stopped` on its way finds nothing to stop.
+            // The page's `stop` crossed our `stopped`: nothing to stop.
             FromPage::Stop => self.stop(now_ns, counts),
             FromPage::Result(claims) => {
                 let mut acts = self.stop(now_ns, counts);
@@ -196,7 +196,7 @@ impl SessionMachine {
         if self.kept {
             return refuse("A result of this test was kept already.");
         }
-        // With the rest of a frame, which goes out behind the end.
+        // With the rest of a frame, which is sent after the end.
         let all = counts.sent.saturating_sub(self.sent_before);
         let sent = self.outcome.sent.map(|sent| Mark { bytes: all, ..sent });
         if let Err(why) =
@@ -217,7 +217,7 @@ impl SessionMachine {
         Act::Keep(outcome.clone())
     }
 
-    /// What time asks for.
+    /// Actions that are due.
     pub(super) fn on_time(&mut self, now_ns: u64, counts: Counts) -> Vec<Act> {
         let since = |then: u64| now_ns.saturating_sub(then);
         if since(self.began_ns) >= self.limits.session_seconds * SECOND_NS {
@@ -247,7 +247,7 @@ impl SessionMachine {
         }
     }
 
-    /// When [`SessionMachine::on_time`] is to be called next, at the latest.
+    /// The latest time of the next call of [`SessionMachine::on_time`].
     pub(super) fn next_ns(&self, now_ns: u64) -> u64 {
         let limits = &self.limits;
         let ends = self.began_ns + limits.session_seconds * SECOND_NS;
@@ -336,11 +336,11 @@ mod tests {
             let told = ToPage::Received { bytes: tick * 100, seconds: tick as f64 / 5.0 };
             assert_eq!(acts, [Act::Say(told)]);
         }
-        // Its time is over: told unasked.
+        // Its time is over: sent unasked.
         let acts = m.on_time(18_000 * MS, Counts { sent: 7000, received: 4000 });
         let stopped = ToPage::Stopped { phase: Phase::Upload, bytes: 4000, seconds: 8.0 };
         assert_eq!(acts, [Act::Run(None), Act::Say(stopped)]);
-        // The page's own stop was on its way.
+        // The page's own stop was in flight.
         assert_eq!(say(&mut m, 18_010, FromPage::Stop, 7000, 4000), []);
         let acts = say(&mut m, 18_400, claims(6000, 1), 7000, 4000);
         let [Act::Keep(outcome)] = acts.as_slice() else { panic!("{acts:?}") };
@@ -366,7 +366,7 @@ mod tests {
         assert!(refused(&mut m, claims(1, 0), 0), "no download was");
         say(&mut m, 2000, DOWN, 0, 0);
         say(&mut m, 9000, FromPage::Stop, 6900, 0);
-        // The rest of a frame went out after the phase.
+        // The rest of a frame was sent after the phase.
         assert!(refused(&mut m, claims(7001, 0), 7000), "more than was sent");
         assert!(refused(&mut m, claims(7000, 1), 7000), "no ping came");
         assert!(refused(&mut m, claims_in(7000, 1.0, 0), 7000), "seven seconds were one");
@@ -421,7 +421,7 @@ mod tests {
                     == Act::Say(ToPage::Pong { id: *n })
             })
             .count();
-        // 100 at once and one in 20 ms.
+        // 100 immediately and one per 20 ms.
         assert!((100..=106).contains(&answered), "{answered}");
         let mut m = machine();
         for n in 0..1000u64 {

@@ -1,4 +1,4 @@
-//! The door to the WebSockets: the handshake, whose page asks, and which session a connection is of.
+//! The upgrade to a WebSocket: checks the handshake and the origin, and finds the session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ const SUBPROTOCOL: &str = "weir.speed.v1";
 /// Time for the browser to complete an upgrade.
 const UPGRADE_TIME: Duration = Duration::from_secs(2);
 
-/// `GET /speed/v1`: a control connection, or with `session` one for data.
+/// `GET /speed/v1`: a control connection, or a data connection with `session`.
 pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Request) -> Response {
     if request.method() != Method::GET {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -43,7 +43,7 @@ pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Reques
                 return (StatusCode::FORBIDDEN, "there is no such session\n").into_response();
             };
             let number = session.attached.fetch_add(1, Ordering::Relaxed);
-            // One that leaves gives no place back: a page has no reason to come again.
+            // A page that leaves gives no permit back: it has no reason to return.
             if number >= inner.config.limits.streams {
                 return (StatusCode::FORBIDDEN, "the session has all its connections\n")
                     .into_response();
@@ -54,13 +54,13 @@ pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Reques
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(Ok(upgraded)) = tokio::time::timeout(UPGRADE_TIME, upgrade).await else { return };
-        // The connection was made of this type in `serve`.
+        // `serve` makes every connection with this type.
         let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
         let (tcp, early) = (parts.io.into_inner(), parts.read_buf.to_vec());
         match joined {
             None => control(inner, tcp, early, visitor).await,
             Some((session, number)) => {
-                // An error is the browser's end of the connection; the control connection tells of the test's.
+                // An error is the browser's end of the connection; the control connection reports that of the test.
                 let _ = data(&inner, &session, &tcp, early, number).await;
                 drop(visitor);
             }
@@ -78,7 +78,7 @@ pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Reques
     response
 }
 
-/// The handshake's headers (RFC 6455, section 4.2.1), and that no other site's page asks.
+/// Checks the headers of the handshake (RFC 6455, section 4.2.1), and that the page is of this origin.
 fn check(headers: &HeaderMap) -> Result<String, Box<Response>> {
     let refuse = |refusal: Response| Err(Box::new(refusal));
     let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).unwrap_or("");
@@ -109,7 +109,7 @@ fn check(headers: &HeaderMap) -> Result<String, Box<Response>> {
     if !frame::is_key(key) {
         return bad("Sec-WebSocket-Key has to be 16 bytes in base64\n");
     }
-    // A browser always tells it; what is no browser has nobody to be misused.
+    // Every browser sends it; other clients can't be misused by a page.
     if let Some(origin) = headers.get(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or("");
         let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));

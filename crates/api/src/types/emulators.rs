@@ -6,32 +6,33 @@ use weir_emulator::Alarm;
 use weir_model::impairment::Impairment;
 use weir_model::units::Seed;
 
-/// An emulator to be started.
+/// A request to start an emulator.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmulatorRequest {
     /// Interface A and interface B.
     pub interfaces: [String; 2],
-    /// Its first configuration; absent: everything passes. One that names no seed gets a new one, which the answer tells.
+    /// Its first configuration; absent: everything is forwarded unchanged. Without a seed a new one is drawn, which
+    /// the response has.
     #[serde(default)]
     pub configuration: Impairment,
-    /// How frames are taken.
+    /// How frames are received.
     #[serde(default)]
     pub link: LinkChoice,
-    /// Take interfaces that carry addresses or are members of a bridge. Those of the default route and of the session are
-    /// never taken for a remote user.
+    /// Accept interfaces that have addresses or are members of a bridge. For a remote client, those of the default
+    /// route and of its session are always refused.
     #[serde(default)]
     pub force: bool,
     /// Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400))]
     pub keepalive_timeout_seconds: Option<u32>,
-    /// It ends after this time. Absent: when it is told to.
+    /// It stops after this time. Absent: on request.
     #[serde(default)]
     #[schemars(range(min = 1, max = 604_800))]
     pub duration_seconds: Option<u32>,
-    /// Write each packet's verdict into a packet trace (`weir.packets/1`) in the server's data directory; every flow is logged until it is
-    /// switched off. Its size is limited: `packet_trace_bytes` of the server's limits.
+    /// Write each packet's verdict into a packet trace (`weir.packets/1`) in the server's data directory; every flow
+    /// is traced until it is excluded. Its size is limited: `packet_trace_bytes` of the server's limits.
     #[serde(default)]
     pub packet_trace: bool,
     /// Start it in this namespace of a lab, `LAB/m`; absent: here.
@@ -39,7 +40,7 @@ pub struct EmulatorRequest {
     pub lab: Option<String>,
 }
 
-/// How frames are taken.
+/// How frames are received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkChoice {
@@ -48,9 +49,9 @@ pub enum LinkChoice {
     Auto,
     /// TPACKET_V2.
     Packet,
-    /// AF_XDP in the driver.
+    /// AF_XDP in the driver (native mode).
     Xdp,
-    /// AF_XDP in front of the stack.
+    /// AF_XDP before the stack (generic mode).
     XdpGeneric,
 }
 
@@ -66,25 +67,25 @@ impl LinkChoice {
     }
 }
 
-/// A running emulator: one of this server or one that somebody else started on this host.
+/// A running emulator, started by this server or by another program on this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EmulatorEntry {
     /// Id in paths.
     pub id: String,
     /// Interface A and interface B.
     pub interfaces: [String; 2],
-    /// The namespace of a lab that it runs in, `LAB/NODE`, as `lab` of a request has it; absent outside of labs.
+    /// The namespace of a lab that it runs in, `LAB/NODE`; absent outside of labs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab: Option<String>,
-    /// What the links are made of, A first.
+    /// The types of the links, A first.
     pub links: Vec<String>,
-    /// What could not be had, in words.
+    /// Features that were unavailable.
     pub notes: Vec<String>,
-    /// Its threads are scheduled in real time.
+    /// Its threads have real-time priority.
     pub real_time: bool,
     /// Entity tag of its configuration.
     pub etag: String,
-    /// Seed of its configuration: what was asked for, or what was drawn.
+    /// Seed of its configuration, as requested or drawn.
     pub seed: Seed,
     /// Its configuration's title.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +97,7 @@ pub struct EmulatorEntry {
     /// Its keepalive timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive_timeout_seconds: Option<u32>,
-    /// Where its packet trace is; without one no flow can be logged.
+    /// Where its packet trace is; without one no flow can be traced.
     pub packet_trace: PacketTraceLocation,
 }
 
@@ -104,11 +105,11 @@ pub struct EmulatorEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PacketTraceLocation {
-    /// It was started without one.
+    /// It has none.
     None,
-    /// In the data directory of this server, from which it can be had.
+    /// In the data directory of this server, from which it can be downloaded.
     Stored,
-    /// In a file that whoever started it named.
+    /// In a file named when it was started outside this server.
     External,
 }
 
@@ -122,26 +123,26 @@ pub struct EmulatorList {
     pub unavailable: Option<String>,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Applied {
     /// Number of the configuration, 0 being the first.
     pub configuration: u64,
-    /// Its seed; drawn anew where a configuration that was put into force named none.
+    /// Its seed; a new one was drawn if the configuration had none.
     pub seed: Seed,
     /// The new entity tag.
     pub etag: String,
-    /// What to know of it.
+    /// Notes about the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What an emulator had to say.
+/// The messages of an emulator.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EmulatorLog {
-    /// Alarms, those that have passed included.
+    /// Alarms, including cleared ones.
     pub alarms: Vec<Alarm>,
-    /// Lines of its program, latest last; of one that another started there are none.
+    /// Lines of output, latest last; none if another program started it.
     pub lines: Vec<String>,
     /// Changes made through this server, latest last.
     pub changes: Vec<EmulatorChange>,
@@ -152,7 +153,7 @@ pub struct EmulatorLog {
 pub struct EmulatorChange {
     /// RFC 3339, UTC.
     pub at: String,
-    /// Address of who made it.
+    /// Address of the client that made it.
     pub by: String,
     /// What it was.
     pub change: String,

@@ -1,4 +1,4 @@
-//! The one live stream.
+//! The live event stream.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use weir_model::warning::Warning;
 
 use super::{State, number};
 
-/// What a reader wants to hear of.
+/// The subscription of a reader.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsQuery {
-    /// Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
-    /// `KIND:ID`. Absent: all.
+    /// Kinds separated by commas: `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`;
+    /// one object as `KIND:ID`. Absent: all.
     pub topics: Option<String>,
-    /// Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a keepalive timeout goes on
-    /// while somebody reads samples of it.
+    /// Objects whose samples are sent, in the same form. Absent: all of `topics`. Reading samples of an emulator
+    /// restarts its keepalive timeout.
     pub samples: Option<String>,
-    /// Samples of one object at most so often a second, 0.1 to 20. Absent: 10.
+    /// Maximum number of samples per object and second, 0.1 to 20. Absent: 10.
     #[serde(deserialize_with = "number")]
     #[schemars(range(min = 0.1, max = 20))]
     pub rate: Option<f64>,
@@ -36,7 +36,7 @@ pub enum ObjectKind {
     Experiments,
     /// An emulator.
     Emulators,
-    /// A session of the answering side.
+    /// A session of the test server.
     Clients,
     /// The calibration.
     Calibration,
@@ -56,32 +56,32 @@ pub enum ObjectKind {
 pub enum StreamEvent {
     /// The first one.
     Hello(Hello),
-    /// An object's life moved on.
+    /// The state of an object changed.
     State(StateEvent),
     /// The latest figures of an object.
     Sample(Box<SampleEvent>),
     /// A test warns.
     Warning(WarningEvent),
-    /// An emulator's alarm began or passed.
+    /// An emulator's alarm was raised or cleared.
     Alarm(AlarmEvent),
-    /// Somebody changed a document.
+    /// A document was changed.
     Edited(DocumentChange),
 }
 
 /// The first event of a stream.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Hello {
-    /// The server's instance, as `GET /system` tells it: another one means that the server was restarted.
+    /// The server's instance, as in `GET /system`: another one means that the server was restarted.
     pub instance: String,
     /// Version of Weir.
     pub version: String,
     /// Time now, RFC 3339, UTC.
     pub at: String,
-    /// Samples of one object come at most so often a second.
+    /// Maximum number of samples per object and second.
     pub rate: f64,
 }
 
-/// An object's life moved on. A reader that was slow gets the latest state only.
+/// The state of an object changed. A slow reader gets the latest state only.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StateEvent {
     /// What kind of object.
@@ -96,28 +96,28 @@ pub struct StateEvent {
     /// The run that it became.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// What it does, in words.
+    /// Its current action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
 }
 
-/// The latest figures of an object. There is one slot for each object and reader: who is slow gets the newest.
+/// The latest figures of an object. A slow reader gets the newest only.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SampleEvent {
     /// What kind of object.
     pub kind: ObjectKind,
     /// Its id.
     pub id: String,
-    /// Number of the sample, from 1, of this object.
+    /// Number of the sample of this object, from 1.
     pub sequence: u64,
-    /// Samples that this reader did not get since the last one.
+    /// Samples skipped for this reader since the previous one.
     pub skipped: u64,
-    /// When it came to the server, RFC 3339, UTC.
+    /// When the server received it, RFC 3339, UTC.
     pub at: String,
     /// A test's interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// An emulator's report; its histograms are left out.
+    /// An emulator's report, without histograms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulator: Option<Report>,
 }
@@ -133,7 +133,7 @@ pub struct WarningEvent {
     pub warning: Warning,
 }
 
-/// An emulator's alarm began or passed.
+/// An emulator's alarm was raised or cleared.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AlarmEvent {
     /// The emulator.
@@ -142,14 +142,14 @@ pub struct AlarmEvent {
     pub alarm: Alarm,
 }
 
-/// Somebody changed a document.
+/// A document was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DocumentChange {
-    /// Its path behind `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`.
+    /// Its path relative to `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`.
     pub document: String,
-    /// Address of who did.
+    /// Address of the client that changed it.
     pub by: String,
-    /// The new entity tag; absent when it was removed.
+    /// The new entity tag; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
     /// When, RFC 3339, UTC.

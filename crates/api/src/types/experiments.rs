@@ -11,7 +11,7 @@ use weir_model::units::Seed;
 
 use super::State;
 
-/// A scenario that can be picked.
+/// A scenario of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ScenarioEntry {
     /// Its name in paths.
@@ -19,22 +19,22 @@ pub struct ScenarioEntry {
     /// Title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The method, in words.
+    /// The method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Tags.
     pub tags: Vec<String>,
     /// Steps.
     pub steps: usize,
-    /// It makes a lab.
+    /// It creates a lab.
     pub needs_lab: bool,
     /// It runs commands: refused without `--allow-commands`.
     pub runs_commands: bool,
     /// Variables with their values.
     pub variables: BTreeMap<String, Value>,
-    /// Hosts that have to be given; none when it makes a lab.
+    /// Hosts that must be given; none if it creates a lab.
     pub hosts: Vec<String>,
-    /// Why it can't be read.
+    /// Why it is unreadable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -44,43 +44,43 @@ pub struct ScenarioEntry {
 pub struct ScenarioList {
     /// By name.
     pub scenarios: Vec<ScenarioEntry>,
-    /// The directories that they are in.
+    /// The directories that were searched.
     pub directories: Vec<String>,
 }
 
 /// One scenario.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ScenarioText {
-    /// What the list says of it.
+    /// Its entry in the list.
     #[serde(flatten)]
     pub entry: ScenarioEntry,
     /// The file's text.
     pub text: String,
-    /// The scenario as it is understood, its variables replaced.
+    /// The scenario as parsed, with its variables replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,
 }
 
-/// An experiment to be run: a scenario by its name, or one in the request.
+/// A request to run an experiment: a scenario by name, or one in the request.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentRequest {
     /// A scenario of the list.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// A whole `weir.scenario/1` in its place.
+    /// A `weir.scenario/1` instead.
     #[serde(default)]
     pub document: Option<Value>,
     /// Its quick form.
     #[serde(default)]
     pub quick: bool,
-    /// On the virtual clock.
+    /// Simulate instead of using a network.
     #[serde(default)]
     pub simulate: bool,
-    /// Other values for its variables.
+    /// Values for its variables.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
-    /// Hosts where `weir serve` runs, by the scenario's names: `ADDRESS[:PORT]`.
+    /// Hosts that run `weir serve`, by the scenario's names: `ADDRESS[:PORT]`.
     #[serde(default)]
     pub hosts: BTreeMap<String, String>,
     /// A key for these hosts, by its name.
@@ -91,14 +91,14 @@ pub struct ExperimentRequest {
     pub seed: Option<Seed>,
 }
 
-/// A sweep to be run, as `weir sweep` does.
+/// A request to run a sweep, as `weir sweep` does.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SweepRequest {
-    /// Who answers; absent with `lab`.
+    /// The server; absent with `lab`.
     #[serde(default)]
     pub host: Option<String>,
-    /// What is run at each point.
+    /// The test of each point.
     pub plan: Plan,
     /// Axes: `NAME=VALUES`, values separated by commas, ranges `A..B:STEP` or `A..B*FACTOR`.
     pub over: Vec<String>,
@@ -106,25 +106,25 @@ pub struct SweepRequest {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub runs: Option<u32>,
-    /// Confidence of the intervals in percent.
+    /// Confidence of the intervals, per cent.
     #[serde(default)]
     pub confidence_percentage: Option<f64>,
     /// What is tabulated.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// What has to come true at each point.
+    /// Expectations at each point.
     #[serde(default)]
     pub expect: Vec<String>,
-    /// The points in the order of the axes.
+    /// Run the points in the order of the axes.
     #[serde(default)]
     pub in_order: bool,
-    /// Between two hosts made of namespaces.
+    /// Run between two hosts in network namespaces.
     #[serde(default)]
     pub lab: bool,
     /// Laws of the emulator in the lab, with `{NAME}` of axes.
     #[serde(default)]
     pub both: Option<String>,
-    /// A running emulator that is given the laws, by its id.
+    /// A running emulator that gets the laws, by its id.
     #[serde(default)]
     pub emulator: Option<String>,
     /// A key, by its name.
@@ -132,46 +132,46 @@ pub struct SweepRequest {
     pub key_name: Option<String>,
 }
 
-/// An experiment that runs or has ended.
+/// A running or finished experiment.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ExperimentState {
-    /// Its id: here, where it is kept (`weir report ID`, `weir run --resume ID`), and as the label `experiment` of its runs, from its
-    /// beginning on.
+    /// Its id, also in the store (`weir report ID`, `weir run --resume ID`), and from the start as the label
+    /// `experiment` of its runs.
     pub id: String,
-    /// How far it is: `interrupted` where it was stopped or killed, `failed` where it was refused or a step could not be done.
+    /// Its state: `interrupted` if it was stopped or killed, `failed` if it was refused or a step failed to run.
     pub state: State,
     /// The scenario's name, or `sweep`.
     pub name: String,
     /// Title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// When it was asked for, RFC 3339, UTC; of one that this server did not begin, when it began.
+    /// When it was requested, RFC 3339, UTC; when it started, if another program started it.
     pub asked_at: String,
-    /// When it ended; of one whose end this server did not see, when its result was written.
+    /// When it ended; if this server did not see that, when its result was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// What it said on its way, latest last, 200 lines at most.
+    /// Progress messages, latest last, 200 lines at most.
     pub progress: Vec<String>,
-    /// The verdict; absent while it runs and where it told none.
+    /// The verdict; absent while it runs or if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// What came of it, verdicts included.
+    /// The outcome with its verdicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it.
+    /// It is incomplete, and can be resumed by `…/resume`.
     pub can_go_on: bool,
-    /// Exit code of its program, where this server saw its end.
+    /// Exit code, if this server saw its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Why it did not come to its end, or why it can't be gone on with.
+    /// Why it is incomplete, or can't be resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Experiments of this server and those that are kept, newest first: the newest 50 that came to their end or that the command line
-/// began, and the newest 50 that an earlier server began and that did not come to their end. `outcome` is left out of a list.
+/// Experiments of this server and of the store, newest first: the newest 50 that are complete or that the command
+/// line started, and the newest 50 incomplete ones of earlier servers. `outcome` is omitted in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ExperimentList {
-    /// Those that run and those that ended.
+    /// Running and finished ones.
     pub experiments: Vec<ExperimentState>,
 }

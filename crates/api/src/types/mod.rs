@@ -20,20 +20,20 @@ pub use runs::*;
 pub use system::*;
 pub use tests::*;
 
-/// Reads a number of a query, where everything is text.
+/// Parses a number of a query, where everything is text.
 pub(crate) fn number<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: std::str::FromStr,
 {
     let text: String = serde::Deserialize::deserialize(deserializer)?;
-    // Only what may have fractions takes one.
+    // Only fields that may have fractions accept one.
     let accepted = if "0.5".parse::<T>().is_ok() { "a number" } else { "a whole number" };
     let refuse = |_| serde::de::Error::custom(format!("'{text}'; accepted: {accepted}"));
     text.parse().map(Some).map_err(refuse)
 }
 
-/// Reads what may be given several times.
+/// Parses a parameter that may be repeated.
 pub(crate) fn several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {

@@ -1,4 +1,4 @@
-//! What laws do, by the engine on the virtual clock.
+//! Previews of laws by the engine on the virtual clock.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use weir_model::impairment::Impairment;
 use weir_model::plan::Direction;
 
-/// Packets to be sent through one flow's laws.
+/// A request to send packets through one flow's laws.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewRequest {
     /// The configuration; its seed is used.
     pub configuration: Impairment,
-    /// Which flow; `other` for what no filter matches.
+    /// The flow; `other` for packets that no filter matches.
     #[serde(default = "other")]
     pub flow: String,
     /// `forward` is A to B.
     #[serde(default)]
     pub direction: Direction,
-    /// How many packets, 1 to 100 000.
+    /// Number of packets, 1 to 100 000.
     #[serde(default = "packets")]
     #[schemars(range(min = 1, max = 100_000))]
     pub packets: u32,
@@ -45,7 +45,7 @@ fn size() -> u32 {
     1000
 }
 
-/// What became of the packets.
+/// The result of a preview.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Preview {
     /// Packets that came.
@@ -58,31 +58,32 @@ pub struct Preview {
     pub sent_packets: u64,
     /// Lost by law.
     pub lost_packets: u64,
-    /// Share of what came.
+    /// Fraction of the packets that arrived.
     pub loss_ratio: f64,
-    /// Dropped where the queue was full.
+    /// Dropped because the queue was full.
     pub queue_dropped_packets: u64,
     /// Copies made.
     pub duplicated_packets: u64,
-    /// Left before one that had come earlier.
+    /// Left before one that had arrived earlier.
     pub reordered_packets: u64,
     /// Loss periods (RFC 3357): length in packets → number of periods.
     pub loss_periods: BTreeMap<u32, u64>,
-    /// The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000.
+    /// The first packets, one character each: `.` forwarded, `x` lost, `q` dropped by the queue, `2` duplicated; at
+    /// most 2000.
     pub dispositions: String,
-    /// Between arrival and departure of what left; absent when nothing did.
+    /// Delay of the packets that left; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<PreviewDelay>,
-    /// Rate at which bytes left, from the first departure to the last.
+    /// Output rate, from the first departure to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bits_per_second: Option<f64>,
-    /// The laws in one line, as understood.
+    /// The laws in one line, as parsed.
     pub laws: String,
-    /// What to know of it, in words.
+    /// Notes about the preview.
     pub notes: Vec<String>,
 }
 
-/// Delays as they came out under the order policy.
+/// Delays under the order policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PreviewDelay {
     /// Mean.
@@ -101,24 +102,24 @@ pub struct PreviewDelay {
     pub max_seconds: f64,
     /// Bins of equal width: edges, one more than counts.
     pub histogram_edges_seconds: Vec<f64>,
-    /// Packets of each bin.
+    /// Number of packets in each bin.
     pub histogram_packets: Vec<u64>,
-    /// Delays at which the distribution is given, ascending.
+    /// Delays at which the distribution function is given, ascending.
     pub cdf_seconds: Vec<f64>,
-    /// Share of packets with at most that delay.
+    /// Fraction of packets with at most that delay.
     pub cdf_ratio: Vec<f64>,
 }
 
 /// A preset.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProfileEntry {
-    /// Its name, as a flow's `profile` takes it.
+    /// Its name in a flow's `profile`.
     pub name: String,
     /// What it stands for.
     pub title: String,
-    /// Where its figures are from.
+    /// Source of its figures.
     pub source: String,
-    /// Its laws from A (the client's side) to B, in words.
+    /// Its laws from A (the client's side) to B, as text.
     pub a_to_b: String,
     /// Its laws from B to A.
     pub b_to_a: String,

@@ -8,20 +8,20 @@ use weir_runs::RunRow;
 
 use super::{number, several};
 
-/// What became of a record that was to be kept.
+/// The result of importing a record.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ImportedRun {
     /// Its id.
     pub id: String,
-    /// It is new; else one with this id was there and is as it was.
+    /// Whether it is new; else a run with this id exists and was not changed.
     pub added: bool,
 }
 
-/// Which runs; what is given must all hold.
+/// Filter of runs; all given conditions must hold.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunsQuery {
-    /// At most so many, 1 to 1000.
+    /// Maximum number of runs, 1 to 1000.
     #[serde(deserialize_with = "number")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
@@ -31,13 +31,12 @@ pub struct RunsQuery {
     pub until: Option<String>,
     /// The peer, exactly.
     pub host: Option<String>,
-    /// A tag, `KEY` or `KEY=VALUE`; may be given several times.
+    /// A tag, `KEY` or `KEY=VALUE`; may be repeated.
     #[serde(deserialize_with = "several")]
     pub tag: Vec<String>,
     /// Words in the title.
     pub title: Option<String>,
-    /// A condition such as `transport=udp` or `loss>0.1%`, in the words of `weir runs list --where`; may be given several
-    /// times.
+    /// A condition such as `transport=udp` or `loss>0.1%`, as of `weir runs list --where`; may be repeated.
     #[serde(rename = "where", deserialize_with = "several")]
     pub conditions: Vec<String>,
 }
@@ -55,22 +54,22 @@ pub struct RunEntry {
 /// Runs, newest first.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RunList {
-    /// Those within the limit.
+    /// The runs, up to the limit.
     pub runs: Vec<RunEntry>,
-    /// How many there are whatever the limit.
+    /// Number of matching runs, regardless of the limit.
     pub total: u64,
 }
 
-/// Tags of a run: all of them, those that are not named are removed.
+/// The tags of a run: replaces all of them.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Tags(pub BTreeMap<String, String>);
 
-/// The form of a report.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportFormat {
-    /// One page that stands alone.
+    /// A standalone page.
     #[default]
     Html,
     /// Markdown.
@@ -83,30 +82,30 @@ pub enum ReportFormat {
     Svg,
 }
 
-/// How a report is wanted.
+/// The format of a requested report.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReportQuery {
     /// Its form.
     pub format: ReportFormat,
-    /// Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-    /// with the other forms.
+    /// Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+    /// with other formats.
     pub figure: Option<String>,
 }
 
-/// Runs side by side on one page, as `weir report RUN RUN…` has them.
+/// Several runs on one page, as `weir report RUN RUN…`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-// Read with a default, so that the handler's words refuse a query without runs.
+// With a default, so that the handler refuses a query without runs.
 #[schemars(transform = required_run)]
 pub struct RunsReportQuery {
-    /// A run's id; 1 to 50 of them, each once, in the order in which they are to stand.
+    /// A run's id; 1 to 50 distinct ones, in the order of the page.
     #[serde(deserialize_with = "several")]
     #[schemars(length(min = 1, max = 50))]
     pub run: Vec<String>,
-    /// Its form; `csv` is the data of one figure, and there is no `json`.
+    /// Its format; `csv` is the data of one figure; `json` is not supported.
     pub format: ReportFormat,
-    /// With `svg` and `csv`: which figure, by its id; absent: the first. Refused with the other forms.
+    /// With `svg` and `csv`: figure id; absent: the first. Refused with other formats.
     pub figure: Option<String>,
 }
 
@@ -123,7 +122,7 @@ fn required_run(schema: &mut schemars::Schema) {
 pub struct ComparisonQuery {
     /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once.
     pub runs: String,
-    /// Confidence of the intervals in percent, 50 to below 100.
+    /// Confidence of the intervals, per cent, 50 to below 100.
     #[serde(default, deserialize_with = "number")]
     #[schemars(range(min = 50, max = 99.999))]
     pub confidence: Option<f64>,
@@ -143,24 +142,24 @@ pub struct FigureData {
     pub id: String,
     /// Title.
     pub title: String,
-    /// What it shows, in words.
+    /// Its title.
     pub caption: String,
     /// Across.
     pub x: FigureAxis,
     /// Up.
     pub y: FigureAxis,
-    /// What is drawn, the first one lowest.
+    /// The series, bottom first.
     pub series: Vec<FigureSeries>,
-    /// Lines to compare with.
+    /// Reference lines.
     pub references: Vec<FigureReference>,
-    /// Stretches of `x` that are left out of the totals: begin, end.
+    /// Ranges of `x` that are excluded from the totals: start, end.
     pub shades: Vec<[f64; 2]>,
 }
 
 /// An axis.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct FigureAxis {
-    /// What it measures, without the unit.
+    /// The quantity, without the unit.
     pub label: String,
     /// Its name in files; ends in the SI unit.
     pub key: String,
@@ -168,28 +167,28 @@ pub struct FigureAxis {
     pub quantity: String,
     /// `linear`, `log` or `category`.
     pub scale: String,
-    /// It begins at zero.
+    /// It starts at zero.
     pub from_zero: bool,
     /// The names of a category axis.
     pub categories: Vec<String>,
 }
 
-/// A series: arrays of one length, as plots take them. What is not there is null.
+/// A series: arrays of one length. Absent values are null.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct FigureSeries {
     /// Name.
     pub name: String,
     /// `line`, `step`, `area`, `bars`, `points` or `curve`.
     pub mark: String,
-    /// A sum among its parts.
+    /// It is the sum of the others.
     pub heavy: bool,
-    /// Where values are, or where their stretches begin.
+    /// Positions of the values, or starts of their ranges.
     pub x: Vec<Option<f64>>,
-    /// Where stretches end; empty when none do.
+    /// Ends of the ranges; empty without any.
     pub x_end: Vec<Option<f64>>,
     /// Values; null is a gap.
     pub y: Vec<Option<f64>>,
-    /// Lower ends of intervals; empty when there are none.
+    /// Lower ends of intervals; empty without any.
     pub low: Vec<Option<f64>>,
     /// Upper ends.
     pub high: Vec<Option<f64>>,
@@ -197,14 +196,14 @@ pub struct FigureSeries {
     pub host_limited: Vec<usize>,
 }
 
-/// A line to compare with.
+/// A reference line.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct FigureReference {
     /// What it is.
     pub name: String,
     /// `horizontal`, `vertical` or `diagonal`.
     pub place: String,
-    /// Where; absent for a diagonal.
+    /// Its position; absent for a diagonal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<f64>,
 }

@@ -7,12 +7,12 @@ use weir_experiment::calibrate::Calibration;
 use weir_model::metric::MetricEntry;
 use weir_model::report::EndReport;
 
-/// What this server is and may do.
+/// The server and its permissions.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct System {
     /// Version of Weir.
     pub version: String,
-    /// Another one after each start of the server: a page that sees it change knows of the restart.
+    /// Changes at each start of the server, so that a page notices a restart.
     pub instance: String,
     /// When the server started, RFC 3339, UTC.
     pub started_at: String,
@@ -24,15 +24,15 @@ pub struct System {
     pub kernel: Option<String>,
     /// Every request needs a token.
     pub token_needed: bool,
-    /// What may be asked of it.
+    /// What the server may do.
     pub may: Permissions,
-    /// The page that it was built with.
+    /// The embedded page.
     pub page: PageState,
     /// Limits.
     pub limits: ServerLimits,
-    /// Names of keys for tests, as `key_name` takes them.
+    /// Names of keys for tests, as in `key_name`.
     pub key_names: Vec<String>,
-    /// Calibration of this host, named; absent when there is none.
+    /// Calibration of this host; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_id: Option<String>,
 }
@@ -54,40 +54,40 @@ pub struct Permissions {
     pub make_labs: bool,
     /// Let scenarios run named scripts (`--allow-commands`).
     pub run_scripts: bool,
-    /// Why something is not to be had, in words.
+    /// Why something is unavailable.
     pub reasons: Vec<String>,
-    /// Effective capabilities of the web server itself; none is the rule.
+    /// Effective capabilities of the web server itself; normally none.
     pub capabilities: Vec<String>,
 }
 
 /// Whether there is a page.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PageState {
-    /// The page is in this program.
+    /// The page is embedded in this program.
     pub built: bool,
-    /// What is missing, in words.
+    /// What is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The server's limits, in numbers.
+/// The server's limits.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct ServerLimits {
     /// Connections at once.
     pub connections: usize,
-    /// Connections of one address at once.
+    /// Concurrent connections per address.
     pub connections_per_address: usize,
-    /// Readers of the live stream at once.
+    /// Concurrent readers of the live stream.
     pub stream_readers: usize,
-    /// Bytes of a body.
+    /// Length of a body, bytes.
     pub body_bytes: usize,
     /// Time for the head of a request.
     pub head_seconds: u64,
     /// Time for its body.
     pub body_seconds: u64,
-    /// Time in which a peer has to take something of what is sent to it.
+    /// Write timeout: a peer must take some data within this time.
     pub write_seconds: u64,
-    /// Requests of one address, a second, on average.
+    /// Mean requests per second and address.
     pub requests_per_second: u32,
     /// Tests at once.
     pub tests: usize,
@@ -95,12 +95,12 @@ pub struct ServerLimits {
     pub experiments: usize,
     /// Emulators at once.
     pub emulators: usize,
-    /// Bytes of an emulator's packet trace, the configurations beside it included; of emulators that have ended by themselves as many
-    /// packet traces are kept as there may be emulators.
+    /// Size of an emulator's packet trace with its configurations, bytes; the packet traces of as many ended
+    /// emulators are stored as there may be emulators.
     pub packet_trace_bytes: u64,
     /// Labs at once.
     pub labs: usize,
-    /// Ended tests and experiments that are still listed.
+    /// Finished tests and experiments in the lists.
     pub ended_kept: usize,
 }
 
@@ -125,7 +125,7 @@ pub struct InterfaceEntry {
     /// Hardware address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Addresses with the length of their prefix.
+    /// Addresses with prefix length.
     pub addresses: Vec<String>,
     /// Queueing discipline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,20 +148,20 @@ pub struct InterfaceList {
 /// This host's noise floor.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CalibrationState {
-    /// The one kept last; absent when there is none.
+    /// The latest stored one; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Calibration>,
-    /// One is being made.
+    /// One is running.
     pub running: bool,
-    /// What the running one does.
+    /// Current action of the running one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Why the last one failed.
+    /// Why the latest one failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A calibration to be made.
+/// A request to calibrate.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CalibrationRequest {
@@ -185,7 +185,7 @@ pub struct SchemaList {
     pub schemas: Vec<SchemaEntry>,
 }
 
-/// The metrics that records, comparisons and experiments know by name.
+/// The metrics of records, comparisons and experiments.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct MetricList {
     /// All of them, in the order of tables.
@@ -197,12 +197,12 @@ pub struct MetricList {
 #[serde(transparent)]
 pub struct AnyJson(pub Value);
 
-/// A change that was asked for.
+/// A requested change.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEntry {
     /// RFC 3339, UTC.
     pub at: String,
-    /// Address of who asked.
+    /// Address of the client.
     pub address: String,
     /// The name of the token or certificate; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,12 +220,12 @@ pub struct AuditEntry {
 pub struct AuditList {
     /// Newest first, 1000 at most.
     pub entries: Vec<AuditEntry>,
-    /// The file that all of them are in.
+    /// The log file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 
-/// A client of the answering side.
+/// A client of the test server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Client {
     /// Number of the session.
@@ -234,46 +234,46 @@ pub struct Client {
     pub peer: String,
     /// Flows.
     pub flows: usize,
-    /// When it came, RFC 3339, UTC.
+    /// Start, RFC 3339, UTC.
     pub opened_at: String,
-    /// When it ended; absent while it runs.
+    /// End; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<String>,
     /// Why it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What this side measured; absent while it runs.
+    /// What the server measured; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<EndReport>,
 }
 
-/// The answering side of this server.
+/// The test server of this web server.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct ClientList {
-    /// Where it listens; empty when it does not.
+    /// Addresses that it listens on; empty if it does not.
     pub addresses: Vec<String>,
-    /// Anybody may use it: no key is set.
+    /// Any client may use it: no key is set.
     pub open: bool,
-    /// Sessions, newest first: those that run and the latest 100 that ended.
+    /// Sessions, newest first: running ones and the latest 100 that finished.
     pub clients: Vec<Client>,
-    /// Clients that were refused, since the start.
+    /// Refused clients since the start.
     pub refused: u64,
-    /// Why the latest one was.
+    /// Why the latest one was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_refusal: Option<String>,
 }
 
-/// What became of a document that was looked at.
+/// The result of checking a document.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Validation {
-    /// It can be run.
+    /// It is valid.
     pub valid: bool,
-    /// What is wrong with it, in the parser's words.
+    /// What is wrong with it.
     pub errors: Vec<crate::problem::FieldError>,
-    /// The same as TOML, as it was understood.
+    /// The same as TOML, as parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toml: Option<String>,
-    /// What to expect of it, in words: flows, limits.
+    /// What it will do: flows, limits.
     pub notes: Vec<String>,
 }
 
@@ -284,7 +284,7 @@ pub struct LabEntry {
     pub name: String,
     /// Its hosts.
     pub hosts: Vec<LabHost>,
-    /// Namespaces, those without addresses of their own (the middle `m`) included.
+    /// Namespaces, including those without addresses (the middle `m`).
     pub nodes: Vec<String>,
 }
 
@@ -306,7 +306,7 @@ pub struct LabList {
     pub labs: Vec<LabEntry>,
 }
 
-/// A lab to be made.
+/// A request to create a lab.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabRequest {
@@ -324,7 +324,7 @@ pub struct LabRequest {
     /// A namespace between a and b, for an emulator.
     #[serde(default)]
     pub middle: bool,
-    /// Laws of an emulator in the middle, in the words of `weir impair --both`.
+    /// Laws of an emulator in the middle, as arguments of `weir impair --both`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impair: Option<String>,
 }

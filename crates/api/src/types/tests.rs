@@ -10,30 +10,30 @@ use weir_model::record::Interval;
 use weir_model::warning::Warning;
 use weir_report::FlowMeta;
 
-/// A test to be run.
+/// A request to run a test.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TestRequest {
-    /// Who answers: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
+    /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
     #[serde(default)]
     pub host: Option<String>,
-    /// What is to be run. A plan that names no seed gets a new one, which the record tells.
+    /// What to run. Without a seed a new one is drawn, which the record has.
     pub plan: Plan,
-    /// Labels kept with the result.
+    /// Labels stored with the result.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// A key of the server's key directory, by its name; absent: none.
+    /// Name of a key in the server's key directory; absent: none.
     #[serde(default)]
     pub key_name: Option<String>,
     /// Run it on this host of a lab, `LAB/HOST`; absent: here.
     #[serde(default)]
     pub from: Option<String>,
-    /// Don't keep the result among the runs.
+    /// Do not store the result.
     #[serde(default)]
     pub no_store: bool,
 }
 
-/// Which parts of a test's record are wanted.
+/// The parts of a test's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordParts {
@@ -44,7 +44,7 @@ pub enum RecordParts {
     Summary,
 }
 
-/// How the record of a test is wanted.
+/// Query of a test's record.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordQuery {
@@ -52,37 +52,37 @@ pub struct RecordQuery {
     pub parts: RecordParts,
 }
 
-/// How far something is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its program was started.
+    /// Its process was started.
     Starting,
     /// It runs.
     Running,
-    /// It was asked to end.
+    /// It was asked to stop.
     Ending,
-    /// It ended, and what it measured is there.
+    /// It has ended, and its result is available.
     Ended,
-    /// An experiment or a demo was stopped, or its program killed, before it came to its end; a test that was stopped has ended, since
-    /// what it measured until then is a whole run.
+    /// An experiment or a demo was stopped or killed before its end. (A stopped test has ended: what it measured is a
+    /// complete run.)
     Interrupted,
-    /// It ended without a result, or with what was measured before something could not be done; the error tells why.
+    /// It ended without a result, or with a partial one after a failure; the error says why.
     Failed,
 }
 
 impl State {
-    /// Whether its program is gone.
+    /// Whether its process has ended.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, State::Ended | State::Interrupted | State::Failed)
     }
 }
 
-/// A test that runs or has ended.
+/// A running or finished test.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Test {
-    /// Id of the test here; its run has an id of its own.
+    /// Id of the test; its run has an id of its own.
     pub id: String,
     /// How far it is.
     pub state: State,
@@ -93,27 +93,27 @@ pub struct Test {
     pub title: Option<String>,
     /// Labels.
     pub tags: BTreeMap<String, String>,
-    /// When it was asked for, RFC 3339, UTC.
+    /// When it was requested, RFC 3339, UTC.
     pub asked_at: String,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// Id that its run has among the runs.
+    /// Id of its run in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Flows that the plan expands to.
+    /// Number of flows of the plan.
     pub flows: Vec<FlowMeta>,
-    /// State of each flow, by its name, as soon as its program tells it.
+    /// State of each flow, by name, once reported.
     pub flow_states: BTreeMap<String, FlowState>,
-    /// Time of the peer's last message, since the start of the test, where the peer is unreachable; absent while it is reachable.
+    /// If the peer is unreachable: time of its last message, from the start of the test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_unreachable_since_seconds: Option<f64>,
     /// The latest interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<Interval>,
-    /// What was warned of, as the stream told it.
+    /// Warnings.
     pub warnings: Vec<Warning>,
-    /// Exit code of its program, as the command line defines them.
+    /// Exit code, as of the command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Why it failed.
@@ -124,7 +124,7 @@ pub struct Test {
 /// The tests of this server, newest first.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct TestList {
-    /// Those that run and the latest that ended.
+    /// Running and the latest finished ones.
     pub tests: Vec<Test>,
 }
 
@@ -145,7 +145,7 @@ pub struct PlanEntry {
     pub host: Option<String>,
     /// Its connections.
     pub connections: usize,
-    /// Why it can't be read.
+    /// Why it is unreadable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -155,6 +155,6 @@ pub struct PlanEntry {
 pub struct PlanList {
     /// By name.
     pub plans: Vec<PlanEntry>,
-    /// The directory that they are in.
+    /// The directory of the plans.
     pub directory: String,
 }

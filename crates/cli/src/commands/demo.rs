@@ -22,7 +22,7 @@ use crate::error::CliError;
 use crate::output::{print, print_object};
 use crate::stamp::Identity;
 use crate::time::since_epoch;
-use crate::{kept, random, signals};
+use crate::{random, signals, user_data};
 
 mod clean;
 mod evidence;

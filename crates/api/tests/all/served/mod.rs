@@ -33,7 +33,7 @@ impl Drop for Served {
         if thread.is_finished() {
             let _ = thread.join();
         } else if !std::thread::panicking() {
-            panic!("the server did not end within {PATIENCE:?}");
+            panic!("the server did not end within {TIMEOUT:?}");
         }
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     let mut read: Vec<PathBuf> = subject::files(&args.runs).map(Into::into).collect();
     apart_from(&read, args.output.as_deref())?;
     let subject = Subject::read(&args.runs)?;
-    read.extend(subject.kept());
+    read.extend(subject.stored());
     apart_from(&read, args.output.as_deref())?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
         note(&format!("this run is part of an experiment: weir report {id} shows all of it"));
