@@ -41,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
         if !essence.is_some_and(|e| e.eq_ignore_ascii_case("application/json")) {
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "the body's Content-Type has to be application/json",
+                "the body's Content-Type must be application/json",
             ));
         }
         let share = request.extensions().get::<Arc<RequestMemory>>().cloned();
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
             BodyRefusal::Now => busy(),
             BodyRefusal::Ever => Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "the body holds too many values: 64 bytes of memory for each, 1024 for each table",
+                "the body has too many values: each counts as 64 bytes of memory, each object as 1024",
             ),
         };
         share.take(weight(&bytes)).map_err(no_room)?;
@@ -71,7 +71,7 @@ fn most_bytes(path: &str, most: usize) -> usize {
 }
 
 fn busy() -> Problem {
-    let mut problem = Problem::unavailable("too many long bodies at once");
+    let mut problem = Problem::unavailable("too many long bodies at the same time");
     problem.retry_after_seconds = Some(1);
     problem
 }
@@ -107,7 +107,7 @@ async fn body(request: Request, app: &Shared, share: &RequestMemory) -> Result<V
     read.unwrap_or_else(|_| {
         Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
-            format!("the body did not come within {} s", limits.body_seconds),
+            format!("the body did not arrive within {} s", limits.body_seconds),
         ))
     })
 }

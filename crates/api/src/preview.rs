@@ -65,7 +65,7 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     }
     let stopped = alone.flows.iter().any(|f| f.name == request.flow && !f.run.0);
     if stopped {
-        notes.push("the flow is stopped: its packets pass untouched".into());
+        notes.push("the flow is stopped: its packets are forwarded unchanged".into());
     }
     Ok(summed(request, &dispositions, laws.to_string(), notes))
 }
@@ -74,7 +74,7 @@ fn refused(error: SimError) -> Problem {
     Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(
         crate::problem::FieldError {
             field: "/configuration".into(),
-            given: Some("laws that the engine does not take".into()),
+            given: Some("laws that the engine supports".into()),
             accepted: Some(error.to_string()),
             message: error.to_string(),
         },
@@ -99,7 +99,7 @@ fn alone(configuration: &Impairment, flow: &str) -> Result<(Impairment, Vec<Stri
     this.a_to_b = this.a_to_b.over(&aggregate.a_to_b);
     this.b_to_a = this.b_to_a.over(&aggregate.b_to_a);
     let others = aggregate.flows.len() - 1;
-    Ok((alone, vec![format!("it shares its link with {others} more, which are silent here")]))
+    Ok((alone, vec![format!("it shares its link with {others} more, which send nothing in this preview")]))
 }
 
 fn summed(

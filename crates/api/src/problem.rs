@@ -76,7 +76,7 @@ impl Problem {
 
     /// A missing resource: 404.
     pub fn missing(what: &str, name: &str) -> Self {
-        Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
+        Problem::new(StatusCode::NOT_FOUND, format!("no {what} {name:?}"))
     }
 
     /// A conflict with the present state: 409.

@@ -173,7 +173,7 @@ fn refused(
         error.field = by.into();
         // The file is invalid, or becomes so by the values set in it.
         let message = error.message.clone();
-        error.given.get_or_insert_with(|| "what does not go with the scenario".into());
+        error.given.get_or_insert_with(|| "a value that the scenario does not accept".into());
         error.accepted.get_or_insert(message);
     }
     problem
@@ -359,7 +359,7 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
             scripts.is_some_and(|d| is_plain(name) && d.join(name) == path && path.is_file());
         if !is_ours {
             return Err(format!(
-                "runs {program:?}, which is no script of this server's --allow-commands"
+                "runs {program:?}, which is not a script of this server's --allow-commands"
             ));
         }
     }
@@ -530,7 +530,7 @@ pub(crate) fn checked(
             Problem::field(
                 root,
                 format!("{name}: {source}"),
-                "a scenario whose files are there to be read",
+                "a scenario whose files are readable",
             )
         }
         other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),

@@ -61,7 +61,7 @@ impl Server {
     pub fn address(&self) -> Result<SocketAddr, ApiError> {
         self.listener
             .local_addr()
-            .map_err(|source| ApiError::System { operation: "look at the listener", source })
+            .map_err(|source| ApiError::System { operation: "query the listening address", source })
     }
 
     /// Starts the test server; `take` gets each of its events.

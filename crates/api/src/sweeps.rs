@@ -48,7 +48,7 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
         return Err(Problem::field("/confidence_percentage", given, "50 to below 100"));
     }
     if request.both.is_some() && !request.lab && request.emulator.is_none() {
-        return Err(Problem::field("/both", "laws", "none without lab or emulator"));
+        return Err(Problem::field("/both", "laws", "requires a lab or an emulator"));
     }
     if request.lab
         && let Some(id) = &request.emulator

@@ -355,7 +355,7 @@ export class Mock {
     const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, host_limited: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, host_limited: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
     const one = before ?? { id: `x${(this.#number += 1)}`, name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
     if (before === undefined) this.experiments.unshift(one);
-    Object.assign(one, { state: 'running', can_go_on: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
+    Object.assign(one, { state: 'running', resumable: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
     this.told('experiments', one);
     const ended = (code, words, outcome, status, steps) => {
       one.state = status === 'complete' ? 'ended' : status;
@@ -371,7 +371,7 @@ export class Mock {
     const stop = () => {
       if (one.state !== 'running') return;
       clearTimeout(work);
-      one.can_go_on = true;
+      one.resumable = true;
       ended(130, 'loss: skipped, interrupted', 'skipped', 'interrupted', [{ ...step, outcome: 'skipped', reason: 'interrupted: 2 of 5 runs were made', expectations: [], points: step.points.map((point) => ({ ...point, runs: 2 })) }]);
     };
     Object.defineProperty(one, 'stop', { value: stop, enumerable: false, configurable: true });
@@ -580,7 +580,7 @@ export class Mock {
         const one = this.experiments.find((other) => other.id === id);
         if (one === undefined) throw missing();
         if (part === 'stop') return one.stop(), { status: 202, body: one };
-        if (!one.can_go_on) throw new Refused(409, `experiment ${id} can't be gone on with: it has come to its end, or its checkpoint is gone`);
+        if (!one.resumable) throw new Refused(409, `experiment ${id} can't be resumed: it is complete, or its checkpoint is missing`);
         return { status: 202, body: this.startExperiment({ scenario: one.name }, one) };
       }
       case 'POST sweeps': {

@@ -92,11 +92,11 @@ impl Operation {
         if self.matching {
             parameters.push(json!({
                 "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string" },
-                "description": "The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428.",
+                "description": "The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428.",
             }));
             parameters.push(json!({
                 "name": "If-None-Match", "in": "header", "required": false, "schema": { "type": "string", "enum": ["*"] },
-                "description": "In its place: the document is to be a new one.",
+                "description": "Alternatively: create a new document.",
             }));
         }
         let mut responses = Map::new();

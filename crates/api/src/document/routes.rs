@@ -61,7 +61,7 @@ impl Routes {
             "info": {
                 "title": "Weir",
                 "version": env!("CARGO_PKG_VERSION"),
-                "summary": "What the weir program can do, over HTTP.",
+                "summary": "The functions of the weir program over HTTP.",
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             },
             "servers": [{ "url": "/" }],

@@ -208,7 +208,7 @@ fn right_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let mode = text(header::HeaderName::from_static("sec-fetch-mode")).unwrap_or_default();
     // A link elsewhere may open the page; anything else from there is refused.
     if site == "cross-site" && mode != "navigate" {
-        return foreign("asked by a page of another site".into());
+        return foreign("requested by a page of another site".into());
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<EmulatorList> {
         (true, false) => {
             Some("the server was started without CAP_NET_ADMIN and CAP_NET_RAW".into())
         }
-        (false, _) => Some("the launcher is not there: nothing can be started".into()),
+        (false, _) => Some("the launcher is not running: nothing can be started".into()),
     };
     Ok(Json200(EmulatorList { emulators: supervise::list(&app).await?, unavailable }))
 }
@@ -87,7 +87,7 @@ fn keep_the_way(interfaces: &[String; 2]) -> Result<(), Problem> {
         });
         if let Some(reason) = way {
             let given = format!("{name}: {reason}");
-            return Err(Problem::field("/force", given, "false, from another host"));
+            return Err(Problem::field("/force", given, "false for a client on another host"));
         }
     }
     Ok(())

@@ -40,7 +40,7 @@ pub(crate) async fn events(
         .readers
         .clone()
         .try_acquire_owned()
-        .map_err(|_| refuse(format!("{most} readers, which is the limit")))?;
+        .map_err(|_| refuse(format!("the limit of {most} readers is reached")))?;
     let hello = Hello {
         instance: app.instance.clone(),
         version: app.config.version.clone(),
@@ -52,6 +52,6 @@ pub(crate) async fn events(
     let reader = app
         .hub
         .join(topics, samples, rate, network, share)
-        .ok_or_else(|| refuse(format!("{share} readers of your address, which is the limit")))?;
+        .ok_or_else(|| refuse(format!("the limit of {share} readers per address is reached")))?;
     Ok(stream(app, reader, &hello, permit))
 }

@@ -227,7 +227,7 @@ pub(crate) async fn sweep(
         (None, true) => None,
         (Some(host), true) => return Err(Problem::field("/host", host, "none with a lab")),
         (None, false) => {
-            return Err(Problem::field("/host", "nothing", "who answers, or a lab"));
+            return Err(Problem::field("/host", "nothing", "a server, or a lab"));
         }
     };
     if let Some(host) = &host {
@@ -251,7 +251,7 @@ pub(crate) async fn sweep(
     if let Some(id) = &request.emulator {
         let shown = supervise::emulators::show(&app, id).await;
         shown.map_err(|problem| match problem.status {
-            404 => Problem::field("/emulator", id.as_str(), "the id of an emulator that runs here"),
+            404 => Problem::field("/emulator", id.as_str(), "the id of a running emulator on this host"),
             _ => problem,
         })?;
     }

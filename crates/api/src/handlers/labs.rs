@@ -47,12 +47,12 @@ pub(crate) async fn make(
     let most = app.config.limits.labs;
     let there = labs(&app).await?;
     if there.len() >= most {
-        let words = format!("{} labs are there, the limit is {most}", there.len());
+        let words = format!("{} labs exist, the limit is {most}", there.len());
         return Err(Problem::conflict(words));
     }
     if there.iter().any(|lab| lab.name == request.name) {
-        let mut problem = Problem::field("/name", request.name, "a name that no lab has");
-        problem.detail = "a lab of that name is there already".into();
+        let mut problem = Problem::field("/name", request.name, "an unused name");
+        problem.detail = "a lab of that name exists".into();
         return Err(problem);
     }
     let name = request.name.clone();
@@ -71,7 +71,7 @@ pub(crate) async fn make(
     let order = Order::job(Job::LabUp(Box::new(job)));
     supervise::finish(&app, order, |field| format!("/{field}")).await?;
     let made = labs(&app).await?.into_iter().find(|l| l.name == name);
-    let made = made.ok_or_else(|| Problem::internal("the lab is gone again"))?;
+    let made = made.ok_or_else(|| Problem::internal("the lab has disappeared"))?;
     Ok(answer(StatusCode::CREATED, &made, None))
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn fresh(
         (Condition::None, _) => {
             return Err(Problem::new(
                 StatusCode::PRECONDITION_REQUIRED,
-                "say what it is made from: If-Match with the entity tag that was read, or * for whatever is there; If-None-Match: * for a new one",
+                "a condition is required: If-Match with the entity tag that was read, or * for any; If-None-Match: * for a new document",
             )
             .with(FieldError {
                 field: "If-Match".into(),
@@ -81,7 +81,7 @@ pub(crate) fn fresh(
         (None, Some(_)) if *wanted == Condition::IsNew => "it is there already".into(),
         (Some(edit), Some(_)) => format!("{} changed it at {}", edit.by, edit.at),
         (Some(edit), None) => format!("{} removed it at {}", edit.by, edit.at),
-        (None, Some(_)) => "it was changed meanwhile, not through this server".into(),
+        (None, Some(_)) => "it was changed by another program".into(),
         (None, None) => "it is not there".into(),
     };
     let mut problem = Problem::new(StatusCode::PRECONDITION_FAILED, detail);
@@ -145,12 +145,12 @@ pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
 
 /// No resource at this path.
 pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
+    Problem::new(StatusCode::NOT_FOUND, format!("no resource at {}", uri.path()))
 }
 
 /// The method is not supported at this path.
 pub(crate) async fn wrong_method(method: axum::http::Method) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path"))
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not supported at this path"))
 }
 
 #[cfg(test)]

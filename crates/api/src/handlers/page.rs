@@ -18,7 +18,7 @@ struct File {
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// The response if the page was not built.
-const MISSING: &str = "the page is not in this program: it was built where web/dist was missing (make web makes it, and the program built after that has it). The API is here: /api/v1/openapi.json";
+const MISSING: &str = "this program has no page: web/dist was missing when it was built (run make web, then build again). The API is available: /api/v1/openapi.json";
 
 /// Whether the page is embedded.
 pub(crate) fn state() -> PageState {
@@ -48,7 +48,7 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
             return (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, text)], format!("{MISSING}\n"))
                 .into_response();
         }
-        return Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
+        return Problem::new(StatusCode::NOT_FOUND, format!("no resource at {}", uri.path()))
             .into_response();
     };
     serve(file, &headers)

@@ -40,16 +40,16 @@ fn of_store(error: StoreError) -> Problem {
     // Remote clients do not need the store's path or commands that inspect it.
     let (field, given, accepted, message) = match &error {
         StoreError::NotFound { selector, .. } => {
-            let accepted = "the id of a kept run, or its beginning";
-            let message = format!("there is no run {selector:?}");
+            let accepted = "the id of a stored run, or its first characters";
+            let message = format!("no run {selector:?}");
             (String::from("id"), selector.clone(), String::from(accepted), message)
         }
         StoreError::Ambiguous { selector, matches } => {
             ("id".into(), selector.clone(), matches.join(", "), error.to_string())
         }
         StoreError::Exists { id, .. } => {
-            let message = format!("run {id} is there already");
-            ("/id".into(), id.clone(), "an id that no run has".into(), message)
+            let message = format!("run {id} exists already");
+            ("/id".into(), id.clone(), "an unused id".into(), message)
         }
         StoreError::Label { label, reason } => {
             // The field of a tag is its key.
@@ -58,7 +58,7 @@ fn of_store(error: StoreError) -> Problem {
             (field, label.clone(), String::from(*reason), error.to_string())
         }
         StoreError::Refused { id, reason } => {
-            let accepted = format!("a record of weir.run/1 that can be kept: {reason}");
+            let accepted = format!("a record of weir.run/1 that can be stored: {reason}");
             (String::new(), format!("record {id:?}"), accepted, error.to_string())
         }
         // There is one record, which needs no name.

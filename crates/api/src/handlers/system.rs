@@ -36,11 +36,11 @@ pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
     let can_start = app.launcher.is_there();
     let mut reasons = vec![];
     if !can_start {
-        reasons.push("the launcher is not there: nothing can be started".to_owned());
+        reasons.push("the launcher is not running: nothing can be started".to_owned());
     }
     if can_start && !app.config.may_emulate {
         reasons.push(
-            "emulators need CAP_NET_ADMIN and CAP_NET_RAW, which the server was started without"
+            "emulators need CAP_NET_ADMIN and CAP_NET_RAW, which the server lacks"
                 .into(),
         );
     }
@@ -139,7 +139,7 @@ pub(crate) async fn run_demo(
         return Err(Problem::field("/seconds", seconds.to_string(), "1 to 60"));
     }
     if !request.simulate && app.launcher.is_there() && !app.config.may_make_labs {
-        let accepted = "true: this server may not make labs";
+        let accepted = "true: this server may not create labs";
         return Err(Problem::field("/simulate", "false", accepted));
     }
     supervise::demo::start(&app, seconds, request.simulate).await?;

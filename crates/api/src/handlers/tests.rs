@@ -111,8 +111,8 @@ pub(crate) async fn lab_node(app: &Shared, field: &str, text: &str) -> Result<La
         .collect();
     if !places.iter().any(|place| place == text) {
         let accepted = match places.is_empty() {
-            true => "none: there is no lab".into(),
-            false => format!("LAB/HOST of a lab that is there: {}", places.join(", ")),
+            true => "none: no lab exists".into(),
+            false => format!("LAB/HOST of an existing lab: {}", places.join(", ")),
         };
         return Err(Problem::field(field, text, accepted));
     }
@@ -232,7 +232,7 @@ mod key_tests {
         let file = |name| key_file(&at("keys"), Some(name)).ok().flatten();
         assert_eq!(key_names(&at("keys")), ["a", "b", "c"]);
         assert_eq!(file("a"), Some(at("keys/a.key")));
-        assert_eq!(file("b"), Some(at("keys/b")), "NAME comes before NAME.key");
+        assert_eq!(file("b"), Some(at("keys/b")), "NAME has precedence over NAME.key");
         assert_eq!(file("c"), Some(at("keys/c")));
         assert_eq!((file("../elsewhere"), file("deeper")), (None, None));
     }

@@ -173,7 +173,7 @@ pub(super) fn verdict(
     sentence += &if download.is_none() {
         String::new()
     } else if uses.is_empty() {
-        ": enough for mail and plain pages".into()
+        ": sufficient for mail and simple pages".into()
     } else {
         format!(": enough for {}", uses.join(", "))
     };
@@ -210,9 +210,9 @@ pub(super) fn check(
     pongs: u64,
 ) -> Result<(), String> {
     if let Some(claimed) = download {
-        let sent = sent.ok_or("no download was made")?;
+        let sent = sent.ok_or("there was no download")?;
         if Throughput::new(claimed.bytes, claimed.seconds).is_none() {
-            return Err("the download's figures are no measurement".into());
+            return Err("the download's figures are impossible".into());
         }
         if claimed.bytes > sent.bytes {
             return Err(format!(
@@ -235,7 +235,7 @@ pub(super) fn check(
     let all = || round_trips.all().into_iter().flatten();
     // A browser reports zero if its clock is coarser than the round trip.
     if all().any(|s| !(0.0..=60.0).contains(s)) {
-        return Err("a round trip is not between 0 and 60 seconds".into());
+        return Err("a round trip is outside 0 to 60 seconds".into());
     }
     if all().count() as u64 > pongs {
         return Err("more round trips than were answered".into());
@@ -303,7 +303,7 @@ mod tests {
         let slow = Throughput::new(12_500, 1.0);
         let sums = Summaries::of(&RoundTrips::default());
         let text = verdict(slow.as_ref(), None, &sums);
-        assert_eq!(text.unwrap(), "download 0.10 Mbit/s: enough for mail and plain pages.");
+        assert_eq!(text.unwrap(), "download 0.10 Mbit/s: sufficient for mail and simple pages.");
         let text = verdict(down.as_ref(), slow.as_ref(), &sums).unwrap();
         assert!(text.ends_with("; sending is far slower than receiving."), "{text}");
         assert_eq!(verdict(None, None, &sums), None);

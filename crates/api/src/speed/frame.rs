@@ -157,7 +157,7 @@ impl Frames {
         }
         let short = u64::from(second & 0x7f);
         if opcode >= 8 && (short > MOST_CONTROL as u64 || !last) {
-            return Err(violation("a control frame is too long, or in pieces"));
+            return Err(violation("a control frame is too long, or fragmented"));
         }
         let extra = match short {
             126 => 2,
@@ -178,15 +178,15 @@ impl Frames {
             _ => 1 << 16,
         };
         if length < least || length > i64::MAX as u64 {
-            return Err(violation("a length is not written as it has to be"));
+            return Err(violation("a length is not in its shortest form"));
         }
         let before = match (opcode, self.message) {
             (0, Some((kind, before))) => Some((kind, before)),
             (1, None) => Some((MessageKind::Text, 0)),
             (2, None) => Some((MessageKind::Binary, 0)),
             (8..=10, _) => None,
-            (0, None) => return Err(violation("nothing is to be continued")),
-            (1 | 2, Some(_)) => return Err(violation("a message begins within another")),
+            (0, None) => return Err(violation("a continuation frame without a message")),
+            (1 | 2, Some(_)) => return Err(violation("a message starts within another")),
             _ => return Err(violation("an unknown opcode")),
         };
         if let Some((kind, before)) = before {

@@ -124,14 +124,14 @@ impl TestRegistry {
         if self.all.now >= limits.tests {
             return busy(
                 SOON_SECONDS,
-                format!("{} tests are running here, the most at once.", limits.tests),
+                format!("{} tests are running here, which is the limit.", limits.tests),
             );
         }
         if let Some(wait) = self.all.wait(limits.tests_per_hour, now_ns) {
             return busy(
                 wait,
                 format!(
-                    "{} tests were made here within the hour, the most.",
+                    "{} tests were started here within the hour, which is the limit.",
                     limits.tests_per_hour
                 ),
             );
@@ -150,14 +150,14 @@ impl TestRegistry {
         if own.now >= limits.tests_per_address {
             return busy(
                 SOON_SECONDS,
-                format!("{} tests are running from your address, the most at once.", own.now),
+                format!("{} tests are running from your address, which is the limit.", own.now),
             );
         }
         if let Some(wait) = own.wait(limits.tests_per_hour_per_address, now_ns) {
             let most = limits.tests_per_hour_per_address;
             return busy(
                 wait,
-                format!("{most} tests were made from your address within the hour, the most."),
+                format!("{most} tests were started from your address within the hour, which is the limit."),
             );
         }
         for visits in [own, &mut self.all] {

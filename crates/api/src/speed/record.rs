@@ -133,7 +133,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         started_at: facts.started_at.clone(),
         seconds: facts.seconds,
         status: Status::Complete,
-        end_reason: "the page told its result".into(),
+        end_reason: "the page reported its result".into(),
         plan_sha256: hash(&plan),
         seed: plan.seed,
         plan,
@@ -246,7 +246,7 @@ fn warnings(outcome: &Outcome, facts: &Facts) -> Vec<Warning> {
     let mut out = vec![Warning::new(
         "browser-claims",
         Severity::Info,
-        "the download and the round trips are what the browser said it measured; the upload was counted here",
+        "the browser measured the download and the round trips; the server measured the upload",
     )];
     let bound = |flow: u32, code: &str, who: &str, load: Option<Load>| {
         let load = load?;
@@ -273,7 +273,7 @@ fn warnings(outcome: &Outcome, facts: &Facts) -> Vec<Warning> {
         out.push(warning.with_value(limited, 0.5).for_flow(1));
     }
     if outcome.bytes_used_up {
-        let text = "the bytes of a test were used up before its time: on so fast a path the figure is of a short while";
+        let text = "the byte limit of the test was reached early: on such a fast path the figure covers a short time";
         out.push(Warning::new("bytes-used-up", Severity::Info, text));
     }
     out

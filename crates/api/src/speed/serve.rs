@@ -36,7 +36,7 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 const ID_CHARACTERS: usize = 22;
 
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const NOT_BUILT: &str = "the page of the speed test is not in this program: it was built where web/dist was missing (make web builds it)\n";
+const NOT_BUILT: &str = "this program has no speed test page: web/dist was missing when it was built (run make web)\n";
 
 /// What connections share.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl SpeedServer {
     pub fn address(&self) -> Result<SocketAddr, ApiError> {
         self.listener
             .local_addr()
-            .map_err(|source| ApiError::System { operation: "look at the listener", source })
+            .map_err(|source| ApiError::System { operation: "query the listening address", source })
     }
 
     /// Serves until `end`. Tests that run then are dropped with the runtime.
@@ -245,7 +245,7 @@ async fn asset(request: Request) -> Response {
     Some(path)
         .filter(|path| !path.ends_with(".html"))
         .and_then(|path| crate::handlers::page::file(path, request.headers()))
-        .unwrap_or_else(|| (StatusCode::NOT_FOUND, "there is nothing here\n").into_response())
+        .unwrap_or_else(|| (StatusCode::NOT_FOUND, "no resource here\n").into_response())
 }
 
 fn is_id(id: &str) -> bool {
@@ -262,7 +262,7 @@ async fn short(Path(id): Path<String>) -> Response {
 }
 
 fn no_result() -> Response {
-    json(StatusCode::NOT_FOUND, &serde_json::json!({ "text": "there is no such result" }))
+    json(StatusCode::NOT_FOUND, &serde_json::json!({ "text": "no such result" }))
 }
 
 fn json(status: StatusCode, value: &serde_json::Value) -> Response {
@@ -286,7 +286,7 @@ async fn kept(State(inner): State<Arc<Inner>>, Path(id): Path<String>) -> Respon
             None => no_result(),
         },
         Ok(Err(_)) | Err(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "results can't be read now\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, "results are unavailable now\n").into_response()
         }
     }
 }

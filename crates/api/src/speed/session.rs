@@ -130,7 +130,7 @@ impl SessionMachine {
         counts: Counts,
     ) -> Vec<Act> {
         let Some(message) = message else {
-            return vec![Act::Close(close::UNSUPPORTED, "no message of weir.speed/1")];
+            return vec![Act::Close(close::UNSUPPORTED, "not a message of weir.speed/1")];
         };
         let more = now_ns.saturating_sub(self.filled_ns) as f64 / 1e9 * MESSAGES_PER_SECOND;
         self.allowed = (self.allowed + more).min(MESSAGES_AT_ONCE);
@@ -194,7 +194,7 @@ impl SessionMachine {
     fn result(&mut self, claims: ReportedResult, counts: Counts) -> Act {
         let refuse = |text: &str| Act::Say(ToPage::NotKept { text: text.into() });
         if self.kept {
-            return refuse("A result of this test was kept already.");
+            return refuse("A result of this test is stored already.");
         }
         // With the rest of a frame, which is sent after the end.
         let all = counts.sent.saturating_sub(self.sent_before);
@@ -222,7 +222,7 @@ impl SessionMachine {
         let since = |then: u64| now_ns.saturating_sub(then);
         if since(self.began_ns) >= self.limits.session_seconds * SECOND_NS {
             let mut acts = self.stop(now_ns, counts);
-            acts.push(Act::Close(close::POLICY, "the time of the test is used up"));
+            acts.push(Act::Close(close::POLICY, "the time of the test is over"));
             return acts;
         }
         if since(self.heard_ns) >= self.limits.silence_seconds * SECOND_NS {

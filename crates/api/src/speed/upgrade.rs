@@ -40,7 +40,7 @@ pub(super) async fn upgrade(State(inner): State<Arc<Inner>>, mut request: Reques
                 .strip_prefix("session=")
                 .and_then(|id| lock(&inner.sessions).get(id).cloned());
             let Some(session) = session else {
-                return (StatusCode::FORBIDDEN, "there is no such session\n").into_response();
+                return (StatusCode::FORBIDDEN, "no such session\n").into_response();
             };
             let number = session.attached.fetch_add(1, Ordering::Relaxed);
             // A page that leaves gives no permit back: it has no reason to return.
@@ -115,7 +115,7 @@ fn check(headers: &HeaderMap) -> Result<String, Box<Response>> {
         let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         let host = text(header::HOST);
         if host.is_empty() || own.is_none_or(|own| !own.eq_ignore_ascii_case(host)) {
-            let words = "asked by a page of another site\n";
+            let words = "requested by a page of another site\n";
             return refuse((StatusCode::FORBIDDEN, words).into_response());
         }
     }

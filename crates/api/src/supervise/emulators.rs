@@ -83,7 +83,7 @@ pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
     if answer["ok"] == Value::Bool(true) {
         return Ok(answer);
     }
-    let words = answer["error"].as_str().unwrap_or("it refused without a word").to_owned();
+    let words = answer["error"].as_str().unwrap_or("it refused without a reason").to_owned();
     let status = match answer["kind"].as_str() {
         Some("refused") => StatusCode::UNPROCESSABLE_ENTITY,
         Some("ended") => StatusCode::GONE,
@@ -301,7 +301,7 @@ async fn begin(app: &App, id: &str, order: Order) -> Result<ExitReceiver, Proble
         }
         if Instant::now() > until {
             let _ = app.launcher.order(Order::EndEmulator { id: id.into() }).await;
-            return Err(Problem::unavailable("the emulator did not begin within 10 s"));
+            return Err(Problem::unavailable("the emulator did not start within 10 s"));
         }
     }
 }
@@ -367,7 +367,7 @@ pub(crate) async fn packet_trace(app: &App, id: &str) -> Result<PathBuf, Problem
         Ok(PacketTraceLocation::External) => Err(Problem::new(
             StatusCode::NOT_FOUND,
             format!(
-                "the packet trace of emulator {id} is a file of whoever started it, which is not served"
+                "the packet trace of emulator {id} is a file that was named when it was started, which is not served"
             ),
         )),
         Err(problem) if problem.status == 404 && path.exists() => Ok(path),

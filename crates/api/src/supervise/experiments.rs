@@ -136,18 +136,17 @@ impl Experiments {
         }
     }
 
-    /// Marks a stored experiment as not resumable, since it was completed elsewhere (`found` is its state) or its
-    /// checkpoint is gone. Returns whether that is a change.
+    /// Marks a stored experiment as not resumable, since it was completed elsewhere (`found` is its state) or its checkpoint is missing. Returns whether that is a change.
     pub(super) fn settle(&self, id: &str, found: Option<ExperimentState>, words: &str) -> bool {
         let mut all = lock(&self.0);
         // A running one reports its end itself.
         let Some(entry) = all.get_mut(id).filter(|e| e.state.state.is_over()) else { return false };
         entry.has_ended = true;
-        let could_go_on = std::mem::take(&mut entry.state.can_go_on);
+        let could_go_on = std::mem::take(&mut entry.state.resumable);
         let found = found.filter(|found| could_go_on || entry.differs(found));
         let is_news = could_go_on || found.is_some();
         if let Some(found) = found {
-            entry.renew(ExperimentState { can_go_on: false, ..found });
+            entry.renew(ExperimentState { resumable: false, ..found });
         }
         if is_news {
             entry.state.progress.push(words.into());
@@ -169,7 +168,7 @@ impl Experiments {
         let all = lock(&self.0);
         let is_open = |e: &Entry| {
             let is_elsewhere = e.is_of_earlier && e.state.state.is_over();
-            e.state.can_go_on || (is_elsewhere && e.state.state != State::Ended)
+            e.state.resumable || (is_elsewhere && e.state.state != State::Ended)
         };
         let open = all.iter().filter(|(_, e)| is_open(e) && !e.is_forgotten);
         open.map(|(id, _)| id.clone()).collect()
@@ -239,9 +238,9 @@ fn is_told(state: &ExperimentState, outcome: &Experiment) -> bool {
 pub(crate) async fn outcome(app: &Shared, id: &str) -> Result<Experiment, Problem> {
     let state = get(app, id).await?;
     state.outcome.ok_or_else(|| match state.state {
-        State::Failed => Problem::conflict("the experiment failed before it had a result"),
-        State::Ended => Problem::conflict("the experiment's result is not where it was kept"),
-        State::Interrupted => Problem::conflict("the experiment was ended before it told a result"),
+        State::Failed => Problem::conflict("the experiment failed before its first result"),
+        State::Ended => Problem::conflict("the experiment's result is missing in the store"),
+        State::Interrupted => Problem::conflict("the experiment ended without a result"),
         _ => Problem::conflict("the experiment has not ended yet"),
     })
 }
@@ -267,7 +266,7 @@ fn refuse_too_many(all: &BTreeMap<String, Entry>, most: usize) -> Result<(), Pro
     if running < most {
         return Ok(());
     }
-    let words = format!("{running} experiments are running, which is the limit");
+    let words = format!("the limit of {running} running experiments is reached");
     Err(Problem::conflict(words))
 }
 
@@ -304,7 +303,7 @@ pub(crate) async fn start(
             outcome: None,
             exit_code: None,
             error: None,
-            can_go_on: false,
+            resumable: false,
         };
         let entry = Entry {
             state,
@@ -345,15 +344,15 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         all.get(id).map_or((false, false), |e| (e.is_of_earlier, e.has_ended))
     };
     // An earlier server's experiment is checked again now, so that the refusal is up to date.
-    if !before.can_go_on && (has_ended || !is_of_earlier) {
+    if !before.resumable && (has_ended || !is_of_earlier) {
         let why_not = match &before.outcome {
             Some(outcome) if outcome.simulated => {
-                "ran on the virtual clock, and nothing of it is kept"
+                "was simulated, and is not stored"
             }
-            None if !has_ended => "failed before it had a result",
-            _ => "has come to its end, or its checkpoint is gone",
+            None if !has_ended => "failed before its first result",
+            _ => "is complete, or its checkpoint is missing",
         };
-        let words = format!("experiment {id} can't be gone on with: it {why_not}");
+        let words = format!("experiment {id} can't be resumed: it {why_not}");
         return Err(Problem::conflict(words));
     }
     let (looking, looked_at) = (app.clone(), id.to_owned());
@@ -384,7 +383,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
             outcome: None,
             exit_code: None,
             error: None,
-            can_go_on: false,
+            resumable: false,
             ..entry.state.clone()
         };
         add_line(&mut entry.state.progress, format!("resumed at {}", clock::now()));
@@ -458,11 +457,11 @@ async fn watch(app: Shared, id: String, started: Started) {
     };
     let (is_open, has_result, noted_runs) = left.unwrap_or_default();
     let is_complete = outcome.as_ref().is_some_and(|o| o.status == Status::Complete);
-    let can_go_on = is_open && !is_complete;
+    let resumable = is_open && !is_complete;
     let mut given_up = None;
     app.experiments.change(&id, |entry| {
         entry.pid = None;
-        entry.has_ended = !can_go_on && (outcome.is_some() || entry.is_of_earlier);
+        entry.has_ended = !resumable && (outcome.is_some() || entry.is_of_earlier);
         let before = entry.before.take();
         // The result of an earlier session lacks the runs of this one.
         let both = before.as_ref().and_then(|before| before.noted_runs.zip(noted_runs));
@@ -470,22 +469,22 @@ async fn watch(app: Shared, id: String, started: Started) {
         // The result of an earlier session, if this one has none.
         entry.is_outcome_kept = outcome.is_none() && has_result && !has_grown;
         let state = &mut entry.state;
-        let (how, error) = ended(outcome.as_ref(), &came, can_go_on);
+        let (how, error) = ended(outcome.as_ref(), &came, resumable);
         // It was refused or killed before any run: the former state stays.
         if let Some(before) = before.filter(|_| outcome.is_none() && !has_grown) {
             let progress = std::mem::take(&mut state.progress);
             let before = before.state;
             let error = error.map(|why| not_gone_on(before.error.as_deref(), &why));
-            *state = ExperimentState { progress, can_go_on, error, ..before };
+            *state = ExperimentState { progress, resumable, error, ..before };
         } else {
             state.ended_at = Some(clock::now());
             state.exit_code = came.exit.and_then(|e| e.code);
-            state.can_go_on = can_go_on;
+            state.resumable = resumable;
             state.verdict = outcome.as_ref().map(|o| o.outcome);
             (state.state, state.error) = (how, error);
             state.outcome = outcome;
         }
-        if !can_go_on {
+        if !resumable {
             given_up = entry.made_of.take();
         }
     });
@@ -498,7 +497,7 @@ async fn watch(app: Shared, id: String, started: Started) {
 
 /// The messages of a failed attempt to resume, after the experiment's own; only the latest attempt's.
 fn not_gone_on(told: Option<&str>, why: &str) -> String {
-    const TRIED: &str = "it could not be gone on with: ";
+    const TRIED: &str = "it could not be resumed: ";
     let told = told.and_then(|told| told.split(TRIED).next()).unwrap_or_default();
     let mark = if told.is_empty() || told.ends_with("; ") { "" } else { "; " };
     format!("{told}{mark}{TRIED}{why}")
@@ -508,12 +507,12 @@ fn not_gone_on(told: Option<&str>, why: &str) -> String {
 fn ended(
     outcome: Option<&Experiment>,
     came: &JobOutcome,
-    can_go_on: bool,
+    resumable: bool,
 ) -> (State, Option<String>) {
     let Some(outcome) = outcome else {
         // It was killed: there is no exit code.
         let is_killed = came.exit.and_then(|e| e.code).is_none();
-        let state = if is_killed && can_go_on { State::Interrupted } else { State::Failed };
+        let state = if is_killed && resumable { State::Interrupted } else { State::Failed };
         return (state, Some(came.why().message));
     };
     let state = state_of(outcome.status);
@@ -548,12 +547,12 @@ mod tests {
     #[test]
     fn the_latest_try_is_told_behind_what_was_told() {
         let first = not_gone_on(Some("no peer"), "busy");
-        assert_eq!(first, "no peer; it could not be gone on with: busy");
+        assert_eq!(first, "no peer; it could not be resumed: busy");
         let second = not_gone_on(Some(&first), "killed");
-        assert_eq!(second, "no peer; it could not be gone on with: killed");
+        assert_eq!(second, "no peer; it could not be resumed: killed");
         let alone = not_gone_on(None, "busy");
-        assert_eq!(alone, "it could not be gone on with: busy");
-        assert_eq!(not_gone_on(Some(&alone), "killed"), "it could not be gone on with: killed");
+        assert_eq!(alone, "it could not be resumed: busy");
+        assert_eq!(not_gone_on(Some(&alone), "killed"), "it could not be resumed: killed");
     }
 
     #[tokio::test]
@@ -571,7 +570,7 @@ mod tests {
             verdict: None,
             outcome: None,
             exit_code: None,
-            can_go_on: false,
+            resumable: false,
             error: None,
         });
         assert_eq!(stop(&app, id).await.unwrap().state, State::Ending);
@@ -601,7 +600,7 @@ mod tests {
             verdict: Some(Outcome::Passed),
             outcome: None,
             exit_code: None,
-            can_go_on: true,
+            resumable: true,
             error: None,
         });
         assert!(get(&app, id).await.unwrap().outcome.is_some());
@@ -636,7 +635,7 @@ mod tests {
                 verdict: Some(Outcome::Passed),
                 outcome: None,
                 exit_code: None,
-                can_go_on: true,
+                resumable: true,
                 error: None,
             };
             all.take_up(stood.clone());

@@ -73,7 +73,7 @@ pub fn launch(
         match (&mut reader).take(MOST_ORDER_BYTES).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 && line.last() == Some(&b'\n') => {}
             Ok(n) if n as u64 == MOST_ORDER_BYTES => {
-                let error = format!("an order of more than {MOST_ORDER_BYTES} bytes");
+                let error = format!("an order longer than {MOST_ORDER_BYTES} bytes");
                 say(&voice, &LauncherMessage::Refused { number: number_of(&line), error });
                 match skip_line(&mut reader) {
                     Ok(()) => continue,

@@ -127,7 +127,7 @@ impl Launcher {
         order: Order,
         output: Option<([String; 2], Output)>,
     ) -> Result<Option<Started>, Problem> {
-        let gone = || Problem::unavailable("the launcher is not there: nothing can be started");
+        let gone = || Problem::unavailable("the launcher is not running: nothing can be started");
         let orders = self.orders.as_ref().ok_or_else(gone)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
@@ -148,7 +148,7 @@ impl Launcher {
             lock(&self.waiting).orders.remove(&number);
             return Err(match error {
                 mpsc::error::TrySendError::Full(_) => {
-                    Problem::unavailable("too many orders at once")
+                    Problem::unavailable("too many queued orders")
                 }
                 mpsc::error::TrySendError::Closed(_) => gone(),
             });

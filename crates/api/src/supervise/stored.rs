@@ -172,8 +172,8 @@ pub(super) fn renew(app: &App, id: &str) {
 /// It can't be resumed any more.
 fn settle(app: &App, id: &str) {
     let (found, words) = match look_at(app, id) {
-        StoredState::Closed(found) => (Some(*found), "it has come to its end by another program"),
-        _ => (None, "its checkpoint is gone"),
+        StoredState::Closed(found) => (Some(*found), "it was completed by another program"),
+        _ => (None, "its checkpoint is missing"),
     };
     if app.experiments.settle(id, found, words) {
         tell(app, id);
@@ -279,7 +279,7 @@ fn look_at(app: &App, id: &str) -> StoredState {
         verdict: Some(found.outcome),
         outcome: None,
         exit_code: None,
-        can_go_on: false,
+        resumable: false,
         error: (found.status == Status::Partial)
             .then(|| reason_of(found.steps.iter().map(|s| (s.outcome, s.reason.as_deref())))),
     };
@@ -307,16 +307,16 @@ fn look_at(app: &App, id: &str) -> StoredState {
             title: scenario.ok().and_then(|s| s.title),
             asked_at: head.started_at,
             ended_at: None,
-            progress: vec!["its program was gone before it came to its end".into()],
+            progress: vec!["its program ended before it was complete".into()],
             verdict: None,
             outcome: None,
             exit_code: None,
-            can_go_on: false,
+            resumable: false,
             error: None,
         },
     };
-    state.can_go_on = why_not.is_none();
-    let why_not = why_not.map(|words| format!("it can't be gone on with: it {words}"));
+    state.resumable = why_not.is_none();
+    let why_not = why_not.map(|words| format!("it can't be resumed: it {words}"));
     let told: Vec<String> = state.error.take().into_iter().chain(why_not).collect();
     state.error = (!told.is_empty()).then(|| told.join("; "));
     StoredState::Open(Box::new(state))
@@ -330,7 +330,7 @@ fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario,
         return None;
     }
     let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
-        .map_err(|error| format!("has a scenario that this version does not take: {error}"));
+        .map_err(|error| format!("has a scenario that this version refuses: {error}"));
     Some((head, is_running, scenario))
 }
 
@@ -338,7 +338,7 @@ fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario,
 fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), String> {
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
     if !head.files.is_empty() && !head.directory.is_dir() {
-        return Err("names files that were set beside it by a server that has ended".into());
+        return Err("names files that an earlier server created for it".into());
     }
     Ok(())
 }
@@ -346,11 +346,11 @@ fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), 
 /// Whether an experiment can be resumed now.
 pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
     let refuse = |words: &str| {
-        Problem::conflict(format!("experiment {kept} can't be gone on with: it {words}"))
+        Problem::conflict(format!("experiment {kept} can't be resumed: it {words}"))
     };
     if !weir_runs::Experiments::of(&app.config.data).is_open(kept) {
         settle(app, kept);
-        return Err(refuse("has come to its end, or its checkpoint is gone"));
+        return Err(refuse("is complete, or its checkpoint is missing"));
     }
     let mut found = read(app, kept);
     // The lock of a program that has just ended may persist for a moment.
@@ -360,7 +360,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
         found = read(app, kept);
     }
     match found {
-        None => Err(refuse("has no checkpoint any more that this server can read")),
+        None => Err(refuse("has no readable checkpoint")),
         Some((_, true, _)) => Err(refuse("is being run by another program")),
         Some((head, _, scenario)) => {
             scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))
@@ -401,7 +401,7 @@ mod tests {
         // It is checked once the limit permits.
         drop((running, all));
         listed(&app).await;
-        assert!(app.experiments.list()[0].can_go_on);
+        assert!(app.experiments.list()[0].resumable);
     }
 
     #[tokio::test]
@@ -468,7 +468,7 @@ mod tests {
         drop(Checkpoint::create(&kept.checkpoint("1-interrupted"), &head).unwrap());
         take_up(&app);
         let all = app.experiments.list();
-        assert!(all.iter().any(|e| e.id == "1-interrupted" && e.can_go_on), "{}", all.len());
+        assert!(all.iter().any(|e| e.id == "1-interrupted" && e.resumable), "{}", all.len());
         assert_eq!(all.len(), MOST_TAKEN_UP + 1);
     }
 

@@ -112,7 +112,7 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
         let running = all.values().filter(|e| !e.test.state.is_over()).count();
         if running >= limits.tests {
             return Err(Problem::conflict(format!(
-                "{running} tests are running, which is the limit"
+                "the limit of {running} running tests is reached"
             )));
         }
         let test = Test {

@@ -50,7 +50,7 @@ pub enum ObjectKind {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "it tells the schema; the stream is written without it"
+    reason = "it defines the schema; the stream is written without it"
 )]
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
 pub enum StreamEvent {

@@ -159,7 +159,7 @@ pub struct ExperimentState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// It is incomplete, and can be resumed by `…/resume`.
-    pub can_go_on: bool,
+    pub resumable: bool,
     /// Exit code, if this server saw its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

@@ -207,11 +207,11 @@ fn an_interrupted_experiment_is_gone_on_with() {
     let interrupted = until(&first, "interrupted");
     // One id, here and there.
     assert_eq!(
-        (&interrupted["outcome"]["id"], &interrupted["can_go_on"]),
+        (&interrupted["outcome"]["id"], &interrupted["resumable"]),
         (&json!(id), &json!(true))
     );
     assert_eq!(resume().expect(202)["id"], id);
-    assert_eq!(until(&first, "interrupted")["can_go_on"], true);
+    assert_eq!(until(&first, "interrupted")["resumable"], true);
     // What stands in its checkpoint is looked at: it may be in another user's directory.
     let checkpoint = kept.checkpoint(&id);
     let before = std::fs::read(&checkpoint).unwrap();
@@ -222,7 +222,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     assert_eq!(experiment(&s, &first)["state"], "interrupted", "as it was");
     std::fs::write(&checkpoint, before).unwrap();
     let third = resume().expect(202);
-    assert_eq!((&third["name"], &third["can_go_on"]), (&json!("sweep"), &json!(false)));
+    assert_eq!((&third["name"], &third["resumable"]), (&json!("sweep"), &json!(false)));
     assert_eq!(get(s.address, &format!("/experiments/{id}/report")).status, 409, "it runs");
     // One at a time.
     let refused = resume().expect(409);
@@ -238,7 +238,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     let list = get(s.address, "/experiments").expect(200);
     let list = list["experiments"].as_array().unwrap();
     assert_eq!(list.len(), 1, "it is one experiment: {list:?}");
-    assert_eq!(list[0]["can_go_on"], false);
+    assert_eq!(list[0]["resumable"], false);
     ask(s.address, "POST", "/experiments/nobody/resume", &[], None).expect(404);
 }
 
@@ -263,7 +263,7 @@ fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
     assert!(state == "ending" || state == "interrupted", "{state}");
     events.until("state", |e| e["id"] == one["id"] && e["state"] == "interrupted");
     let stopped = get(s.address, &path).expect(200);
-    let told = (&stopped["outcome"]["status"], &stopped["can_go_on"]);
+    let told = (&stopped["outcome"]["status"], &stopped["resumable"]);
     assert_eq!(told, (&json!("interrupted"), &json!(true)), "{stopped}");
     assert_eq!(get(s.address, &format!("{path}/report?format=md")).status, 200);
     assert_eq!(listed(), json!([]), "a look at it puts it on no list");
@@ -339,7 +339,7 @@ fn how_an_experiment_ended_is_told() {
     write_outcomes(&s);
     let killed = "its process was killed by signal 9";
     let mut events = Events::open(connect(s.address), "");
-    for (runs, state, can_go_on, error) in [
+    for (runs, state, resumable, error) in [
         (1, "failed", false, "no"),
         (2, "failed", false, killed),
         (3, "interrupted", true, killed),
@@ -351,8 +351,8 @@ fn how_an_experiment_ended_is_told() {
         let is_over = |e: &Value| !matches!(e["state"].as_str(), Some("starting" | "running"));
         events.until("state", |e| e["id"] == one["id"] && is_over(e));
         let one = experiment(&s, &one);
-        let told = (&one["state"], &one["can_go_on"], &one["error"]);
-        assert_eq!(told, (&json!(state), &json!(can_go_on), &json!(error)), "{one}");
+        let told = (&one["state"], &one["resumable"], &one["error"]);
+        assert_eq!(told, (&json!(state), &json!(resumable), &json!(error)), "{one}");
     }
 }
 
@@ -387,7 +387,7 @@ fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before(
     resume();
     let killed = until("interrupted");
     let is_right = |told: &Value| {
-        let known = (&told["state"], &told["can_go_on"]);
+        let known = (&told["state"], &told["resumable"]);
         assert_eq!(known, (&json!("interrupted"), &json!(true)), "{told}");
         for field in ["exit_code", "verdict", "outcome"] {
             assert!(told[field].is_null(), "{field} of the session before: {told}");
@@ -472,16 +472,16 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
         ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
         events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
         let one = get(s.address, &path).expect(200);
-        assert_eq!(one["can_go_on"], true, "after {after}: {one}");
+        assert_eq!(one["resumable"], true, "after {after}: {one}");
         // What the session before it came to is there.
         let told = (&one["state"], &one["verdict"], &one["outcome"]["status"]);
         let stood = (&json!("interrupted"), &json!("passed"), &json!("interrupted"));
         assert_eq!(told, stood, "after {after}");
-        assert_eq!(one["error"], format!("it could not be gone on with: {words}"));
+        assert_eq!(one["error"], format!("it could not be resumed: {words}"));
     }
     ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "ended");
-    assert_eq!(get(s.address, &path).expect(200)["can_go_on"], false);
+    assert_eq!(get(s.address, &path).expect(200)["resumable"], false);
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let list = |s: &Served| -> Vec<Listed> {
         let list = get(s.address, "/experiments").expect(200);
         let word = |e: &Value, key: &str| e[key].as_str().unwrap().to_owned();
-        let of = |e: &Value| (word(e, "id"), word(e, "state"), e["can_go_on"] == true);
+        let of = |e: &Value| (word(e, "id"), word(e, "state"), e["resumable"] == true);
         list["experiments"].as_array().unwrap().iter().map(of).collect()
     };
     let named = |all: &[(&str, &str, bool)]| -> Vec<Listed> {
@@ -581,10 +581,10 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     for (id, words) in [
         ("8-shell", "it runs \"/bin/sh\", which is no script of this server's --allow-commands"),
         ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
-        ("8-files", "it names files that were set beside it by a server that has ended"),
+        ("8-files", "it names files that an earlier server created for it"),
         ("2-unread", "it has a scenario that this version does not take: "),
         ("4-done", "it has come to its end"),
-        ("4-partial", "it has come to its end, or its checkpoint is gone"),
+        ("4-partial", "it is complete, or its checkpoint is missing"),
     ] {
         let refused = resume(id).expect(409);
         assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
@@ -610,7 +610,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     std::fs::write(s.directory.path().join("go"), "").unwrap();
     events.until("state", |e| e["id"] == later["id"] && e["state"] == "ended");
     resume("2-stopped").expect(409);
-    assert_eq!(get(s.address, "/experiments/2-stopped").expect(200)["can_go_on"], false);
+    assert_eq!(get(s.address, "/experiments/2-stopped").expect(200)["resumable"], false);
     assert!(!s.directory.path().join("others").exists(), "a program was started for a refusal");
 }
 
@@ -632,20 +632,20 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
         kept.keep(id, &outcome(id, "interrupted")).unwrap();
     }
     let s = with_script_in(directory, "echo x >> $here/begun", |_| {});
-    let can_go_on = || -> Vec<bool> {
+    let resumable = || -> Vec<bool> {
         let list = get(s.address, "/experiments").expect(200);
-        list["experiments"].as_array().unwrap().iter().map(|e| e["can_go_on"] == true).collect()
+        list["experiments"].as_array().unwrap().iter().map(|e| e["resumable"] == true).collect()
     };
-    assert_eq!(can_go_on(), [true; 4]);
+    assert_eq!(resumable(), [true; 4]);
     let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
     // Whoever asks to go on is told, whether it was looked at meanwhile or not.
     kept.keep("1-read", &outcome("1-read", "complete")).unwrap();
     let refused = resume("1-read").expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
     kept.keep("2-listed", &outcome("2-listed", "complete")).unwrap();
-    until("the list tells", || can_go_on() == [true, true, false, false]);
+    until("the list tells", || resumable() == [true, true, false, false]);
     std::fs::remove_file(kept.checkpoint("3-gone")).unwrap();
-    until("the list tells", || can_go_on() == [true, false, false, false]);
+    until("the list tells", || resumable() == [true, false, false, false]);
     let listed = get(s.address, "/experiments/2-listed").expect(200);
     assert_eq!(
         (&listed["state"], &listed["outcome"]["status"]),

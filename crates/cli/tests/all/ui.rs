@@ -601,7 +601,7 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
     let ui = Ui::start(dir.path(), None, &words);
     let open = || -> Option<Value> {
         let list = ui.get("/experiments");
-        list["experiments"].as_array().unwrap().iter().find(|e| e["can_go_on"] == true).cloned()
+        list["experiments"].as_array().unwrap().iter().find(|e| e["resumable"] == true).cloned()
     };
     until("it is offered", || open().is_some());
     let one = open().unwrap();
@@ -618,7 +618,7 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
     events.until("state", |e| e["id"] == later["id"] && e["state"] == "interrupted");
     let ended = ui.get(&path);
     assert_eq!(
-        (&ended["outcome"]["status"], &ended["can_go_on"]),
+        (&ended["outcome"]["status"], &ended["resumable"]),
         (&json!("interrupted"), &json!(true)),
         "{ended}"
     );

@@ -462,7 +462,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`can_go_on`): runs that are done are not made again. It is the same experiment, by the same id; what it comes to holds the runs of all its sessions. */
+        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`resumable`): runs that are done are not made again. It is the same experiment, by the same id; what it comes to holds the runs of all its sessions. */
         post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
@@ -2534,7 +2534,7 @@ export interface components {
             /** @description When it was asked for, RFC 3339, UTC; of one that this server did not begin, when it began. */
             asked_at: string;
             /** @description It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it. */
-            can_go_on: boolean;
+            resumable: boolean;
             /** @description When it ended; of one whose end this server did not see, when its result was written. */
             ended_at?: string | null;
             /** @description Why it did not come to its end, or why it can't be gone on with. */
