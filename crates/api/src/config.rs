@@ -75,7 +75,9 @@ pub enum ApiError {
         source: std::io::Error,
     },
     /// An address that other hosts can reach, without a token.
-    #[error("{0} is reachable from other hosts: use --ui-token-file, or listen on a loopback address")]
+    #[error(
+        "{0} is reachable from other hosts: use --ui-token-file, or listen on a loopback address"
+    )]
     Open(SocketAddr),
     /// A file.
     #[error("{operation} {}: {source}", path.display())]

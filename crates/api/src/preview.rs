@@ -99,7 +99,10 @@ fn alone(configuration: &Impairment, flow: &str) -> Result<(Impairment, Vec<Stri
     this.a_to_b = this.a_to_b.over(&aggregate.a_to_b);
     this.b_to_a = this.b_to_a.over(&aggregate.b_to_a);
     let others = aggregate.flows.len() - 1;
-    Ok((alone, vec![format!("it shares its link with {others} more, which send nothing in this preview")]))
+    Ok((
+        alone,
+        vec![format!("it shares its link with {others} more, which send nothing in this preview")],
+    ))
 }
 
 fn summed(

@@ -527,11 +527,7 @@ pub(crate) fn checked(
         // By the name in the scenario: the server's path is private.
         ScenarioError::File { path, source, .. } => {
             let name = path.strip_prefix(&directory).unwrap_or(path).display();
-            Problem::field(
-                root,
-                format!("{name}: {source}"),
-                "a scenario whose files are readable",
-            )
+            Problem::field(root, format!("{name}: {source}"), "a scenario whose files are readable")
         }
         other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     })

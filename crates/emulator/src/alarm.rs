@@ -1,8 +1,8 @@
-//! Alarms: what a user of the emulator has to know at once, each told once until it has passed.
+//! Alarms: conditions that a user of the emulator must know about. Each is raised once until it clears.
 
 use serde::{Deserialize, Serialize};
 
-/// What an alarm is about.
+/// The subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmKind {
@@ -10,15 +10,15 @@ pub enum AlarmKind {
     LinkDown,
     /// A direction's thread uses more than 90 % of a processor.
     CpuHigh,
-    /// More than 90 % of the memory for held packets is taken, or a frame found no room there.
+    /// More than 90 % of the memory for queued packets is in use, or a frame found no room.
     MemoryCapNear,
-    /// Packets were lost unasked.
+    /// Packets were lost without a law.
     UnplannedDrop,
     /// Packets left more than 1 ms late.
     DeadlineLate,
-    /// The realtime clock, by which the kernel stamps packets, was stepped.
+    /// The realtime clock, which the kernel's stamps use, was stepped.
     ClockStepped,
-    /// The packet trace's queue overflowed, or its disk refused.
+    /// The packet trace's queue overflowed, or writing failed.
     PacketTraceDropped,
 }
 
@@ -27,17 +27,17 @@ pub enum AlarmKind {
 pub struct Alarm {
     /// About what.
     pub kind: AlarmKind,
-    /// Which interface or direction.
+    /// The interface or direction.
     pub object: String,
-    /// When it began, s since the start.
+    /// When it was raised, s since the start.
     pub at_seconds: f64,
-    /// Whether it still holds.
+    /// Whether the condition persists.
     pub active: bool,
     /// In words.
     pub text: String,
 }
 
-/// Most alarms kept; the oldest that have passed go first.
+/// Maximum number of alarms stored; the oldest cleared ones are dropped first.
 const MOST: usize = 256;
 
 /// The alarms of a running emulator.
@@ -49,7 +49,7 @@ pub(crate) struct Alarms {
 }
 
 impl Alarms {
-    /// `holds` as of now; told in words when it is new.
+    /// Sets the condition of an alarm; `text` is evaluated when it is raised.
     pub(crate) fn set(
         &mut self,
         kind: AlarmKind,
@@ -80,7 +80,7 @@ impl Alarms {
         &self.list
     }
 
-    /// The alarms raised after the first `seen`, and how many there were ever.
+    /// The alarms raised after the first `seen`, and the total number raised.
     pub(crate) fn after(&self, seen: u64) -> (Vec<Alarm>, u64) {
         let new = usize::try_from(self.raised - seen.min(self.raised)).unwrap_or(usize::MAX);
         let from = self.list.len().saturating_sub(new);

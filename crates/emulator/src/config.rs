@@ -1,4 +1,4 @@
-//! What an emulator is started from.
+//! Configuration of an emulator.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::plan::Direction;
 
-/// Which link is wanted on both interfaces.
+/// The type of link for both interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LinkMode {
-    /// The packet socket when any delay or rate counts from the time of arrival, else the fastest there is.
+    /// The packet socket if any delay or rate depends on the arrival time, else the fastest available.
     #[default]
     Auto,
     /// TPACKET_V2.
     Packet,
-    /// AF_XDP in the driver, zero-copy where the card takes it.
+    /// AF_XDP in the driver, zero-copy if supported.
     Xdp,
-    /// AF_XDP in the network stack.
+    /// AF_XDP in the network stack (generic mode).
     XdpGeneric,
 }
 
@@ -38,13 +38,13 @@ impl LinkMode {
     }
 }
 
-/// How the threads of the two directions are scheduled.
+/// Scheduling of the threads of the two directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// SCHED_FIFO where it is allowed, while packets are delayed and the load leaves the processors to others.
+    /// SCHED_FIFO if permitted, while packets are delayed and the load leaves CPU time to others.
     #[default]
     Auto,
-    /// As any other thread.
+    /// Normal scheduling.
     Normal,
 }
 
@@ -57,7 +57,7 @@ pub struct PacketTraceFiles {
     pub configurations: File,
 }
 
-/// What an emulator is started from.
+/// The configuration of an emulator.
 #[derive(Clone, Debug)]
 pub struct EmulatorConfig {
     /// Interface A, and interface B.
@@ -68,22 +68,24 @@ pub struct EmulatorConfig {
     pub impairment: Impairment,
     /// Where to write each packet's verdict (`weir.packets/1`).
     pub packet_trace: Option<PathBuf>,
-    /// The files of the packet trace if they are open already: a process that drops capabilities may be unable to open them later.
+    /// The files of the packet trace if already open: a process that drops capabilities may be unable to open them
+    /// later.
     pub packet_trace_files: Option<Arc<PacketTraceFiles>>,
-    /// Most bytes that the packet trace and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
-    /// many as the disk takes.
+    /// Maximum size of the packet trace with its configurations, bytes; further records are counted as dropped.
+    /// `None`: limited by the disk.
     pub packet_trace_max_bytes: Option<u64>,
-    /// A note of the settings that this emulator changes: its watchdog removes it when they are restored.
+    /// A note on disk of the settings that this emulator changes; its watchdog removes it when they are restored.
     pub restoration: Option<PathBuf>,
     /// How the threads are scheduled.
     pub scheduling: Scheduling,
-    /// Takes interfaces that would be refused, where that can work.
+    /// Accept interfaces that would be refused, if they can work.
     pub force: bool,
-    /// Frames each receive ring is to hold; `None`: the link's default.
+    /// Frames of each receive ring; `None`: the link's default.
     pub ring_frames: Option<u32>,
-    /// Gives up, for the calling thread and its own, the capabilities that only setting up needs; `keep_for_setting_up` comes before.
+    /// Drop the capabilities that only the setup needs, for the calling thread and its children; requires
+    /// `keep_for_setting_up` before.
     pub few_capabilities: bool,
-    /// The lab namespace that it runs in, `LAB/NODE`, by the environment; the control socket reports it.
+    /// The lab namespace that it runs in, `LAB/NODE`, from the environment; the control socket reports it.
     pub lab: Option<String>,
 }
 
@@ -108,7 +110,7 @@ impl EmulatorConfig {
     }
 }
 
-/// Every set of laws of a direction, the aggregates' included.
+/// All laws of a direction, including those of aggregates.
 fn all_laws(config: &Impairment, direction: Direction) -> impl Iterator<Item = Laws> + '_ {
     let flows = config.flows.iter().map(move |flow| flow.laws(direction));
     let aggregates = config.aggregates.iter().map(move |aggregate| match direction {
@@ -118,7 +120,7 @@ fn all_laws(config: &Impairment, direction: Direction) -> impl Iterator<Item = L
     flows.chain(aggregates).chain([config.other.laws(direction)])
 }
 
-/// Whether anything counts from the time of arrival: a delay or a rate, either way.
+/// Whether any delay or rate, in either direction, depends on the arrival time.
 pub(crate) fn is_timed(config: &Impairment) -> bool {
     [Direction::Forward, Direction::Reverse].into_iter().any(|direction| {
         all_laws(config, direction).any(|laws| laws.delay.is_some() || laws.rate.is_some())

@@ -1,7 +1,7 @@
-//! The control socket of a running emulator: one line of JSON asks, one line of JSON answers.
+//! The control socket of a running emulator: each line of JSON is a request and gets one line of JSON as its answer.
 //!
-//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `keepalive`; the answer is `{"ok":true,…}` or
-//! `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` tells the fields.
+//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `keepalive`; the answer is
+//! `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` has the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -21,27 +21,27 @@ use crate::error::EmulatorError;
 use crate::remote::{Remote, Watch};
 use crate::wanted::Change;
 
-/// Longest request: an impairment of many thousand flows.
+/// Maximum length of a request: an impairment of many thousand flows.
 const MOST_REQUEST_BYTES: u64 = 16 << 20;
 /// Longest answer read.
 const MOST_ANSWER_BYTES: u64 = 256 << 20;
-/// Maximum number of clients at a time, those that watch left out.
+/// Maximum number of concurrent clients, watching ones excluded.
 const MAX_CLIENTS: usize = 64;
-/// Maximum number of clients that watch at a time: a test does for as long as it runs.
+/// Maximum number of concurrent watching clients: a test watches as long as it runs.
 const MAX_WATCHERS: usize = 256;
-/// How long a client of ours waits.
+/// Default timeout of a client.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What is asked.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
 enum Request {
-    /// Another configuration, whole or in part.
+    /// Replaces the configuration, or changes a part of it.
     Set {
         /// The whole one.
         #[serde(default)]
         impairment: Option<Box<Impairment>>,
-        /// In part: of this flow; absent: of Other.
+        /// With a part: the flow; absent: Other.
         #[serde(default)]
         flow: Option<String>,
         #[serde(default)]
@@ -50,13 +50,13 @@ enum Request {
         a_to_b: Option<String>,
         #[serde(default)]
         b_to_a: Option<String>,
-        /// A preset, in place of the laws there were.
+        /// A preset that replaces the laws.
         #[serde(default)]
         profile: Option<String>,
         #[serde(default)]
         seed: Option<Seed>,
     },
-    // Braces: fields of a variant without them would be taken in silence.
+    // Braces, so that unknown fields of these variants are refused.
     Show {},
     Start {
         #[serde(default)]
@@ -72,22 +72,22 @@ enum Request {
         on: bool,
     },
     Stats {},
-    /// A new period of counting.
+    /// Starts a new period of counting.
     Reset {
         #[serde(default)]
         flow: Option<String>,
     },
     Save {},
-    /// The client is there: the keepalive timer starts again.
+    /// Restarts the keepalive timer.
     Keepalive {},
-    /// Counts the datagrams that are dropped from now on, until this connection closes.
+    /// Counts dropped datagrams until this connection closes.
     Watch {},
     /// The datagrams dropped since this connection's watch started.
     Drops {},
 }
 
 impl Request {
-    /// Whether it only reads, so that it is no sign of a controlling client.
+    /// Whether it only reads, and so does not restart the keepalive timer.
     fn is_reading(&self) -> bool {
         match self {
             Request::Show {}
@@ -105,14 +105,14 @@ impl Request {
     }
 }
 
-/// How many clients are connected.
+/// Number of connected clients.
 #[derive(Debug, Default)]
 struct ConnectionCounts {
     clients: AtomicUsize,
     watchers: AtomicUsize,
 }
 
-/// A connection's part of a limit, given back when dropped.
+/// A connection that counts until dropped.
 struct ConnectionSlot {
     load: Arc<ConnectionCounts>,
     count: fn(&ConnectionCounts) -> &AtomicUsize,
@@ -136,14 +136,14 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A listening control socket; its file goes with it.
+/// A listening control socket; removes its file when dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
     contact: LastContact,
 }
 
-/// When a client last asked for more than reading.
+/// When a client last made a request that is not read-only.
 #[derive(Debug, Clone)]
 pub struct LastContact(Arc<Mutex<Instant>>);
 
@@ -156,7 +156,7 @@ impl LastContact {
         *self.0.lock().unwrap_or_else(|e| e.into_inner()) = Instant::now();
     }
 
-    /// Time since then, or since the socket began to listen.
+    /// Time since then, or since the socket started to listen.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).elapsed()
@@ -173,7 +173,7 @@ fn refused(path: &Path, source: std::io::Error) -> EmulatorError {
     EmulatorError::File { operation: "listen on control socket", path: path.to_owned(), source }
 }
 
-/// A listener at `path`, replacing a socket without a listener.
+/// A listener at `path`; replaces a socket without a listener.
 fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -184,8 +184,8 @@ fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
 }
 
 impl ControlSocket {
-    /// Listens at `path`, for this user alone, until the process ends. A socket without a listener is replaced;
-    /// anything else there is left alone.
+    /// Listens at `path`, for this user alone, until the process ends. Replaces a socket without a listener; refuses
+    /// any other file.
     ///
     /// # Errors
     /// The path is unavailable.
@@ -199,7 +199,7 @@ impl ControlSocket {
         let accept = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
-                    // Out of descriptors, most likely: not to be asked again at once.
+                    // Probably out of file descriptors: wait before the next attempt.
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
@@ -208,7 +208,7 @@ impl ControlSocket {
                     continue;
                 };
                 let (remote, contact) = (remote.clone(), contact.clone());
-                // Without a thread the connection is closed and the seat given back.
+                // Without a thread the connection is closed and its slot released.
                 let _ = std::thread::Builder::new()
                     .name("weir-control".into())
                     .spawn(move || serve(&stream, &remote, &contact, seat));
@@ -221,7 +221,8 @@ impl ControlSocket {
         Ok(socket)
     }
 
-    /// Whether [`ControlSocket::listen`] could have this path, before an emulator is started for it. Nothing stays there.
+    /// Checks whether [`ControlSocket::listen`] could use this path, before an emulator is started. Leaves nothing
+    /// there.
     ///
     /// # Errors
     /// The path is unavailable.
@@ -230,7 +231,7 @@ impl ControlSocket {
         std::fs::remove_file(path).map_err(|source| refused(path, source))
     }
 
-    /// When a client last asked for more than reading.
+    /// When a client last made a request that is not read-only.
     #[must_use]
     pub fn contact(&self) -> LastContact {
         self.contact.clone()
@@ -245,7 +246,7 @@ impl ControlSocket {
 
 fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: ConnectionSlot) {
     let mut reader = BufReader::new(stream);
-    // It ends with the connection, so that a client that dies leaves none.
+    // It ends with the connection, also when a client dies.
     let mut watch = None;
     loop {
         let mut line = Vec::new();
@@ -256,7 +257,7 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: 
         let mut reply = answer(&line, remote, contact, &mut seat, &mut watch).to_string();
         reply.push('\n');
         let mut out = stream;
-        // A line that did not fit has no known end: what follows is not a request.
+        // A line that is too long has no known end: what follows is not a request.
         if out.write_all(reply.as_bytes()).is_err() || line.last() != Some(&b'\n') {
             return;
         }
@@ -301,12 +302,12 @@ fn answer(
     }
 }
 
-/// What kind of refusal it is, for the exit code of who asked.
+/// The kind of a refusal, for the client's exit code.
 fn kind(error: &EmulatorError) -> &'static str {
     match error {
         EmulatorError::Impair(_) | EmulatorError::Refusal { .. } => "refused",
         EmulatorError::Ended => "ended",
-        // A direction that has not answered: no request is the cause.
+        // A direction that did not answer: not the request's fault.
         EmulatorError::Pending(_) | EmulatorError::Panicked(_) => "internal",
         EmulatorError::System { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
             "internal"
@@ -373,7 +374,7 @@ fn obey(
         Request::Keepalive {} => json!({}),
         Request::Watch {} => {
             if watch.is_none() {
-                // Watchers do not take the places of those who steer.
+                // Watching clients have a limit of their own.
                 let taken = ConnectionSlot::take(&seat.load, |load| &load.watchers, MAX_WATCHERS);
                 *seat = taken.ok_or_else(|| EmulatorError::Refusal {
                     what: "watch".into(),
@@ -411,8 +412,7 @@ fn applied(remote: &Remote, number: u64) -> Value {
     out
 }
 
-/// Adds that laws were set which are not applied, of this flow or (`None`) of any: the answer says that a configuration
-/// is in force, which does not include them.
+/// Adds to the answer that laws were set but are not applied, for this flow or (`None`) any.
 fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
     let mut names = remote.wanted().1;
     names.retain(|name| flow.is_none_or(|flow| flow == name));
@@ -436,14 +436,14 @@ impl Connection {
     /// Connects to the emulator that listens at `path`.
     ///
     /// # Errors
-    /// No emulator listens there, or it may not be asked.
+    /// No emulator listens there, or access is denied.
     pub fn open(path: &Path) -> std::io::Result<Connection> {
         let connection = Connection(UnixStream::connect(path)?);
         connection.set_timeout(TIMEOUT)?;
         Ok(connection)
     }
 
-    /// Sets how long an answer is waited for; 15 s unless set.
+    /// Sets the timeout of answers; default 15 s.
     ///
     /// # Errors
     /// A timeout of zero.
@@ -459,13 +459,13 @@ impl Connection {
     pub fn ask(&mut self, request: &Value) -> std::io::Result<Value> {
         self.0.write_all(format!("{request}\n").as_bytes())?;
         let mut line = Vec::new();
-        // One line answers each request: nothing behind it is lost with the buffer.
+        // Each request has one line as its answer: nothing after it is lost with the buffer.
         BufReader::new((&self.0).take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
         Ok(serde_json::from_slice(&line)?)
     }
 }
 
-/// Asks the emulator that listens at `path`, once.
+/// Sends one request to the emulator that listens at `path`.
 ///
 /// # Errors
 /// Those of [`Connection::open`] and [`Connection::ask`].

@@ -1,4 +1,4 @@
-//! One direction without its thread: frames in, verdicts, changes, frames out, all counted. Time is an argument.
+//! One direction without its thread: frames in, verdicts, changes, frames out, with counters. Time is an argument.
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ use crate::packet_trace::TraceWriter;
 use crate::report::{LinkReport, PeriodReason};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
-/// Ring entries taken at once.
+/// Ring entries taken in one go.
 pub(crate) const MOST: usize = 64;
-/// Frames handed to the link by one call: its own batch, after which the clock is read.
+/// Frames passed to the link in one call: its batch, after which the clock is read.
 const SENT_AT_ONCE: usize = 64;
-/// Frames that may wait for room in the link before no more are taken in.
+/// Frames that may wait for room in the link before the receive ring is left alone.
 const MOST_WAITING: usize = 4096;
-/// And their bytes: with slots of twice that, a batch more of super-packets fits into the headroom.
+/// Bytes of these frames: with slots of twice that, one more batch of super-packets fits into the headroom.
 const MOST_WAITING_BYTES: u64 = 8 << 20;
-/// Memory for frames beyond what the laws may hold: what is on its way in and out.
+/// Memory for frames beyond the laws' limit: those entering and leaving.
 const HEADROOM_BYTES: u64 = 32 << 20;
 
-/// A frame that is to leave.
+/// A frame that is about to leave.
 #[derive(Debug)]
 struct QueuedFrame {
     disposition: Disposition,
     native: Option<(u64, u32)>,
 }
 
-/// What a flow has beside the engine's counters.
+/// Data of a flow in addition to the engine's counters.
 #[derive(Debug, Default)]
 struct FlowExtra {
     timing: Timing,
@@ -45,7 +45,7 @@ struct FlowExtra {
     unplanned_bytes: u64,
     unlogged: bool,
     period: Period,
-    /// Of the laws that the period is about.
+    /// Version of the laws of the period.
     laws_version: u64,
 }
 
@@ -54,7 +54,8 @@ impl FlowExtra {
     fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> Counters {
         let (packets, bytes) = waiting;
         let mut counters = *status.counters;
-        // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is held.
+        // The engine counts released packets as sent. Those that the link refused were not sent, and those that wait
+        // for it are queued.
         counters.sent_packets = counters.sent_packets.saturating_sub(self.unplanned + packets);
         counters.sent_bytes = counters.sent_bytes.saturating_sub(self.unplanned_bytes + bytes);
         counters.unplanned_dropped_packets += self.unplanned;
@@ -72,11 +73,11 @@ pub(crate) struct Datapath {
     received: Vec<Received>,
     metas: Vec<Meta>,
     dispositions: Vec<Disposition>,
-    /// Frames that are to leave, in order; those before `left` have left.
+    /// Frames that are about to leave, in order; those before `left` have left.
     handles: Vec<Handle>,
     leaving: Vec<QueuedFrame>,
     left: usize,
-    /// Bytes of those that have not.
+    /// Bytes of those that have not left.
     waiting_bytes: u64,
     extras: Vec<FlowExtra>,
     late_packets: u64,
@@ -100,7 +101,7 @@ impl Datapath {
         packet_trace: Option<TraceWriter>,
     ) -> Result<Self, ImpairError> {
         let engine = Engine::new(config, direction)?;
-        // A slot is at most twice what its frame counts towards the limit (held to by a test).
+        // A slot is at most twice what its frame counts towards the limit (tested).
         let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
         let mut slabs = Slabs::new(limit);
         slabs.reserve(64, 1 << 12);
@@ -135,8 +136,8 @@ impl Datapath {
         self.extras.resize_with(flows.max(self.extras.len()), FlowExtra::default);
     }
 
-    /// Another configuration, between two batches; queued packets leave when they were to leave.
-    /// Returns what another thread should drop.
+    /// Applies another configuration between two batches; queued packets keep their departure times. Returns values
+    /// that another thread should drop.
     pub(crate) fn configure(
         &mut self,
         prepared: Prepared,
@@ -154,7 +155,7 @@ impl Datapath {
         Ok(retired)
     }
 
-    /// Starts a period of counting for a flow (for all: `None`). `false` when there is no such flow.
+    /// Starts a period of counting for a flow (`None`: all). `false` if there is no such flow.
     pub(crate) fn reset(&mut self, flow: Option<&str>, now_ns: u64) -> bool {
         let mut found = flow.is_none();
         self.start_periods(now_ns, PeriodReason::Reset, |status, _| {
@@ -165,7 +166,7 @@ impl Datapath {
         found
     }
 
-    /// Starts a period of counting for the flows that are `meant`.
+    /// Starts a period of counting for the flows selected by `meant`.
     fn start_periods(
         &mut self,
         now_ns: u64,
@@ -185,7 +186,7 @@ impl Datapath {
         }
     }
 
-    /// Whether the verdicts of a flow (of all: `None`) go to the packet trace. `false` when there is no such flow.
+    /// Sets whether the verdicts of a flow (`None`: all) go to the packet trace. `false` if there is no such flow.
     pub(crate) fn log(&mut self, flow: Option<&str>, on: bool) -> bool {
         let mut found = flow.is_none();
         for (status, extra) in self.engine.flows().zip(&mut self.extras) {
@@ -197,7 +198,8 @@ impl Datapath {
         found
     }
 
-    /// Takes in what has come; how many ring entries that was, usable or not. Nothing, when too much waits to leave: the link's ring is the queue then.
+    /// Receives frames; returns the number of ring entries, usable or not. Does nothing while too much waits to
+    /// leave: the link's ring is the queue then.
     pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
         self.received.clear();
         if self.is_full() {
@@ -206,12 +208,12 @@ impl Datapath {
         from.recv(&mut self.slabs, MOST, &mut self.received)
     }
 
-    /// Whether so much waits to leave that no more is taken in.
+    /// Whether so much waits to leave that no frames are received.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES
     }
 
-    /// Takes frames out of a link that nothing is to become of; how many ring entries and how many frames.
+    /// Discards received frames; returns the number of ring entries and of frames.
     pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<(usize, usize)> {
         self.received.clear();
         let entries = from.recv(&mut self.slabs, MOST, &mut self.received)?;
@@ -221,7 +223,7 @@ impl Datapath {
         Ok((entries, self.received.len()))
     }
 
-    /// A frame from elsewhere than a link; `false`: there is no memory for it.
+    /// Adds a frame that does not come from a link; `false`: out of memory.
     pub(crate) fn put_in(&mut self, frame: &[u8], ingress_ns: u64) -> bool {
         self.received.clear();
         match self.slabs.insert(frame) {
@@ -233,7 +235,7 @@ impl Datapath {
         }
     }
 
-    /// Asks the laws about what was taken in, and about what is due.
+    /// Passes received frames through the laws, and releases those that are due.
     pub(crate) fn judge(&mut self, now_ns: u64) {
         self.metas.clear();
         for frame in &self.received {
@@ -247,7 +249,7 @@ impl Datapath {
         self.carry_out();
     }
 
-    /// Does what the dispositions say.
+    /// Carries out the dispositions.
     fn carry_out(&mut self) {
         let dispositions = std::mem::take(&mut self.dispositions);
         for disposition in &dispositions {
@@ -260,7 +262,7 @@ impl Datapath {
                     let edited = match self.engine.edit(&disposition) {
                         None => Some((handle, true)),
                         Some(edit) => {
-                            // Its addresses may be among what changes.
+                            // The change may include its addresses.
                             let is_watched = self.watches.is_active();
                             let frame = self.slabs.bytes(handle);
                             let before = is_watched.then(|| Watches::before(edit, frame)).flatten();
@@ -294,7 +296,7 @@ impl Datapath {
         self.dispositions = dispositions;
     }
 
-    /// Sequence and flow of native data, when someone wants to know.
+    /// Sequence and flow of native data, if the packet trace or a watch needs them.
     #[inline]
     fn native(&self, disposition: &Disposition) -> Option<(u64, u32)> {
         self.packet_trace.as_ref()?;
@@ -315,7 +317,7 @@ impl Datapath {
         }
     }
 
-    /// Tells the clients that watch of a dropped frame.
+    /// Counts a dropped frame for the watching clients.
     #[inline]
     fn dropped(&mut self, flow: u32, verdict: Verdict, handle: Handle) {
         if self.watches.is_active() {
@@ -343,7 +345,7 @@ impl Datapath {
         self.engine.flows().map(|flow| flow.name.to_owned()).collect()
     }
 
-    /// Counts a packet that was to be sent and was not.
+    /// Counts a packet that could not be sent.
     fn unplanned(&mut self, disposition: &Disposition, handle: Handle, native: Option<(u64, u32)>) {
         if disposition.flags & FLAG_EXEMPT != 0 {
             self.exempt_unplanned.0 += 1;
@@ -357,7 +359,7 @@ impl Datapath {
         self.write(&Disposition { verdict: Verdict::Unplanned, ..*disposition }, None, native);
     }
 
-    /// Sends what is to leave, as far as the link has room; `clock` tells the time of each departure.
+    /// Sends leaving frames as far as the link has room; `clock` gives the time of each departure.
     pub(crate) fn send_out(
         &mut self,
         to: &mut dyn Transmit,
@@ -403,7 +405,7 @@ impl Datapath {
         }
         let FlowExtra { timing, period, .. } = &mut self.extras[disposition.flow as usize];
         timing.record(disposition.arrived_ns, disposition.at_ns, departed_ns);
-        // One that was queued when the period started was delayed by other laws.
+        // A packet queued when the period started was delayed by other laws.
         if period.start_ns.is_none_or(|start| disposition.arrived_ns >= start) {
             period.delays.record(departed_ns.saturating_sub(disposition.arrived_ns));
         }
@@ -423,7 +425,7 @@ impl Datapath {
         }
     }
 
-    /// Hands what is to leave to `out`, with the time asked: the departure of a virtual clock.
+    /// Passes leaving frames to `out` with their planned times, which are the departures of a virtual clock.
     pub(crate) fn send_all<E>(
         &mut self,
         mut out: impl FnMut(u64, &[u8]) -> Result<(), E>,
@@ -470,7 +472,7 @@ impl Datapath {
         self.engine.held_packets()
     }
 
-    /// What the held packets and their queues take of the memory that they may have.
+    /// Fraction of the permitted memory that queued packets and their queues use.
     pub(crate) fn memory_used_bytes(&self) -> u64 {
         self.engine.memory_used_bytes()
     }
@@ -479,7 +481,7 @@ impl Datapath {
         self.late_packets
     }
 
-    /// Packets lost unasked by this side of the link's counters.
+    /// Packets that this side of the link lost without a law.
     pub(crate) fn unplanned_packets(&self) -> u64 {
         self.engine.flows().map(|flow| flow.counters.unplanned_dropped_packets).sum::<u64>()
             + self.extras.iter().map(|extra| extra.unplanned).sum::<u64>()
@@ -492,14 +494,14 @@ impl Datapath {
         }
     }
 
-    /// Ends the packet trace's part.
+    /// Closes the packet trace of this direction.
     pub(crate) fn close_packet_trace(&mut self) {
         if let Some(packet_trace) = self.packet_trace.take() {
             packet_trace.close();
         }
     }
 
-    /// Packets and bytes of each flow that the laws let go and that wait for room in the link.
+    /// Packets and bytes of each flow that the laws released and that wait for room in the link.
     fn waiting_by_flow(&self) -> Vec<(u64, u64)> {
         let mut of = vec![(0, 0); self.extras.len()];
         let judged =
@@ -512,7 +514,7 @@ impl Datapath {
         of
     }
 
-    /// Exempt frames: sent on, their bytes, refused by the link.
+    /// Exempt frames: forwarded, their bytes, refused by the link.
     fn exempt(&self) -> ExemptSnapshot {
         let all = self.engine.exempt();
         let waiting =
@@ -529,8 +531,8 @@ impl Datapath {
         }
     }
 
-    /// What there is to report, as it is now: a copy, to be made a report of elsewhere. `times_ns` are the emulator's
-    /// start and the time now.
+    /// A copy of all counters, from which another thread makes the report. `times_ns` are the emulator's start and
+    /// the time now.
     pub(crate) fn snapshot(
         &self,
         config: Arc<Impairment>,

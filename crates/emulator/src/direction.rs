@@ -1,4 +1,4 @@
-//! The thread of one direction: takes in, judges, sends, and waits for whichever comes first, a frame or a deadline.
+//! The thread of one direction: receives, applies the laws, sends, and waits for the next frame or deadline.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,55 +22,54 @@ use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
 const ORDERS: u64 = 1;
-/// How long before a deadline a thread of normal scheduling wakes, to spin the rest.
+/// How long before a deadline a thread of normal scheduling wakes to spin.
 const SPIN_NS: u64 = 60_000;
-/// Between two looks at the load, the packet trace and the counters.
+/// Interval of checking the load, the packet trace and the counters.
 const TICK_NS: u64 = 50_000_000;
 /// Ticks between two readings of the kernel's drop counters.
 const TICKS_BETWEEN_COUNTERS: u32 = 10;
-/// How long a full link is left alone.
+/// How long to wait for room in a full link.
 const FULL_NS: u64 = 20_000;
-/// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves no other thread; below half of it, it
-/// returns to it.
+/// CPU use above which a thread leaves SCHED_FIFO, so that it starves no other thread; it returns below half of it.
 const FIFO_LOAD: f64 = 0.6;
-/// Frames that are looked for in a ring at the end: more than any ring of the kernel holds.
+/// Frames looked for in a receive ring at the end: more than any ring of the kernel holds.
 const MOST_LEFT: u64 = 1 << 22;
-/// As the generator's paced senders.
+/// As paced senders of tests.
 pub(crate) const FIFO_PRIORITY: u8 = 10;
-/// Fewest processors on which a real-time thread may spin.
+/// Minimum number of processors on which a real-time thread may spin.
 const SPINNING_CPUS: usize = 3;
 
 /// An order to a direction.
-// Orders are few: a box for the configuration would be freed on the data path.
+// Orders are few; a boxed configuration would be freed on the data path.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Order {
-    /// Another configuration, and whether anything in it counts from the time of arrival.
+    /// Another configuration, and whether anything in it depends on the arrival time.
     Configure {
         prepared: Prepared,
         timed: bool,
         number: u64,
         reply: SyncSender<Result<Applied, ImpairError>>,
     },
-    /// What it has done so far.
+    /// A copy of the counters.
     Report(SyncSender<Snapshot>),
     /// A new period of counting for a flow, or for all; answers whether there is such a flow.
     Reset { flow: Option<String>, reply: SyncSender<bool> },
-    /// Verdicts of a flow to the packet trace, or not; answers whether there is such a flow.
+    /// Includes a flow in the packet trace, or excludes it; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
-    /// Counts dropped datagrams for this watch from now on.
+    /// Starts counting dropped datagrams for this watch.
     Watch { id: u64, reply: SyncSender<()> },
     /// The datagrams dropped since a watch started, with the names of the flows by number.
     Drops { id: u64, reply: SyncSender<(Drops, Vec<String>)> },
     /// Ends a watch.
     Unwatch(u64),
-    /// Takes no more in, and ends when all has left, or at this time.
+    /// Receives no more, and ends when all queued packets have left, or at this time.
     Drain { until_ns: u64 },
 }
 
-/// A configuration came into force.
+/// A configuration was applied.
 pub(crate) struct Applied {
     pub(crate) at_ns: u64,
-    /// The former configuration, which the receiver of the answer drops.
+    /// The former configuration, to be dropped by the receiver of the answer.
     _before: (Retired, Arc<Impairment>),
 }
 
@@ -85,11 +84,11 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Order>>> {
-        // A queue of whole orders: a thread that panicked with the lock left nothing half-done.
+        // A queue of complete orders: a thread that panicked with the lock left it consistent.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands an order over; an order to a direction that has ended is dropped, and its answer never comes.
+    /// Passes an order; an order to a direction that has ended is dropped, and its answer never arrives.
     pub(crate) fn post(&self, order: Order) {
         if let Some(orders) = &mut *self.lock() {
             orders.push_back(order);
@@ -110,7 +109,7 @@ impl Mailbox {
     }
 }
 
-/// Tells that a direction is over, also when its thread panics.
+/// Marks the direction as ended when dropped, also after a panic.
 struct Over {
     mailbox: Arc<Mailbox>,
     status: Arc<DirectionStatus>,
@@ -123,7 +122,7 @@ impl Drop for Over {
     }
 }
 
-/// What can be seen of a direction without asking it.
+/// Status of a direction that is readable without an order.
 #[derive(Debug, Default)]
 pub(crate) struct DirectionStatus {
     pub(crate) held_bytes: AtomicU64,
@@ -131,21 +130,21 @@ pub(crate) struct DirectionStatus {
     pub(crate) unplanned_packets: AtomicU64,
     pub(crate) late_packets: AtomicU64,
     pub(crate) clock_steps: AtomicU64,
-    /// Frames for which the slabs had no room.
+    /// Frames without room in the slabs.
     pub(crate) memory_dropped_packets: AtomicU64,
-    /// Share of a processor that the thread used, in 1/1000.
+    /// CPU use of the thread, 1/1000 of a processor.
     pub(crate) load_permille: AtomicU64,
     pub(crate) fifo: AtomicBool,
     pub(crate) ended: AtomicBool,
 }
 
-/// How a direction ended.
+/// The result of a direction.
 pub(crate) struct DirectionResult {
     pub(crate) report: DirectionReport,
     pub(crate) error: Option<EmulatorError>,
 }
 
-/// What a direction is made of.
+/// The parts of a direction.
 pub(crate) struct DirectionParts {
     pub(crate) name: &'static str,
     pub(crate) datapath: Datapath,
@@ -153,7 +152,7 @@ pub(crate) struct DirectionParts {
     /// When the emulator started.
     pub(crate) started_ns: u64,
     pub(crate) from: Box<dyn Receive>,
-    /// Frames that may lie in the receive ring.
+    /// Frames that the receive ring may hold.
     pub(crate) ring_frames: u64,
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
@@ -186,11 +185,11 @@ pub(crate) fn spawn(parts: DirectionParts) -> Result<Running, EmulatorError> {
     Ok(Running { mailbox, thread })
 }
 
-/// No more is wanted.
+/// The end was requested.
 struct Draining {
-    /// When it has to be over.
+    /// Deadline.
     until_ns: u64,
-    /// Looks into the receive ring that may still be needed to take out what was there when the end was asked for.
+    /// Reads of the receive ring that may still be needed to empty it of what was there at the request.
     looks: u64,
 }
 
@@ -208,9 +207,9 @@ struct Worker {
     draining: Option<Draining>,
     next_tick_ns: u64,
     ticks: u32,
-    /// Frames that were in the receive ring at the end.
+    /// Frames in the receive ring at the end.
     left_behind: u64,
-    /// What the receiving link counted when it was asked last.
+    /// The receiving link's counters when last read.
     received: ReceiveStatistics,
     /// Monotonic and CPU time at the last tick.
     last_tick: (u64, u64),
@@ -241,7 +240,7 @@ impl Worker {
     fn run(mut self) -> DirectionResult {
         let _over = Over { mailbox: self.mailbox.clone(), status: self.parts.status.clone() };
         set_name(&format!("weir-{}", self.parts.name));
-        // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
+        // If refused, sleeps are late by the default slack, which the lateness shows.
         let _ = set_timer_slack(1);
         let now = self.clock.monotonic_ns();
         self.last_tick = (now, thread_cpu_ns());
@@ -295,7 +294,7 @@ impl Worker {
         }
     }
 
-    /// Takes in what has come; once the end was asked for, what had come by then.
+    /// Receives frames; once the end was requested, those that had arrived by then.
     fn take_in(&mut self) -> weir_link::Result<usize> {
         let datapath = &mut self.parts.datapath;
         if self.draining.as_ref().is_some_and(|draining| draining.looks == 0) {
@@ -306,13 +305,13 @@ impl Worker {
         if let Some(draining) = &mut self.draining
             && !is_full
         {
-            // Fewer than it might have taken: the ring was empty then.
+            // Fewer than the maximum: the ring was empty.
             draining.looks = if taken < MOST { 0 } else { draining.looks - 1 };
         }
         Ok(taken)
     }
 
-    /// Counts what is in the receive ring at the end, and will not be taken in.
+    /// Counts the frames in the receive ring at the end that will not be received.
     fn leave_behind(&mut self) {
         for _ in 0..self.looks() {
             match self.parts.datapath.discard(self.parts.from.as_mut()) {
@@ -322,13 +321,13 @@ impl Worker {
                         return;
                     }
                 }
-                // Gone, and what was in it too.
+                // The interface is gone, with the frames in its ring.
                 Err(_) => return,
             }
         }
     }
 
-    /// Looks into the ring that are enough to see all that it holds.
+    /// Number of reads that cover the whole ring.
     fn looks(&self) -> u64 {
         self.parts.ring_frames.min(MOST_LEFT) / MOST as u64 + 1
     }
@@ -344,7 +343,7 @@ impl Worker {
         }
         if let Some(deadline) = self.parts.datapath.next_deadline_ns() {
             if deadline <= now + self.spin_ns {
-                // So near that a sleep would miss it: the rest is spun, with an eye on the ring.
+                // So near that a sleep would miss it: spin, watching the ring.
                 std::hint::spin_loop();
                 return;
             }
@@ -362,10 +361,10 @@ impl Worker {
                     }
                 }
             }
-            // A poller that cannot wait must not become a spin without end.
+            // If polling fails, sleep, so as not to spin without end.
             Err(_) => self.clock.sleep_until(until.min(now + 1_000_000)),
         }
-        // A full link, and a ring that is left alone meanwhile: readable at once, so sleep by the clock.
+        // The link is full, and the ring is left alone although readable: sleep by the clock.
         if self.parts.datapath.waiting() > 0 {
             std::thread::yield_now();
         }
@@ -414,7 +413,7 @@ impl Worker {
                 Order::Unwatch(id) => self.parts.datapath.unwatch(id),
                 Order::Drain { until_ns } => {
                     if self.draining.is_none() {
-                        // An error means that it is not waited for: as wanted.
+                        // If it fails, the poller simply does not wait for it.
                         let _ = self.poller.remove(self.parts.from.fd());
                         self.draining = Some(Draining { until_ns, looks: self.looks() });
                     }
@@ -434,7 +433,7 @@ impl Worker {
         self.publish(load);
     }
 
-    /// Real time while deadlines matter and the load leaves room for others.
+    /// Takes real-time priority while deadlines matter and the load leaves CPU time to others.
     fn schedule(&mut self, load: f64) {
         let wanted = self.timed
             && self.can_fifo
@@ -467,7 +466,7 @@ impl Worker {
     }
 
     fn link(&mut self) -> LinkReport {
-        // An interface that is gone may tell nothing any more: what it told last holds.
+        // A removed interface may not answer: the last answer is used.
         self.received = self.parts.from.statistics().unwrap_or(self.received);
         let received = self.received;
         let sent = self.parts.to.statistics();

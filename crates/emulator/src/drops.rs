@@ -32,7 +32,7 @@ fn count(counts: &mut DropCounts, cause: Cause) {
     }
 }
 
-/// What a dropped or changed frame was.
+/// The type of a dropped or changed frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A UDP datagram, or the first fragment of one.
@@ -160,15 +160,15 @@ impl Watches {
         self.add(flow, Cause::Dropped(verdict), Content::of(frame));
     }
 
-    /// What a frame that a content law is about to change may count as: `None` where it stays acceptable to a receiver, or
-    /// was not before.
+    /// What a frame that a content law is about to change counts as: `None` if receivers still accept it, or did not
+    /// before.
     #[cold]
     pub(crate) fn before(edit: &Edit, frame: &[u8]) -> Option<Content> {
         let may_count = !edit.repairs_checksums() && is_refused(frame) != Some(true);
         may_count.then(|| Content::of(frame))
     }
 
-    /// Counts a changed frame that no receiver accepts; `before` is what it was.
+    /// Counts a changed frame that no receiver accepts; `before` is its type before.
     #[cold]
     pub(crate) fn changed(&mut self, flow: u32, before: Content, frame: &[u8]) {
         if is_refused(frame) != Some(false) {

@@ -1,4 +1,4 @@
-//! The emulator: opens the links, starts the directions, ends.
+//! The emulator: opens the links, starts the directions, stops.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,14 +28,14 @@ use crate::wanted::Wanted;
 
 pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
 
-/// A running emulator. Dropping it ends it at once and restores the interfaces' settings.
+/// A running emulator. Dropping it stops it immediately and restores the interfaces' settings.
 pub struct Emulator {
     remote: Remote,
     threads: Vec<JoinHandle<DirectionResult>>,
     supervisor: Option<JoinHandle<()>>,
     packet_trace: Option<PacketTrace>,
     watchdog: Option<Watchdog>,
-    /// Given back last, when the interfaces are as they were.
+    /// Released last, after the interfaces are restored.
     locks: Vec<InterfaceLock>,
 }
 
@@ -47,21 +47,21 @@ impl std::fmt::Debug for Emulator {
     }
 }
 
-/// How an emulator ended.
+/// The result of an emulator.
 #[derive(Debug)]
 pub struct EmulatorResult {
     /// What it did.
     pub report: Report,
-    /// What ended it, if it was not asked to.
+    /// What ended it, if it was not stopped.
     pub error: Option<EmulatorError>,
 }
 
 impl Emulator {
-    /// Takes the two interfaces of the calling thread's network namespace and starts.
+    /// Locks the two interfaces in the calling thread's network namespace and starts.
     ///
     /// # Errors
-    /// [`EmulatorError::Refused`] with every reason; an impairment that does not hold; what the system refuses. Nothing
-    /// is left then.
+    /// [`EmulatorError::Refused`] with every reason; an invalid impairment; errors of the system. Nothing is left
+    /// then.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let [a, b] = &config.interfaces;
         for (interface, mut refusals) in refusals(a, b)? {
@@ -104,7 +104,7 @@ impl Emulator {
         };
         let links = [open(a)?, open(b)?];
         if config.few_capabilities {
-            // Before the threads, which have what this one has.
+            // Before the threads, which inherit the capabilities.
             rights::keep_for_running(config.scheduling)?;
         }
         let mut emulator = Self::assemble(links, config, Some((watchdog, indices)), notes)?;
@@ -112,10 +112,10 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Starts between two links that are open already.
+    /// Starts between two open links.
     ///
     /// # Errors
-    /// As [`Emulator::start`], without what concerns interfaces.
+    /// As [`Emulator::start`], except for those of interfaces.
     pub fn between(links: [Link; 2], config: EmulatorConfig) -> Result<Self, EmulatorError> {
         Self::assemble(links, config, None, Vec::new())
     }
@@ -237,7 +237,7 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Has the watchdog remove a file when this process dies, also by SIGKILL.
+    /// Makes the watchdog remove a file when this process dies, also by SIGKILL.
     ///
     /// # Errors
     /// There is no such file, or the watchdog is gone.
@@ -252,7 +252,7 @@ impl Emulator {
         &self.remote
     }
 
-    /// What it has done so far.
+    /// The report so far.
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
@@ -260,8 +260,8 @@ impl Emulator {
         self.remote.report()
     }
 
-    /// Ends it: receives what has arrived and then no more, lets queued packets leave within 2 s (less when [`Remote::abort`] is
-    /// called), restores the interfaces. `reason` goes into the report.
+    /// Stops it: receives what has arrived, lets queued packets leave within 2 s (less after [`Remote::abort`]), and
+    /// restores the interfaces. `reason` goes into the report.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> EmulatorResult {
         self.remote.drain();
@@ -273,7 +273,7 @@ impl Emulator {
                     error = error.or(ended.error);
                     directions.push(ended.report);
                 }
-                // Whatever else there was: a defect comes first.
+                // A defect is the most important error.
                 Err(_) => error = Some(EmulatorError::Panicked(name)),
             }
         }

@@ -1,36 +1,36 @@
-//! Why an emulator does not run.
+//! Errors of an emulator.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use weir_impair::ImpairError;
 
-/// Why an interface is not taken without force.
+/// Why an interface is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// A and B are one interface.
     SameTwice,
-    /// A default route leaves by it.
+    /// A default route uses it.
     DefaultRoute,
-    /// The session that this program was started from comes in by it; the peer's address.
+    /// The session in which this program was started uses it; the peer's address.
     OwnSession(String),
     /// It belongs to a bridge or a bond.
     Member(String),
-    /// It has these addresses: what is sent to them is answered by this host and emulated besides.
+    /// It has these addresses: this host would answer packets to them, in addition to the emulation.
     Addresses(Vec<String>),
-    /// An interface that is made on it, or that it is a member of, is needed: its name, and for what. What that one
-    /// sends and receives passes through this one.
+    /// An interface on top of it, or of which it is a member, is in use: its name, and for what. Packets of that
+    /// interface cross this one.
     Upper(String, Box<Refusal>),
     /// It is down.
     Down,
     /// It carries no Ethernet frames.
     NotEthernet,
-    /// Another emulator has it: its process, where that is known.
+    /// Another emulator has it locked: its process, if known.
     InUse(Option<u32>),
 }
 
 impl Refusal {
-    /// Whether force lets it pass; what cannot work is refused all the same.
+    /// Whether force accepts it; what cannot work is refused in any case.
     #[must_use]
     pub fn may_be_forced(&self) -> bool {
         !matches!(
@@ -65,11 +65,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What went wrong: the operation, its object, the reason.
+/// The operation, its object, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulatorError {
-    /// An interface is not taken.
+    /// An interface is refused.
     #[error("{interface}: {}", reasons(.refusals))]
     Refused {
         /// The interface.
@@ -77,17 +77,17 @@ pub enum EmulatorError {
         /// Every reason.
         refusals: Vec<Refusal>,
     },
-    /// The configuration does not hold.
+    /// The configuration is invalid.
     #[error(transparent)]
     Impair(#[from] ImpairError),
-    /// A link could not be opened or ended.
+    /// A link could not be opened or closed.
     #[error(transparent)]
     Link(#[from] weir_link::Error),
     /// A fact or setting of the system.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Net(#[from] weir_net::Error),
-    /// Settings could not be guarded.
+    /// The watchdog could not be set up.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Guard(#[from] weir_net::namespace::Error),
@@ -111,7 +111,7 @@ pub enum EmulatorError {
         #[source]
         source: weir_wire::packets::PacketsError,
     },
-    /// Something of the system that the emulator needs to run.
+    /// The system lacks something that the emulator needs.
     #[error("cannot {operation}")]
     System {
         /// What was attempted.
@@ -120,20 +120,20 @@ pub enum EmulatorError {
         #[source]
         source: std::io::Error,
     },
-    /// A configuration was handed over, and a direction has not confirmed it in time. It comes into force when the
-    /// direction's thread gets on; the report's `configurations` tells when it has.
+    /// A direction has not confirmed a configuration in time. It applies it when its thread continues; the report's
+    /// `configurations` says when.
     #[error(
         "configuration {0} is pending: it was handed over, and is not confirmed yet; it comes into force when the \
          emulator's thread gets on (weir impair stats lists it then)"
     )]
     Pending(u64),
-    /// A direction's thread panicked: a defect of this program. What the direction had counted is lost.
+    /// A direction's thread panicked: a defect of this program. Its counters are lost.
     #[error("the thread of {0} panicked: this is a defect of weir")]
     Panicked(&'static str),
     /// The emulator has ended.
     #[error("the emulator has ended")]
     Ended,
-    /// An argument that cannot be served.
+    /// An unsupported argument.
     #[error("{what}: {given}; accepted: {accepted}")]
     Refusal {
         /// The argument.
@@ -146,7 +146,7 @@ pub enum EmulatorError {
 }
 
 impl EmulatorError {
-    /// The interface, or another object of the system, that it is about.
+    /// The interface, or another object of the system.
     #[must_use]
     pub fn object(&self) -> Option<&str> {
         match self {
@@ -171,7 +171,7 @@ fn reasons(refusals: &[Refusal]) -> String {
 }
 
 impl EmulatorError {
-    /// The error and what it came of, on one line.
+    /// The error and its causes in one line.
     pub(crate) fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut next = std::error::Error::source(self);
@@ -185,7 +185,7 @@ impl EmulatorError {
         text
     }
 
-    /// Whether an interface was removed under the emulator.
+    /// Whether an interface was removed while the emulator ran.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, EmulatorError::Link(weir_link::Error::Gone(_)))

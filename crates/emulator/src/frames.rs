@@ -1,4 +1,4 @@
-//! Frames between entry and exit: kept until the last copy has left, changed where the laws say so.
+//! Frames between arrival and departure: stored until the last copy has left, and changed where the laws say so.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use weir_link::{Handle, Slabs};
 use weir_wire::datagram::looks_like_control;
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
 
-/// Who still needs a frame beside its first owner; most frames have one owner, and no entry.
+/// Number of owners of a frame beyond the first; most frames have one owner, and no entry.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     further: HashMap<u32, u32>,
@@ -23,7 +23,7 @@ impl Copies {
         !self.further.is_empty() && self.further.contains_key(&handle)
     }
 
-    /// An owner is done with it; the last one gives the room back.
+    /// An owner releases the frame; the last one frees its memory.
     #[inline]
     pub(crate) fn release(&mut self, slabs: &mut Slabs, handle: Handle) {
         if !self.further.is_empty()
@@ -38,8 +38,8 @@ impl Copies {
         slabs.release(handle);
     }
 
-    /// Applies a change to the frame of `disposition`, to a frame of its own when a copy keeps the old bytes; tells whether
-    /// anything changed. `None` when there is no memory for that; the disposition's share is given up then.
+    /// Applies a change to the frame of `disposition`, to a copy if another owner keeps the old bytes; returns
+    /// whether anything changed. `None` if out of memory; the disposition's ownership is released then.
     pub(crate) fn edit(
         &mut self,
         slabs: &mut Slabs,
@@ -57,13 +57,13 @@ impl Copies {
     }
 }
 
-/// Least payload that carries sequence, time and flow of the native header.
+/// Minimum payload with sequence, time and flow of the native header.
 const NATIVE_BYTES: usize = 32;
 /// Where the flow's number is in it.
 const NATIVE_FLOW: usize = 20;
 
-/// Sequence and flow of the native data header, of a frame as it came in. Without the session's key nothing is checked:
-/// a UDP datagram of 32 bytes of payload or more to or from `port` that is no control datagram is taken for native.
+/// Sequence and flow of the native data header of a received frame. Unchecked, since the session's key is unknown: a
+/// UDP datagram with 32 bytes of payload or more to or from `port` that is no control datagram counts as native.
 pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
     let ethernet = Ethernet::new(frame).ok()?;
     let (kind, bytes, fragment) = match ethernet.ethertype() {

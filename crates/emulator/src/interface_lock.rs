@@ -1,9 +1,9 @@
-//! One emulator to an interface: two would send each frame twice, and the first to end would switch on again what the
-//! other needs off.
+//! One emulator per interface: two would send each frame twice, and the first to stop would restore offloads that the
+//! other needs disabled.
 //!
 //! An emulator locks an interface by binding a name with its index in the abstract namespace of Unix sockets. That
-//! namespace belongs to the network namespace, as the interface does, whatever the user and the runtime directory, and the
-//! name disappears with the process.
+//! namespace belongs to the network namespace, as the interface does, whatever the user and the runtime directory,
+//! and the name disappears with the process.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use crate::error::{EmulatorError, Refusal};
 
 const NAME: &str = "weir.impair.interface";
-/// How long a name may outlive its holder: a child between its fork and its exec has a copy of the socket.
+/// How long to wait for the name of an ended process: a child between its fork and its exec has a copy of the socket.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An interface that is this emulator's until this is dropped.
+/// A locked interface; released when dropped.
 #[derive(Debug)]
 pub(crate) struct InterfaceLock {
     _lock: UnixDatagram,
-    /// Tells others whose it is.
+    /// Names the owning process.
     _owner: Option<UnixDatagram>,
 }
 
@@ -29,10 +29,10 @@ fn bound(name: &str) -> io::Result<UnixDatagram> {
 }
 
 impl InterfaceLock {
-    /// Takes the interface of this name and index in the calling thread's network namespace.
+    /// Locks the interface of this name and index in the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`Refusal::InUse`] where an emulator has it; what the system refuses.
+    /// [`Refusal::InUse`] if another emulator has it locked; errors of the system.
     pub(crate) fn take(interface: &str, index: u32) -> Result<InterfaceLock, EmulatorError> {
         Self::take_by(interface, index, Instant::now() + TIMEOUT)
     }
@@ -67,7 +67,7 @@ impl InterfaceLock {
     }
 }
 
-/// The process that has told itself the holder of this name.
+/// The process that names itself the owner.
 fn holder(name: &str) -> Option<u32> {
     // The calling thread's: it may be in another namespace than the process was started in.
     holder_in(&std::fs::read_to_string("/proc/thread-self/net/unix").ok()?, name)
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_interface_is_taken_once_and_free_again_afterwards() {
-        // One that no interface has, and no test of another process.
+        // An index that no interface has, nor a test of another process.
         let index = 2_000_000_000 + std::process::id();
         let first = InterfaceLock::take("x", index).unwrap();
         let other = InterfaceLock::take("y", 1_000_000_000 + std::process::id()).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     fn a_name_that_outlives_its_holder_for_a_moment_is_waited_for() {
         let index = 1_500_000_000 + std::process::id();
         let first = InterfaceLock::take("x", index).unwrap();
-        // What a child of another thread has between its fork and its exec.
+        // As a child of another thread between its fork and its exec.
         let copy = first._lock.try_clone().unwrap();
         drop(first);
         InterfaceLock::take("x", index).unwrap_err();

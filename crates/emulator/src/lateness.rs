@@ -1,16 +1,16 @@
-//! What was realised in time: how late packets left, and how long they stayed.
+//! Lateness and delay of packets as realised.
 
 use weir_stats::Histogram;
 
 use crate::report::{LatenessReport, Realised};
 
-/// A packet that leaves later than this after its time was late: an alarm.
+/// Lateness from which a packet counts as late, and raises an alarm.
 pub(crate) const LATE_NS: u64 = 1_000_000;
 
-/// Lateness up to this is counted without an allocation after a flow's first packet: 64 KiB, touched as it is used.
+/// Lateness up to this is counted without an allocation after a flow's first packet: 64 KiB, touched as used.
 const RESERVED_NS: u64 = 1 << 25;
 
-/// Of one flow and direction.
+/// Statistics of one flow and direction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timing {
     /// Departure minus deadline, ns.
@@ -36,7 +36,7 @@ impl Delays {
         self.count += 1;
     }
 
-    /// Fills in what was realised of delay.
+    /// Fills in the realised delays.
     pub(crate) fn realised(&self, into: &mut Realised) {
         if self.count > 0 {
             into.delay_min_seconds = Some(seconds(self.min_ns));
@@ -47,7 +47,7 @@ impl Delays {
 }
 
 impl Timing {
-    /// A packet came at `arrived_ns`, was to leave at `asked_ns`, and left at `departed_ns`.
+    /// Adds a packet that arrived at `arrived_ns`, was planned for `asked_ns`, and left at `departed_ns`.
     #[inline]
     pub(crate) fn record(&mut self, arrived_ns: u64, asked_ns: u64, departed_ns: u64) {
         if self.lateness.count() == 0 {
@@ -69,7 +69,7 @@ impl Timing {
         })
     }
 
-    /// Fills in what was realised of delay.
+    /// Fills in the realised delays.
     pub(crate) fn realised(&self, into: &mut Realised) {
         self.delays.realised(into);
     }

@@ -1,5 +1,5 @@
-//! The packet trace: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted, where
-//! packets do not wait; a capture does.
+//! The packet trace: verdicts pass through a bounded queue to a writing thread. On overflow records are dropped and
+//! counted, so that packets do not wait; a capture waits.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,7 +19,7 @@ use crate::config::PacketTraceFiles;
 use crate::error::EmulatorError;
 use crate::report::PacketTraceReport;
 
-/// Records a batch holds.
+/// Records per batch.
 const BATCH: usize = 512;
 /// Batches that may wait for the disk: 64 Ki records.
 const WAITING: usize = 128;
@@ -41,13 +41,13 @@ struct TraceCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicBool,
-    /// Of the packet trace and the configurations beside it.
+    /// Size of the packet trace with its configurations.
     bytes: AtomicU64,
     most_bytes: Option<u64>,
 }
 
 impl TraceCounts {
-    /// Takes this many bytes of what may be written; `false` where so many are not left.
+    /// Reserves this many bytes; `false` if the limit does not permit them.
     fn take(&self, bytes: u64) -> bool {
         let most = self.most_bytes.unwrap_or(u64::MAX);
         let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= most);
@@ -55,26 +55,26 @@ impl TraceCounts {
     }
 }
 
-/// What a direction writes by.
+/// The writer of a direction.
 #[derive(Debug)]
 pub(crate) struct TraceWriter {
     direction: Direction,
     batch: Batch,
     sender: SyncSender<(Batch, SyncSender<Batch>)>,
-    /// Batches come back this way, so that none is allocated while packets pass.
+    /// Written batches return this way, so that none is allocated while packets are forwarded.
     back: SyncSender<Batch>,
     empty: Receiver<Batch>,
-    /// A full queue is waited for: there is a capture's clock, that stands meanwhile.
+    /// Whether to wait for a full queue: with a capture, whose clock stops meanwhile.
     waits: bool,
     counts: Arc<TraceCounts>,
 }
 
-/// Watches a packet trace's counts.
+/// Reads a packet trace's counters.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceCounters(Arc<TraceCounts>, PathBuf, Option<Arc<PacketTraceFiles>>);
 
 impl TraceCounters {
-    /// Adds a configuration that is handed over to the file beside the packet trace, whose records tell its number only.
+    /// Appends a configuration to the file next to the packet trace, whose records have only its number.
     pub(crate) fn configure(&self, number: u64, names: &Names, config: &Impairment) {
         let flows: Vec<_> = names.numbered().into_iter().map(named).collect();
         let line = json!({ "configuration": number, "flows": flows, "impairment": config });
@@ -83,7 +83,7 @@ impl TraceCounters {
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // One call for the line: a disk that fills up leaves whole lines and at most one that is cut.
+        // One call per line: a full disk leaves complete lines and at most one truncated.
         let written = match &self.2 {
             Some(files) => (&files.configurations).write_all(line.as_bytes()),
             None => File::options()
@@ -113,7 +113,7 @@ impl TraceCounters {
     }
 }
 
-/// The file of later configurations that belongs to a packet trace.
+/// The file of later configurations of a packet trace.
 fn configurations(packet_trace: &Path) -> PathBuf {
     let mut path = packet_trace.as_os_str().to_owned();
     path.push(".configurations");
@@ -138,7 +138,7 @@ impl PacketTrace {
         let file = match &files {
             Some(files) => files.packet_trace.try_clone(),
             None => File::create(path).inspect(|_| {
-                // Of an earlier packet trace of that name; there mostly is none.
+                // Left by an earlier packet trace of that name, if any.
                 let _ = std::fs::remove_file(configurations(path));
             }),
         };
@@ -167,7 +167,7 @@ impl PacketTrace {
         let mut writer = PacketLogWriter::judged(out, &text).map_err(failed)?;
         let (sender, receiver) = sync_channel::<(Batch, SyncSender<Batch>)>(WAITING);
         let counts = Arc::new(TraceCounts { most_bytes, ..TraceCounts::default() });
-        // The header, whose metadata ends where records may begin. It is written however little may be.
+        // The header, whose metadata ends at a record boundary, is written regardless of the limit.
         counts.bytes.store((16 + text.len() as u64).next_multiple_of(8), Ordering::Relaxed);
         let seen = counts.clone();
         let thread = std::thread::Builder::new()
@@ -179,7 +179,7 @@ impl PacketTrace {
                         Ok(next) => next,
                         Err(TryRecvError::Disconnected) => break,
                         Err(TryRecvError::Empty) => {
-                            // What is there now outlives a SIGKILL.
+                            // Flushed, so that it survives SIGKILL.
                             outcome = outcome.and_then(|()| writer.flush());
                             match receiver.recv() {
                                 Ok(next) => next,
@@ -198,7 +198,7 @@ impl PacketTrace {
                     }
                     seen.failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
                     batch.clear();
-                    // Full: the direction has as many as it needs.
+                    // The channel is full: the direction has as many as it needs.
                     let _ = back.try_send(batch);
                 }
                 outcome.and_then(|()| writer.finish().map(drop))
@@ -207,15 +207,15 @@ impl PacketTrace {
         Ok(PacketTrace { path: path.to_owned(), files, sender, thread, counts })
     }
 
-    /// The writing end of a direction of which nothing is left out, since it can wait.
+    /// The writer of a direction that can wait, and so drops nothing.
     pub(crate) fn writing_all(&self, direction: Direction) -> TraceWriter {
         TraceWriter { waits: true, ..self.writing(direction) }
     }
 
-    /// The writing end of a direction; it never waits.
+    /// The writer of a direction; it never waits.
     pub(crate) fn writing(&self, direction: Direction) -> TraceWriter {
         let (back, empty) = sync_channel(WAITING);
-        // As many as the queue takes, so that none is ever made while packets pass; untouched, they cost no memory.
+        // As many as the queue holds, so that none is allocated later; untouched, they cost no memory.
         for _ in 0..WAITING {
             let _ = back.try_send(Vec::with_capacity(BATCH));
         }
@@ -234,7 +234,7 @@ impl PacketTrace {
         TraceCounters(self.counts.clone(), self.path.clone(), self.files.clone())
     }
 
-    /// Waits until everything is written. All writing ends must be gone.
+    /// Waits until everything is written. All writers must be gone.
     pub(crate) fn finish(self) -> Result<(), EmulatorError> {
         drop(self.sender);
         match self.thread.join() {
@@ -249,7 +249,7 @@ impl PacketTrace {
 }
 
 impl TraceWriter {
-    /// A packet's verdict, the time it left if it did, and its native sequence and flow.
+    /// Adds a packet's verdict, its departure time if it left, and its native sequence and flow.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -266,7 +266,7 @@ impl TraceWriter {
         self.push(record, judged);
     }
 
-    /// Another configuration came into force.
+    /// Adds the application of another configuration.
     pub(crate) fn configured(&mut self, number: u64, at_ns: u64) {
         let record = Record {
             sequence: number,
@@ -290,14 +290,14 @@ impl TraceWriter {
         }
     }
 
-    /// Hands on what was gathered.
+    /// Passes the current batch on.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         let count = self.batch.len() as u64;
         if self.waits {
-            // The queue is the bound: a batch that has not come back is in it, or in the writer's hands.
+            // The queue is the bound: a batch that has not returned is in it, or with the writer.
             let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
             let full = std::mem::replace(&mut self.batch, next);
             if self.sender.send((full, self.back.clone())).is_err() {
@@ -321,7 +321,7 @@ impl TraceWriter {
         }
     }
 
-    /// The last batch, for which it waits.
+    /// Passes on the last batch, and waits for it.
     pub(crate) fn close(mut self) {
         let batch = std::mem::take(&mut self.batch);
         let count = batch.len() as u64;

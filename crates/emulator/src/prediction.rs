@@ -1,19 +1,19 @@
-//! What a delay law comes to where independent draws and the order of packets cannot both hold: the same law and seed on
-//! a virtual clock, before anything is started.
+//! Predicts the result of a delay law that can't keep both independent draws and packet order: simulates the same law
+//! and seed before the start.
 
 use weir_impair::{Engine, Meta, Verdict};
 use weir_laws::Direction;
 use weir_model::impairment::{Delay, Impairment, Laws, OTHER, OrderPolicy};
 use weir_model::plan::Direction as Side;
 
-/// Spacings of packets that are predicted for, ns.
+/// Packet spacings of the prediction, ns.
 const SPACINGS_NS: [u64; 3] = [10_000_000, 1_000_000, 100_000];
 /// Packets of each.
 const PACKETS: u64 = 10_000;
 /// Maximum number of flows in the report.
 const MOST: usize = 4;
 
-/// What becomes of evenly spaced packets.
+/// The prediction for evenly spaced packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Time between two packets, s.
@@ -22,11 +22,11 @@ pub struct Prediction {
     pub mean_seconds: f64,
     /// Standard deviation of the delay, s.
     pub deviation_seconds: f64,
-    /// Share of packets that leave behind a later one.
+    /// Fraction of packets that leave after a later one.
     pub reordered_ratio: f64,
 }
 
-/// Runs `delay` alone on packets that come every `spacing_ns`. `None` when it does not hold.
+/// Simulates `delay` alone with packets every `spacing_ns`. `None` if it is invalid.
 #[must_use]
 pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Prediction> {
     let laws = Laws { delay: Some(delay.clone()), ..Laws::default() };
@@ -38,7 +38,7 @@ pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Pr
         engine.step(arrived_ns, &[Meta::opaque(0, arrived_ns, 60)], &mut dispositions);
     }
     engine.step(u64::MAX >> 1, &[], &mut dispositions);
-    // Not the first packets, which have none before them.
+    // The first packets have none before them.
     let sent =
         dispositions.iter().filter(|f| f.verdict == Verdict::Forwarded && f.index >= PACKETS / 10);
     let delays: Vec<f64> = sent.map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e9).collect();
@@ -54,7 +54,7 @@ pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Pr
     })
 }
 
-/// A sentence for each flow and direction whose delay law gives up the order, the deviation or the mean.
+/// A sentence for each flow and direction whose delay law changes the order, the standard deviation or the mean.
 #[must_use]
 pub fn predictions(config: &Impairment) -> Vec<String> {
     let mut told: Vec<(String, Delay)> = Vec::new();
@@ -77,7 +77,7 @@ fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
     if moments.deviation_ns == Some(0.0) {
         return None;
     }
-    // A law with a heavy tail has no deviation, nor perhaps a mean.
+    // A heavy-tailed law may have no standard deviation, or even no mean.
     let asked = |ns: Option<f64>| ns.map_or("infinite".into(), |ns| format!("{:.3}", ns / 1e6));
     let deviation = asked(moments.deviation_ns);
     let of: Vec<Prediction> =

@@ -1,4 +1,4 @@
-//! Interfaces that are not taken: what they are needed for, and by whom.
+//! Why an interface must not be used for emulation: what else uses it.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use weir_net::interface::{self, Interface};
 
 use crate::error::{EmulatorError, Refusal};
 
-/// Why `a` or `b` should not be taken, as of now: pairs of the interface and its reasons.
+/// Why `a` or `b` should be refused now: pairs of the interface and its reasons.
 ///
 /// # Errors
-/// An interface that is not there; a question that the system does not answer.
+/// An unknown interface; errors of the system.
 pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, EmulatorError> {
     let all = interface::interfaces()?;
     let peer = session_peer();
@@ -48,15 +48,15 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
     Ok(out)
 }
 
-/// Interfaces whose packets pass through this one: made on it (a VLAN, a macvlan), its bridge or bond, and what is made on
-/// those in turn.
+/// Interfaces whose packets cross this one: those on top of it (a VLAN, a macvlan), its bridge or bond, and those on
+/// top of these.
 fn uppers<'a>(this: &Interface, all: &'a [Interface]) -> Vec<&'a Interface> {
     let mut found: Vec<&Interface> = Vec::new();
     let mut below = vec![(this.index, this.master)];
     while let Some((index, master)) = below.pop() {
         for upper in all {
             let is_above = upper.lower == Some(index) || master == Some(upper.index);
-            // Each once, however they are linked.
+            // Each once, for any kind of link.
             if is_above && upper.index != this.index && found.iter().all(|f| f.index != upper.index)
             {
                 found.push(upper);
@@ -68,9 +68,9 @@ fn uppers<'a>(this: &Interface, all: &'a [Interface]) -> Vec<&'a Interface> {
     found
 }
 
-/// Addresses that keep an interface from being taken.
+/// Addresses for which an interface is refused.
 fn addresses(this: &Interface) -> Option<Refusal> {
-    // A link-local address of IPv6 comes by itself with every interface that is up.
+    // Every interface that is up has a link-local IPv6 address.
     let addresses: Vec<String> = this
         .addresses
         .iter()
@@ -80,7 +80,7 @@ fn addresses(this: &Interface) -> Option<Refusal> {
     (!addresses.is_empty()).then_some(Refusal::Addresses(addresses))
 }
 
-/// What the interface itself tells.
+/// Reasons in the interface's own properties.
 fn judged(this: &Interface, all: &[Interface]) -> Vec<Refusal> {
     let mut reasons = Vec::new();
     if this.loopback || this.mac.is_none() {
@@ -98,8 +98,8 @@ fn judged(this: &Interface, all: &[Interface]) -> Vec<Refusal> {
     reasons
 }
 
-/// The far end of the SSH session that this program runs in: from its environment, or, as sudo clears that, from an
-/// ancestor's.
+/// The remote address of the SSH session that this program runs in: from its environment or, since sudo clears that,
+/// from an ancestor's.
 fn session_peer() -> Option<IpAddr> {
     let own = std::env::var("SSH_CONNECTION").ok();
     if let Some(ip) = own.as_deref().and_then(first_address) {
@@ -182,7 +182,7 @@ mod tests {
             made(1, None, None),
             made(2, None, Some(3)),
             made(3, None, None),
-            // A VLAN on the bond, a macvlan on that, and one that has nothing to do with it.
+            // A VLAN on the bond, a macvlan on that, and an unrelated one.
             made(4, Some(3), None),
             made(5, Some(4), None),
             made(6, Some(1), None),
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(names(3), ["i5"]);
         assert_eq!(names(0), ["i6"]);
         assert!(names(4).is_empty());
-        // What cannot be ends all the same.
+        // Invalid loops end too.
         let round = [made(1, Some(2), None), made(2, Some(1), Some(1))];
         assert_eq!(uppers(&round[0], &round).len(), 1);
         let with_address = Interface {

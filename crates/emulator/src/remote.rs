@@ -1,4 +1,4 @@
-//! Steers a running emulator from any thread: reports, changes of the configuration, log, end.
+//! Controls a running emulator from any thread: reports, configuration, packet trace, stop.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,12 +23,12 @@ use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEM
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, PendingConfiguration, Wanted, effective, no_such};
 
-/// Time in which queued packets may leave after the end was requested.
+/// Time for queued packets to leave after the end was requested.
 const DRAIN_NS: u64 = 2_000_000_000;
-/// A direction that does not answer within this time has other trouble.
+/// Timeout of a direction's answer; beyond it, the direction has stalled.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Steers a running emulator; clones steer the same one, from any thread.
+/// Controls a running emulator; clones control the same one, from any thread.
 #[derive(Clone)]
 pub struct Remote {
     pub(crate) shared: Arc<Shared>,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-/// Counts dropped and damaged datagrams while it exists.
+/// Counts dropped and damaged datagrams until dropped.
 #[derive(Debug)]
 pub struct Watch {
     remote: Remote,
@@ -50,7 +50,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The datagrams dropped or damaged since it started.
+    /// The datagrams dropped or damaged since it was created.
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) interfaces: [String; 2],
     pub(crate) lab: Option<String>,
     pub(crate) links: Vec<String>,
-    /// Whether the kernel stamps arrivals, not this process.
+    /// Whether arrivals have kernel stamps.
     pub(crate) stamped: bool,
     pub(crate) mailboxes: [Arc<Mailbox>; 2],
     pub(crate) statuses: [Arc<DirectionStatus>; 2],
@@ -86,17 +86,17 @@ pub(crate) struct Shared {
     pub(crate) alarms: Mutex<Alarms>,
     pub(crate) packet_trace: Option<TraceCounters>,
     pub(crate) notes: Vec<String>,
-    /// Watches so far: the next one's number.
+    /// Number of watches so far, and so of the next one.
     pub(crate) watches: AtomicU64,
     pub(crate) over: (Mutex<bool>, Condvar),
-    /// Interfaces whose state is watched: none in tests.
+    /// Monitored interfaces; none in tests.
     pub(crate) indices: Option<[u32; 2]>,
     /// The interface that was removed.
     pub(crate) gone: Mutex<Option<String>>,
 }
 
 impl Remote {
-    /// Asks both directions, and waits for their answers.
+    /// Sends an order to both directions, and waits for their answers.
     pub(crate) fn ask<T>(
         &self,
         order: impl Fn(SyncSender<T>) -> Order,
@@ -114,7 +114,7 @@ impl Remote {
         asked.into_iter().map(answer).collect()
     }
 
-    /// What it has done so far.
+    /// The report so far.
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
@@ -188,42 +188,42 @@ impl Remote {
         self.shared.lab.as_deref()
     }
 
-    /// What the links are made of, and why.
+    /// The types of the links, and why.
     #[must_use]
     pub fn links(&self) -> &[String] {
         &self.shared.links
     }
 
-    /// What could not be had.
+    /// Features that were unavailable.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.shared.notes
     }
 
-    /// The configuration asked for last, and its flows whose laws are not applied: stopped by command, or not to run by
-    /// the configuration itself.
+    /// The latest requested configuration, and its flows whose laws are not applied: stopped by command, or by the
+    /// configuration itself.
     #[must_use]
     pub fn wanted(&self) -> (Impairment, Vec<String>) {
         let wanted = lock(&self.shared.wanted);
         ((*wanted.config).clone(), wanted.resting())
     }
 
-    /// Puts another configuration into force, in each direction between two batches; queued packets leave when they were to
-    /// leave. Returns its number.
+    /// Applies another configuration, in each direction between two batches; queued packets keep their departure
+    /// times. Returns its number.
     ///
     /// # Errors
-    /// A configuration that does not hold: then nothing has changed. [`EmulatorError::Pending`]: a direction has not
-    /// confirmed it; it was handed over all the same. [`EmulatorError::Ended`].
+    /// An invalid configuration, which changes nothing. [`EmulatorError::Pending`]: a direction has not confirmed it
+    /// yet. [`EmulatorError::Ended`].
     pub fn set(&self, config: Impairment) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
         let stopped = wanted.stopped.clone();
         self.apply(&mut wanted, Arc::new(config), stopped)
     }
 
-    /// Changes parts of the configuration, all of them at once.
+    /// Changes parts of the configuration together.
     ///
     /// # Errors
-    /// As [`Remote::set`]; a flow that is not there; a change of nothing.
+    /// As [`Remote::set`]; an unknown flow; an empty change.
     pub fn change(&self, change: Change) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
         let mut config = (*wanted.config).clone();
@@ -232,7 +232,7 @@ impl Remote {
         self.apply(&mut wanted, Arc::new(config), stopped)
     }
 
-    /// The laws of one flow, or of Other, in place of those it has; `None` leaves a direction as it is.
+    /// Replaces the laws of one flow, or of Other; `None` leaves a direction unchanged.
     ///
     /// # Errors
     /// As [`Remote::change`].
@@ -246,11 +246,11 @@ impl Remote {
         self.change(Change { flow, a_to_b, b_to_a, ..Change::default() })
     }
 
-    /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow pass untouched. A flow
-    /// that is not to run by the configuration is started by its name alone: then the configuration says that it runs.
+    /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow are forwarded
+    /// unchanged. A flow with `run = false` is started only by name, which changes the configuration.
     ///
     /// # Errors
-    /// As [`Remote::set`]; a flow that is not there.
+    /// As [`Remote::set`]; an unknown flow.
     pub fn run(&self, flow: Option<&str>, on: bool) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
         let mut config = wanted.config.clone();
@@ -281,7 +281,8 @@ impl Remote {
         self.apply(&mut wanted, config, stopped)
     }
 
-    /// Checks and prepares on this thread, so that no direction can refuse what the other runs; then hands over to both.
+    /// Checks and prepares the configuration on this thread, so that neither direction can refuse it; then passes it
+    /// to both.
     fn apply(
         &self,
         wanted: &mut Wanted,
@@ -304,7 +305,7 @@ impl Remote {
         wanted.next += 1;
         (wanted.config, wanted.stopped) = (config, stopped);
         if let Some(packet_trace) = &self.shared.packet_trace {
-            // Before any record can tell of it.
+            // Before any record can refer to it.
             packet_trace.configure(number, &wanted.names, &effective);
         }
         let mut pending =
@@ -324,23 +325,23 @@ impl Remote {
         }
     }
 
-    /// Whether deadlines count from stamps that were taken on arrival. If not, and `config` delays, that is worth a word.
+    /// Whether deadlines start from stamps taken on arrival. If not, and `config` delays packets, a note is due.
     #[must_use]
     pub fn is_stamped(&self) -> bool {
         self.shared.stamped
     }
 
-    /// The packet trace's file, where one is written.
+    /// The file of the packet trace, if there is one.
     #[must_use]
     pub fn packet_trace(&self) -> Option<&Path> {
         self.shared.packet_trace.as_ref().map(TraceCounters::path)
     }
 
-    /// Starts a period of counting for a flow (for all: `None`): [`crate::CurrentReport`]. Counters since the emulator's
-    /// start go on.
+    /// Starts a period of counting for a flow (`None`: all): [`crate::CurrentReport`]. Counters since the emulator's
+    /// start continue.
     ///
     /// # Errors
-    /// No such flow; [`EmulatorError::Ended`].
+    /// An unknown flow; [`EmulatorError::Ended`].
     pub fn reset(&self, flow: Option<&str>) -> Result<(), EmulatorError> {
         let flow = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Reset { flow: flow.clone(), reply })?;
@@ -350,10 +351,10 @@ impl Remote {
         }
     }
 
-    /// Writes the verdicts of a flow (of all: `None`) to the packet trace, or no longer.
+    /// Includes the verdicts of a flow (`None`: all) in the packet trace, or excludes them.
     ///
     /// # Errors
-    /// No packet trace, or no such flow.
+    /// No packet trace, or an unknown flow.
     pub fn log(&self, flow: Option<&str>, on: bool) -> Result<(), EmulatorError> {
         if self.shared.packet_trace.is_none() {
             return Err(EmulatorError::Refusal {
@@ -370,13 +371,13 @@ impl Remote {
         }
     }
 
-    /// The alarms raised after the first `seen`, and how many there were ever.
+    /// The alarms raised after the first `seen`, and the total number raised.
     #[must_use]
     pub fn alarms_after(&self, seen: u64) -> (Vec<Alarm>, u64) {
         lock(&self.shared.alarms).after(seen)
     }
 
-    /// Takes in what has come by now, and no more; the directions end when all has left, after 2 s at the latest.
+    /// Stops receiving; the directions end when all queued packets have left, after 2 s at the latest.
     pub fn drain(&self) {
         let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
         for mailbox in &self.shared.mailboxes {
@@ -391,7 +392,7 @@ impl Remote {
         }
     }
 
-    /// Whether a direction has ended: by request, since its link did, or by a panic.
+    /// Whether a direction has ended: by request, because its link did, or by a panic.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.statuses.iter().any(|status| status.ended.load(Ordering::Acquire))
@@ -415,6 +416,6 @@ pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values that are replaced whole: a thread that died left nothing half-done.
+    // Values are replaced whole: a thread that died left them consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

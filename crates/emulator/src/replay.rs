@@ -1,5 +1,4 @@
-//! From capture to capture: the same engine, with the capture's times for a clock. The same bytes and seed give the
-//! same bytes.
+//! From capture to capture: the same engine with the capture's times. The same bytes and seed give the same bytes.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use crate::lateness::seconds;
 use crate::packet_trace::PacketTrace;
 use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
 
-/// What is to be done with a capture.
+/// How to process a capture.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Flows and laws; the seed is in it.
@@ -33,11 +32,10 @@ impl Replay {
     /// Sends the frames of `input` through the laws to `output`; names are for messages. The output has the input's
     /// format, frames in the order of their departures, times in ns; in pcapng, interface 0 is what entered at A.
     ///
-    /// A damaged capture, and a packet trace that cannot be written, are returned with the report of what was
-    /// done.
+    /// A damaged capture, and a packet trace that cannot be written, are returned with the report so far.
     ///
     /// # Errors
-    /// What is no capture, or not of Ethernet; a failing writer; an impairment that does not hold.
+    /// An input that is no capture, or not of Ethernet; a failing output.
     pub fn run(
         &self,
         input: (impl Read, &str),
@@ -77,7 +75,7 @@ impl Replay {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(damage) => {
-                    // What came before it is intact and leaves, queued packets included.
+                    // What precedes the damage is intact and leaves, queued packets included.
                     error = Some(damage.into());
                     break;
                 }
@@ -165,7 +163,7 @@ impl Replay {
     }
 }
 
-/// Both directions and where they lead.
+/// Both directions and their outputs.
 struct ReplayPaths<W> {
     datapaths: [Datapath; 2],
     writer: CaptureWriter<W>,
@@ -174,7 +172,7 @@ struct ReplayPaths<W> {
 }
 
 impl<W: Write> ReplayPaths<W> {
-    /// Lets everything happen that is due at `now_ns`, in the order of time; A to B first at one time.
+    /// Processes everything that is due at `now_ns`, in order of time; A to B first at equal times.
     fn until(&mut self, now_ns: u64) -> weir_link::Result<()> {
         loop {
             let next = [0, 1]

@@ -1,4 +1,4 @@
-//! What an emulator tells of itself: counters, what was asked and realised, lateness, alarms.
+//! The report of an emulator: counters, requested and realised laws, lateness, alarms.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::alarm::Alarm;
 /// The schema's name.
 pub const REPORT_SCHEMA: &str = "weir.impair-report/1";
 
-/// Everything, of a moment or of the end.
+/// The whole report, so far or final.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorReport")]
 pub struct Report {
@@ -21,36 +21,36 @@ pub struct Report {
     pub schema: String,
     /// Interface A, interface B.
     pub interfaces: [String; 2],
-    /// What the links are made of, A first: mode, and why.
+    /// The types of the links, A first, and why.
     pub links: Vec<String>,
     /// Time since the start, s.
     pub seconds: f64,
     /// Why it ended; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<String>,
-    /// What was asked and what was done, as in a record.
+    /// Requested and realised, as in a record.
     pub impairment: ImpairmentReport,
     /// Totals of each direction, A to B first; their flows are in `impairment`.
     pub directions: Vec<DirectionReport>,
-    /// Configurations that came into force, the first included.
+    /// Configurations that were applied, the first included.
     pub configurations: Vec<AppliedConfiguration>,
     /// Alarms so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<Alarm>,
-    /// The packet trace, if one is written.
+    /// The packet trace, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace: Option<PacketTraceReport>,
-    /// What could not be had, in words.
+    /// Features that were unavailable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// The emulator's part in a run, as its record has it: what was counted between an earlier report and this one, or
-    /// since the start without one.
+    /// The emulator's part in a run, as in its record: counters between an earlier report and this one, or since the
+    /// start without one.
     ///
-    /// The smallest and largest delay and the lateness of a flow are distributions since the start: they are left out of
-    /// a flow that had sent packets before.
+    /// Minimum and maximum delay and the lateness of a flow cover the time since the start: they are omitted for a
+    /// flow that had sent packets before.
     #[must_use]
     pub fn used_since(&self, before: Option<&Report>) -> ImpairmentUse {
         let earlier = |flow: &FlowReport| {
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-/// Ratios of what was counted since an earlier report, and the mean delay of the packets sent since.
+/// Ratios of the counters since an earlier report, and the mean delay of the packets sent since.
 fn realised_since(
     flow: &FlowReport,
     old: Option<&FlowReport>,
@@ -138,7 +138,7 @@ fn by_name<T: serde::de::DeserializeOwned>(fields: &impl Serialize) -> BTreeMap<
     value.unwrap_or_default()
 }
 
-/// What was asked and what was done.
+/// Requested and realised laws.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorImpairment")]
 pub struct ImpairmentReport {
@@ -152,7 +152,7 @@ pub struct ImpairmentReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorFlow")]
 pub struct FlowReport {
-    /// Name; `other` for what no filter matched.
+    /// Name; `other` for packets that no filter matches.
     pub name: String,
     /// `forward` is A to B.
     pub direction: Direction,
@@ -162,20 +162,20 @@ pub struct FlowReport {
     pub counters: Counters,
     /// Its laws in one line.
     pub asked: String,
-    /// What became of them.
+    /// Its counters.
     pub realised: Realised,
-    /// The same figures since these laws came into force, or since a later reset.
+    /// The same figures since these laws were applied, or since a later reset.
     pub current: CurrentReport,
-    /// Departure minus deadline; absent when nothing left.
+    /// Departure minus deadline; absent if nothing left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessReport>,
-    /// Whether its verdicts go to the packet trace; absent where there is none.
+    /// Whether its verdicts go to the packet trace; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<bool>,
 }
 
-/// Figures of one flow and direction for the current period. A period starts with the emulator, whenever other laws come into
-/// force for the flow in this direction, and at a reset.
+/// Figures of one flow and direction for the current period. A period starts with the emulator, when other laws are
+/// applied to the flow in this direction, and at a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorCurrent")]
 pub struct CurrentReport {
@@ -185,7 +185,7 @@ pub struct CurrentReport {
     pub seconds: f64,
     /// Why the period started.
     pub reason: PeriodReason,
-    /// Counted in the period. A packet that was queued when it started is counted in it when the packet leaves.
+    /// Counted in the period. A packet that was queued at its start counts when it leaves.
     pub counters: Counters,
     /// Ratios of these counters, and delays of packets that arrived in the period.
     pub realised: Realised,
@@ -201,13 +201,13 @@ pub enum PeriodReason {
     /// The emulator started.
     #[default]
     Start,
-    /// Other laws came into force for the flow.
+    /// Other laws were applied to the flow.
     Laws,
     /// The counters were reset.
     Reset,
 }
 
-/// Shares and delays as they came out; absent where nothing was received or sent.
+/// Realised ratios and delays; absent if nothing was received or sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorRealised")]
 #[serde(default)]
@@ -224,10 +224,10 @@ pub struct Realised {
     /// Reordered, of sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reordered_ratio: Option<f64>,
-    /// Least time between arrival and departure, s.
+    /// Minimum delay, s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_min_seconds: Option<f64>,
-    /// Mean of it, s.
+    /// Mean delay, s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_mean_seconds: Option<f64>,
     /// Greatest, s.
@@ -248,7 +248,7 @@ impl Realised {
     }
 }
 
-/// Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus what the laws asked).
+/// Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus the laws' delay).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorLateness")]
 pub struct LatenessReport {
@@ -282,10 +282,10 @@ pub struct DirectionReport {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Packets lost unasked: the flows', exempt frames and the link's.
+    /// Packets lost without a law: of flows, exempt frames and the link.
     pub unplanned_dropped_packets: u64,
-    /// Frames sent on outside the laws, and not counted above: ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X,
-    /// unless the configuration includes them.
+    /// Frames exempt from the laws, not counted above: ARP, ICMPv6 neighbour discovery and frames to
+    /// 01:80:C2:00:00:0X, unless the configuration includes them.
     pub exempt_packets: u64,
     /// Their bytes.
     pub exempt_bytes: u64,
@@ -300,18 +300,18 @@ pub struct DirectionReport {
     pub flows: Vec<FlowReport>,
 }
 
-/// What the links counted of a direction.
+/// Counters of the links for a direction.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[schemars(rename = "EmulatorLink")]
 pub struct LinkReport {
-    /// Frames the kernel dropped since the receive ring was full.
+    /// Frames that the kernel dropped because the receive ring was full.
     pub kernel_dropped_packets: u64,
-    /// Frames the kernel dropped since they were longer than the link takes: super-packets, mostly.
+    /// Frames that the kernel dropped because they were too long for the link: mostly super-packets.
     #[serde(default)]
     pub oversized_packets: u64,
-    /// Frames that found no memory.
+    /// Frames without memory.
     pub memory_dropped_packets: u64,
     /// Frames that could not be read completely.
     pub unusable_packets: u64,
@@ -319,21 +319,21 @@ pub struct LinkReport {
     pub refused_packets: u64,
     /// Frames that the outgoing interface took and its driver dropped; counted as sent in their flows.
     pub driver_dropped_packets: u64,
-    /// Frames that were in the receive ring when it ended, and were not taken in any more.
+    /// Frames left in the receive ring at the end.
     #[serde(default)]
     pub left_behind_packets: u64,
     /// Super-packets that were segmented into frames.
     pub super_packets: u64,
-    /// Times the outgoing link had no room.
+    /// Times that the outgoing link had no room.
     pub times_full: u64,
-    /// Steps of the realtime clock that the receive stamps showed.
+    /// Steps of the realtime clock, from the receive stamps.
     pub clock_steps: u64,
     /// CPU time of the direction's thread, ns.
     pub cpu_nanoseconds: u64,
 }
 
 impl LinkReport {
-    /// Packets lost unasked that no flow counts.
+    /// Packets lost without a law that no flow counts.
     #[must_use]
     pub fn unplanned_packets(&self) -> u64 {
         self.kernel_dropped_packets
@@ -353,7 +353,7 @@ pub struct DropsReport {
     pub rows: Vec<DropsRow>,
     /// Later fragments of datagrams: they carry no ports.
     pub later_fragments: DropCounts,
-    /// Dropped datagrams of pairs of addresses beyond the bound of a watch, 16 384 for each direction.
+    /// Dropped datagrams of address pairs beyond the limit of a watch, 16 384 for each direction.
     pub uncounted_packets: u64,
     /// Control datagrams of the native protocol that were damaged, A to B first.
     pub damaged_control_packets: [u64; 2],
@@ -388,19 +388,19 @@ pub struct DropsRow {
     pub packets: DropCounts,
 }
 
-/// A configuration that came into force.
+/// A configuration that was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorAppliedConfiguration")]
 pub struct AppliedConfiguration {
-    /// 0 for the one it was started with.
+    /// 0 for the initial one.
     pub number: u64,
-    /// Whether it differs from the one before.
+    /// Whether it differs from the previous one.
     pub is_change: bool,
     /// When, in each direction, s since the start.
     pub at_seconds: [f64; 2],
 }
 
-/// The packet trace's counts.
+/// The packet trace's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorPacketTrace")]
 pub struct PacketTraceReport {
@@ -408,14 +408,14 @@ pub struct PacketTraceReport {
     pub path: String,
     /// Records written.
     pub records: u64,
-    /// Records that the queue, the disk or the limit did not take.
+    /// Records dropped because of the queue, the disk or the limit.
     pub dropped_records: u64,
-    /// The disk refused; nothing was written after that.
+    /// Writing failed; nothing was written after that.
     pub failed: bool,
-    /// Bytes so far, those of the configurations beside it included; some may still be on their way to the file.
+    /// Bytes so far, including the configurations; some may not be in the file yet.
     #[serde(default)]
     pub bytes: u64,
-    /// Most that there may be; absent: as many as the disk takes.
+    /// Maximum; absent: limited by the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! What a direction has counted, copied between two batches of packets, and the report that is made of it on a thread
-//! that no packet waits for.
+//! A copy of a direction's counters, taken between two batches of packets, from which another thread makes the
+//! report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub(crate) struct FlowSnapshot {
     pub(crate) active: bool,
     pub(crate) counters: Counters,
     pub(crate) timing: Timing,
-    /// Whether its verdicts go to the packet trace; absent where there is none.
+    /// Whether its verdicts go to the packet trace; absent without one.
     pub(crate) logged: Option<bool>,
     pub(crate) period: Period,
 }
 
-/// Frames that passed outside the laws.
+/// Frames exempt from the laws.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExemptSnapshot {
     pub(crate) packets: u64,
@@ -32,7 +32,7 @@ pub(crate) struct ExemptSnapshot {
     pub(crate) unplanned_packets: u64,
 }
 
-/// The current period of a flow's figures: when and why it started, and what had been counted by then.
+/// The current period of a flow's figures: when and why it started, and the counters then.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Period {
     /// `None`: with the emulator.
@@ -43,7 +43,7 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// The figures of the period, `counters` being those since the emulator's start.
+    /// The figures of the period; `counters` are those since the emulator's start.
     fn report(&self, counters: &Counters, started_ns: u64, now_ns: u64) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
         let counters = counters.since(&self.base);
@@ -75,7 +75,7 @@ pub(crate) struct Snapshot {
     pub(crate) times_ns: [u64; 2],
 }
 
-/// The laws of each flow that runs, by name: its own, and the rate and delay that it shares.
+/// The laws of each running flow, by name: its own, and the shared rate and delay.
 fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
     let mut asked: HashMap<&str, Laws> = config
         .flows
@@ -89,7 +89,7 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
             Direction::Reverse => &aggregate.b_to_a,
         };
         for name in &aggregate.flows {
-            // One that has been stopped has none of it.
+            // A stopped flow has none.
             if let Some(laws) = asked.get_mut(name.as_str()) {
                 *laws = laws.over(shared);
             }

@@ -1,4 +1,4 @@
-//! Looks every half second at what the directions and the interfaces tell, and raises alarms.
+//! Checks the directions and the interfaces every half second, and raises alarms.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Remote {
             let held = status.held_bytes.load(Ordering::Relaxed);
             let most = status.memory_bytes.load(Ordering::Relaxed);
             let refused = status.memory_dropped_packets.load(Ordering::Relaxed);
-            // Slots that are larger than their frames may be used up before the frames reach the cap.
+            // Slots larger than their frames may be used up before the frames reach the limit.
             let near = held > most / 10 * 9 || refused > seen[3];
             alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
                 let beyond = match refused {
@@ -101,7 +101,7 @@ impl Remote {
                     format!("{name} is {}", if found.is_some() { "down" } else { "gone" })
                 });
                 if found.is_none() {
-                    // A socket learns of the going down before, and may not learn of this.
+                    // A socket is notified when an interface goes down, but perhaps not when it is removed.
                     *lock(&self.shared.gone) = Some(name.clone());
                     self.abort();
                 }

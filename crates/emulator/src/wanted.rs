@@ -1,4 +1,4 @@
-//! What is asked of an emulator while it runs: the configuration wanted, changes to it, and when each came into force.
+//! The requested configuration of a running emulator, its changes, and when each was applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::error::EmulatorError;
 use crate::lateness::seconds;
 use crate::report::AppliedConfiguration;
 
-/// What is to be in force.
+/// The requested configuration.
 pub(crate) struct Wanted {
     pub(crate) config: Arc<Impairment>,
     /// Flows whose laws are stopped by command.
     pub(crate) stopped: BTreeSet<String>,
-    /// Every name that the directions know.
+    /// All flow names that the directions know.
     pub(crate) names: Names,
-    /// Number of the next configuration; none is given twice.
+    /// Number of the next configuration; none is used twice.
     pub(crate) next: u64,
     pub(crate) applied: Vec<AppliedConfiguration>,
-    /// Those that were handed over, and not yet confirmed by both directions.
+    /// Configurations not yet confirmed by both directions.
     pub(crate) pending: Vec<PendingConfiguration>,
 }
 
-/// A configuration that was handed over.
+/// A configuration that was passed to the directions.
 pub(crate) struct PendingConfiguration {
     pub(crate) number: u64,
     pub(crate) is_change: bool,
@@ -36,7 +36,7 @@ pub(crate) struct PendingConfiguration {
     pub(crate) at_ns: [u64; 2],
 }
 
-/// A configuration without the laws of flows that are stopped.
+/// A configuration without the laws of stopped flows.
 pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impairment {
     let mut config = config.clone();
     for flow in &mut config.flows {
@@ -49,7 +49,7 @@ pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impa
 }
 
 impl PendingConfiguration {
-    /// Waits for the answers that are still to come, until a time; whether all are there.
+    /// Waits until a time for the remaining answers; returns whether all are there.
     pub(crate) fn wait(&mut self, until: Instant) -> Result<bool, EmulatorError> {
         for (answer, at_ns) in self.answers.iter_mut().zip(&mut self.at_ns) {
             let Some(receiver) = answer else { continue };
@@ -66,7 +66,8 @@ impl PendingConfiguration {
     }
 }
 
-/// Maximum number of configurations in the report: the first and the latest. Clients may change one ten times a second for days.
+/// Maximum number of configurations in the report: the first and the latest. Clients may change one ten times a
+/// second for days.
 const MOST_APPLIED: usize = 1024;
 
 impl Wanted {
@@ -78,10 +79,10 @@ impl Wanted {
         flows.map(|flow| flow.name.clone()).chain(other).collect()
     }
 
-    /// Takes note of configurations that have come into force since.
+    /// Records configurations that were applied since.
     pub(crate) fn settle(&mut self, started_ns: u64) {
         let mut pending = std::mem::take(&mut self.pending);
-        // One that a direction will never answer is not in force there.
+        // A direction that will never answer has not applied it.
         pending.retain_mut(|pending| match pending.wait(Instant::now()) {
             Ok(true) => {
                 self.in_force(pending, started_ns);
@@ -100,7 +101,7 @@ impl Wanted {
     ) {
         let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
         if self.applied.len() >= MOST_APPLIED {
-            // The numbers of those that are left tell of the gap.
+            // The numbers of the rest show the gap.
             self.applied.remove(1);
         }
         self.applied.push(AppliedConfiguration {
@@ -111,14 +112,14 @@ impl Wanted {
     }
 }
 
-/// What is to be changed in the configuration; what is absent stays.
+/// A change of the configuration; absent parts stay.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
     /// The flow that laws and preset are for; absent: Other.
     pub flow: Option<String>,
-    /// A preset, in place of the laws there were.
+    /// A preset that replaces the laws.
     pub profile: Option<String>,
-    /// Laws from A to B, in place of those there were; over the preset's, if there is one.
+    /// Laws from A to B that replace the present ones; in addition to the preset, if given.
     pub a_to_b: Option<Laws>,
     /// Laws from B to A.
     pub b_to_a: Option<Laws>,

@@ -251,7 +251,11 @@ pub(crate) async fn sweep(
     if let Some(id) = &request.emulator {
         let shown = supervise::emulators::show(&app, id).await;
         shown.map_err(|problem| match problem.status {
-            404 => Problem::field("/emulator", id.as_str(), "the id of a running emulator on this host"),
+            404 => Problem::field(
+                "/emulator",
+                id.as_str(),
+                "the id of a running emulator on this host",
+            ),
             _ => problem,
         })?;
     }

@@ -39,10 +39,7 @@ pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
         reasons.push("the launcher is not running: nothing can be started".to_owned());
     }
     if can_start && !app.config.may_emulate {
-        reasons.push(
-            "emulators need CAP_NET_ADMIN and CAP_NET_RAW, which the server lacks"
-                .into(),
-        );
+        reasons.push("emulators need CAP_NET_ADMIN and CAP_NET_RAW, which the server lacks".into());
     }
     let page = super::page::state();
     Ok(Json200(System {

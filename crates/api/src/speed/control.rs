@@ -258,7 +258,9 @@ impl Control {
 
     async fn keep(&self, outcome: Outcome) -> ToPage {
         let not_kept = |text: &str| ToPage::NotKept { text: text.into() };
-        let Some(link_id) = secret() else { return not_kept("No random bytes are available for a link.") };
+        let Some(link_id) = secret() else {
+            return not_kept("No random bytes are available for a link.");
+        };
         let (inner, visitor) = (&self.entered.inner, &self.entered.visitor);
         let canonical = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
         let browser = canonical(visitor.address);

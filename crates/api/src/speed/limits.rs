@@ -157,7 +157,9 @@ impl TestRegistry {
             let most = limits.tests_per_hour_per_address;
             return busy(
                 wait,
-                format!("{most} tests were started from your address within the hour, which is the limit."),
+                format!(
+                    "{most} tests were started from your address within the hour, which is the limit."
+                ),
             );
         }
         for visits in [own, &mut self.all] {

@@ -36,7 +36,8 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 const ID_CHARACTERS: usize = 22;
 
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const NOT_BUILT: &str = "this program has no speed test page: web/dist was missing when it was built (run make web)\n";
+const NOT_BUILT: &str =
+    "this program has no speed test page: web/dist was missing when it was built (run make web)\n";
 
 /// What connections share.
 #[derive(Debug)]

@@ -346,9 +346,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     // An earlier server's experiment is checked again now, so that the refusal is up to date.
     if !before.resumable && (has_ended || !is_of_earlier) {
         let why_not = match &before.outcome {
-            Some(outcome) if outcome.simulated => {
-                "was simulated, and is not stored"
-            }
+            Some(outcome) if outcome.simulated => "was simulated, and is not stored",
             None if !has_ended => "failed before its first result",
             _ => "is complete, or its checkpoint is missing",
         };

@@ -345,9 +345,8 @@ fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), 
 
 /// Whether an experiment can be resumed now.
 pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
-    let refuse = |words: &str| {
-        Problem::conflict(format!("experiment {kept} can't be resumed: it {words}"))
-    };
+    let refuse =
+        |words: &str| Problem::conflict(format!("experiment {kept} can't be resumed: it {words}"));
     if !weir_runs::Experiments::of(&app.config.data).is_open(kept) {
         settle(app, kept);
         return Err(refuse("is complete, or its checkpoint is missing"));
