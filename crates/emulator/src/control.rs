@@ -418,8 +418,9 @@ fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
     names.retain(|name| flow.is_none_or(|flow| flow == name));
     if !names.is_empty() {
         let names = names.join(", ");
-        let told =
-            format!("stopped, so that packets pass untouched until they are started: {names}");
+        let told = format!(
+            "stopped, so that packets are forwarded unchanged until they are started: {names}"
+        );
         answer["note"] = match answer["note"].as_str() {
             Some(note) => format!("{note}; {told}").into(),
             None => told.into(),

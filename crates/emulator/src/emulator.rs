@@ -88,7 +88,7 @@ impl Emulator {
             let disabled = weir_link::disable_offloads(name, &mut watchdog)?;
             if !disabled.still_on.is_empty() {
                 notes.push(format!(
-                    "{name}: {} cannot be switched off: incoming frames may be coalesced",
+                    "{name}: {} cannot be disabled: incoming frames may be coalesced",
                     disabled.still_on.join(", ")
                 ));
             }

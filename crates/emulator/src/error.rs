@@ -44,18 +44,18 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::SameTwice => f.write_str("A and B are the same interface"),
-            Refusal::DefaultRoute => f.write_str("the default route leaves by it"),
+            Refusal::DefaultRoute => f.write_str("the default route uses it"),
             Refusal::OwnSession(peer) => {
-                write!(f, "the session you work in comes in by it (from {peer})")
+                write!(f, "your session uses it (from {peer})")
             }
             Refusal::Member(master) => write!(f, "it is a member of {master}"),
             Refusal::Addresses(addresses) => write!(
                 f,
-                "it has addresses ({}), and this host would answer for them",
+                "it has addresses ({}), for which this host would answer",
                 addresses.join(", ")
             ),
             Refusal::Upper(name, why) => {
-                write!(f, "{name} works through it, and of that one: {why}")
+                write!(f, "{name} depends on it: {why}")
             }
             Refusal::Down => f.write_str("it is down: set it up first (ip link set dev … up)"),
             Refusal::NotEthernet => f.write_str("it does not carry Ethernet frames"),
@@ -123,8 +123,8 @@ pub enum EmulatorError {
     /// A direction has not confirmed a configuration in time. It applies it when its thread continues; the report's
     /// `configurations` says when.
     #[error(
-        "configuration {0} is pending: it was handed over, and is not confirmed yet; it comes into force when the \
-         emulator's thread gets on (weir impair stats lists it then)"
+        "configuration {0} is pending: not confirmed yet; it is applied when the emulator's \
+        thread continues (weir impair stats lists it then)"
     )]
     Pending(u64),
     /// A direction's thread panicked: a defect of this program. Its counters are lost.

@@ -59,7 +59,7 @@ impl InterfaceLock {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(source) => {
-                    let operation = "note which interface is taken";
+                    let operation = "lock an interface";
                     return Err(EmulatorError::System { operation, source });
                 }
             }

@@ -90,17 +90,17 @@ fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
         (|p: &Prediction| p.mean_seconds * 1e3, |p: &Prediction| p.deviation_seconds * 1e3);
     Some(match delay.order {
         OrderPolicy::Allow => format!(
-            "{name}: packets overtake each other by this delay law; by their spacing {} are reordered",
+            "{name}: this delay law lets packets overtake each other; depending on their spacing, {} are reordered",
             list(&|p| format!("{:.1} %", p.reordered_ratio * 100.0))
         ),
         OrderPolicy::FifoRelease => format!(
-            "{name}: fifo-release keeps the order, so the asked deviation of {deviation} ms shrinks where packets \
-             are close: by their spacing {} (allow keeps it and reorders)",
+            "{name}: fifo-release keeps the order, which reduces the standard deviation of \
+            {deviation} ms for closely spaced packets: {} (allow keeps it, but reorders)",
             list(&|p| format!("{:.3} ms", spread(p)))
         ),
         OrderPolicy::Max => format!(
-            "{name}: max keeps the order by waiting, so the asked {} ± {deviation} ms become by the spacing of \
-             packets {}",
+            "{name}: max keeps the order by waiting, so that {} ± {deviation} ms become, \
+            depending on the spacing of packets, {}",
             asked(moments.mean_ns),
             list(&|p| format!("{:.3} ± {:.3} ms", mean(p), spread(p)))
         ),

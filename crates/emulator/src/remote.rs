@@ -409,7 +409,7 @@ pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
     receiver.recv_timeout(TIMEOUT).map_err(|error| match error {
         RecvTimeoutError::Disconnected => EmulatorError::Ended,
         RecvTimeoutError::Timeout => EmulatorError::System {
-            operation: "get an answer from a direction's thread",
+            operation: "wait for a direction's thread",
             source: std::io::ErrorKind::TimedOut.into(),
         },
     })

@@ -128,13 +128,13 @@ impl Replay {
         let mut notes = Vec::new();
         if stepped_back > 0 {
             notes.push(format!(
-                "{} with times before those of earlier frames, taken as of then",
+                "{} with times before those of earlier frames, processed at the earlier frame's time",
                 counted(stepped_back, "frame")
             ));
         }
         if cut > 0 {
             notes.push(format!(
-                "{} cut when captured; rates count what is there",
+                "{} truncated in the capture; rates count the captured bytes",
                 counted(cut, "frame")
             ));
         }

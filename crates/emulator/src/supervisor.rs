@@ -48,16 +48,16 @@ impl Remote {
             alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
                 let beyond = match refused {
                     0 => String::new(),
-                    count => format!("; {} found no slot so far", counted(count, "frame")),
+                    count => format!("; {} without a slot so far", counted(count, "frame")),
                 };
-                format!("{name} holds {held} of {most} bytes; what comes beyond is dropped{beyond}")
+                format!("{name} holds {held} of {most} bytes; further packets are dropped{beyond}")
             });
             let unplanned = status.unplanned_packets.load(Ordering::Relaxed);
             let late = status.late_packets.load(Ordering::Relaxed);
             let steps = status.clock_steps.load(Ordering::Relaxed);
             let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
             alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
-                format!("{name}: packets are lost unasked, {unplanned} so far")
+                format!("{name}: packets are lost without a law, {unplanned} so far")
             });
             alarms.set(AlarmKind::DeadlineLate, name, grown[1], now, || {
                 let count = late - seen[1];
@@ -69,8 +69,8 @@ impl Remote {
             });
             alarms.set(AlarmKind::ClockStepped, name, grown[2], now, || {
                 format!(
-                    "{name}: the realtime clock was stepped; packets that came in within 10 ms of it may have \
-                     been delayed by as much more or less"
+                    "{name}: the realtime clock was stepped; delays of packets that arrived \
+                    within 10 ms of it may be wrong by the step"
                 )
             });
             *seen = [unplanned, late, steps, refused];

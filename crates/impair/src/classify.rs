@@ -17,7 +17,7 @@ use weir_model::impairment::{Filter, Prefixes, Ranges};
 /// No flow's filter matches.
 pub(crate) const OTHER: u32 = u32::MAX;
 
-/// Most memory for the tables of one direction: some 30 000 flows that differ in one port each.
+/// Maximum memory for the tables of one direction: some 30 000 flows that differ in one port each.
 const MOST_TABLE_BYTES: u64 = 256 << 20;
 
 /// One field: starts of its intervals, ascending from 0, and the flows of each.
@@ -55,7 +55,7 @@ const FIELDS: [What; 9] = [
 ];
 
 impl What {
-    /// The ranges that a filter accepts of this field; `None` when it does not ask.
+    /// The ranges that a filter accepts of this field; `None` if it does not match on it.
     fn accepted(self, filter: &Filter) -> Option<Vec<(u128, u128)>> {
         let one = |value: u128| vec![(value, value)];
         let prefixes = |p: &Prefixes| p.0.iter().flat_map(|p| p.mapped_ranges()).collect();
@@ -90,7 +90,7 @@ impl What {
     }
 }
 
-/// What a field is to hold, as long as it is not known whether all fields together are too large.
+/// A field's interval bounds, before it is known whether all fields together are too large.
 struct Plan {
     what: What,
     accepted: Vec<Option<Vec<(u128, u128)>>>,
@@ -158,7 +158,7 @@ pub(crate) struct Classifier {
     fields: Vec<Field>,
     words: usize,
     flows: usize,
-    /// The interval of a frame's length, which is part of what the cache knows a packet by.
+    /// The interval of a frame's length, which is part of the cache's key.
     length: Option<usize>,
     cache: Vec<Cached>,
     fragments: Fragments,
@@ -173,7 +173,7 @@ struct Cached {
     flow: u32,
 }
 
-/// Places of the cache, each two entries.
+/// Sets of the cache, of two entries each.
 const CACHE_SETS: usize = 4096;
 const EMPTY: u32 = u32::MAX - 1;
 
@@ -214,12 +214,12 @@ impl Classifier {
         Ok(Self { fields, words, flows: filters.len(), length, cache, fragments, naming })
     }
 
-    /// Whether packets have to be looked into at all.
+    /// Whether packets must be parsed at all.
     pub(crate) fn needs_keys(&self) -> bool {
         !self.fields.is_empty()
     }
 
-    /// The flow of a packet that is there at `now_ns`, or [`OTHER`].
+    /// The flow of a packet at `now_ns`, or [`OTHER`].
     #[inline]
     pub(crate) fn flow(&mut self, key: &Key, length: u32, now_ns: u64) -> u32 {
         if self.fields.is_empty() {
@@ -296,7 +296,7 @@ impl Classifier {
     }
 }
 
-/// Mixes the fields of a key; the upper bits are the good ones.
+/// Mixes the fields of a key; the upper bits are the best.
 #[inline]
 fn hash(key: &Key, class: u32) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -328,7 +328,7 @@ struct FragmentEntry {
     vlan: u16,
     protocol: u16,
     flow: u32,
-    /// Arrival of the first fragment; 0 for an empty place.
+    /// Arrival of the first fragment; 0 for an empty entry.
     since_ns: u64,
 }
 
@@ -370,7 +370,7 @@ impl Fragments {
         (now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS).then_some(entry.flow)
     }
 
-    /// Enters a datagram in its own slot, or else in the oldest of its set.
+    /// Adds a datagram in its own slot, or else in the oldest of its set.
     fn enter(&mut self, key: &Key, flow: u32, now_ns: u64) {
         let ways = self.ways(key);
         let own = ways.iter().position(|entry| Self::is(entry, key));
@@ -388,7 +388,7 @@ impl Fragments {
     }
 }
 
-/// Whether a filter takes a packet, field by field: what the tables above have to agree with.
+/// Whether a filter matches a packet, field by field: the reference for the tables above.
 #[cfg(test)]
 fn matches(filter: &Filter, key: &Key, length: u32) -> bool {
     FIELDS.iter().all(|what| match what.accepted(filter) {

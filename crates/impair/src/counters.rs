@@ -1,8 +1,8 @@
-//! What an engine counts beside the counters of flows, which `weir_model` lists.
+//! Counters of an engine other than those of flows, which `weir_model` lists.
 
 pub use weir_model::impairment::Counters;
 
-/// Frames of one direction that passed outside the laws: [`Role::Arp`](crate::Role::Arp) and those behind it.
+/// Frames of one direction that were exempt from the laws: [`Role::Arp`](crate::Role::Arp) and the roles after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exempt {
     /// Frames.

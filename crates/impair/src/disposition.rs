@@ -1,4 +1,4 @@
-//! What goes into the engine for a packet, and what comes out.
+//! The engine's input and output for a packet.
 
 use crate::key::{Key, Layers};
 use crate::role::Role;
@@ -8,23 +8,23 @@ use weir_wire::packets;
 /// A packet as the engine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// The owner's handle; comes back with each disposition.
+    /// The owner's handle; returned with each disposition.
     pub handle: u32,
     /// Bytes of the frame, without check sequence.
     pub length: u32,
-    /// When it came in, ns: the base of every deadline. Stamps should not go back; one that does is taken
-    /// as it is, and keeps its place behind those before it.
+    /// Arrival time, ns: the base of every deadline. Stamps should not decrease; an earlier one is used unchanged,
+    /// but the packet keeps its place in the order.
     pub arrived_ns: u64,
     /// Where its layers begin.
     pub layers: Layers,
-    /// What filters ask for.
+    /// Fields that filters match on.
     pub key: Key,
     /// How it is treated.
     pub role: Role,
 }
 
 impl Meta {
-    /// A packet whose bytes are looked into (once); [`crate::Engine::meta`] looks as far as its configuration needs.
+    /// A packet whose bytes are parsed once; [`crate::Engine::meta`] parses as far as its configuration needs.
     #[inline]
     #[must_use]
     pub(crate) fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8], native_port: u16) -> Self {
@@ -33,7 +33,8 @@ impl Meta {
         Self { handle, length: frame.len() as u32, arrived_ns, layers, key, role }
     }
 
-    /// An ordinary packet of which only the length is known: enough where no filter and no content law looks into it.
+    /// An ordinary packet of which only the length is known: sufficient if no filter and no content law needs its
+    /// bytes.
     #[inline]
     #[must_use]
     pub fn opaque(handle: u32, arrived_ns: u64, length: u32) -> Self {
@@ -42,24 +43,24 @@ impl Meta {
     }
 }
 
-/// What became of a packet.
+/// The outcome for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {
-    /// It is to be sent, now.
+    /// Send it now.
     Forwarded,
     /// A loss law dropped it.
     Lost,
     /// The planned queue had no room.
     QueueDropped,
-    /// There was no memory to hold it, or it was given up at the end.
+    /// There was no memory to queue it, or it was abandoned at the end.
     Unplanned,
-    /// A copy was made: one more disposition with this handle will come. No end of anything.
+    /// A copy was made: another disposition with this handle follows. Not final.
     Copied,
 }
 
 impl Verdict {
-    /// The kind of record in `weir.packets/1`; a copy that was made has none of its own.
+    /// The kind of record in `weir.packets/1`; a copy has none of its own.
     #[must_use]
     pub const fn kind(self) -> Option<packets::RecordKind> {
         match self {
@@ -76,18 +77,19 @@ impl Verdict {
 pub const FLAG_MODIFIED: u8 = packets::FLAG_MODIFIED as u8;
 /// Flag of a [`Disposition`]: it leaves after a later packet of its flow.
 pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
-/// Flag of a [`Disposition`]: a delay law held it back.
+/// Flag of a [`Disposition`]: a delay law delayed it.
 pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
 /// Flag of a [`Disposition`]: its [role](Role::Control) is control traffic, with draws of its own.
 pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
-/// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index mean nothing.
+/// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index
+/// are meaningless.
 pub const FLAG_EXEMPT: u8 = 128;
 
-/// What is to happen to a packet, or has.
+/// What to do with a packet, or what happened to it.
 ///
-/// A handle that went in comes out once, and once more for each [`Verdict::Copied`]: the owner keeps a count
-/// that begins at 1, adds 1 for `Copied`, and takes 1 off for every other verdict; at 0 the place is free.
+/// Each handle is returned once, and once more for each [`Verdict::Copied`]: the owner keeps a count that starts at
+/// 1, adds 1 for `Copied`, and subtracts 1 for every other verdict; at 0 the handle is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disposition {
     /// The owner's handle.
@@ -96,15 +98,15 @@ pub struct Disposition {
     pub flow: u32,
     /// Index of the packet in its flow and direction, from 0.
     pub index: u64,
-    /// When it came in.
+    /// Arrival time.
     pub arrived_ns: u64,
-    /// When it was asked to leave; for what does not leave, the time at which that was known.
+    /// Planned departure; for a dropped packet, the time at which that was decided.
     pub at_ns: u64,
     /// Bytes of the frame.
     pub length: u32,
     /// Number of its edit among those of this step; meaningful with [`FLAG_MODIFIED`].
     pub edit: u32,
-    /// What became of it.
+    /// The outcome.
     pub verdict: Verdict,
     /// 0 for the packet itself, 1 for its copy.
     pub copy: u8,
@@ -113,8 +115,8 @@ pub struct Disposition {
 }
 
 impl Disposition {
-    /// The record of `weir.packets/1`; `departed_ns` is when it really left, where that is known. `None` for
-    /// [`Verdict::Copied`] and for what no law judged.
+    /// The record of `weir.packets/1`; `departed_ns` is the actual departure, if known. `None` for
+    /// [`Verdict::Copied`] and for exempt frames.
     #[must_use]
     pub fn record(
         &self,

@@ -1,4 +1,4 @@
-//! A change of content, as something that the owner of the bytes applies.
+//! A change of content, applied by the owner of the bytes.
 
 use weir_laws::{DrawPosition, Philox, choose};
 use weir_model::impairment::{Checksum, MAX_FLIP_BITS};
@@ -7,7 +7,7 @@ use weir_wire::packet::{ethertype, protocol};
 
 use crate::key::{FragmentPlace, Key};
 
-/// Bits to flip in a frame, and what happens to its checksums.
+/// Bits to flip in a frame, and how to treat its checksums.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub(crate) philox: Philox,
@@ -15,12 +15,12 @@ pub struct Edit {
     pub(crate) copy: u8,
     pub(crate) flip_bits: u32,
     pub(crate) checksum: Checksum,
-    /// Bytes that may be changed.
+    /// The range of bytes that may be changed.
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// The checksums of a frame: where they are and what they cover, as byte offsets.
+/// The checksums of a frame: their offsets and coverage, in bytes.
 struct Sums {
     /// IPv4 header: its start and its end.
     header: Option<(usize, usize)>,
@@ -91,7 +91,7 @@ fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
 }
 
 impl Edit {
-    /// Whether the checksums are updated, so that no receiver notices the change by them.
+    /// Whether the checksums are updated, so that no receiver notices the change.
     #[must_use]
     pub fn repairs_checksums(&self) -> bool {
         self.checksum == Checksum::Repair
@@ -127,7 +127,7 @@ impl Edit {
             for bit in choose(&mut draws, 16, &mut flips[..count]) {
                 frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
             }
-            // In UDP 0 is "none", and the two zeros are one number: neither would be noticed.
+            // In UDP 0 means "none", and the two zeros are equal: neither would be noticed.
             let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
             if (sums.is_udp && sum == 0) || sum == !u16::from_be_bytes(before) {
                 let before = u16::from_be_bytes(before);

@@ -30,19 +30,19 @@ use crate::role::Role;
 use crate::stages::{Flow, NextStep, Order, Path, Shared, Step, StepLists};
 use crate::wheel::{Timer, Wheel};
 
-/// What a held packet counts beyond its length towards the memory limit.
+/// Memory that a queued packet counts beyond its length.
 pub const HELD_OVERHEAD_BYTES: u64 = 128;
 
-/// Changes of content for which there is room from the start.
+/// Changes of content with preallocated room.
 const EDITS_AT_ONCE: usize = 4096;
-/// Time between two searches for memory that tables of queues no longer need.
+/// Interval of releasing memory that the tables of queues no longer need.
 const RECLAIM_NS: u64 = 10_000_000;
-/// Bit of a timer's item: it lets the oldest packet of a path go; the rest is the path's number.
+/// Bit of a timer's item: it releases the oldest packet of a path; the other bits are the path's number.
 const FIRES: u32 = 1 << 31;
 /// The path without laws.
 const NO_PATH: u32 = 0;
 
-/// A packet on its way.
+/// A packet in the engine.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     handle: u32,
@@ -52,7 +52,7 @@ struct Held {
     draw: u64,
     arrived_ns: u64,
     length: u32,
-    /// Bytes that content laws may change.
+    /// The range of bytes that content laws may change.
     from: u32,
     to: u32,
     next: NextStep,
@@ -60,7 +60,7 @@ struct Held {
     flags: u8,
 }
 
-/// A packet that waits in a FIFO queue, with its time and number.
+/// A packet in a FIFO queue, with its time and number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     time: u64,
@@ -68,7 +68,7 @@ struct Waiting {
     held: Held,
 }
 
-/// What an engine tells of a flow.
+/// The status of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowStatus<'a> {
     /// Its number, as in [`Disposition::flow`]: 0 is Other.
@@ -77,16 +77,16 @@ pub struct FlowStatus<'a> {
     pub name: &'a str,
     /// Whether the configuration in force has it.
     pub active: bool,
-    /// What it has seen.
+    /// Its counters.
     pub counters: &'a Counters,
-    /// Changes whenever other laws come into force for it, those that it shares included.
+    /// Changes whenever other laws apply to it, shared ones included.
     pub laws_version: u64,
 }
 
 /// One direction of an impairment.
 ///
-/// Call [`step`](Self::step) with what has come, in the order in which it came, and again (with nothing, if
-/// nothing came) when [`next_deadline_ns`](Self::next_deadline_ns) is there.
+/// Call [`step`](Self::step) with arrived packets, in their order, and again (without packets, if none arrived) at
+/// [`next_deadline_ns`](Self::next_deadline_ns).
 #[derive(Debug)]
 pub struct Engine {
     direction: Direction,
@@ -105,8 +105,8 @@ pub struct Engine {
     wheel: Wheel,
     /// The latest time seen.
     clock_ns: u64,
-    /// The time at which what is being decided happens: the clock, or that of an event which is looked at
-    /// later than it was due, so that what it leads to has its turn in order.
+    /// The time of the present decision: the clock, or that of an event processed late, so that its consequences are
+    /// in order.
     present_ns: u64,
     /// Time of the next event; `u64::MAX` when there is none.
     next_ns: u64,
@@ -114,13 +114,13 @@ pub struct Engine {
     number: u64,
     held_packets: u64,
     memory: Memory,
-    /// When memory was last looked for.
+    /// When memory was last released.
     reclaimed_ns: Option<u64>,
     edits: Vec<Edit>,
     content: bool,
-    /// By which TCP is known for control traffic.
+    /// The port by which control traffic over TCP is recognised.
     native_port: u16,
-    /// Whether what a link needs is exempt.
+    /// Whether frames that a link needs are exempt.
     exempts: bool,
     exempt: Exempt,
 }
@@ -133,12 +133,12 @@ pub(crate) const fn side(direction: Direction) -> Side {
 }
 
 impl Engine {
-    /// Whether some filter or content law looks into packets.
+    /// Whether a filter or content law needs packets to be parsed.
     fn needs_keys(&self) -> bool {
         self.content || self.classifier.needs_keys()
     }
 
-    /// A packet for [`step`](Self::step): `frame` is looked into as far as the configuration needs.
+    /// A packet for [`step`](Self::step): parses `frame` as far as the configuration needs.
     #[inline]
     #[must_use]
     pub fn meta(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
@@ -155,7 +155,7 @@ impl Engine {
         self.native_port
     }
 
-    /// What passed outside the laws.
+    /// The counters of exempt frames.
     #[must_use]
     pub fn exempt(&self) -> Exempt {
         self.exempt
@@ -178,33 +178,32 @@ impl Engine {
         })
     }
 
-    /// Packets that are held, copies included.
+    /// Number of queued packets, copies included.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
         self.held_packets
     }
 
-    /// What they count towards the memory limit: their lengths and [`HELD_OVERHEAD_BYTES`] each.
+    /// Their memory: their lengths and [`HELD_OVERHEAD_BYTES`] each.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.memory.used_bytes - self.memory.tables_bytes
     }
 
-    /// All that counts towards the memory limit: [`held_bytes`](Self::held_bytes), and the tables in which queues that
-    /// are limited by bytes or packets keep what waits.
+    /// Total memory: [`held_bytes`](Self::held_bytes), and the tables of queues that are limited by bytes or packets.
     #[must_use]
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.used_bytes
     }
 
-    /// When [`step`](Self::step) has to be called next, if nothing comes before; `None` when nothing is held.
+    /// When [`step`](Self::step) must be called next, if nothing arrives before; `None` if nothing is queued.
     #[inline]
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         (self.next_ns != u64::MAX).then_some(self.next_ns)
     }
 
-    /// The change of content of a disposition of the last step. Where applying it changes nothing, tell
+    /// The change of content of a disposition of the last step. If applying it changes nothing, call
     /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, disposition: &Disposition) -> Option<&Edit> {
@@ -214,7 +213,7 @@ impl Engine {
         self.edits.get(disposition.edit as usize)
     }
 
-    /// Takes back what was counted and flagged as changed: [`Edit::apply`] found nothing to change in the packet.
+    /// Clears the flag and count of a change: [`Edit::apply`] found nothing to change in the packet.
     pub fn unmodified(&mut self, disposition: &mut Disposition) {
         if disposition.flags & FLAG_MODIFIED != 0 {
             disposition.flags &= !FLAG_MODIFIED;
@@ -222,8 +221,8 @@ impl Engine {
         }
     }
 
-    /// Takes in what has come and lets go what is due at `now_ns`. Dispositions are added to `dispositions`, which is not
-    /// cleared, in the order in which packets have to leave; edits are those of this call.
+    /// Processes arrived packets and releases those due at `now_ns`. Dispositions are appended to `dispositions` in
+    /// the order of departure; edits are those of this call.
     pub fn step(&mut self, now_ns: u64, metas: &[Meta], dispositions: &mut Vec<Disposition>) {
         self.edits.clear();
         for meta in metas {
@@ -240,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Gives up all that is held, as unplanned drops, at the end of a run.
+    /// Drops all queued packets as unplanned, at the end of a run.
     pub fn abandon(&mut self, dispositions: &mut Vec<Disposition>) {
         while let Some(Reverse((_, _, path))) = self.fifos.pop() {
             while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) {
@@ -286,7 +285,7 @@ impl Engine {
         if flow.plain {
             flow.counters.sent_packets += 1;
             flow.counters.sent_bytes += u64::from(meta.length);
-            // Packets that an earlier configuration still delays are overtaken here, and will be marked so.
+            // Packets that an earlier configuration still delays are overtaken here, and will be marked as reordered.
             flow.sent_to = index + 1;
             dispositions.push(Disposition {
                 handle: meta.handle,
@@ -319,7 +318,7 @@ impl Engine {
         self.run(held, meta.arrived_ns, dispositions);
     }
 
-    /// Sends a frame on that no law applies to.
+    /// Forwards an exempt frame.
     #[cold]
     fn pass_exempt(&mut self, meta: &Meta, dispositions: &mut Vec<Disposition>) {
         let index = self.exempt.packets;
@@ -347,7 +346,7 @@ impl Engine {
         DrawPosition { flow, direction: self.direction, slot, packet: held.draw }
     }
 
-    /// Passes the stages that are left, from time `t` on.
+    /// Passes the remaining stages, from time `t` on.
     fn run(&mut self, mut held: Held, mut t: u64, dispositions: &mut Vec<Disposition>) {
         loop {
             match self.steps.take(&mut held.next) {
@@ -374,7 +373,7 @@ impl Engine {
                 Step::Rate => {
                     let path = self.flows[held.flow as usize].path;
                     if let Some(link) = &mut self.paths[path as usize].link {
-                        // What cannot be held must not take of the link's time.
+                        // A packet that cannot be queued must not use the link's time.
                         let cost = cost(held.length);
                         let mut entry = link.enter(t, held.length, cost, &mut self.memory);
                         if entry == Entry::NoMemory && self.reclaim() {
@@ -441,7 +440,7 @@ impl Engine {
         let number = self.flows[held.flow as usize].path;
         let path = &self.paths[number as usize];
         let empty = path.fifo.is_empty();
-        // A stamp that went back does not go past those before it.
+        // An earlier stamp does not overtake packets before it.
         let t = if empty { t } else { t.max(path.fifo_ns) };
         if t <= self.present_ns {
             return self.emit(held, t, dispositions);
@@ -458,7 +457,7 @@ impl Engine {
         }
     }
 
-    /// Takes a packet in, if there is memory for it.
+    /// Queues a packet, if there is memory.
     #[inline]
     fn hold(&mut self, held: Held, time: u64, dispositions: &mut Vec<Disposition>) -> Option<u32> {
         let cost = cost(held.length);
@@ -474,8 +473,8 @@ impl Engine {
         Some(self.pool.insert(Waiting { time, number, held }))
     }
 
-    /// Looks for memory that tables of queues no longer need, if they have much of it and that has not just been done;
-    /// whether it was.
+    /// Releases memory that tables of queues no longer need, if they have much and that was not just done; returns
+    /// whether it did.
     #[cold]
     fn reclaim(&mut self) -> bool {
         let recent =
@@ -509,14 +508,14 @@ impl Engine {
         held
     }
 
-    /// Enters a timer for the packet that was held last.
+    /// Adds a timer for the packet queued last.
     #[inline]
     fn schedule(&mut self, time: u64, item: u32) {
         self.wheel.insert(Timer { time, number: self.number - 1, item });
         self.next_ns = self.next_ns.min(time);
     }
 
-    /// Lets everything happen that is due at the clock, in order.
+    /// Processes all events due at the clock, in order.
     fn advance(&mut self, dispositions: &mut Vec<Disposition>) {
         let now = self.clock_ns;
         loop {
@@ -539,7 +538,7 @@ impl Engine {
                     };
                     if let Some(node) = node {
                         let held = self.free(node);
-                        // The candidate of a packet whose stamp went back may be before another one's arrival.
+                        // The candidate of a packet with an earlier stamp may precede another packet's arrival.
                         let t = timer.time.max(held.arrived_ns);
                         self.run(held, t, dispositions);
                     }
@@ -551,7 +550,8 @@ impl Engine {
         self.next_ns = fifo.min(self.wheel.next_time());
     }
 
-    /// Lets the head of a FIFO queue go, and its neighbours as long as nothing else can be due between them.
+    /// Releases the head of a FIFO queue, and the following packets as long as no other event can be due between
+    /// them.
     fn leave_fifo(&mut self, time: u64, path: u32, dispositions: &mut Vec<Disposition>) {
         let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) else { return };
         let held = self.free(node);
@@ -616,7 +616,7 @@ impl Engine {
     }
 }
 
-/// What a packet counts towards the memory limit while it is held.
+/// Memory that a packet counts while it is queued.
 #[inline]
 fn cost(length: u32) -> u64 {
     u64::from(length) + HELD_OVERHEAD_BYTES

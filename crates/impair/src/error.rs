@@ -22,8 +22,9 @@ pub enum ImpairError {
     },
     /// The tables that classify packets would take too much memory.
     #[error(
-        "impairment: {flows} flows with these filters need classification tables of {bytes} bytes, {most} are the most; \
-         fewer flows, or fewer different values in their filters"
+        "impairment: {flows} flows with these filters need classification tables of {bytes} \
+        bytes, the maximum is {most}; use fewer flows, or fewer different values in their \
+        filters"
     )]
     TablesTooLarge {
         /// Flows with a filter in the direction.
@@ -34,7 +35,7 @@ pub enum ImpairError {
         most: u64,
     },
     /// Configurations brought ever new names.
-    #[error("impairment: more than {most} names of flows since the start; restart the emulator")]
+    #[error("impairment: more than {most} flow names since the start; restart the emulator")]
     TooManyNames {
         /// What is possible.
         most: usize,

@@ -1,5 +1,5 @@
-//! A configuration made ready for one direction: all that can be refused is refused here, and all that takes long is
-//! done, so that the thread that runs an engine only has to put it into force.
+//! A prepared configuration for one direction: everything that can be refused is refused here, and everything slow is
+//! done, so that the thread of an engine only has to apply it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,10 @@ use crate::classify::Classifier;
 use crate::engine::side;
 use crate::error::ImpairError;
 
-/// Most names that an engine ever knows: configurations that replace one another each bring new ones, and a flow's
-/// counters stay.
+/// Maximum number of names of an engine: each configuration may add some, and a flow's counters stay.
 const MOST_NAMES: usize = 4 * MAX_IMPAIR_FLOWS;
 
-/// A configuration that holds, and its classification tables, for the engines of one direction.
+/// A valid configuration with its classification tables, for the engines of one direction.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) config: Arc<Impairment>,
@@ -23,20 +22,20 @@ pub struct Prepared {
     /// Hash of each flow's name, in the order of the configuration.
     pub(crate) hashes: Vec<u32>,
     pub(crate) classifier: Classifier,
-    /// Place in the configuration of the flow of each filter.
+    /// Index in the configuration of each filter's flow.
     pub(crate) filtered: Vec<u32>,
 }
 
-/// What a configuration left behind when another came into force; dropping it may take some time.
+/// Remains of a replaced configuration; dropping them may take some time.
 #[derive(Debug)]
 #[allow(dead_code, reason = "it is there to be dropped, elsewhere than in the packet path")]
 pub struct Retired(pub(crate) Classifier);
 
 impl Prepared {
-    /// Checks a configuration and builds its tables: a step for another thread than the one that packets pass on.
+    /// Checks a configuration and builds its tables, on another thread than the packets'.
     ///
     /// # Errors
-    /// [`ImpairError`]: it does not hold, two of its names have one hash, or its tables would be too large.
+    /// [`ImpairError`]: it is invalid, two of its names have one hash, or its tables would be too large.
     pub fn new(config: Arc<Impairment>, direction: Direction) -> Result<Self, ImpairError> {
         config.check()?;
         let hashes: Vec<u32> = config.flows.iter().map(|flow| flow_hash(&flow.name)).collect();

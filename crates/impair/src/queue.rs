@@ -1,11 +1,11 @@
-//! A link of a limited rate with a queue before it, in whole numbers: no packet is sent faster than the
-//! rate allows, not by a nanosecond, and no rounding adds up.
+//! A link of a limited rate with a queue, in integers: no packet is sent faster than the rate allows, not by a
+//! nanosecond, and rounding errors do not accumulate.
 
 use std::collections::VecDeque;
 
 use weir_model::impairment::{QueueLimit, Rate};
 
-/// Bytes of an untagged Ethernet header: what a frame here has beyond its network layer.
+/// Bytes of an untagged Ethernet header, beyond the network layer.
 const ETHERNET_HEADER: u32 = 14;
 const NS: u64 = 1_000_000_000;
 
@@ -16,10 +16,10 @@ enum Limit {
     Packets(usize),
 }
 
-/// What the memory for held packets is used for, and how much there may be.
+/// Memory for queued packets: used and permitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
-    /// All that is used: packets, and the tables of queues.
+    /// Memory in use: packets, and the tables of queues.
     pub(crate) used_bytes: u64,
     /// The tables alone.
     pub(crate) tables_bytes: u64,
@@ -27,25 +27,25 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whether a packet that is held can be had.
+    /// Whether there is memory for another packet.
     #[inline]
     pub(crate) fn has_room(&self, cost: u64) -> bool {
         self.used_bytes + cost <= self.limit_bytes
     }
 }
 
-/// What became of a frame that was to be sent by a link.
+/// The result of offering a frame to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// It will have been sent at this time.
     Sent(u64),
     /// The queue has no room.
     Full,
-    /// The queue has, but there is no memory for it. Nothing was taken up of the link's time.
+    /// The queue has room, but there is no memory. The link's time is not used.
     NoMemory,
 }
 
-/// What a frame that waits is known by.
+/// An entry for a waiting frame.
 type Waiting = (u64, u32);
 const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
 
@@ -55,10 +55,10 @@ pub(crate) struct Link {
     bits_per_second: u64,
     overhead: u32,
     limit: Limit,
-    /// When all that was accepted has been sent: this many ns and `part`/rate of one.
+    /// When all accepted frames have been sent: this many ns and `part`/rate of one.
     busy_until: u64,
     part: u64,
-    /// Start of transmission and bytes of what waits; kept where the limit needs it.
+    /// Start of transmission and size of waiting frames; kept if the limit needs it.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
 }
@@ -82,7 +82,8 @@ impl Link {
         }
     }
 
-    /// Takes over what another link has still to send, so that a change of rate does not send two at once.
+    /// Takes over what another link has still to send, so that a change of rate does not send two frames at the same
+    /// time.
     pub(crate) fn after(mut self, before: &Link) -> Self {
         self.busy_until = before.free_at();
         self.waiting.clone_from(&before.waiting);
@@ -95,13 +96,13 @@ impl Link {
         self.busy_until.saturating_add(u64::from(self.part > 0))
     }
 
-    /// Memory that the table of what waits takes.
+    /// Memory of the table of waiting frames.
     pub(crate) fn table_bytes(&self) -> u64 {
         self.waiting.capacity() as u64 * WAITING_BYTES
     }
 
-    /// Gives up most of a table that has little use for its memory any more at `now`. One that is used keeps it: what is
-    /// given up has to be allocated again.
+    /// Releases most of a table that is mostly unused at `now`. A table in use is kept, since memory must be
+    /// allocated again.
     pub(crate) fn tidy(&mut self, now: u64) {
         self.leave_waiting(now);
         let needed = self.waiting.len().max(16);
@@ -110,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Frames whose transmission has begun at `t` no longer wait.
+    /// Frames whose transmission has started at `t` no longer wait.
     #[inline]
     fn leave_waiting(&mut self, t: u64) {
         while let Some((start, bytes)) = self.waiting.front().copied()
@@ -121,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Makes room for one more in the table; `false`: there is no memory for it.
+    /// Makes room for one more entry; `false`: no memory.
     #[cold]
     fn grow(&mut self, cost: u64, memory: &mut Memory) -> bool {
         let before = self.table_bytes();
@@ -136,10 +137,10 @@ impl Link {
         true
     }
 
-    /// When a frame that comes at `t`, and that takes `cost` bytes of `memory` while it is held, will have been sent.
+    /// When a frame that arrives at `t` will have been sent; it takes `cost` bytes of `memory` while queued.
     ///
-    /// What is being sent does not count as waiting; a frame that finds the link idle is always taken, if there is
-    /// memory for it. A frame that is not taken leaves the link as it was.
+    /// The frame in transmission does not count as waiting; a frame that finds the link idle is always accepted, if
+    /// there is memory. A refused frame leaves the link unchanged.
     #[inline]
     pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
         let framed = (length + self.overhead).saturating_sub(ETHERNET_HEADER);
@@ -268,7 +269,7 @@ mod tests {
         let Roomy(mut link) = link("rate 12M queue 1T");
         let mut memory = Memory { limit_bytes: 100_000, ..Memory::default() };
         assert_eq!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(1_000_000));
-        // No memory for the frame, then none for the queue's own table beside it.
+        // First no memory for the frame, then none for the queue's table.
         assert_eq!(link.enter(0, 1496, 100_001, &mut memory), Entry::NoMemory);
         assert_eq!(link.enter(0, 1496, 100_000, &mut memory), Entry::NoMemory);
         assert_eq!(link.enter(5_000_000, 1496, 100_001, &mut memory), Entry::NoMemory);

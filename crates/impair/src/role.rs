@@ -1,4 +1,4 @@
-//! What a frame is besides a packet of its flow: Weir's own control traffic, or one that a link needs to work at all.
+//! The role of a frame: an ordinary packet, control traffic of a Weir test, or a frame that a link needs to work.
 
 use weir_model::impairment::Filter;
 use weir_wire::datagram::looks_like_control;
@@ -17,8 +17,8 @@ pub enum Role {
     /// By its flow's laws.
     #[default]
     Ordinary,
-    /// By its flow's laws too, with draws and loss state of its own: the control connection and the control datagrams of a
-    /// Weir test.
+    /// By its flow's laws too, with separate draws and loss state: the control connection and the control datagrams
+    /// of a Weir test.
     Control,
     /// ARP. This and the following are exempt from laws, unless the configuration includes them.
     Arp,
@@ -32,7 +32,7 @@ impl Role {
     /// The roles that are exempt.
     pub(crate) const EXEMPT: [Role; 3] = [Role::Arp, Role::NeighborDiscovery, Role::Bridge];
 
-    /// Position among [`Self::EXEMPT`]; `None` for what passes the laws.
+    /// Position among [`Self::EXEMPT`]; `None` for frames that laws apply to.
     #[inline]
     pub(crate) fn exempt_place(self) -> Option<usize> {
         (self as usize).checked_sub(Role::Arp as usize)
@@ -62,7 +62,7 @@ impl Role {
         }
     }
 
-    /// The same, where nothing else is asked of the frame.
+    /// The same without other fields.
     #[inline]
     pub(crate) fn of_frame(frame: &[u8], native_port: u16) -> Self {
         match Self::of_plain_ipv4(frame, native_port) {
@@ -74,7 +74,8 @@ impl Role {
         }
     }
 
-    /// The usual case, since it is paid for each packet: an untagged frame with a whole IPv4 packet without options.
+    /// The common case, since every packet pays for it: an untagged frame with a complete IPv4 packet without
+    /// options.
     #[inline]
     fn of_plain_ipv4(frame: &[u8], native_port: u16) -> Option<Self> {
         let head = frame.first_chunk::<38>()?;
@@ -85,7 +86,7 @@ impl Role {
             return None;
         }
         match head[23] {
-            // A header that is not whole is looked at by the careful way.
+            // A truncated header is parsed by the general code.
             protocol::TCP if be16(34) == native_port || be16(36) == native_port => None,
             protocol::UDP => Some(of_udp(frame.get(42..end))),
             _ => Some(Role::Ordinary),

@@ -1,4 +1,4 @@
-//! The state behind a flow's stages: what is its own, and what it may share with others (a path).
+//! The state of a flow's stages: its own, and what it may share with others (a path).
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::key::Layers;
 use crate::pool::List;
 use crate::queue::Link;
 
-/// A stage as the engine passes it. Content is not one: it is changed when a packet leaves, since a flipped bit has no
-/// bearing on any other stage.
+/// A stage in the engine. Content is none: it is changed when a packet leaves, since flipped bits do not affect other
+/// stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Loss,
@@ -24,12 +24,12 @@ pub(crate) enum Step {
     End,
 }
 
-/// A packet's next step: a place in [`StepLists`]. 0 is the end.
+/// A packet's next step: an index in [`StepLists`]. 0 is the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NextStep(u16);
 
-/// Every list of steps that flows have had, one behind the other, each up to its end. They stay, so that a packet that is
-/// held under other laws keeps its own steps; there are as many as there are orders of some of the stages.
+/// All lists of steps, concatenated, each with an end. They are never removed, so that a packet queued under other
+/// laws keeps its steps; there are as many as there are orders of some of the stages.
 #[derive(Debug)]
 pub(crate) struct StepLists {
     steps: Box<[Step; MOST_STEPS]>,
@@ -88,11 +88,11 @@ pub(crate) struct ContentLaw {
 }
 
 impl ContentLaw {
-    /// The bytes of a packet that it may change; empty when there are none.
+    /// The range of bytes of a packet that it may change; empty if there are none.
     #[inline]
     pub(crate) fn region(&self, layers: &Layers) -> (u32, u32) {
         match (self.checksum, self.region) {
-            // A checksum lies behind the network header's start, or there is none.
+            // A checksum lies after the start of the network header, or there is none.
             (Checksum::Checksum, _) | (_, Region::L3) => (layers.l3, layers.end),
             (_, Region::L2) => (0, layers.end),
             (_, Region::L4) => (layers.l4, layers.end),
@@ -101,7 +101,7 @@ impl ContentLaw {
     }
 }
 
-/// What a flow has of its own.
+/// State of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) name: String,
@@ -114,16 +114,16 @@ pub(crate) struct Flow {
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
     pub(crate) first_step: NextStep,
-    /// No stage and no content: straight through.
+    /// No stage and no content: forwarded directly.
     pub(crate) plain: bool,
     /// The same law twice, with the state of ordinary packets and of control traffic.
     pub(crate) loss: [Option<LossLaw>; 2],
     pub(crate) duplicate: Chance,
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
-    /// The laws that made all this.
+    /// The laws of this state.
     pub(crate) laws: Laws,
-    /// How often the laws or the path have changed.
+    /// How many times the laws or the path have changed.
     pub(crate) laws_version: u64,
 }
 
@@ -147,10 +147,10 @@ impl Flow {
         }
     }
 
-    /// Puts laws into force. `shared` are the rate and delay of the flow's path, its own or an aggregate's.
-    /// The state of a loss law that stays is kept.
+    /// Applies laws. `shared` are the rate and delay of the flow's path, its own or an aggregate's. The state of an
+    /// unchanged loss law is kept.
     pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32, lists: &mut StepLists) {
-        // Paths that are alike are one and the same, so that another path means another rate or delay.
+        // Equal paths are one path, so that another path means another rate or delay.
         let is_first = self.laws_version == 0;
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
         if self.laws.loss != laws.loss {
@@ -179,13 +179,13 @@ impl Flow {
     }
 }
 
-/// The configuration of a path, and which flows are on it: two paths alike are one and the same.
+/// The configuration of a path, and the flows on it: equal paths are one path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     pub(crate) members: Arc<[String]>,
     pub(crate) rate: Option<Rate>,
     pub(crate) delay: Option<Delay>,
-    /// Different orders do not share a queue of what is to leave.
+    /// Different orders do not share an output queue.
     pub(crate) order: Option<Vec<Stage>>,
 }
 
@@ -204,7 +204,7 @@ impl Shared {
         self.rate.is_none() && self.delay.is_none()
     }
 
-    /// Something that is the same of two that are alike, and seldom of others: a flow is in one group.
+    /// A hash of equal values: a flow is in one group.
     pub(crate) fn key(&self) -> u32 {
         self.members.first().map_or(0, |name| flow_hash(name))
     }
@@ -213,22 +213,22 @@ impl Shared {
 /// How a delay law treats the order of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Every packet the same delay: nothing to decide.
+    /// A constant delay: nothing to decide.
     Kept,
     Allow,
     FifoRelease,
     Max,
 }
 
-/// Rate and delay, of one flow or of an aggregate, and what they hold.
+/// Rate and delay of one flow or of an aggregate, with their queued packets.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) shared: Shared,
     pub(crate) link: Option<Link>,
     pub(crate) delay: Option<(DelayLaw, Order)>,
-    /// The latest departure asked for, for the policy *max*.
+    /// The latest planned departure, for the policy *max*.
     pub(crate) latest_ns: u64,
-    /// Packets whose time to leave is known, in order.
+    /// Packets with a known departure time, in order.
     pub(crate) fifo: List,
     /// The time of the last of them.
     pub(crate) fifo_ns: u64,
@@ -259,7 +259,7 @@ impl Path {
         }
     }
 
-    /// Whether nothing is held.
+    /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.fifo.is_empty() && self.waiting.is_empty()
     }

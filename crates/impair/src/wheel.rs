@@ -12,7 +12,7 @@ const LEVEL_BITS: u32 = 8;
 const SLOTS: usize = 1 << LEVEL_BITS;
 const LEVELS: usize = 7;
 
-/// Something that is due at a time. Of two at one time the lower number comes first.
+/// A timed entry. Entries of equal times are ordered by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timer {
     pub(crate) time: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Timer {
 
 #[derive(Debug)]
 struct Level {
-    /// One bit for each slot that holds something.
+    /// One bit for each occupied slot.
     used: [u64; SLOTS / 64],
     lists: [List; SLOTS],
     earliest: [u64; SLOTS],
@@ -33,7 +33,7 @@ impl Level {
         Self { used: [0; 4], lists: [List::EMPTY; SLOTS], earliest: [u64::MAX; SLOTS] }
     }
 
-    /// The first slot that holds something.
+    /// The first occupied slot.
     #[inline]
     fn first(&self) -> Option<usize> {
         let word = self.used.iter().position(|word| *word != 0)?;
@@ -46,7 +46,7 @@ impl Level {
 pub(crate) struct Wheel {
     levels: Box<[Level; LEVELS]>,
     pool: Pool<Timer>,
-    /// What is due in the present slot or before, latest first.
+    /// Entries due in the present slot or before, latest first.
     ready: Vec<Timer>,
     /// Number of the present slot, time ≫ 12: nothing on the levels is at or before it.
     present: u64,
@@ -82,7 +82,7 @@ impl Wheel {
         self.place(node, timer.time);
     }
 
-    /// Puts a node whose slot is to come on its level.
+    /// Adds a node with a future slot to its level.
     #[inline]
     fn place(&mut self, node: u32, time: u64) {
         let slot = time >> SLOT_BITS;
@@ -107,7 +107,7 @@ impl Wheel {
         level.unwrap_or(u64::MAX)
     }
 
-    /// Brings the present towards the slot of `now`, as far as the first slot from which something is ready.
+    /// Advances the present towards the slot of `now`, up to the first slot with a ready entry.
     fn advance(&mut self, now: u64) {
         let target = now >> SLOT_BITS;
         while self.present < target && self.ready.is_empty() {
@@ -148,7 +148,7 @@ impl Wheel {
         if self.len == 0 {
             return None;
         }
-        // What lies on the levels is later than all that is ready.
+        // Entries on the levels are later than all ready ones.
         if self.ready.is_empty() {
             self.advance(now);
         }
@@ -202,7 +202,7 @@ mod tests {
                 wheel.insert(timer);
                 heap.push(std::cmp::Reverse(timer));
                 prop_assert_eq!(wheel.next_time(), heap.peek().unwrap().0.time);
-                // Sometimes let it fall behind.
+                // Sometimes fall behind.
                 if random % 3 == 0 {
                     continue;
                 }

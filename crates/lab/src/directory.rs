@@ -84,7 +84,7 @@ pub(crate) fn secure(path: &Path, user: u32) -> Result<(), Error> {
     }
     if metadata.mode() & 0o077 != 0 {
         let mode = metadata.mode() & 0o777;
-        return unsafe_because(format!("its mode is {mode:03o}; 700 is wanted (chmod 700)"));
+        return unsafe_because(format!("its mode is {mode:03o}, expected 700 (chmod 700)"));
     }
     Ok(())
 }

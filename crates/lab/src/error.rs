@@ -30,13 +30,13 @@ pub enum Error {
         accepted: String,
     },
     /// The name is taken by a running lab.
-    #[error("a lab named {name} is up already (weir lab down --lab {name} removes it)")]
+    #[error("a lab named {name} exists already (weir lab down --lab {name} removes it)")]
     Exists {
         /// Its name.
         name: String,
     },
     /// No running lab has the name.
-    #[error("no lab named {name} is up{}", .known.as_ref().map_or_else(String::new, |k| format!(" (up: {k})")))]
+    #[error("no lab named {name}{}", .known.as_ref().map_or_else(String::new, |k| format!(" (up: {k})")))]
     NoSuchLab {
         /// The name asked for.
         name: String,
@@ -44,7 +44,7 @@ pub enum Error {
         known: Option<String>,
     },
     /// The lab has no host of the name.
-    #[error("no host `{host}` in the lab (it has: {known})")]
+    #[error("no host `{host}` in the lab (hosts: {known})")]
     NoSuchHost {
         /// The name asked for.
         host: String,

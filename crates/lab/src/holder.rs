@@ -142,7 +142,7 @@ fn make(registry: &Registry, order: &Order) -> Result<(Lab, Entry, File), Error>
     }
     let lab = Lab::up(&order.spec)?;
     let pid = std::process::id();
-    let missing = |what: &str| Error::Damaged { why: format!("/proc does not tell {what}") };
+    let missing = |what: &str| Error::Damaged { why: format!("/proc has no {what}") };
     let holder = HolderId {
         pid,
         start_time: process_start_time(pid).ok_or_else(|| missing("when a process started"))?,

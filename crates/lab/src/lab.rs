@@ -153,11 +153,11 @@ pub(crate) fn limits(in_user_namespace: bool) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        "made in a user namespace: BPF is not permitted there, so no AF_XDP and no XDP programs \
-         (packet links fall back to AF_PACKET); as root they are"
+        "created in a user namespace: BPF is not permitted, so neither AF_XDP nor XDP programs \
+        work (packet links fall back to AF_PACKET); run as root for these"
             .to_owned(),
-        "made in a user namespace: real-time scheduling and changes to the machine's own settings \
-         are not permitted there"
+        "created in a user namespace: real-time scheduling and changes to the host's settings \
+        are not permitted"
             .to_owned(),
     ]
 }

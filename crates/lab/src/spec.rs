@@ -52,11 +52,7 @@ impl LabSpec {
         }
         match self.mtu_bytes {
             Some(mtu) if !(1280..=65_535).contains(&mtu) => {
-                return refuse(
-                    "mtu_bytes",
-                    &mtu,
-                    "1280 (the least that IPv6 allows) to 65535 bytes",
-                );
+                return refuse("mtu_bytes", &mtu, "1280 (the minimum of IPv6) to 65535 bytes");
             }
             _ => {}
         }

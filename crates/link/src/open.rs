@@ -46,16 +46,16 @@ fn tags(interface: &str, kind: Option<&str>) -> Tags {
 /// AF_XDP modes to try in turn (none: the packet socket at once), and why.
 fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], String) {
     if facts.receive_stamps_wanted {
-        return (
-            &[],
-            "delay and rate count from the kernel's receive stamps, which AF_XDP lacks".into(),
-        );
+        return (&[], "delay and rate need the kernel's receive stamps, which AF_XDP lacks".into());
     }
     if facts.mtu_bytes > xdp::MAX_MTU_BYTES {
         let most = xdp::MAX_MTU_BYTES;
         return (
             &[],
-            format!("AF_XDP takes an MTU of {most} bytes at most, here it is {}", facts.mtu_bytes),
+            format!(
+                "AF_XDP supports an MTU of at most {most} bytes, this one is {}",
+                facts.mtu_bytes
+            ),
         );
     }
     match facts.tags {
@@ -63,11 +63,11 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
         Tags::AsSent => {
             return (
                 &[],
-                "the other end of a veth may leave VLAN tags beside the frame, where AF_XDP loses them".into(),
+                "the other end of a veth may pass VLAN tags as metadata, which AF_XDP loses".into(),
             );
         }
         Tags::Beside(feature) => {
-            return (&[], format!("AF_XDP would lose VLAN tags: {feature} cannot be switched off"));
+            return (&[], format!("AF_XDP would lose VLAN tags: {feature} cannot be disabled"));
         }
     }
     if let Some(refusal) = bpf_refused {
@@ -110,8 +110,8 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
             let mut link = xdp::open(&device, found.mtu_bytes, mode, options)?;
             if tags == Tags::AsSent {
                 link.description.notes.push(
-                    "VLAN tags that the other end of the veth leaves beside the frame are lost: there, switch \
-                     tx-vlan-hw-insert and tx-vlan-stag-hw-insert off"
+                    "VLAN tags that the other end of the veth passes as metadata are lost: \
+                    disable tx-vlan-hw-insert and tx-vlan-stag-hw-insert there"
                         .to_owned(),
                 );
             }

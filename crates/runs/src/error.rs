@@ -29,7 +29,7 @@ pub enum StoreError {
     },
     /// The file is of a version of Weir with another layout.
     #[error(
-        "{} has layout {found} of another version of Weir; this one reads layout {known}: use that version, or set WEIR_DATA_DIR to another directory",
+        "{} has layout {found} of another version of Weir; this version reads layout {known}: use the other version, or set WEIR_DATA_DIR to another directory",
         path.display()
     )]
     Layout {
@@ -49,10 +49,10 @@ pub enum StoreError {
         reason: String,
     },
     /// There is no directory to keep runs in.
-    #[error("no place to keep runs: set WEIR_DATA_DIR, XDG_DATA_HOME or HOME to a directory")]
+    #[error("no directory for runs: set WEIR_DATA_DIR, XDG_DATA_HOME or HOME")]
     NoDirectory,
     /// No run has this id or begins with it.
-    #[error("no run '{selector}' in {}; 'weir runs list' shows the kept ones", path.display())]
+    #[error("no run '{selector}' in {}; 'weir runs list' shows the stored ones", path.display())]
     NotFound {
         /// What was asked for.
         selector: String,
@@ -60,7 +60,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Several runs begin with this.
-    #[error("'{selector}' begins more than one run: {}", matches.join(", "))]
+    #[error("'{selector}' matches more than one run: {}", matches.join(", "))]
     Ambiguous {
         /// What was asked for.
         selector: String,
@@ -79,7 +79,7 @@ pub enum StoreError {
     #[error(
         "no experiment '{selector}' in {}; {}",
         path.display(),
-        if newest.is_empty() { "none is kept yet".into() } else { format!("the newest are {}", newest.join(", ")) }
+        if newest.is_empty() { "none is stored yet".into() } else { format!("the newest are {}", newest.join(", ")) }
     )]
     NoExperiment {
         /// What was asked for.
@@ -90,7 +90,7 @@ pub enum StoreError {
         newest: Vec<String>,
     },
     /// Several experiments begin with this.
-    #[error("'{selector}' begins more than one experiment: {}", matches.join(", "))]
+    #[error("'{selector}' matches more than one experiment: {}", matches.join(", "))]
     SeveralExperiments {
         /// What was asked for.
         selector: String,
@@ -98,7 +98,7 @@ pub enum StoreError {
         matches: Vec<String>,
     },
     /// A run with this id is kept already.
-    #[error("run {id} is in {} already", path.display())]
+    #[error("run {id} exists in {}", path.display())]
     Exists {
         /// The id.
         id: String,
@@ -122,7 +122,7 @@ pub enum StoreError {
         reason: &'static str,
     },
     /// A label that a run does not have.
-    #[error("run {id} has no label '{key}'; it has: {}", if present.is_empty() { "none".into() } else { present.join(", ") })]
+    #[error("run {id} has no label '{key}'; its labels: {}", if present.is_empty() { "none".into() } else { present.join(", ") })]
     NoLabel {
         /// The run.
         id: String,
@@ -132,7 +132,7 @@ pub enum StoreError {
         present: Vec<String>,
     },
     /// A kept record or calibration that does not read.
-    #[error("{what} in {} does not read: {reason}", path.display())]
+    #[error("{what} in {} is unreadable: {reason}", path.display())]
     Unreadable {
         /// Which one.
         what: String,
@@ -142,7 +142,7 @@ pub enum StoreError {
         reason: String,
     },
     /// An import stopped.
-    #[error("import, record {number}: {reason} ({kept} records before it are kept)")]
+    #[error("import, record {number}: {reason} ({kept} records before it were stored)")]
     Import {
         /// Which record of the input, from 1.
         number: u64,
@@ -167,13 +167,13 @@ fn explain(error: &rusqlite::Error) -> String {
         Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly) => "the file or its directory is read-only",
         Some(ErrorCode::NotADatabase) => {
-            "this is not a database: move it away, or set WEIR_DATA_DIR to another directory"
+            "not a database: move it, or set WEIR_DATA_DIR to another directory"
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            "the file is damaged: move it away, and import what 'weir runs export' still reads from it"
+            "the file is damaged: move it, and import what 'weir runs export' still reads from it"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another program has held the file for too long"
+            "another program has locked the file for too long"
         }
         Some(ErrorCode::CannotOpen) => {
             "the file can't be opened: permissions or a missing directory"

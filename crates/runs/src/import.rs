@@ -97,7 +97,7 @@ impl Store {
 /// Why no record was read, and what would have been.
 fn unread(error: &serde_json::Error) -> String {
     format!(
-        "{error}; accepted: records as JSON, one behind the other or in an array, as runs export writes them"
+        "{error}; accepted: records as JSON, concatenated or in an array, as runs export writes them"
     )
 }
 

@@ -312,7 +312,10 @@ fn refusal(record: &Record) -> Option<String> {
     if record.schema != RUN_SCHEMA {
         Some(format!("schema is {:?}; expected {RUN_SCHEMA:?}", record.schema))
     } else if id.is_empty() || id.len() > 64 || !id.chars().all(plain) || id.starts_with('-') {
-        Some("an id is 1 to 64 letters, digits, '-', '_' and '.', not beginning with '-'".into())
+        Some(
+            "an id has 1 to 64 letters, digits, '-', '_' and '.', and does not start with '-'"
+                .into(),
+        )
     } else if id == "last" {
         Some("'last' means the newest run and can't be an id".into())
     } else {

@@ -1,4 +1,4 @@
-//! Why a simulation can't be run.
+//! Errors of simulations.
 
 use weir_impair::ImpairError;
 use weir_model::ModelError;
@@ -6,23 +6,23 @@ use weir_model::ModelError;
 /// An error of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// The plan does not hold.
+    /// The plan is invalid.
     #[error("plan: {0}")]
     Plan(#[from] ModelError),
-    /// The impairment can't be run.
+    /// The impairment is invalid.
     #[error(transparent)]
     Impair(#[from] ImpairError),
-    /// A flow that a virtual clock can't drive.
+    /// A flow that can't be simulated.
     #[error("simulation: flow {flow:?} {given}; accepted: {accepted}")]
     Flow {
         /// Its name.
         flow: String,
         /// What it has.
         given: &'static str,
-        /// What it would need.
+        /// What is accepted.
         accepted: &'static str,
     },
-    /// A flow of the impairment whose dispositions do not depend on its own packets alone, or that does not exist.
+    /// A flow of the impairment whose dispositions depend on other packets too, or that does not exist.
     #[error("prediction: flow {flow:?} {given}; accepted: {accepted}")]
     Predict {
         /// Its name.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Ethernet, Ipv4, Udp, ethertype, protocol};
 
-/// Most bytes of UDP payload: the network's MTU has no limit here, so that nothing is fragmented.
+/// Maximum UDP payload, bytes: the network's MTU has no limit here, so that nothing is fragmented.
 pub(crate) const MAX_PAYLOAD: u64 = 65_507;
 
 /// A host on one side of the emulator.
@@ -48,7 +48,7 @@ pub(crate) fn write(out: &mut Vec<u8>, from: Host, to: Host, ports: (u16, u16), 
     out[40..42].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// What `host` gives to its sockets of a frame: source and destination port, and the payload. `None`: dropped.
+/// What `host` passes to its sockets of a frame: source and destination port, and the payload. `None`: dropped.
 pub(crate) fn accept(host: Host, frame: &[u8]) -> Option<((u16, u16), &[u8])> {
     let ethernet = Ethernet::new(frame).ok()?;
     if ethernet.destination() != host.mac || ethernet.ethertype() != ethertype::IPV4 {

@@ -1,11 +1,11 @@
-//! What a simulation gives: the same kinds of evidence as a real run in a lab.
+//! The result of a simulation: the same kinds of evidence as a real run in a lab.
 
 use weir_impair::Counters;
 use weir_model::plan::Direction;
 use weir_model::record::Record;
 use weir_wire::packets;
 
-/// What the emulator counted for a flow of its own in one direction.
+/// The emulator's counters for a flow in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Direction.
@@ -18,13 +18,13 @@ pub struct FlowCounters {
     pub counters: Counters,
 }
 
-/// Everything that a simulation knows at its end.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Both ends' figures, without what only a host has (identity, start time, processor use).
+    /// Both ends' figures, without those of a host (identity, start time, CPU time).
     pub record: Record,
-    /// The emulator's packet trace as `weir.packets/1` has it, in the order of each direction's decisions. Departures are
-    /// exactly the asked ones.
+    /// The emulator's packet trace as in `weir.packets/1`, in the order of each direction's decisions. Departures are
+    /// exactly as planned.
     pub packet_trace: Vec<(packets::Record, packets::Judged)>,
     /// The receivers' packet logs, in the order of arrival of each direction.
     pub received: Vec<packets::Record>,

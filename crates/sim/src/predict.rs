@@ -1,4 +1,4 @@
-//! What the emulator will do, or should have done: the same laws, seed and arrivals on the virtual clock.
+//! Predicts the emulator's decisions: the same laws, seed and arrivals on the virtual clock.
 
 use weir_impair::{Disposition, Engine, Meta, Role};
 use weir_laws::Direction;
@@ -6,7 +6,7 @@ use weir_model::impairment::{Filter, FlowDirection, Impairment, OTHER};
 
 use crate::SimError;
 
-/// A packet that comes to the emulator.
+/// A packet that arrives at the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingress {
     /// When, ns.
@@ -52,7 +52,7 @@ pub fn predict(
     let mut engine = Engine::new(&alone, direction)?;
     let mut dispositions = vec![];
     for (packet, index) in ingress.into_iter().zip(0u64..) {
-        // The handle is not looked at; dispositions are known by their index.
+        // The handle is unused; dispositions are identified by their index.
         let role = if packet.is_control { Role::Control } else { Role::Ordinary };
         let meta = Meta { role, ..Meta::opaque(index as u32, packet.at_ns, packet.length_bytes) };
         engine.step(packet.at_ns, &[meta], &mut dispositions);

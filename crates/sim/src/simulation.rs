@@ -23,21 +23,21 @@ use weir_wire::packets;
 use crate::frame::{self, A, B, Host};
 use crate::{FlowCounters, Outcome, SimError};
 
-/// Time zero of the test on the virtual clock.
+/// Start of the test on the virtual clock.
 const START_NS: u64 = 1_000_000_000;
-/// When a packet counts as lost, unless the plan says otherwise.
+/// Default loss threshold.
 const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
-/// Ports of flows that ask for none: this and the following.
+/// Ports of flows without one: this and the following.
 const FIRST_CLIENT_PORT: u16 = 40_000;
-/// Path MTU that a plan's default payload is made for.
+/// Path MTU that determines a plan's default payload.
 const PATH_MTU_BYTES: u32 = 1500;
 
 /// A plan's flows through an impairment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulation {
-    /// UDP flows over IPv4, paced, with an end of their own. The seed of the payloads is the plan's.
+    /// UDP flows over IPv4, paced, with a limit. The seed of the payloads is the plan's.
     pub plan: Plan,
-    /// What the emulator does; forward is from A, which runs the test, to B. The seed of its draws is its own.
+    /// The emulator's laws; forward is from A, which runs the test, to B. They have a seed of their own.
     pub impairment: Impairment,
     /// Delay from each sender to the emulator, ns.
     pub before_ns: u64,
@@ -45,7 +45,7 @@ pub struct Simulation {
     pub after_ns: u64,
 }
 
-/// One flow: its two ends.
+/// One flow with both ends.
 struct Flow {
     spec: FlowSpec,
     sending: Sending,
@@ -74,17 +74,17 @@ const fn hosts(way: Way) -> (Host, Host) {
     }
 }
 
-/// A frame in the emulator, with what it was before any damage.
+/// A frame in the emulator, with its content before any damage.
 #[derive(Default)]
 struct Slot {
     frame: Vec<u8>,
     flow: u32,
     sequence: u64,
-    /// Dispositions still to come.
+    /// Number of dispositions still expected.
     owed: u32,
 }
 
-/// One direction of the emulator, with the frames that it holds.
+/// One direction of the emulator, with its queued frames.
 struct Emulator {
     way: Way,
     engine: Engine,
@@ -95,11 +95,11 @@ struct Emulator {
 }
 
 impl Simulation {
-    /// Runs it to its end.
+    /// Runs the simulation.
     ///
     /// # Errors
-    /// [`SimError`] when the plan or the impairment does not hold, or a flow is not one that a virtual clock can drive:
-    /// TCP, without a rate, or without an end.
+    /// [`SimError`] if the plan or the impairment is invalid, or a flow can't be simulated: TCP, without a rate, or
+    /// without a limit.
     pub fn run(&self) -> Result<Outcome, SimError> {
         self.plan.check()?;
         let threshold = self.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
@@ -277,7 +277,7 @@ impl Simulation {
     }
 }
 
-/// What is behind the emulator, and what is written down.
+/// The path behind the emulator, and the logs.
 struct FarSide {
     after_ns: u64,
     by_ports: HashMap<(Way, (u16, u16)), usize>,
@@ -288,7 +288,7 @@ struct FarSide {
 }
 
 impl Emulator {
-    /// The next packet of a flow, sent at `now`, as it comes to the emulator.
+    /// The next packet of a flow, sent at `now`, as it arrives at the emulator.
     fn take(&mut self, flow: &mut Flow, now: u64, before_ns: u64) -> Meta {
         let handle = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -306,7 +306,7 @@ impl Emulator {
         self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)
     }
 
-    /// Writes down what became of packets, and hands over those that were let go.
+    /// Logs dispositions, and delivers the packets that were released.
     fn deliver(&mut self, far_side: &mut FarSide, flows: &mut [Flow]) {
         for mut disposition in std::mem::take(&mut self.dispositions) {
             let slot = &mut self.slots[disposition.handle as usize];
@@ -316,7 +316,7 @@ impl Emulator {
             }
             let leaves = disposition.verdict == Verdict::Forwarded;
             if let Some(edit) = self.engine.edit(&disposition) {
-                // A copy of it must stay whole.
+                // A copy of it must stay unchanged.
                 self.damaged.clear();
                 self.damaged.extend(&slot.frame);
                 if !edit.apply(&mut self.damaged) {

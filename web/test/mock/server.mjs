@@ -273,7 +273,7 @@ export class Mock {
 
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, packet_trace = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
-    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate need the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
     const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);

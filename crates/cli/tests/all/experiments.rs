@@ -901,7 +901,7 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(2));
     let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(err.contains("none is kept yet"), "{err}");
+    assert!(err.contains("none is stored yet"), "{err}");
 }
 
 /// What runs for a test, and is killed with it.

@@ -476,7 +476,7 @@ fn an_interface_that_others_work_through_is_refused() {
     refused("it has addresses (203.0.113.1/24");
     ip(&["link", "set", "dev", "upper", "up"]).good();
     ip(&["route", "add", "default", "via", "203.0.113.2"]).good();
-    refused("the default route leaves by it");
+    refused("the default route uses it");
     let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
     command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
     let ended = run(command);

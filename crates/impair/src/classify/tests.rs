@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use weir_model::impairment::Ranges;
 
 fn filter(text: &str) -> Filter {
-    // By way of a file, as people write it.
+    // From a file, as users write it.
     let file = format!("schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter = {{ {text} }}");
     let read = weir_model::impairment::Impairment::parse(&file).unwrap();
     read.flows[0].filter.clone().unwrap()
@@ -73,7 +73,7 @@ fn later_fragments_follow_the_first() {
     later[21] = 2;
     let (first, later) = (key_of(&first), key_of(&later));
     let mut flow = |(key, length): (Key, u32), now| classifier.flow(&key, length, now);
-    // Without the first one nothing is known of ports.
+    // Without the first fragment the ports are unknown.
     assert_eq!(flow(later, 5), OTHER);
     assert_eq!(flow(first, 10), 0);
     assert_eq!(flow(later, 20), 0);

@@ -157,7 +157,7 @@ fn headers_are_repaired_too() {
             let changed = edit(packet, 1, Checksum::Repair, Region::L3, &frame).apply(&mut got);
             assert_eq!(changed, got != frame);
             unchanged += u32::from(!changed);
-            // Where the frame still says the same of its lengths and protocol, its checksums are right.
+            // Where the frame's lengths and protocol are unchanged, its checksums are right.
             let shape = |frame: &[u8]| {
                 let (key, layers) = Key::of_frame(frame);
                 (layers, key.protocol, key.fragment, lengths(frame))
@@ -191,7 +191,7 @@ fn a_datagram_without_checksum_stays_without() {
     assert!(edit(3, 2, Checksum::Repair, Region::Payload, &frame).apply(&mut got));
     assert_eq!(got[40..42], [0, 0]);
     assert_eq!(flipped(&frame, &got), 2);
-    // Asked to damage the checksum, it gets a wrong one, never another zero.
+    // When damaging, the checksum becomes wrong, never the other zero.
     for packet in 0..500 {
         let mut got = frame.clone();
         assert!(edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got));

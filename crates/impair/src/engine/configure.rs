@@ -1,4 +1,4 @@
-//! Putting a configuration into force: flows, their laws and their paths.
+//! Applying a configuration: flows, their laws and their paths.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ impl Engine {
     /// The engine of one direction.
     ///
     /// # Errors
-    /// [`ImpairError`] when the configuration does not hold, or two names have one hash.
+    /// [`ImpairError`] for an invalid configuration, or two names with one hash.
     pub fn new(config: &Impairment, direction: Direction) -> Result<Self, ImpairError> {
         let mut engine = Self {
             direction,
@@ -40,8 +40,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Prepares a configuration and puts it into force: [`put_into_force`](Self::put_into_force) where time does not
-    /// matter.
+    /// Prepares and applies a configuration: [`put_into_force`](Self::put_into_force) where time does not matter.
     ///
     /// # Errors
     /// As [`Engine::new`]; then nothing has changed.
@@ -117,17 +116,17 @@ impl Engine {
         self.active = active;
         self.content = self.flows.iter().any(|flow| flow.content.is_some());
         if self.content {
-            // As many as leave at once after a stall: no packet is to wait for an allocation.
+            // Room for all packets that leave together after a stall: no packet should wait for an allocation.
             self.edits.reserve(EDITS_AT_ONCE);
         }
         Ok(Retired(before))
     }
 
-    /// Gives each flow its laws and its path: the one it had when that is as it was, an empty one, or a new.
+    /// Gives each flow its laws and its path: its present one if unchanged, an empty one, or a new one.
     fn put(&mut self, wanted: Vec<(u32, Laws, usize)>, shareds: &[Shared], active: &[bool]) {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
-                // What it still holds passes the stages that are left without laws.
+                // Its queued packets pass the remaining stages without laws.
                 flow.put(Laws::default(), &Shared::default(), NO_PATH, &mut self.steps);
             }
         }
@@ -143,7 +142,7 @@ impl Engine {
             .iter()
             .map(|shared| if shared.is_nothing() { Some(NO_PATH) } else { alike(shared) })
             .collect();
-        // A path that some flow is still on must not become another's, nor one that holds something.
+        // A path that another flow still uses, or that has queued packets, must not be reused.
         let mut taken = vec![false; self.paths.len()];
         for path in paths.iter().flatten().copied().chain(self.flows.iter().map(|flow| flow.path)) {
             taken[path as usize] = true;
@@ -163,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Gives up tables of queues that no flow is on, and counts what the others take.
+    /// Releases tables of queues without flows, and counts the memory of the others.
     pub(super) fn tidy_tables(&mut self) {
         let mut used = vec![false; self.paths.len()];
         for flow in &self.flows {

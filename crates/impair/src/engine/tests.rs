@@ -17,12 +17,12 @@ fn engine(text: &str) -> Engine {
     Engine::new(&both(text), Direction::Forward).unwrap()
 }
 
-/// Packets of 1000 bytes each `gap` ns.
+/// Packets of 1000 bytes every `gap` ns.
 fn even(count: u64, gap: u64) -> Vec<Meta> {
     (0..count).map(|i| Meta::opaque(i as u32, MS + i * gap, 1000)).collect()
 }
 
-/// Feeds packets one by one, and then time until nothing is held.
+/// Feeds packets one by one, and then time until nothing is queued.
 fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Disposition> {
     let mut dispositions = vec![];
     for meta in metas {
@@ -189,7 +189,7 @@ fn a_copy_has_its_own_delay() {
 fn lost_packets_leave_no_copy_and_use_no_capacity() {
     let dispositions = feed(&mut engine("loss 100%, duplicate 100%, rate 8M"), &even(10, 1));
     assert_eq!((count(&dispositions, Verdict::Lost), dispositions.len()), (10, 10));
-    // The other way about, what is lost has used the link.
+    // In the other order, lost packets have used the link.
     let dispositions = feed(&mut engine("loss every 2, rate 8M, order rate loss"), &even(10, 1));
     let sent = sent(&dispositions);
     assert_eq!(sent.len(), 5);
@@ -207,7 +207,7 @@ fn a_full_queue_drops_as_planned() {
 
 #[test]
 fn the_order_of_stages_matters() {
-    // First the jitter, then the link: what leaves is never closer than the link allows.
+    // First the jitter, then the link: packets leave no closer than the link permits.
     let gap = |text: &str| {
         let dispositions = feed(&mut engine(text), &even(500, 1_100_000));
         let at: Vec<u64> = dispositions.iter().map(|f| f.at_ns).collect();
@@ -373,7 +373,7 @@ fn what_a_link_needs_passes_untouched_unless_it_is_included() {
     let dispositions = feed(&mut including, &metas);
     assert_eq!(count(&dispositions, Verdict::Lost), 2);
     assert_eq!(including.exempt(), Exempt::default());
-    // A change while it runs counts from the next packet on.
+    // A change applies from the next packet on.
     config.impair_arp = false;
     including.configure(&config).unwrap();
     let metas = frames(&including);
@@ -392,7 +392,7 @@ fn a_filter_that_names_exempt_frames_includes_them() {
     let arp_type = Some("arp".parse().unwrap());
     let mut config = both("loss 100%");
     config.flows = vec![
-        // These would take the frame, and do not name it.
+        // These filters match the frame, but do not name its role.
         flow("all", Filter::default()),
         flow("tagged", Filter { vlan: vlan(5), ..Filter::default() }),
         flow("arp", Filter { vlan: vlan(5), ethertype: arp_type, ..Filter::default() }),
@@ -424,7 +424,7 @@ fn an_aggregate_shares_one_link() {
     assert!(of(3).iter().all(|at| *at == 1));
     let mut together = [of(1), of(2)].concat();
     together.sort_unstable();
-    // 142 bytes with 4 of check sequence, 27 + 30 of them one behind the other.
+    // 142 bytes with 4 of check sequence, 27 + 30 of them in sequence.
     let one = 146 * 1000;
     assert!(together.iter().zip(1..).all(|(at, n)| *at == 1 + n * one + 5 * MS), "{together:?}");
     assert_eq!(together.len(), 57);
@@ -465,7 +465,7 @@ fn what_the_cap_refuses_takes_nothing_of_a_rate() {
         assert!((50..=58).contains(&held), "{queue}: {held}");
         assert_eq!(count(&dispositions, Verdict::Unplanned), 20_000 - held, "{queue}");
         drain(&mut engine, &mut dispositions);
-        // 1004 bytes at 8 Mbit/s: those that were held went one behind the other, and the next finds the link idle.
+        // 1004 bytes at 8 Mbit/s: queued packets left in sequence, and the next finds the link idle.
         let last = MS + held * 1_004_000;
         assert_eq!(sent(&dispositions).last().unwrap().at_ns, last, "{queue}");
         engine.step(last, &[Meta::opaque(1, last, 1000)], &mut dispositions);
@@ -491,7 +491,8 @@ fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
         }
         drain(&mut engine, &mut dispositions);
     }
-    // 270 bytes each, and a table of 4 KiB: were the tables of twenty flows all kept, the last ones would find nothing.
+    // 270 bytes each, and a table of 4 KiB: if the tables of twenty flows were all kept, the last ones would find no
+    // memory.
     let last = engine.flows().last().unwrap().counters;
     let first = engine.flows().nth(1).unwrap().counters;
     assert_eq!(last.sent_packets, first.sent_packets);
@@ -528,7 +529,7 @@ fn a_new_configuration_keeps_what_is_held_and_every_index() {
     let metas = even(4000, 10_000);
     let mut dispositions = vec![];
     engine.step(metas[1999].arrived_ns, &metas[..2000], &mut dispositions);
-    // The same loss law: its state and its draws go on. The delay is another.
+    // The same loss law: its state and its draws continue. The delay changes.
     let mut config = both("loss 5% run 4, delay 1ms");
     config.flows = vec![named("voice", 1, "delay 9ms ±1ms")];
     engine.configure(&config).unwrap();
@@ -544,7 +545,7 @@ fn a_new_configuration_keeps_what_is_held_and_every_index() {
         }
     }
     assert_eq!(dispositions.len(), 4000);
-    // A flow that goes and comes again goes on where it was.
+    // A flow that is removed and added again continues.
     let mut out = vec![];
     engine.step(1000 * MS, &[to_port(1, 1000 * MS, 1)], &mut out);
     engine.configure(&both("none")).unwrap();
@@ -569,7 +570,7 @@ fn a_loss_law_that_stays_keeps_its_state() {
         lost.map(|f| f.index).filter(|i| *i >= 50).collect::<Vec<_>>()
     };
     assert_eq!(lost("loss every 7, duplicate 1%")[..2], [55, 62]);
-    // Another law starts from its beginning.
+    // Another law starts from the beginning.
     assert_eq!(lost("loss every 8")[..2], [57, 65]);
 }
 
@@ -601,7 +602,7 @@ fn what_waits_in_a_removed_flow_still_leaves() {
     assert!(dispositions.iter().zip(0..).all(|(f, i)| f.index == i));
 }
 
-/// What grows with the square of the flows takes minutes here, in a build without optimisation.
+/// Quadratic growth in the number of flows would take minutes here, in a build without optimisation.
 #[test]
 fn many_flows_are_put_into_force_in_a_time_that_grows_with_their_number() {
     let mut config = both("none");
@@ -646,7 +647,7 @@ fn what_was_prepared_is_what_comes_into_force() {
     engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut dispositions);
     assert_eq!(dispositions.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
     assert_eq!(count(&dispositions, Verdict::Lost), 1);
-    // What one refuses, so does the other, and the same: by names that are no longer in force.
+    // Both refuse the same names, including ones no longer in use.
     let (first, second) = colliding();
     config.flows = vec![named(&first, 1, "none")];
     names.add(&prepare(&config));
@@ -694,7 +695,7 @@ fn content_is_changed_as_often_as_asked() {
     }
     assert!((520..680).contains(&modified), "{modified}");
     assert_eq!(engine.flows[0].counters.modified_packets, modified);
-    // What turns out to have nothing to change is taken back, once.
+    // A change that has no effect is taken back, once.
     let mut last = *dispositions.last().unwrap();
     last.flags |= FLAG_MODIFIED;
     engine.unmodified(&mut last);
@@ -752,7 +753,7 @@ fn a_stamp_that_goes_back_keeps_its_place() {
     assert_eq!(got, [(0, 100 + 10 * MS), (1, 100 + 10 * MS), (2, 110 + 10 * MS)]);
 }
 
-/// A number that stands for all of a run's dispositions.
+/// A hash of all dispositions of a run.
 fn digest(dispositions: &[Disposition]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for disposition in dispositions {
@@ -770,7 +771,7 @@ fn digest(dispositions: &[Disposition]) -> u64 {
     hash
 }
 
-/// The same dispositions on every machine, in debug and release, for ever. A change here is a change of the format.
+/// The same dispositions on every machine, in debug and release. A change here is a change of the format.
 #[test]
 fn golden_dispositions() {
     let all = "loss 2% run 3, duplicate 1%, rate 10M queue 50ms, delay 40ms ±5ms normal allow, corrupt 5%";

@@ -120,12 +120,12 @@ impl<R: Read> CaptureReader<R> {
         let (big, little) = (u32::from_be_bytes(magic), u32::from_le_bytes(magic));
         reader.big_endian = decimals(big).is_some();
         let Some(decimals) = decimals(if reader.big_endian { big } else { little }) else {
-            return Err(reader.bad("neither pcap nor pcapng begins so"));
+            return Err(reader.bad("neither pcap nor pcapng"));
         };
         let header: [u8; 20] = reader.need()?;
         let major = reader.u16(&header, 0);
         if major != 2 {
-            return Err(reader.bad(format!("pcap version {major} is not known; 2 is")));
+            return Err(reader.bad(format!("unknown pcap version {major}, expected 2")));
         }
         // The upper bits of the last word tell of a check sequence.
         let link_type = reader.u32(&header, 16) as u16;
@@ -196,7 +196,7 @@ impl<R: Read> CaptureReader<R> {
                 }
                 ENHANCED_PACKET | PACKET => Some(self.packet(kind, body)?),
                 SIMPLE_PACKET => {
-                    return Err(self.bad("a simple packet block has no time of arrival"));
+                    return Err(self.bad("a simple packet block has no timestamp"));
                 }
                 _ => {
                     self.skip(body.into())?;
@@ -220,12 +220,12 @@ impl<R: Read> CaptureReader<R> {
         self.big_endian = match BYTE_ORDER_MAGIC {
             magic if magic == u32::from_be_bytes(order) => true,
             magic if magic == u32::from_le_bytes(order) => false,
-            _ => return Err(self.bad("the section's byte order is not told")),
+            _ => return Err(self.bad("the section's byte order is unknown")),
         };
         let total = self.u32(&header, 0);
         let major = self.u16(&header, 8);
         if major != 1 {
-            return Err(self.bad(format!("pcapng version {major} is not known; 1 is")));
+            return Err(self.bad(format!("unknown pcapng version {major}, expected 1")));
         }
         let Some(options) = total.checked_sub(28).filter(|_| total.is_multiple_of(4)) else {
             return Err(self.bad(format!("a section header cannot be {total} bytes long")));
@@ -322,9 +322,8 @@ impl<R: Read> CaptureReader<R> {
     /// Reads a frame's bytes into the buffer.
     fn data(&mut self, captured: u32) -> Result<()> {
         if captured as usize > MAX_CAPTURED_BYTES {
-            return Err(self.bad(format!(
-                "a frame of {captured} bytes; {MAX_CAPTURED_BYTES} are the most there can be"
-            )));
+            return Err(self
+                .bad(format!("a frame of {captured} bytes, the maximum is {MAX_CAPTURED_BYTES}")));
         }
         self.fill(captured as usize)
     }

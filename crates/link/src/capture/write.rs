@@ -100,16 +100,16 @@ impl<W: Write> CaptureWriter<W> {
         let refused =
             |reason: &str| Err(Error::refused("write a frame to", self.name.clone(), reason));
         if frame.len() > MAX_CAPTURED_BYTES {
-            return refused("it is longer than a capture's frames can be");
+            return refused("it is longer than the maximum of a capture");
         }
         if interface >= self.interfaces {
-            return refused("its interface was not named");
+            return refused("its interface is not described");
         }
         let len = frame.len() as u32;
         match self.format {
             CaptureFormat::Pcap => {
                 let Ok(seconds) = u32::try_from(time_ns / 1_000_000_000) else {
-                    return refused("its time is beyond what classic pcap can hold");
+                    return refused("its time is out of range for classic pcap");
                 };
                 self.u32(seconds);
                 self.u32((time_ns % 1_000_000_000) as u32);

@@ -62,21 +62,21 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
         sys::set_option(&fd, libc::SOL_PACKET, name, &value).map_err(failed(operation))
     };
     set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "set TPACKET_V2 on")?;
-    set(libc::PACKET_VNET_HDR, 1, "have offloads told on")?;
+    set(libc::PACKET_VNET_HDR, 1, "enable offload information on")?;
     // Else what is sent here would come in again, and be sent back: a kernel older than 4.20 is refused.
     set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames (Linux 4.20) on")?;
     // A frame longer than its slot in the ring is read whole by a system call.
-    set(libc::PACKET_COPY_THRESH, 1, "have long frames whole on")?;
+    set(libc::PACKET_COPY_THRESH, 1, "enable long frames on")?;
     sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);
     let frames = options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES);
     let longest = (mtu_bytes + LINK_HEADER_BYTES).min(Slabs::MAX_FRAME_BYTES as u32);
-    let ring = Ring::new(&fd, frames, longest).map_err(failed("make a receive ring for"))?;
+    let ring = Ring::new(&fd, frames, longest).map_err(failed("create a receive ring for"))?;
     let ring_frames = ring.frames();
     be_promiscuous(&fd, device)?;
     let guard = match bpf::drop_at_ingress(device.index) {
         Ok(guard) => Some(guard),
         Err(error) => {
-            notes.push(format!("this host's own stack sees the frames too ({error})"));
+            notes.push(format!("this host's network stack sees the frames too ({error})"));
             None
         }
     };

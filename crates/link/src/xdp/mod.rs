@@ -74,7 +74,9 @@ pub(crate) fn open(
         return Err(refused(format!("{mode} is no mode of it")));
     };
     if mtu_bytes > MAX_MTU_BYTES {
-        return Err(refused(format!("its MTU is {mtu_bytes} bytes, {MAX_MTU_BYTES} are the most")));
+        return Err(refused(format!(
+            "its MTU is {mtu_bytes} bytes, the maximum is {MAX_MTU_BYTES}"
+        )));
     }
     let frame_bytes = mtu_bytes + LINK_HEADER_BYTES;
     let chunk_bytes = if frame_bytes + HEADROOM_BYTES <= 2048 { 2048 } else { 4096 };
@@ -111,12 +113,12 @@ pub(crate) fn open(
     let transmitter_parts = queues.first_mut().and_then(Queue::take_transmit_parts);
     let Some(parts) = transmitter_parts else { return Err(refused("it has no queue".into())) };
 
-    let map = SocketMap::new(queues.len() as u32).map_err(failed("make a map of sockets for"))?;
+    let map = SocketMap::new(queues.len() as u32).map_err(failed("create a map of sockets for"))?;
     for (queue, socket) in queues.iter().enumerate() {
         map.set(queue as u32, socket.fd().as_raw_fd()).map_err(failed("enter a socket of"))?;
     }
     let program = map.attach(device.index, in_driver).map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => refused("another XDP program is on it".into()),
+        Some(libc::EBUSY | libc::EEXIST) => refused("another XDP program is attached".into()),
         Some(libc::ERANGE) => {
             refused("its MTU, or that of its other end, is too large for its driver".into())
         }
@@ -133,11 +135,11 @@ pub(crate) fn open(
     let transmitter = XdpTransmitter::new(parts, shared, mode == Mode::XdpZeroCopy);
     let mut notes = Vec::new();
     if mode == Mode::XdpZeroCopy {
-        notes.push("zero-copy has not been tested by us on any card".to_owned());
+        notes.push("zero-copy is untested".to_owned());
     }
     if mode == Mode::XdpGeneric {
         notes.push(
-            "super-packets of a sender on this host (tso, gso) are lost, and counted as too long"
+            "super-packets of a local sender (tso, gso) are lost, and counted as too long"
                 .to_owned(),
         );
     }
