@@ -119,7 +119,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let field = pointer(error.path());
         let inner = error.into_inner();
         let words = inner.to_string();
-        // serde reports an array in the place of an enum as if it were invalid JSON.
+        // serde reports an array instead of an enum as if it were invalid JSON.
         let is_json = || serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
         let is_of_field = inner.is_data() || is_json();
         // The position in the text only helps with invalid JSON.

@@ -11,7 +11,7 @@ use weir_sim::{Ingress, SimError};
 use crate::problem::Problem;
 use crate::types::{Preview, PreviewDelay, PreviewRequest};
 
-/// Most packets.
+/// Maximum number of packets.
 pub(crate) const MOST_PACKETS: u32 = 100_000;
 /// Bins of the histogram.
 const BINS: usize = 60;

@@ -86,7 +86,7 @@ pub(crate) enum ScenarioSource {
     Plan(std::path::PathBuf),
 }
 
-/// The file that the command of a kept experiment named, if it is one of today's and named any.
+/// The file that the command of a stored experiment named, if it is one of today's and named any.
 pub(crate) fn file_of(words: &[String]) -> Option<ScenarioSource> {
     match Cli::try_parse_from(words).ok()?.command {
         Command::Run(args) => args.file().map(|file| ScenarioSource::Scenario(file.into())),

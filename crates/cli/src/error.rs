@@ -44,7 +44,7 @@ pub(crate) enum CliError {
     /// The background process did not start.
     #[error("the daemon did not start: {reason}")]
     Daemon { reason: String, exit_code: i32 },
-    /// The kept runs.
+    /// The stored runs.
     #[error(transparent)]
     Runs(#[from] RunsError),
     /// A lab.

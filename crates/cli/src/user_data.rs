@@ -4,7 +4,7 @@ use weir_experiment::calibrate::Calibration;
 use weir_model::record::Record;
 use weir_runs::{DataDirectory, Store, StoreError};
 
-/// Keeps a record among this user's runs.
+/// Stores a record among this user's runs.
 pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
     Store::open_at(&DataDirectory::of_this_user()?)?.insert(record)
 }

@@ -3,7 +3,7 @@
 //! An omitted time at the start has intervals of its own, cut at its end, so that totals without it are sums of
 //! whole intervals.
 
-/// Most intervals kept; a longer test goes on in the last one.
+/// Maximum number of intervals kept; a longer test goes on in the last one.
 pub const MAX_INTERVALS: usize = 1_000_000;
 
 /// Boundaries of intervals.

@@ -13,7 +13,7 @@ const RING_BYTES: usize = 384 << 10;
 pub const MAX_SEGMENTS: usize = 128;
 /// The same in older kernels, and what a paced flow sends at once.
 pub const FEW_SEGMENTS: usize = 64;
-/// Most bytes of one send.
+/// Maximum number of bytes of one send.
 pub const MAX_MESSAGE: usize = 65_507;
 
 /// Datagrams of `payload` bytes that fit one segmented send of at most `most` of them: at least 1.

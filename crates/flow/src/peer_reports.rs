@@ -8,7 +8,8 @@ use weir_model::record::{IntervalCount, Receiver, Sender};
 use crate::assemble::add_interval;
 use crate::intervals::IntervalClock;
 
-/// Most counts kept by interval, some 100 MB; beyond, the oldest intervals are forgotten. Sums hold all of them.
+/// Maximum number of counts kept by interval, some 100 MB; beyond, the oldest intervals are forgotten. Sums hold all
+/// of them.
 const MAX_COUNTS: usize = 500_000;
 
 /// One interval as the other end told it.

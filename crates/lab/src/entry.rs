@@ -1,4 +1,4 @@
-//! An entry of the registry: what another process needs to find a lab. Read back as hostile bytes.
+//! An entry of the registry: what another process needs to find a lab. Parsed as untrusted input.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::lab::Host;
 use crate::spec::{LabName, MOST_HOSTS, host_name};
 
 const SCHEMA: &str = "weir.lab/1";
-/// No entry is longer.
+/// Maximum length of an entry.
 pub(crate) const MOST_ENTRY_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) nodes: Vec<EntryNode>,
 }
 
-/// Names a process uniquely within a boot.
+/// Identifies a process uniquely within a boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HolderId {
@@ -38,7 +38,7 @@ pub(crate) struct EntryNode {
     pub(crate) name: String,
     /// Descriptor of the network namespace in the holder.
     pub(crate) net_descriptor: u32,
-    /// Its inode number in nsfs, to recognise it by.
+    /// Its inode number in nsfs, which identifies it.
     pub(crate) inode: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<Host>,
@@ -59,7 +59,7 @@ impl Entry {
         serde_json::to_vec(self).map_err(|error| Error::Damaged { why: error.to_string() })
     }
 
-    /// Parses and checks; `file` is the name the entry was found under, which it must bear.
+    /// Parses and checks an entry; `file` is its file name, which must match its content.
     pub(crate) fn parse(bytes: &[u8], file: Option<&LabName>) -> Result<Self, Error> {
         let damaged = |why: String| Error::Damaged { why };
         if bytes.len() > MOST_ENTRY_BYTES {

@@ -1,13 +1,13 @@
-//! What can go wrong with a lab, and to which exit code of the contract it belongs.
+//! Errors of labs, and the exit code of each.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Where the blame for an [`Error`] lies.
+/// The class of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorClass {
-    /// Bad input: the caller asked for something that cannot be (exit code 2).
+    /// Invalid input (exit code 2).
     Usage,
     /// Not permitted or not available on this system (exit code 4).
     NotPermitted,
@@ -15,7 +15,7 @@ pub enum ErrorClass {
     Internal,
 }
 
-/// An operation on a lab that failed.
+/// A failed operation on a lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,7 +29,7 @@ pub enum Error {
         /// What is accepted.
         accepted: String,
     },
-    /// The name is taken by a running lab.
+    /// A running lab has this name.
     #[error("a lab named {name} exists already (weir lab down --lab {name} removes it)")]
     Exists {
         /// Its name.
@@ -38,17 +38,17 @@ pub enum Error {
     /// No running lab has the name.
     #[error("no lab named {name}{}", .known.as_ref().map_or_else(String::new, |k| format!(" (up: {k})")))]
     NoSuchLab {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Names of those that are up, if any.
+        /// Names of running labs, if any.
         known: Option<String>,
     },
-    /// The lab has no host of the name.
+    /// The lab has no such host.
     #[error("no host `{host}` in the lab (hosts: {known})")]
     NoSuchHost {
-        /// The name asked for.
+        /// The requested name.
         host: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
     /// A namespace, interface setting or process.
@@ -72,11 +72,11 @@ pub enum Error {
         operation: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A registry directory or entry that someone else could have made or changed.
+    /// A registry directory or entry that another user could have created or changed.
     #[error("{} is not safe to use: {why}", .path.display())]
     Unsafe {
         /// Which.
@@ -84,22 +84,22 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// An entry of the registry that cannot be believed.
+    /// A damaged entry of the registry.
     #[error("lab entry is damaged: {why}")]
     Damaged {
-        /// Which rule it breaks.
+        /// The rule that it violates.
         why: String,
     },
-    /// A program that cannot be started inside a host.
+    /// A program that can't be started in a host.
     #[error("cannot run {program}: {source}")]
     Program {
         /// As it was given.
         program: String,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The holder process failed or went away.
+    /// The holder process failed or disappeared.
     #[error("{text}")]
     Holder {
         /// Class of its own error.
@@ -110,7 +110,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The class of the error, from which the exit code follows.
+    /// The class of the error, which determines the exit code.
     pub fn class(&self) -> ErrorClass {
         let of_io = |error: &io::Error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP | libc::EROFS) => {

@@ -1,9 +1,9 @@
-//! Bodies of the fuzz targets: parsers of outside bytes must answer, never panic.
+//! Bodies of the fuzz targets: parsers of untrusted input must answer, never panic.
 
 use crate::entry::Entry;
 use crate::netlink::{parse_answer, parse_link};
 
-/// A registry entry: what is believed must survive being written and read again.
+/// A registry entry: an accepted one must survive writing and reading.
 pub fn fuzz_entry(data: &[u8]) {
     if let Ok(entry) = Entry::parse(data, None) {
         let bytes = entry.to_bytes().unwrap_or_default();
@@ -103,7 +103,7 @@ mod tests {
             assert_eq!((link.index, link.mtu_bytes, link.is_up), (2, Some(1500), true));
         }
         mutate(&answer, 5000, fuzz_route_answer);
-        // Lengths of zero must not stand still.
+        // Lengths of zero must not stall.
         mutate(&[0; 64], 100, fuzz_route_answer);
     }
 }

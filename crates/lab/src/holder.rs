@@ -21,7 +21,7 @@ use crate::registry::{JoinedLab, Registry};
 use crate::spec::{LabName, LabSpec};
 
 const KEEP: &str = "keep";
-/// How long a holder may take to set a lab up; how long a starter may take to answer.
+/// Timeout of a holder's setup, and of a starter's answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Serialize, Deserialize)]
@@ -58,13 +58,13 @@ impl Registry {
         mut holder: Command,
     ) -> Result<JoinedLab, Error> {
         spec.check().inspect_err(|_| {
-            // Looking leaves no empty directory behind.
+            // Removes the directory if it is empty.
             let _ = self.list();
         })?;
         let (ours, theirs) = UnixStream::pair().map_err(broken)?;
         ours.set_read_timeout(Some(TIMEOUT)).map_err(broken)?;
         holder.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        // It keeps no directory busy and hears no terminal.
+        // It holds no directory and gets no signals of the terminal.
         holder.current_dir("/");
         holder.env(crate::directory::OVERRIDE, self.runtime());
         ChildSetup::new().new_session().apply(&mut holder)?;
@@ -83,7 +83,7 @@ impl Registry {
                 Err(Error::Holder { class, text })
             }
             Err(source) => {
-                // Ours closes; what the holder had made goes with it.
+                // Closing our end makes the holder remove what it created.
                 drop(ours);
                 let _ = child.kill();
                 let _ = child.wait();
@@ -93,11 +93,11 @@ impl Registry {
     }
 }
 
-/// The holder's life: takes its order from standard input, makes the lab, and keeps it until SIGTERM,
-/// SIGINT or SIGHUP. To be called first in a process of its own, before there are threads.
+/// The holder: reads its order from standard input, creates the lab, and keeps it until SIGTERM, SIGINT or SIGHUP.
+/// Call it first in a process of its own, before there are threads.
 ///
 /// # Errors
-/// What it also told its starter.
+/// Those also reported to its starter.
 pub fn hold() -> Result<(), Error> {
     let signals = TerminationSignals::block();
     let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(broken)?;
@@ -127,7 +127,7 @@ pub fn hold() -> Result<(), Error> {
         drop(socket);
         signals.wait();
     }
-    // The processes inside end first; the entry goes while it is still locked, then the lock.
+    // The processes inside end first; the entry is removed while it is still locked, then the lock.
     drop(lab);
     registry.unregister(&order.name)?;
     drop(lock);
@@ -135,7 +135,7 @@ pub fn hold() -> Result<(), Error> {
 }
 
 fn make(registry: &Registry, order: &Order) -> Result<(Lab, Entry, File), Error> {
-    // Held throughout, so that of two starters with one name only one makes anything.
+    // Held throughout, so that of two starters with one name only one creates anything.
     let _change = registry.lock()?;
     if registry.read(&order.name)?.is_some() {
         return Err(Error::Exists { name: order.name.to_string() });
@@ -165,9 +165,9 @@ fn make(registry: &Registry, order: &Order) -> Result<(Lab, Entry, File), Error>
     Ok((lab, entry, lock))
 }
 
-/// The starter may have been killed at any point after it made the directory of entries.
+/// The starter may be killed at any point after it created the directory of entries.
 fn leave_no_empty_directory() {
-    // Looking removes it when it is empty.
+    // Reading removes it when it is empty.
     let _ = Registry::open().and_then(|registry| registry.list());
 }
 

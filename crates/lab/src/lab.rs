@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::spec::{LabName, LabSpec};
 use crate::wiring::{Node, wire};
 
-/// How long a process inside has between SIGTERM and SIGKILL when the lab goes down.
+/// Time for a process inside between SIGTERM and SIGKILL when the lab is removed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A host of a lab.
@@ -39,10 +39,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes a lab and waits until its links carry packets.
+    /// Creates a lab and waits until its links forward packets.
     ///
     /// # Errors
-    /// A specification that cannot be, by flag; whatever the system refuses. Nothing is left then.
+    /// An invalid specification, by field; errors of the system. Nothing is left then.
     pub fn up(spec: &LabSpec) -> Result<Self, Error> {
         spec.check()?;
         let nodes = wire(spec)?;
@@ -79,19 +79,18 @@ impl Lab {
         command_inside(self.namespace(node)?, None, program.as_ref())
     }
 
-    /// Runs `work` on a fresh thread inside `node`; see [`NetNamespace::run_in`], also for what an
-    /// ordinary user must do first.
+    /// Runs `work` on a new thread inside `node`; see [`NetNamespace::run_in`], also for what an ordinary user must
+    /// do first.
     pub fn run_in<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         Ok(self.namespace(node)?.run_in(work)?)
     }
 
-    /// Whether the lab had to be made inside a user namespace, where some things stay forbidden;
-    /// see [`Self::limits`].
+    /// Whether the lab is inside a user namespace, where some operations are forbidden; see [`Self::limits`].
     pub fn is_in_user_namespace(&self) -> bool {
         self.nodes.first().is_some_and(|node| node.namespace.user_fd().is_some())
     }
 
-    /// What programs inside cannot do, each as a sentence for the user.
+    /// What programs inside cannot do, one sentence each for the user.
     pub fn limits(&self) -> Vec<String> {
         limits(self.is_in_user_namespace())
     }
@@ -117,11 +116,11 @@ impl Drop for Lab {
     }
 }
 
-/// The variable that tells a program in which namespace of which lab it was started, as `LAB/NODE`. A lab without a name has none.
+/// The environment variable with the namespace and lab of a program, `LAB/NODE`. A lab without a name has none.
 const PLACE: &str = "WEIR_LAB_NODE";
 
-/// Where this program was started in a named lab: `LAB/NODE`, by the environment. It is for display and grants no
-/// rights, since any parent process can set it. `None` if it has another form.
+/// The lab in which this program was started: `LAB/NODE`, from the environment. For display only, since any parent
+/// process can set it. `None` if it has another form.
 #[must_use]
 pub fn place_of_this_program() -> Option<String> {
     std::env::var(PLACE).ok().filter(|place| is_place(place))
@@ -133,7 +132,7 @@ fn is_place(text: &str) -> bool {
     text.split_once('/').is_some_and(|(lab, node)| is_name(lab) && is_name(node))
 }
 
-/// A command inside a namespace, told of its `place`, or of none where it has none.
+/// A command inside a namespace, with its `place` in the environment, if it has one.
 pub(crate) fn command_inside(
     namespace: &NetNamespace,
     place: Option<&str>,

@@ -1,5 +1,5 @@
-//! The few rtnetlink(7) requests that a lab needs, over a socket that lives in the namespace they
-//! are for. Answers are parsed with every length checked.
+//! The rtnetlink(7) requests that a lab needs, over a socket in the namespace that they configure. Answers are parsed
+//! with every length checked.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -39,7 +39,7 @@ pub(crate) struct Link {
     pub(crate) is_up: bool,
 }
 
-/// What one end of a link is created with.
+/// The properties of one end of a new link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkParameters {
     pub(crate) mtu_bytes: u32,
@@ -84,7 +84,7 @@ impl Route {
         self.acknowledge(message, "create virtual cable", name)
     }
 
-    /// A bridge without spanning tree (the kernel's default), which forwards at once.
+    /// A bridge without spanning tree (the kernel's default), which forwards immediately.
     pub(crate) fn create_bridge(&mut self, name: &str) -> Result<(), Error> {
         let create = |snooping: Option<u8>| {
             let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
@@ -119,7 +119,7 @@ impl Route {
         self.acknowledge(message, "bring up", link)
     }
 
-    /// Adds an address that serves at once: no duplicate address detection.
+    /// Adds an address that is usable immediately: no duplicate address detection.
     pub(crate) fn add_address(
         &mut self,
         link: &str,
@@ -186,8 +186,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The body of the message with this sequence number; empty for an acknowledgement, `None` when the
-/// datagram holds only answers to something else.
+/// The body of the message with this sequence number; empty for an acknowledgement, `None` if the datagram has only
+/// answers to another request.
 pub(crate) fn parse_answer(datagram: &[u8], sequence: u32) -> io::Result<Option<&[u8]>> {
     let mut rest = datagram;
     while rest.len() >= NLMSG_HEADER {
@@ -235,7 +235,7 @@ struct Message {
 
 impl Message {
     fn new(kind: u16, flags: i32) -> Self {
-        // RTM_GETLINK answers by itself; an acknowledgement besides would be a second message.
+        // RTM_GETLINK has an answer; an acknowledgement would be a second message.
         let acknowledge = if kind == RTM_GETLINK { 0 } else { libc::NLM_F_ACK };
         let flags = (libc::NLM_F_REQUEST | acknowledge | flags) as u16;
         let mut bytes = vec![0; NLMSG_HEADER];

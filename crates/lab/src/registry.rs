@@ -24,7 +24,7 @@ use crate::spec::LabName;
 
 const SUFFIX: &str = ".json";
 const LOCK_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a holder may take to end by itself.
+/// Time for a holder to end by itself.
 const DOWN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The running labs of this user.
@@ -51,8 +51,7 @@ impl Registry {
         Self::at(&runtime_directory()?)
     }
 
-    /// The registry in `labs` below a directory of one's choice, which must be the caller's own
-    /// with mode 0700.
+    /// The registry in `labs` below a given directory, which must be the caller's own with mode 0700.
     pub fn at(runtime: &Path) -> Result<Self, Error> {
         let registry = Self { directory: runtime.join("labs") };
         registry.make()?;
@@ -74,8 +73,8 @@ impl Registry {
         }
     }
 
-    /// Removes the directory when no lab is left in it, and the one that it is in where that one has our name and is
-    /// empty, too. With the change lock held.
+    /// Removes the directory if no lab is left in it, and its parent if that has our name and is empty. Requires the
+    /// change lock.
     fn tidy(&self) {
         // A directory that holds something stays: the kernel sees to that.
         if fs::remove_dir(&self.directory).is_ok()
@@ -91,7 +90,7 @@ impl Registry {
         self.directory.parent().unwrap_or(&self.directory)
     }
 
-    /// The labs that are up, by name. Removes what the dead left.
+    /// The running labs, by name. Removes stale entries.
     pub fn list(&self) -> Result<Vec<JoinedLab>, Error> {
         let _lock = self.lock()?;
         let mut labs = Vec::new();
@@ -111,7 +110,7 @@ impl Registry {
         Ok(labs)
     }
 
-    /// A lab that is up.
+    /// A running lab.
     pub fn join(&self, name: &LabName) -> Result<JoinedLab, Error> {
         let found = {
             let _lock = self.lock()?;
@@ -123,7 +122,7 @@ impl Registry {
         }
     }
 
-    /// Ends a lab and the processes inside, and waits until its holder is gone.
+    /// Stops a lab and the processes inside, and waits until its holder has ended.
     pub fn down(&self, name: &LabName) -> Result<(), Error> {
         let lab = self.join(name)?;
         if let Some(process) = lab.holder()? {
@@ -133,7 +132,7 @@ impl Registry {
                 process.wait(DOWN_PATIENCE)?;
             }
         }
-        // The holder removed its entry, or else this does.
+        // The holder removes its entry, or else this does.
         let _lock = self.lock()?;
         match self.read(name)? {
             Some(still) if still.entry.holder == lab.entry.holder => Err(Error::Holder {
@@ -186,18 +185,18 @@ impl Registry {
         }
     }
 
-    /// Locks the directory as it was opened; `None` when that one is gone.
+    /// Locks the opened directory; `None` if it was removed meanwhile.
     fn take(&self, file: File) -> Result<Option<ChangeLock>, TryLockError> {
         file.try_lock()?;
         Ok(is_at(&file, &self.directory).then_some(ChangeLock { file }))
     }
 
-    /// Reads an entry, with the change lock held. A stale or damaged one is removed: `None`.
+    /// Reads an entry; requires the change lock. A stale or damaged one is removed: `None`.
     pub(crate) fn read(&self, name: &LabName) -> Result<Option<JoinedLab>, Error> {
         let path = self.path(name);
         let opened = OpenOptions::new()
             .read(true)
-            // Not blocked by a FIFO, not led away by a link.
+            // A FIFO must not block, and a link is not followed.
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(&path);
         let mut file = match opened {
@@ -221,7 +220,7 @@ impl Registry {
                 .take(MOST_ENTRY_BYTES as u64 + 1)
                 .read_to_end(&mut bytes)
                 .map_err(|error| self.failed("read", &path, error))?;
-            // A locked file that cannot be parsed has an owner all the same: leave it.
+            // A locked file that can't be parsed has an owner: leave it.
             let entry = Entry::parse(&bytes, Some(name))?;
             if Some(&entry.boot_id) == boot_id().as_ref() {
                 return Ok(Some(JoinedLab { entry }));
@@ -231,8 +230,8 @@ impl Registry {
         Ok(None)
     }
 
-    /// Writes the entry of a new lab, with the change lock held; the lab counts as up while the file
-    /// returned is open.
+    /// Writes the entry of a new lab; requires the change lock. The lab counts as running while the returned file is
+    /// open.
     pub(crate) fn write(&self, entry: &Entry) -> Result<File, Error> {
         let temporary = self.directory.join(format!(".{}.tmp", entry.name));
         self.remove(&temporary)?;
@@ -253,7 +252,7 @@ impl Registry {
         Ok(file)
     }
 
-    /// Removes the entry of a lab that its own holder takes down.
+    /// Removes the entry of a lab that its own holder stops.
     pub(crate) fn unregister(&self, name: &LabName) -> Result<(), Error> {
         let _lock = self.lock()?;
         self.remove(&self.path(name))?;
@@ -319,7 +318,7 @@ impl JoinedLab {
         self.entry.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// What programs inside cannot do, each as a sentence for the user.
+    /// What programs inside cannot do, one sentence each for the user.
     pub fn limits(&self) -> Vec<String> {
         limits(self.entry.user_descriptor.is_some())
     }
@@ -340,7 +339,7 @@ impl JoinedLab {
         Ok(namespace)
     }
 
-    /// A command prepared to run inside `node`, by `spawn` or by `exec`.
+    /// A command to run inside `node`, by `spawn` or by `exec`.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
         let place = format!("{}/{node}", self.entry.name);
         command_inside(&self.namespace(node)?, Some(&place), program.as_ref())
@@ -388,7 +387,7 @@ mod tests {
         assert!(runtime.join("labs").is_dir());
         assert!(registry.list().unwrap().is_empty());
         assert!(!runtime.exists(), "the directory stays");
-        // What is not ours stays, and so does the directory around it.
+        // Files of others stay, and so does the directory.
         let registry = Registry::at(&runtime).unwrap();
         fs::write(runtime.join("other"), "").unwrap();
         registry.list().unwrap();
@@ -404,7 +403,7 @@ mod tests {
         let top = own_directory();
         let runtime = top.path().join("weir-1");
         let registry = Registry::at(&runtime).unwrap();
-        // Opened, then removed by another and created again by a third before it is locked.
+        // Opened, then removed by another program and created again by a third before it is locked.
         let opened = File::open(&registry.directory).unwrap();
         registry.tidy();
         assert!(registry.take(opened).unwrap().is_none(), "the lock of a directory that is gone");
@@ -413,7 +412,7 @@ mod tests {
         registry.tidy();
         registry.make().unwrap();
         assert!(registry.take(opened).unwrap().is_none(), "the lock of another directory");
-        // Many at once: none fails, and no two hold it together.
+        // Many concurrently: none fails, and no two hold it together.
         let inside = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {

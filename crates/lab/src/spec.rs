@@ -1,4 +1,4 @@
-//! What a lab is to be: parsed and checked before anything is made.
+//! The specification of a lab: parsed and checked before anything is created.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Most hosts of a lab.
+/// Maximum number of hosts of a lab.
 pub const MOST_HOSTS: usize = 16;
 
 /// How the hosts are joined.
@@ -19,27 +19,26 @@ pub enum Topology {
     Pair,
     /// This many hosts (2 to [`MOST_HOSTS`]), each joined to a bridge in a namespace of its own.
     Switch(usize),
-    /// `a` and `b`, each joined to a namespace `m` between them, whose interfaces `to-a` and `to-b`
-    /// have no addresses and are not joined to each other: a place for an emulator.
+    /// `a` and `b`, each joined to a namespace `m` between them, whose interfaces `to-a` and `to-b` have no addresses
+    /// and are not joined to each other: for an emulator.
     Middle,
 }
 
-/// A lab to be made.
+/// The specification of a lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabSpec {
     /// How the hosts are joined.
     pub topology: Topology,
     /// MTU of every link, bytes, 1280 (what IPv6 needs) to 65 535; 1500 when absent.
     pub mtu_bytes: Option<u32>,
-    /// Whether segmentation and receive offloads are off on every link, so that each packet crosses
-    /// on its own.
+    /// Whether segmentation and receive offloads are disabled on every link, so that packets cross per-packet.
     pub no_offload: bool,
     /// Transmit queue length of every link, packets; the kernel's default (1000) when absent.
     pub transmit_queue_packets: Option<u32>,
 }
 
 impl LabSpec {
-    /// Refuses what cannot be made, by field.
+    /// Refuses an invalid specification, by field.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |field, given: &dyn fmt::Display, accepted: &str| {
             Err(Error::Invalid { field, given: given.to_string(), accepted: accepted.to_owned() })
@@ -64,7 +63,7 @@ impl LabSpec {
         }
     }
 
-    /// How many hosts have addresses.
+    /// Number of hosts with addresses.
     pub(crate) fn hosts(&self) -> usize {
         match self.topology {
             Topology::Pair | Topology::Middle => 2,

@@ -1,4 +1,4 @@
-//! From a specification to namespaces, cables, addresses.
+//! Creates namespaces, cables and addresses from a specification.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -38,8 +38,8 @@ impl Node {
     }
 }
 
-/// Makes and joins the namespaces. Hosts come first, in order; then the inner one, if any.
-/// What was made before an error goes with the values that held it.
+/// Creates and joins the namespaces. Hosts come first, in order; then the inner one, if any. After an error, dropping
+/// the values removes what was created.
 pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
     let hosts = spec.hosts();
     let inner = match spec.topology {
@@ -48,7 +48,7 @@ pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
         Topology::Middle => Some("m"),
     };
     let mut options = vec![NamespaceOptions { ipv6: true }; hosts];
-    // Frames only pass through: no address, no neighbour discovery of its own.
+    // Frames are only forwarded: no address, no neighbour discovery of its own.
     options.extend(inner.map(|_| NamespaceOptions { ipv6: false }));
     let mut nodes = Vec::with_capacity(options.len());
     for (index, parts) in create(&options)?.into_iter().enumerate() {
@@ -126,7 +126,7 @@ fn configure(node: &mut Node, no_offload: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nothing is coalesced on the way in and nothing is left for the link to segment on the way out.
+/// Disables coalescing of incoming packets and segmentation of outgoing ones.
 fn cut_offloads(control: &LinkControl, link: &str) -> Result<(), Error> {
     let names = control.feature_names(link)?;
     // The TCP ones differ between kernels: -tcp, -tcp6, -tcp-ecn, -tcp-mangleid, …
@@ -138,8 +138,7 @@ fn cut_offloads(control: &LinkControl, link: &str) -> Result<(), Error> {
     Ok(control.set_features(link, &off)?)
 }
 
-/// The kernel tells a new link's carrier to the stack by a work queue; packets sent before that
-/// are lost.
+/// The kernel announces a new link's carrier by a work queue; packets sent before that are lost.
 fn await_up(route: &mut Route, link: &str) -> Result<(), Error> {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !route.link(link)?.is_up {

@@ -115,7 +115,7 @@ impl fmt::Debug for Slabs {
 pub struct SlabUsage {
     /// Frames held now.
     pub packets: u64,
-    /// Most frames held at one moment.
+    /// Maximum number of frames held at one moment.
     pub most_packets: u64,
     /// Memory taken for slots and their bookkeeping, bytes.
     pub memory_bytes: u64,

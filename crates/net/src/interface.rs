@@ -47,7 +47,7 @@ pub struct Interface {
     pub tx_queues: u32,
     /// Receive queues.
     pub rx_queues: u32,
-    /// Most segments in one super-packet handed to the driver.
+    /// Maximum number of segments in one super-packet handed to the driver.
     pub gso_max_segments: Option<u32>,
     /// Largest super-packet handed to the driver, bytes.
     pub gso_max_bytes: Option<u32>,

@@ -186,7 +186,7 @@ fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) struct KernelTime {
     pub(crate) synchronised: bool,
-    /// Greatest error, µs; the kernel lets it grow.
+    /// Maximum error, µs; the kernel lets it grow.
     pub(crate) greatest_error_us: i64,
     /// Estimated error, µs; as the daemon left it.
     pub(crate) estimated_error_us: i64,

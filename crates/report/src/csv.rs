@@ -169,7 +169,7 @@ impl<W: Write> CsvWriter<W> {
         self.out.flush()
     }
 
-    /// All rows of a kept record.
+    /// All rows of a stored record.
     ///
     /// # Errors
     /// Those of the writer.

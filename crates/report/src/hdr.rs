@@ -7,9 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use weir_model::record::Histogram;
 
-/// Most bytes of base 64 that are read: a full histogram of three digits up to three days has less than 512 KiB.
+/// Maximum number of bytes of base 64 that are read: a full histogram of three digits up to three days has less than
+/// 512 KiB.
 const MOST_TEXT: usize = 4 << 20;
-/// Most cells that are made.
+/// Maximum number of cells that are made.
 const MOST_CELLS: usize = 1 << 18;
 /// Bytes before the counts.
 const HEADER: usize = 40;

@@ -1,10 +1,10 @@
 //! Every rendering of a run record: terminal text, JSON, CSV, small tables, charts, and a page in HTML or Markdown.
 //!
-//! A pure room: a record goes in, a string or bytes come out. Nothing here asks whether stdout is a terminal,
-//! how wide it is or whether `NO_COLOR` is set: the caller decides and says so in [`TextOptions`].
+//! A pure room: a record goes in, a string or bytes come out. Nothing here asks whether stdout is a terminal, how
+//! wide it is or whether `NO_COLOR` is set: the caller decides and says so in [`TextOptions`].
 //!
 //! The types you meet:
-//! - [`Start`] and [`FlowMeta`]: what is known when a test starts; also made from a kept record.
+//! - [`Start`] and [`FlowMeta`]: what is known when a test starts; also made from a stored record.
 //! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the human output, for [`TextOptions`].
 //! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
@@ -15,10 +15,9 @@
 //! - [`page::Document`]: a page as data, of a run or of several, written as HTML or Markdown.
 //!
 //! ```
-//! use weir_model::record::Record;
-//! use weir_report::{TextOptions, summary};
-//! let record = Record { id: "20261121-203009-ab12cd".into(), ..Default::default() };
-//! assert!(summary(&record, &TextOptions::default()).contains("20261121-203009-ab12cd"));
+//! use weir_model::record::Record; use weir_report::{TextOptions, summary}; let record = Record { id:
+//! "20261121-203009-ab12cd".into(), ..Default::default() }; assert!(summary(&record,
+//! &TextOptions::default()).contains("20261121-203009-ab12cd"));
 //! ```
 
 mod csv;

@@ -1,4 +1,4 @@
-//! A small aligned table for lists: demo, doctor, kept runs, the loss ledger.
+//! A small aligned table for lists: demo, doctor, stored runs, the loss ledger.
 
 use crate::style::{Style, clean};
 

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use crate::{Store, StoreError};
 
-/// A kept calibration.
+/// A stored calibration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredCalibration {
     /// Id.
     pub id: String,
-    /// The host that it is of: homes are shared between hosts, noise floors are not.
+    /// The calibrated host: homes may be shared between hosts.
     pub host: String,
     /// When, RFC 3339.
     pub at: String,
@@ -19,7 +19,7 @@ pub struct StoredCalibration {
 }
 
 impl Store {
-    /// Keeps a calibration; one of the same id is replaced.
+    /// Stores a calibration; one of the same id is replaced.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -33,7 +33,7 @@ impl Store {
         transaction.commit().map_err(fail)
     }
 
-    /// The calibration of a host that was kept last.
+    /// The latest stored calibration of a host.
     ///
     /// # Errors
     /// [`StoreError::Database`], [`StoreError::Unreadable`].

@@ -1,4 +1,4 @@
-//! Conditions that runs are searched by: `transport=udp`, `rate>=10M`, `loss<0.1%`.
+//! Conditions for searching runs: `transport=udp`, `rate>=10M`, `loss<0.1%`.
 
 use std::str::FromStr;
 
@@ -7,14 +7,14 @@ use weir_model::ModelError;
 use weir_model::plan::TransportName;
 use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 
-/// What a condition may be about and how it is written.
+/// The names and syntax of conditions.
 const FORM: &str = "NAME=VALUE, or !=, <, <=, >, >= for numbers; of a connection of the plan: \
 transport (its name, such as udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
 50000pps; 0 is unlimited), time or duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
 forward_throughput, reverse_throughput, loss (0.1%, with its sign), warnings (how many), status (complete, partial, \
 interrupted)";
 
-/// One condition. What a run does not know meets none, whatever the comparison.
+/// One condition. An absent value meets no condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     column: Column,
@@ -129,7 +129,7 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
         "forward_throughput" => (Column::ForwardThroughput, bits()?),
         "reverse_throughput" => (Column::ReverseThroughput, bits()?),
         "loss" => {
-            // `loss<1` means 1 %: as a ratio it would be everything. 0 is the same in either.
+            // `loss<1` means 1 %: as a ratio it would match everything. 0 is the same in either.
             let number = match value.strip_suffix('%') {
                 Some(number) => number.trim().parse::<f64>().ok()?,
                 None => value.parse::<f64>().ok().filter(|n| *n == 0.0)?,
@@ -142,7 +142,7 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
 }
 
 impl Condition {
-    /// Whether it is about a connection of the plan; else it is about the run.
+    /// Whether it is about a connection of the plan, not about the run.
     pub(crate) fn of_connection(&self) -> bool {
         use Column::{
             Direction, Duration, Family, PacketRate, Payload, Rate, Transport, Unlimited,
@@ -164,7 +164,7 @@ impl Condition {
             Column::Payload => plain("connections.payload_bytes"),
             Column::Rate => plain("connections.rate_bits_per_second"),
             Column::PacketRate => plain("connections.rate_packets_per_second"),
-            // A limited rate is known in one of the units at least.
+            // A limited rate has a value in at least one of the units.
             Column::Unlimited => {
                 let known = "coalesce(connections.rate_bits_per_second, connections.rate_packets_per_second)";
                 let is =

@@ -1,4 +1,4 @@
-//! Where runs are kept, and for whom: under sudo they belong to the user who called.
+//! The data directory and its owner: under sudo it belongs to the calling user.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use crate::StoreError;
 /// Name of the file in the data directory.
 const FILE: &str = "runs.db";
 
-/// The directory of kept runs, and the owner that new files there get.
+/// The data directory, and the owner of new files in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDirectory {
     directory: PathBuf,
-    /// User and group to give new files to; absent: those of this process.
+    /// User and group of new files; absent: those of this process.
     owner: Option<(u32, u32)>,
 }
 
 impl DataDirectory {
-    /// The place for this process: `WEIR_DATA_DIR`, else under sudo the calling user's `~/.local/share/weir`, else
-    /// `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
+    /// The directory for this process: `WEIR_DATA_DIR`, else under sudo the calling user's `~/.local/share/weir`,
+    /// else `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
     ///
     /// # Errors
-    /// [`StoreError::NoDirectory`] when none of these is known.
+    /// [`StoreError::NoDirectory`] if none of these is known.
     pub fn of_this_user() -> Result<DataDirectory, StoreError> {
         DataDirectory::resolve(&|name| std::env::var_os(name), effective_user() == Some(0), &|| {
             std::fs::read_to_string("/etc/passwd").unwrap_or_default()
@@ -34,7 +34,7 @@ impl DataDirectory {
         root: bool,
         passwd: &dyn Fn() -> String,
     ) -> Result<DataDirectory, StoreError> {
-        // The XDG specification: a relative path is to be ignored.
+        // The XDG specification ignores a relative path.
         let path = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
         let caller = number("SUDO_UID")
@@ -58,7 +58,7 @@ impl DataDirectory {
         }
     }
 
-    /// A place in a directory of the caller's choice.
+    /// A given directory.
     pub fn in_directory(directory: impl Into<PathBuf>) -> DataDirectory {
         DataDirectory { directory: directory.into(), owner: None }
     }
@@ -73,7 +73,7 @@ impl DataDirectory {
         self.directory.join(FILE)
     }
 
-    /// A directory beside the file, made where missing, private to the owner.
+    /// A subdirectory, created if missing, private to the owner.
     ///
     /// # Errors
     /// As [`DataDirectory::prepare`].
@@ -92,7 +92,7 @@ impl DataDirectory {
         Ok(path)
     }
 
-    /// Gives an open file that was made beside the others to the user whom they belong to (under sudo).
+    /// Changes the owner of an open file in the directory to the calling user (under sudo).
     ///
     /// # Errors
     /// As [`DataDirectory::prepare`].
@@ -108,8 +108,7 @@ impl DataDirectory {
         Ok(())
     }
 
-    /// Makes the directory and an empty file where missing, private to the owner. Under sudo what is made here belongs to the
-    /// calling user.
+    /// Creates the directory and an empty file if missing, private to the owner.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -126,7 +125,7 @@ impl DataDirectory {
         while let Some(directory) = missing.pop() {
             match make_directory(directory) {
                 Ok(()) => self.hand_over(directory).map_err(io("give to its user:", directory))?,
-                // Another weir was quicker.
+                // Another process created it meanwhile.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => {}
                 Err(e) => return Err(io("create directory", directory)(e)),
             }
@@ -154,7 +153,7 @@ impl DataDirectory {
     }
 }
 
-/// Results name hosts and addresses: directory and file are the user's alone.
+/// Results contain names and addresses of hosts: directory and file are private to the user.
 fn make_directory(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
@@ -180,7 +179,7 @@ fn home_of(uid: u32, passwd: &str) -> Option<PathBuf> {
     })
 }
 
-/// The effective user, where the system shows it.
+/// The effective user, if known.
 #[cfg(unix)]
 fn effective_user() -> Option<u32> {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").ok()?).into()

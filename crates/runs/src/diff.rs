@@ -22,7 +22,7 @@ use crate::setup::{Setup, SetupDifference};
 /// The schema name of a [`Diff`].
 pub const DIFF_SCHEMA: &str = "weir.runs-diff/1";
 
-/// The JSON Schema of a [`Diff`] as it is printed.
+/// The JSON Schema of a printed [`Diff`].
 #[must_use]
 pub fn diff_schema() -> serde_json::Value {
     let settings = schemars::generate::SchemaSettings::default().for_serialize();
@@ -49,7 +49,7 @@ impl Side {
         Self::default()
     }
 
-    /// Adds a run. Its figures are kept, not the record.
+    /// Adds a run: its figures, not the record.
     pub fn add(&mut self, record: &Record) {
         if self.runs.is_empty() {
             self.series = series(record);
@@ -73,13 +73,13 @@ impl Side {
         &self.runs
     }
 
-    /// What every run of this side that has the figure came to.
+    /// A figure's value in every run of this side that has it.
     fn values(&self, name: &str) -> Vec<f64> {
         self.figures.iter().filter_map(|f| f.get(name)).collect()
     }
 }
 
-/// What a figure was tested by.
+/// The samples of a figure's test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "DiffSamples")]
 #[serde(rename_all = "lowercase")]
@@ -90,21 +90,21 @@ pub enum Samples {
     Runs,
 }
 
-/// Whether a figure moved.
+/// Whether a figure differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "DiffMoved")]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
-    /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested; where neither side
-    /// varies, the order test after that correction.
+    /// Both tests show a difference at the given level, Welch's after Holm's correction for all figures tested; if
+    /// neither side varies, the order test after that correction.
     Significant,
-    /// One of the tests says so.
+    /// One of the tests shows a difference.
     Unclear,
-    /// Neither does: no difference was shown, which does not show that there is none.
+    /// Neither does, which does not prove that there is none.
     NotSignificant,
-    /// Too few independent values to tell.
+    /// Too few independent values.
     TooFew,
-    /// A single figure on each side: nothing to tell chance by.
+    /// A single value on each side: chance can't be estimated.
     Untested,
 }
 
@@ -113,10 +113,10 @@ pub enum Moved {
 pub struct SideFigure {
     /// The figure of the run, or the mean over the runs.
     pub value: f64,
-    /// Intervals or runs that it was tested by.
+    /// Number of intervals or runs tested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Independent values that these are worth.
+    /// Number of independent values that these are worth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_samples: Option<f64>,
     /// Autocorrelation of neighbouring intervals.
@@ -158,23 +158,24 @@ pub struct MannWhitneyFigure {
     pub u: f64,
     /// Two-sided.
     pub p: f64,
-    /// The same, corrected for the number of figures tested (Holm): where neither side varies, so that order alone decides.
+    /// The same, corrected for the number of figures tested (Holm): if neither side varies, so that order alone
+    /// decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_adjusted: Option<f64>,
-    /// Counted out, not approximated.
+    /// Exact, not approximated.
     pub exact: bool,
-    /// Values of A and of B that were compared: runs, or means of batches of intervals.
+    /// Number of values of A and of B compared: runs, or means of batches of intervals.
     pub samples: [u64; 2],
     /// The smallest p that so few values can give.
     pub least_p: f64,
-    /// Share of pairs in which B is larger less share in which it is smaller (Cliff's delta), −1 to 1.
+    /// Fraction of pairs in which B is larger less that in which it is smaller (Cliff's delta), −1 to 1.
     pub cliffs_delta: f64,
 }
 
 /// One figure on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FigureDifference {
-    /// Its name, ending in its unit; that of a direction begins with it.
+    /// Its name, ending in its unit; that of a direction starts with it.
     pub name: String,
     /// Its heading.
     pub label: String,
@@ -186,16 +187,16 @@ pub struct FigureDifference {
     pub b: SideFigure,
     /// B less A.
     pub difference: f64,
-    /// The same as a share of A; absent where A is zero.
+    /// The same relative to A; absent if A is zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference_ratio: Option<f64>,
-    /// What it was tested by; absent when it was not.
+    /// The samples that were tested; absent if it was not tested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
-    /// Absent where a side is worth fewer than two values, or where neither has any spread.
+    /// Absent if a side is worth fewer than two values, or neither has any spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub welch: Option<WelchFigure>,
-    /// Absent where it was not tested.
+    /// Absent if it was not tested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mann_whitney: Option<MannWhitneyFigure>,
     /// Difference of the means in pooled standard deviations (Hedges' g), B less A.
@@ -214,12 +215,12 @@ pub struct Diff {
     pub a: Vec<String>,
     /// Runs of B.
     pub b: Vec<String>,
-    /// Runs of either side that were cut short: their figures are of what was measured.
+    /// Incomplete runs of either side: their figures cover what was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
     /// Confidence of intervals, and 1 less the level of the tests.
     pub confidence: f64,
-    /// What was not set up alike.
+    /// Differences in the setup.
     pub setup: Vec<SetupDifference>,
     /// Why figures of the two sides may not be comparable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -302,7 +303,7 @@ fn untested(figure: &Figure, a: f64, b: f64) -> FigureDifference {
     }
 }
 
-/// A figure of one run on each side, by its intervals where it has some.
+/// A figure of one run on each side, by its intervals if it has some.
 fn of_intervals(figure: &Figure, a: &Side, b: &Side, confidence: f64) -> Option<FigureDifference> {
     let name = &figure.name;
     let [value_a, value_b] = [a, b].map(|side| side.figures.first()?.get(name));
@@ -318,7 +319,7 @@ fn of_intervals(figure: &Figure, a: &Side, b: &Side, confidence: f64) -> Option<
     out.b.effective_samples = effective_size(two);
     out.a.lag1_autocorrelation = autocorrelation(one, 1);
     out.b.lag1_autocorrelation = autocorrelation(two, 1);
-    // A series too short to tell how its values depend on each other is worth nothing known.
+    // The autocorrelation of a short series is unknown, and so is its number of independent values.
     let [batches_a, batches_b] = [one, two].map(|values| batch_means(values).unwrap_or_default());
     test(&mut out, (worth_a, worth_b), (&batches_a, &batches_b), confidence);
     Some(out)
@@ -380,8 +381,8 @@ fn test(
     });
 }
 
-/// The test that decides a figure has one p for Holm's correction: Welch's, or where neither side varies, so that there is
-/// none, that of the order. Equal values throughout are no test: whatever happened to fall where, it could show nothing.
+/// The p of a figure for Holm's correction: Welch's or, if neither side varies, that of the order test. Equal values
+/// throughout are not tested.
 fn deciding(figure: &mut FigureDifference) -> Option<(f64, &mut f64)> {
     let steady = |side: &SideFigure| side.standard_deviation == Some(0.0);
     let is_steady = steady(&figure.a) && steady(&figure.b) && figure.difference != 0.0;
@@ -392,7 +393,7 @@ fn deciding(figure: &mut FigureDifference) -> Option<(f64, &mut f64)> {
     }
 }
 
-/// Corrects for the number of tests, and says of each figure whether it moved.
+/// Corrects for the number of tests, and decides whether each figure differs.
 fn decide(figures: &mut [FigureDifference], confidence: f64) {
     let level = 1.0 - confidence;
     let tested: Vec<_> = figures.iter_mut().filter_map(deciding).collect();
@@ -410,7 +411,7 @@ fn decide(figures: &mut [FigureDifference], confidence: f64) {
                 (false, false) => Moved::NotSignificant,
                 _ => Moved::Unclear,
             },
-            // Nothing varied on either side: order alone decides, where so few can show anything.
+            // Neither side varies: the order test decides, if so few values can show anything.
             (None, Some(order)) if is_equal && order.least_p < level => Moved::NotSignificant,
             (None, Some(MannWhitneyFigure { p_adjusted: Some(p), least_p, .. }))
                 if *least_p < level =>

@@ -1,4 +1,4 @@
-//! What can go wrong with kept runs: the operation, the file, the reason and what helps.
+//! Errors of the store: the operation, the file, the reason and a remedy.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file or directory could not be made or read.
+    /// A file or directory could not be created or read.
     #[error("{operation} {}: {source}", path.display())]
     Io {
         /// What was tried.
@@ -17,7 +17,7 @@ pub enum StoreError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// SQLite refused: the file is full, locked, read-only, damaged or no database.
+    /// An error of SQLite: the file is full, locked, read-only, damaged or no database.
     #[error("{operation} in {}: {}", path.display(), explain(source))]
     Database {
         /// What was tried.
@@ -27,7 +27,7 @@ pub enum StoreError {
         /// SQLite's reason.
         source: rusqlite::Error,
     },
-    /// The file is of a version of Weir with another layout.
+    /// The file has the layout of another version of Weir.
     #[error(
         "{} has layout {found} of another version of Weir; this version reads layout {known}: use the other version, or set WEIR_DATA_DIR to another directory",
         path.display()
@@ -37,7 +37,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The version that this program reads.
+        /// The layout of this version.
         known: i64,
     },
     /// Another program's database.
@@ -48,21 +48,21 @@ pub enum StoreError {
         /// Why it is not used.
         reason: String,
     },
-    /// There is no directory to keep runs in.
+    /// No data directory is known.
     #[error("no directory for runs: set WEIR_DATA_DIR, XDG_DATA_HOME or HOME")]
     NoDirectory,
-    /// No run has this id or begins with it.
+    /// No run has this id or prefix.
     #[error("no run '{selector}' in {}; 'weir runs list' shows the stored ones", path.display())]
     NotFound {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// The file.
         path: PathBuf,
     },
-    /// Several runs begin with this.
+    /// Several runs have this prefix.
     #[error("'{selector}' matches more than one run: {}", matches.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// Some of the ids.
         matches: Vec<String>,
@@ -70,34 +70,34 @@ pub enum StoreError {
     /// All experiments are complete.
     #[error("no experiment '{selector}' to resume in {}: all stored ones are complete", path.display())]
     NoUnfinished {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// The directory.
         path: PathBuf,
     },
-    /// No experiment has this id or begins with it.
+    /// No experiment has this id or prefix.
     #[error(
         "no experiment '{selector}' in {}; {}",
         path.display(),
         if newest.is_empty() { "none is stored yet".into() } else { format!("the newest are {}", newest.join(", ")) }
     )]
     NoExperiment {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// The directory.
         path: PathBuf,
-        /// Some that are there.
+        /// Some existing ids.
         newest: Vec<String>,
     },
-    /// Several experiments begin with this.
+    /// Several experiments have this prefix.
     #[error("'{selector}' matches more than one experiment: {}", matches.join(", "))]
     SeveralExperiments {
-        /// What was asked for.
+        /// The selector.
         selector: String,
         /// Their ids.
         matches: Vec<String>,
     },
-    /// A run with this id is kept already.
+    /// A run with this id exists.
     #[error("run {id} exists in {}", path.display())]
     Exists {
         /// The id.
@@ -105,7 +105,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// A record that can't be kept.
+    /// A record that can't be stored.
     #[error("record {id:?}: {reason}")]
     Refused {
         /// Its id.
@@ -113,7 +113,7 @@ pub enum StoreError {
         /// Why.
         reason: String,
     },
-    /// A label that can't be kept.
+    /// A label that can't be stored.
     #[error("label '{}': {reason}", label.escape_debug())]
     Label {
         /// As it was given.
@@ -126,12 +126,12 @@ pub enum StoreError {
     NoLabel {
         /// The run.
         id: String,
-        /// The key that was asked for.
+        /// The requested key.
         key: String,
         /// The keys that it has.
         present: Vec<String>,
     },
-    /// A kept record or calibration that does not read.
+    /// A stored record or calibration that is unreadable.
     #[error("{what} in {} is unreadable: {reason}", path.display())]
     Unreadable {
         /// Which one.
@@ -144,14 +144,14 @@ pub enum StoreError {
     /// An import stopped.
     #[error("import, record {number}: {reason} ({kept} records before it were stored)")]
     Import {
-        /// Which record of the input, from 1.
+        /// Number of the record in the input, from 1.
         number: u64,
         /// Why.
         reason: String,
-        /// How many of the input are in the store now, old ones included.
+        /// Number of records of the input that are in the store now, including those that existed.
         kept: u64,
     },
-    /// What was to be exported could not be written.
+    /// The export could not be written.
     #[error("export of run {id}: {source}")]
     Export {
         /// The run.
@@ -161,7 +161,7 @@ pub enum StoreError {
     },
 }
 
-/// SQLite's reason in words that say what to do.
+/// SQLite's error as text with a remedy.
 fn explain(error: &rusqlite::Error) -> String {
     let help = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full",

@@ -1,7 +1,7 @@
-//! Kept experiments: a checkpoint and a result each, files beside the runs.
+//! Stored experiments: a checkpoint and a result each, as files next to the runs.
 //!
-//! `ID.checkpoint` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
-//! What is in them is the caller's; here is where they are and which of them a word means.
+//! `ID.checkpoint` is written while an experiment runs, and is needed to resume it; `ID.json` (`weir.experiment/1`)
+//! is its result. The caller defines their content; this module finds the files, by id or selector.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use weir_model::record::Status;
 use crate::store::back_from_last;
 use crate::{DataDirectory, StoreError};
 
-/// A result is read up to this many bytes: that of a sweep of 100 000 runs has about 50 MB.
+/// Maximum length of a result: that of a sweep of 100 000 runs has about 50 MB.
 const MOST_RESULT_BYTES: u64 = 512 << 20;
 
-/// The directory of kept experiments.
+/// The directory of stored experiments.
 #[derive(Debug, Clone)]
 pub struct Experiments {
     data: DataDirectory,
@@ -24,13 +24,13 @@ pub struct Experiments {
 }
 
 impl Experiments {
-    /// Those of a place; nothing is made.
+    /// Those of a data directory; creates nothing.
     #[must_use]
     pub fn of(data: &DataDirectory) -> Experiments {
         Experiments { data: data.clone(), directory: data.directory().join("experiments") }
     }
 
-    /// The same, with the directory made where missing.
+    /// The same, creating the directory if missing.
     ///
     /// # Errors
     /// Those of [`DataDirectory::prepare`].
@@ -57,7 +57,7 @@ impl Experiments {
         self.directory.join(format!("{id}.json"))
     }
 
-    /// The ids of all, the oldest first; none where nothing was kept yet.
+    /// All ids, the oldest first; none if nothing was stored yet.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -80,8 +80,8 @@ impl Experiments {
         Ok(ids)
     }
 
-    /// The ids that a word may mean: the whole id alone, else those that begin with it; `last` is the newest, `last~1` the
-    /// one before.
+    /// The ids that a selector matches: a complete id alone, else those with this prefix; `last` is the newest,
+    /// `last~1` the one before.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -97,7 +97,7 @@ impl Experiments {
         Ok(ids)
     }
 
-    /// The one id that a word means (see [`Experiments::matching`]).
+    /// The one id that a selector matches (see [`Experiments::matching`]).
     ///
     /// # Errors
     /// [`StoreError::NoExperiment`], [`StoreError::SeveralExperiments`], [`StoreError::Io`].
@@ -137,7 +137,7 @@ impl Experiments {
         Ok(Some(text))
     }
 
-    /// Keeps a result in place of an earlier one, which stays whole until the new one is.
+    /// Stores a result; replaces an earlier one atomically.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -151,8 +151,7 @@ impl Experiments {
         part.persist(&path).map(drop).map_err(|refused| fail(refused.error))
     }
 
-    /// The id that a selector of an experiment to resume means: `last` is the newest incomplete one,
-    /// `last~1` the one before.
+    /// The id of an experiment to resume: `last` is the newest incomplete one, `last~1` the one before.
     ///
     /// # Errors
     /// As [`Experiments::resolve`].
@@ -177,13 +176,13 @@ impl Experiments {
         })
     }
 
-    /// Whether it can be resumed: it has a checkpoint, and no result says that all was done. It may be running.
+    /// Whether it can be resumed: it has a checkpoint, and no result says that it is complete. It may be running.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
         self.checkpoint(id).is_file() && !self.is_complete(id)
     }
 
-    /// Whether its result says that all was done.
+    /// Whether its result says that it is complete.
     fn is_complete(&self, id: &str) -> bool {
         #[derive(Deserialize)]
         struct Ended {

@@ -1,4 +1,4 @@
-//! The metrics of a run by which two runs are compared, and their values over its intervals.
+//! The metrics by which two runs are compared, and their values over the intervals.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn label(
     out
 }
 
-/// The metrics of a whole run, as [`METRICS`] declares them. What was not measured is not among them.
+/// The metrics of a run, as declared in [`METRICS`]. Absent ones are omitted.
 pub(crate) fn figures(record: &Record) -> Figures {
     let mut out = vec![];
     let mut add = |metric: &Definition, direction: Option<Direction>| {
@@ -87,8 +87,8 @@ pub(crate) fn figures(record: &Record) -> Figures {
     Figures(out)
 }
 
-/// Values over the intervals of a run, by the name of the run's figure. The omitted part is left out,
-/// and so is an interval shorter than half of the others.
+/// Values over the intervals of a run, by the name of the run's figure, without the omitted part, and without an
+/// interval shorter than half of the others.
 pub(crate) fn series(record: &Record) -> BTreeMap<String, Vec<f64>> {
     let length = |i: &Interval| i.end_seconds - i.start_seconds;
     let kept = record.intervals.iter().filter(|i| !i.omitted);
@@ -102,7 +102,7 @@ pub(crate) fn series(record: &Record) -> BTreeMap<String, Vec<f64>> {
         for (direction, ends) in directions {
             let Some(ends) = ends else { continue };
             for metric in METRICS.iter().filter(|m| m.is_compared && m.unit != Unit::Count) {
-                // A last value is of a moment; the interval has no mean of it.
+                // A last value is momentary; the interval has no mean of it.
                 let Some(read) = metric.interval.as_ref().filter(|i| !i.is_last_value) else {
                     continue;
                 };

@@ -1,9 +1,9 @@
-//! Fuzz body: whatever is imported, nothing panics and what is taken can be given back.
+//! Fuzz body: no input makes the import panic, and every accepted record survives writing and reading.
 
-/// Reads records from hostile bytes; each that reads is printed and reads again.
+/// Reads records from untrusted bytes; each accepted one is printed and read again.
 pub fn fuzz_import(data: &[u8]) {
     let mut input = data;
-    // A refusal is as good as a record.
+    // A refusal is a valid result.
     let _ = crate::import::each_record(&mut input, &mut |record| {
         let text = weir_model::json::to_line(&record).unwrap_or_default();
         let mut again = 0;

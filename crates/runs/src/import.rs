@@ -1,4 +1,4 @@
-//! Import of records from outside: JSON lines, one record, or an array of them. Hostile until read.
+//! Import of records from outside: JSON lines, one record, or an array of them. Untrusted input.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Read};
@@ -11,32 +11,32 @@ use crate::labels::check;
 use crate::store::insert;
 use crate::{Store, StoreError};
 
-/// Largest record that is read, in bytes of JSON.
+/// Maximum size of a record, bytes of JSON.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;
-/// Most objects and arrays in one record: each may become a value of a kilobyte in memory.
-/// A thousand flows for ten minutes of intervals have 1.8 million.
+/// Maximum number of objects and arrays in one record: each may take a kilobyte of memory. A thousand flows with ten
+/// minutes of intervals have 1.8 million.
 const MAX_RECORD_NODES: u64 = 2_000_000;
-/// Beyond the first ten thousand, an object or array has this many bytes of input on average: what was measured
-/// has figures in it, and two bytes can't ask for a kilobyte.
+/// Beyond the first ten thousand, each object or array must have this many bytes of input on average: real figures
+/// do, and so two bytes can't request a kilobyte.
 const BYTES_PER_NODE: u64 = 16;
-/// Records put in under one lock, so that a test that ends meanwhile need not wait long to be kept.
+/// Records stored under one lock, so that a test that ends meanwhile need not wait long.
 const BATCH: usize = 50;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
-    /// Records that are new.
+    /// Number of new records.
     pub added: u64,
-    /// Records whose id was there: left as they are.
+    /// Number of records whose id exists: not changed.
     pub already_there: u64,
 }
 
 impl Store {
-    /// Reads records and keeps those whose id is new.
+    /// Reads records and stores those with a new id.
     ///
     /// # Errors
-    /// [`StoreError::Import`] names the first record that does not read or is refused; those before it are kept, and
-    /// the same import can be run again. [`StoreError::Database`] as for [`Store::insert`].
+    /// [`StoreError::Import`] names the first invalid record; those before it are stored, and the import can be
+    /// repeated. [`StoreError::Database`] as for [`Store::insert`].
     pub fn import(&mut self, input: &mut dyn BufRead) -> Result<Imported, StoreError> {
         let mut done = Imported::default();
         let mut batch = Vec::with_capacity(BATCH);
@@ -63,7 +63,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Puts a batch in under one lock.
+    /// Stores a batch under one lock.
     fn keep(&mut self, batch: &mut Vec<Record>, done: &mut Imported) -> Result<(), StoreError> {
         if batch.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl Store {
         let mut now = *done;
         let mut stopped = None;
         for record in batch.drain(..) {
-            // Labels from outside are no better than those that are given here.
+            // Imported labels must meet the same rules.
             let labels = record.labels.iter().try_for_each(|(key, value)| check(key, value));
             let reason = match labels.and_then(|()| insert(&transaction, &record, &fail)) {
                 Ok(is_new) => {
@@ -94,14 +94,14 @@ impl Store {
     }
 }
 
-/// Why no record was read, and what would have been.
+/// Why no record was read, and what is accepted.
 fn unread(error: &serde_json::Error) -> String {
     format!(
         "{error}; accepted: records as JSON, concatenated or in an array, as runs export writes them"
     )
 }
 
-/// Calls `each` with every record until it says `false`; else the number of the bad one and the reason.
+/// Calls `each` with every record until it returns `false`; fails with the number of the invalid one and the reason.
 pub(crate) fn each_record(
     input: &mut dyn BufRead,
     each: &mut dyn FnMut(Record) -> bool,
@@ -127,7 +127,7 @@ pub(crate) fn each_record(
     Ok(())
 }
 
-/// The first byte that is no white space, left in the input.
+/// The first byte that is not white space, left in the input.
 fn first_byte(input: &mut dyn BufRead) -> io::Result<Option<u8>> {
     loop {
         let buffer = input.fill_buf()?;
@@ -143,7 +143,7 @@ fn first_byte(input: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// What the record that is being read has taken.
+/// The size of the record being read.
 #[derive(Default)]
 struct Budget {
     bytes: Cell<u64>,
@@ -157,7 +157,7 @@ impl Budget {
     }
 }
 
-/// A reader that stops when the record that is being read passes its budget.
+/// A reader that fails when the record being read exceeds its budget.
 struct Bounded<'a> {
     input: &'a mut dyn BufRead,
     budget: Rc<Budget>,

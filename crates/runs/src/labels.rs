@@ -1,4 +1,4 @@
-//! Labels of kept runs: set and taken away later, in the record as in the index.
+//! Labels of stored runs: added and removed, in the record and in the index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use rusqlite::{Connection, params};
 
 use crate::{Store, StoreError};
 
-/// Longest key, in bytes.
+/// Maximum length of a key, bytes.
 const MOST_KEY: usize = 256;
-/// Longest value, in bytes.
+/// Maximum length of a value, bytes.
 const MOST_VALUE: usize = 4096;
 
 impl Store {
@@ -21,7 +21,7 @@ impl Store {
         labels(&self.connection, &id).map_err(self.fail("read labels"))
     }
 
-    /// Every key that one of these runs has a label of.
+    /// All label keys of these runs.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -34,11 +34,11 @@ impl Store {
         Ok(keys.into_iter().collect())
     }
 
-    /// Gives a run these labels, in place of those with the same keys; returns its id.
+    /// Sets labels of a run, replacing those with the same keys; returns its id.
     ///
     /// # Errors
-    /// Those of [`Store::resolve`]; [`StoreError::Label`] for a key or value that can't be one;
-    /// [`StoreError::Database`], then nothing was changed.
+    /// Those of [`Store::resolve`]; [`StoreError::Label`] for an invalid key or value; [`StoreError::Database`], then
+    /// nothing was changed.
     pub fn tag<K: AsRef<str>, V: AsRef<str>>(
         &mut self,
         selector: &str,
@@ -53,10 +53,10 @@ impl Store {
         })
     }
 
-    /// Takes the labels with these keys from a run, all or none; returns its id.
+    /// Removes the labels with these keys from a run, all or none; returns its id.
     ///
     /// # Errors
-    /// Those of [`Store::resolve`]; [`StoreError::NoLabel`] for a key that it has not; [`StoreError::Database`].
+    /// Those of [`Store::resolve`]; [`StoreError::NoLabel`] for a key that it lacks; [`StoreError::Database`].
     pub fn untag<K: AsRef<str>>(
         &mut self,
         selector: &str,
@@ -76,8 +76,8 @@ impl Store {
         })
     }
 
-    /// Changes the labels of a run, in its record too: that is what is exported. Only this member of the record is
-    /// rewritten, so that what a later version put into it stays.
+    /// Changes the labels of a run, also in its record, which is what is exported. Only this member of the record is
+    /// rewritten, so that unknown members of later versions stay.
     fn relabel(
         &mut self,
         selector: &str,
@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// Puts the labels of a run in.
+/// Inserts the labels of a run.
 pub(crate) fn insert_labels(
     connection: &Connection,
     run: &str,
@@ -122,7 +122,7 @@ fn labels(connection: &Connection, run: &str) -> rusqlite::Result<BTreeMap<Strin
     statement.query_map([run], |r| Ok((r.get(0)?, r.get(1)?)))?.collect()
 }
 
-/// Refuses a label that could not be named or shown.
+/// Refuses an invalid label.
 pub(crate) fn check(key: &str, value: &str) -> Result<(), StoreError> {
     let refuse = |reason| Err(StoreError::Label { label: format!("{key}={value}"), reason });
     if key.is_empty() || key.len() > MOST_KEY || key.contains('=') {

@@ -2,7 +2,7 @@
 
 use rusqlite::Transaction;
 
-/// The version of the layout, as `user_version` has it.
+/// The version of the layout, in `user_version`.
 pub(crate) const LAYOUT: i64 = 1;
 
 /// Creates the tables in an empty file.

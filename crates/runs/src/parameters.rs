@@ -1,4 +1,4 @@
-//! What runs are searched by beside their results: the connections of the plan, as they were resolved.
+//! Search parameters of runs other than results: the resolved connections of the plan.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use weir_model::plan::{Connection, Direction, Family};
 use weir_model::record::{Flow, Record};
 use weir_model::units::{RateLimit, Span};
 
-/// One connection of a plan; what it leaves open or has not is absent.
+/// One connection of a plan; open or unsupported parameters are absent.
 #[derive(Debug, Clone, PartialEq)]
 struct Parameters {
     transport: &'static str,
@@ -19,7 +19,7 @@ struct Parameters {
     duration_seconds: Option<f64>,
 }
 
-/// Puts the parameters of a run in place of those that it had.
+/// Replaces the parameters of a run.
 pub(crate) fn keep_parameters(
     transaction: &Transaction<'_>,
     run: &str,
@@ -49,7 +49,7 @@ pub(crate) fn keep_parameters(
     Ok(())
 }
 
-/// The connections of a record's plan, each once that differs from the others.
+/// The distinct connections of a record's plan.
 fn parameters(record: &Record) -> Vec<Parameters> {
     let flows: HashMap<u64, &Flow> =
         record.flows.iter().map(|flow| (u64::from(flow.id), flow)).collect();
@@ -60,7 +60,7 @@ fn parameters(record: &Record) -> Vec<Parameters> {
         // Flows are numbered in the order of the plan.
         let of_connection = of(connection, record.plan.family, flows.get(&id).copied());
         id = id.saturating_add(u64::from(connection.count));
-        // By its digits, since floats have no order.
+        // By its bits, since floats have no order.
         if seen.insert(format!("{of_connection:?}")) {
             found.push(of_connection);
         }
@@ -68,7 +68,7 @@ fn parameters(record: &Record) -> Vec<Parameters> {
     found
 }
 
-/// One connection with the defaults of `weir test`; the flow knows those that depend on the path.
+/// One connection with the defaults of `weir test`; the flow has those that depend on the path.
 fn of(connection: &Connection, family: Option<Family>, flow: Option<&Flow>) -> Parameters {
     let payload = connection.payload.map(|p| p.0).or(flow.map(|f| f.payload_bytes));
     let rate = connection.rate.unwrap_or_else(|| {

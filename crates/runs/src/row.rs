@@ -1,4 +1,4 @@
-//! The columns that runs are listed by, taken from a record when it is kept.
+//! The columns of a list of runs, taken from a record when it is stored.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct RunRow<S = String> {
     pub id: S,
     /// RFC 3339.
     pub started_at: S,
-    /// Title, if it had one.
+    /// Title, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<S>,
     /// The peer.
@@ -27,10 +27,10 @@ pub struct RunRow<S = String> {
     /// Received rate, reverse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse_bits_per_second: Option<f64>,
-    /// Lost / sent over all flows that know; absent where an end of one was lost before it reported.
+    /// Lost / sent over all flows that report it; absent if the report of an end is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
-    /// How many warnings it carries.
+    /// Number of warnings.
     pub warnings: u64,
     /// `complete`, `partial` or `interrupted`.
     pub status: S,
@@ -39,7 +39,7 @@ pub struct RunRow<S = String> {
 }
 
 impl RunRow<&str> {
-    /// The same with texts of its own.
+    /// The same with owned texts.
     pub fn to_owned(&self) -> RunRow {
         RunRow {
             id: self.id.into(),
@@ -98,7 +98,7 @@ impl From<&Record> for RunRow {
     }
 }
 
-/// What ran, or where nothing did, what was planned.
+/// The transports that ran or, if nothing did, those planned.
 fn transports(record: &Record) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for flow in &record.flows {

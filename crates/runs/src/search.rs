@@ -1,7 +1,7 @@
-//! Which runs: the filter of a list, as SQL.
+//! The filter of a list of runs, as SQL.
 //!
-//! A list walks the index of starts backwards and looks each run's conditions up, so that the first page comes at once
-//! and the last one costs one pass over narrow rows. All values are bound, none is written into SQL.
+//! A list walks the index of starts backwards and checks the conditions of each run, so that the first page is
+//! immediate and the last one costs one pass over narrow rows. All values are bound, none is written into SQL.
 
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -10,22 +10,22 @@ use crate::condition::Condition;
 use crate::row::RunRow;
 use crate::{Store, StoreError};
 
-/// Which runs to list, newest first. Everything that is set must hold.
+/// Which runs to list, newest first. All conditions must hold.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
-    /// At most this many; absent: all.
+    /// Maximum number; absent: all.
     pub limit: Option<u32>,
     /// Started at or after this, milliseconds since 1970.
     pub since_unix_ms: Option<i64>,
     /// Started before this.
     pub until_unix_ms: Option<i64>,
-    /// The peer's name or address as it was given, exactly.
+    /// The peer's name or address as given, exactly.
     pub host: Option<String>,
     /// Labels: key and, when given, value.
     pub labels: Vec<(String, Option<String>)>,
     /// Words in the title, A to Z in either case.
     pub title: Option<String>,
-    /// Parameters and results. Those of a connection hold for one and the same connection.
+    /// Parameters and results. Those of a connection must hold for the same connection.
     pub conditions: Vec<Condition>,
 }
 
@@ -110,7 +110,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Hands each run of a list to `take`, newest first, without copying its texts; ends with the first error.
+    /// Passes each run of a list to `take`, newest first, without copying its texts; ends with the first error.
     ///
     /// # Errors
     /// [`StoreError::Database`], and those of `take`.
@@ -129,7 +129,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many runs a filter finds, whatever its limit.
+    /// Number of runs that match a filter, regardless of its limit.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -143,7 +143,7 @@ impl Store {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// How SQLite goes about a list, for tests of indexes.
+    /// SQLite's query plan of a list, for tests of indexes.
     #[doc(hidden)]
     pub fn plan_of_list_for_test(&self, filter: &Filter) -> Result<Vec<String>, StoreError> {
         let fail = self.fail("explain");

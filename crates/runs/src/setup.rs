@@ -1,4 +1,4 @@
-//! What two runs were made with: plan, programs and hosts, as paths and values, so that what differs can be named.
+//! The setup of runs: plan, programs and hosts as paths and values, to name differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use serde::Serialize;
 use serde_json::Value;
 use weir_model::record::Record;
 
-/// A value of the set-up that is not the same on both sides.
+/// A value of the setup that differs between the sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetupDifference {
     /// Where in the record: `plan.connection[0].rate`.
     pub path: String,
-    /// The values in A; none where no run of it has one.
+    /// The values in A; empty if no run of it has one.
     pub a: Vec<String>,
     /// The values in B.
     pub b: Vec<String>,
 }
 
-/// The set-up of one or several runs: paths with all values that occurred.
+/// The setup of one or several runs: paths with all values that occurred.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup(BTreeMap<String, BTreeSet<String>>);
 
 impl Setup {
     pub(crate) fn add(&mut self, record: &Record) {
-        // Titles are there to differ.
+        // Titles are meant to differ.
         let plan = weir_model::plan::Plan { title: None, ..record.plan.clone() };
         self.put("plan", &plan);
         self.put("version", &record.version);
@@ -77,7 +77,7 @@ impl Setup {
         self.0.entry(path).or_default().insert(text);
     }
 
-    /// The paths whose values are not the same.
+    /// The paths whose values differ.
     pub(crate) fn differences(&self, other: &Setup) -> Vec<SetupDifference> {
         let paths: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let values = |setup: &Setup, path: &String| -> Vec<String> {

@@ -21,7 +21,7 @@ use crate::parameters::keep_parameters;
 use crate::row::RunRow;
 use crate::time::unix_ms_of;
 
-/// How long a writer waits for another one.
+/// Timeout of waiting for another writer.
 const BUSY_MS: u64 = 10_000;
 /// Creating the tables of an empty file.
 const SET_UP: &str = "set up";
@@ -30,7 +30,7 @@ const CACHE_KIB: i64 = -32_768;
 /// `application_id` of the file: "Weir".
 const APPLICATION: i64 = 0x5765_6972;
 
-/// The kept runs.
+/// The stored runs.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) connection: Connection,
@@ -38,7 +38,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the file of this user, made where it is missing.
+    /// Opens the file of this user, created if missing.
     ///
     /// # Errors
     /// As [`Store::open`], and those of [`DataDirectory`].
@@ -46,8 +46,8 @@ impl Store {
         Store::open(&data.prepare()?)
     }
 
-    /// Opens the file of this user if there is one; absent when nothing was kept yet. A file that can't be written
-    /// still opens, and refuses writes.
+    /// Opens the file of this user if there is one; absent if nothing was stored yet. A read-only file still opens,
+    /// and refuses writes.
     ///
     /// # Errors
     /// As [`Store::open_at`].
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Opens a file for reading and writing, created where it is missing.
+    /// Opens a file for reading and writing, created if missing.
     ///
     /// # Errors
     /// [`StoreError::Database`] for a file that can't be opened, is damaged, locked or full, [`StoreError::Layout`],
@@ -71,7 +71,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a file for reading. Writing through it is refused.
+    /// Opens a file for reading; writes are refused.
     ///
     /// # Errors
     /// As [`Store::open`]; also when the file does not exist or is empty.
@@ -85,7 +85,7 @@ impl Store {
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Store, StoreError> {
         let fail = |source| StoreError::Database { operation: "open", path: path.into(), source };
-        // Without NO_MUTEX the library would lock for threads that do not share it; without URI a path is a path.
+        // With NO_MUTEX the library does not lock for threads that do not share it; without URI a path is a path.
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(fail)?;
         connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(fail)?;
@@ -100,7 +100,7 @@ impl Store {
 
     /// The layout's version, 0 for an empty file; refuses other versions and other programs' files.
     fn version(&self) -> Result<i64, StoreError> {
-        // One transaction, or another program's first opening could fall between the readings.
+        // One transaction, so that another program can't create the tables between the readings.
         let transaction = match self.connection.is_autocommit() {
             true => Some(self.connection.unchecked_transaction().map_err(self.fail("open"))?),
             false => None,
@@ -138,7 +138,7 @@ impl Store {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&fail)?;
-        // Another program may have done it while this one waited for the lock.
+        // Another program may have created them while this one waited for the lock.
         let version: i64 =
             transaction.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(&fail)?;
         if version == 0 {
@@ -154,14 +154,14 @@ impl Store {
         &self.path
     }
 
-    /// Caps the file of this connection at so many pages, for tests of a full disk.
+    /// Limits the file of this connection to this many pages, to test a full disk.
     #[doc(hidden)]
     pub fn set_page_limit_for_test(&self, pages: u32) -> Result<(), StoreError> {
         let sql = format!("PRAGMA max_page_count = {pages}");
         self.connection.query_row(&sql, [], |_| Ok(())).map_err(self.fail("limit"))
     }
 
-    /// Makes an error of this file.
+    /// An error of this file.
     pub(crate) fn fail(
         &self,
         operation: &'static str,
@@ -176,11 +176,11 @@ impl Store {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)
     }
 
-    /// Keeps a record.
+    /// Stores a record.
     ///
     /// # Errors
-    /// [`StoreError::Exists`], [`StoreError::Refused`] for an invalid id or schema,
-    /// [`StoreError::Database`] when the file can't take it: the caller still has the record and can print it.
+    /// [`StoreError::Exists`], [`StoreError::Refused`] for an invalid id or schema, [`StoreError::Database`] if
+    /// writing fails: the caller still has the record and can print it.
     pub fn insert(&mut self, record: &Record) -> Result<(), StoreError> {
         let fail = self.fail("keep the run");
         let path = self.path.clone();
@@ -191,8 +191,8 @@ impl Store {
         transaction.commit().map_err(fail)
     }
 
-    /// The id that a word means: `last` for the newest run, `last~1` for the one before and so on, a whole id, or a
-    /// beginning that only one has.
+    /// The id that a selector matches: `last` for the newest run, `last~1` for the one before and so on, a complete
+    /// id, or a unique prefix.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Ambiguous`], [`StoreError::Database`].
@@ -209,7 +209,7 @@ impl Store {
         if selector.is_empty() {
             return Err(not_found());
         }
-        // Ids are ASCII, so everything that begins with the selector lies below it and this.
+        // Ids are ASCII: all with the selector as prefix lie between it and this.
         let end = format!("{selector}\u{10ffff}");
         let sql = "SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 6";
         let mut statement = self.connection.prepare(sql).map_err(&fail)?;
@@ -223,7 +223,7 @@ impl Store {
         }
     }
 
-    /// The record that a word means (see [`Store::resolve`]).
+    /// The record that a selector matches (see [`Store::resolve`]).
     ///
     /// # Errors
     /// Those of [`Store::resolve`]; [`StoreError::Unreadable`] for a damaged record.
@@ -236,7 +236,7 @@ impl Store {
         })
     }
 
-    /// Bytes of the JSON of the record that a word means: so much is read by [`Store::get`].
+    /// Size of the record that a selector matches, bytes of JSON, which [`Store::get`] reads.
     ///
     /// # Errors
     /// Those of [`Store::resolve`].
@@ -250,7 +250,7 @@ impl Store {
         Ok(bytes.unsigned_abs())
     }
 
-    /// The JSON of a kept record.
+    /// The JSON of a stored record.
     fn text(&self, id: &str) -> Result<String, StoreError> {
         let sql = "SELECT record FROM records WHERE run = ?";
         let found = self.connection.query_row(sql, [id], |r| r.get(0)).optional();
@@ -259,7 +259,7 @@ impl Store {
             .ok_or_else(|| StoreError::NotFound { selector: id.into(), path: self.path.clone() })
     }
 
-    /// Removes the runs that the words mean, all or none; returns their ids.
+    /// Removes the runs that the selectors match, all or none; returns their ids.
     ///
     /// # Errors
     /// Those of [`Store::resolve`].
@@ -277,7 +277,7 @@ impl Store {
         Ok(ids)
     }
 
-    /// Writes the records that the words mean, one a line, as they are kept.
+    /// Writes the records that the selectors match, one per line, as stored.
     ///
     /// # Errors
     /// Those of [`Store::resolve`] before anything is written; [`StoreError::Export`] of the writer.
@@ -297,7 +297,7 @@ impl Store {
     }
 }
 
-/// How many runs before the newest one a word such as `last` or `last~2` means, if it is of that form.
+/// The number of runs before the newest one that `last` or `last~2` means; absent for other selectors.
 pub(crate) fn back_from_last(selector: &str) -> Option<u32> {
     match selector.strip_prefix("last")? {
         "" => Some(0),
@@ -305,7 +305,7 @@ pub(crate) fn back_from_last(selector: &str) -> Option<u32> {
     }
 }
 
-/// Why a record can't be kept, if so.
+/// Why a record can't be stored, if so.
 fn refusal(record: &Record) -> Option<String> {
     let id = &record.id;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -323,7 +323,7 @@ fn refusal(record: &Record) -> Option<String> {
     }
 }
 
-/// Puts a record in; `false` when its id is there already.
+/// Inserts a record; `false` if its id exists.
 pub(crate) fn insert(
     transaction: &Transaction<'_>,
     record: &Record,

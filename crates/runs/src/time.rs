@@ -20,7 +20,7 @@ pub fn new_run_id(now_unix_ms: u64, random: u64) -> String {
     )
 }
 
-/// Milliseconds since 1970 of an RFC 3339 time, such as `2026-11-21T20:30:09.125Z`; absent if it is none.
+/// Milliseconds since 1970 of an RFC 3339 time, such as `2026-11-21T20:30:09.125Z`; absent if invalid.
 pub fn unix_ms_of(rfc3339: &str) -> Option<i64> {
     let b = rfc3339.as_bytes();
     if b.len() < 20 || b.len() > 40 || !b.is_ascii() {
@@ -65,17 +65,17 @@ pub fn unix_ms_of(rfc3339: &str) -> Option<i64> {
     Some((seconds - offset_minutes * 60) * 1000 + milliseconds)
 }
 
-/// Which end of a search a moment is.
+/// Whether a time is the start or the end of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// From then on.
     Since,
-    /// Until then: of a day that is named, all of it.
+    /// Until then: of a day, all of it.
     Until,
 }
 
-/// The moment that a word means, in milliseconds since 1970: a length of time before now (`90m`, `24h`, `7d`), a day
-/// (`2026-11-22`), a minute or second of it (`2026-11-22T10:30`), or a whole RFC 3339 time. UTC where no offset is given.
+/// Parses a time, in milliseconds since 1970: a duration before now (`90m`, `24h`, `7d`), a day (`2026-11-22`), a
+/// minute or second (`2026-11-22T10:30`), or a complete RFC 3339 time. UTC without an offset.
 ///
 /// # Errors
 /// [`ModelError::Value`] for anything else.

@@ -34,7 +34,7 @@ pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 pub use weir_flow::Scheduling;
 
-/// Least time between the command to start and time zero, beside a round trip.
+/// Minimum time between the command to start and time zero, beside a round trip.
 const START_NS: u64 = 20_000_000;
 
 /// What this side says first.

@@ -41,9 +41,9 @@ impl ClockIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hello {
-    /// Least protocol version spoken.
+    /// Minimum protocol version spoken.
     pub protocol_least: u32,
-    /// Greatest protocol version spoken.
+    /// Maximum protocol version spoken.
     pub protocol_greatest: u32,
     /// Version of Weir.
     pub version: String,

@@ -11,7 +11,7 @@ pub const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
 pub const VERSION: u16 = 1;
 /// Bytes of a record as written here.
 pub const RECORD_LEN: usize = 40;
-/// Most bytes of metadata.
+/// Maximum number of bytes of metadata.
 pub const MAX_METADATA_LEN: usize = 1 << 20;
 /// Bytes of an emulator's record: a [`Record`], then [`Judged`].
 pub const JUDGED_LEN: usize = 64;

@@ -128,7 +128,7 @@ pub struct TestList {
     pub tests: Vec<Test>,
 }
 
-/// A kept plan.
+/// A stored plan.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PlanEntry {
     /// Its name.

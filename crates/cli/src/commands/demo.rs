@@ -67,7 +67,7 @@ pub(crate) struct DemoArgs {
     simulate: bool,
 }
 
-/// Keeps the runs of a demo under one label.
+/// Stores the runs of a demo under one label.
 struct Keeper<'a> {
     words: &'a [OsString],
     labels: BTreeMap<String, String>,

@@ -96,7 +96,7 @@ impl ReceiveCount {
     }
 }
 
-/// Most arrivals that are stored until the clocks' relation is known.
+/// Maximum number of arrivals that are stored until the clocks' relation is known.
 const MAX_UNRELATED: usize = 8192;
 
 /// The times of one datagram.

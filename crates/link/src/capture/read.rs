@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Most interfaces of one section.
+/// Maximum number of interfaces of one section.
 const MAX_INTERFACES: usize = 65_536;
 /// Longest interface description that is read, bytes; a longer one is no description.
 const MAX_DESCRIPTION_BYTES: usize = 65_536;

@@ -9,7 +9,7 @@ use crate::ModelError;
 /// Names and their values: strings, numbers or booleans.
 pub type Variables = BTreeMap<String, Value>;
 
-/// Most values of one axis of a sweep.
+/// Maximum number of values of one axis of a sweep.
 const MOST_VALUES: usize = 10_000;
 /// Maximum number of values of a range without a step. `64..256` may mean its two ends, or some sizes between them; hardly
 /// 193 of them.

@@ -8,7 +8,7 @@ use crate::ModelError;
 use crate::law::Words;
 use crate::law::{check_percentage, is_default, refuse};
 
-/// Most bits that are flipped in one packet.
+/// Maximum number of bits that are flipped in one packet.
 pub const MAX_FLIP_BITS: u32 = 64;
 
 const CHECKSUMS: [Checksum; 3] = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];

@@ -49,7 +49,7 @@ use profiles::Profile;
 
 /// The schema name of an impairment.
 pub const IMPAIR_SCHEMA: &str = "weir.impair/1";
-/// Most flows of an impairment.
+/// Maximum number of flows of an impairment.
 pub const MAX_IMPAIR_FLOWS: usize = 65_534;
 /// The name of what no filter matches.
 pub const OTHER: &str = "other";
@@ -352,7 +352,7 @@ impl Impairment {
         })
     }
 
-    /// Most bytes of one direction for held packets.
+    /// Maximum number of bytes of one direction for held packets.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory.unwrap_or(DEFAULT_MEMORY).0

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::ModelError;
 use crate::units::{ByteSize, Span};
 
-/// Most parts of a comma-separated list.
+/// Maximum number of parts of a comma-separated list.
 const MAX_PARTS: usize = 64;
 
 /// Strings and whole numbers both read; written as a string.

@@ -66,7 +66,7 @@ pub struct TcpInfo {
     pub segments_in: Option<u32>,
     /// Bytes written and not yet sent.
     pub not_sent_bytes: Option<u32>,
-    /// Least round-trip time seen of late, µs.
+    /// Minimum round-trip time seen of late, µs.
     pub min_rtt_us: Option<u32>,
     /// Most recent rate of delivery, bytes per second.
     pub delivery_rate_bytes_per_second: Option<u64>,

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 /// NS_GET_NSTYPE of ioctl_nsfs(2).
 const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
-/// Most descriptors in one message.
+/// Maximum number of descriptors in one message.
 pub(crate) const MOST_DESCRIPTORS: usize = 4;
 
 pub(crate) fn errno() -> c_int {

@@ -223,7 +223,7 @@ fn laid_cell(cell: &Cell, style: Option<&Style>) -> LaidCell {
     }
 }
 
-/// Most decimals of a column.
+/// Maximum number of decimals of a column.
 const DECIMALS: usize = 3;
 
 /// How a column writes its figures.

@@ -1,4 +1,4 @@
-//! The columns of the tables: the scalars of the record's schema, named by their paths, and those that a table counts itself.
+//! The columns of the tables: the scalars of the record's schema, named by their paths, and those that a table adds.
 
 use weir_model::csv::{columns_of, flow_columns, interval_columns};
 
@@ -21,8 +21,8 @@ const INTERVAL: [&str; 8] = [
 const HISTOGRAM: [&str; 6] =
     ["run_id", "flow_id", "metric", "low_seconds", "high_seconds", "count"];
 
-/// The columns of one of [`TABLE_FILES`], in order; in `runs.csv` those of labels follow, `labels_KEY`.
-/// Nothing for another name.
+/// The columns of one of [`TABLE_FILES`], in order; in `runs.csv` those of labels follow, `labels_KEY`. Empty for
+/// another name.
 pub fn table_columns(file: &str) -> Vec<String> {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     match TABLE_FILES.iter().position(|name| *name == file) {

@@ -1,5 +1,5 @@
-//! Long, tidy tables of kept runs: one row for each run, flow, interval of a flow, and cell of a histogram, as CSV for
-//! spreadsheets and statistics programs. `run_id` and `flow_id` join them.
+//! Tidy tables of stored runs as CSV: one row for each run, flow, interval of a flow, and histogram bin. `run_id` and
+//! `flow_id` join them.
 
 mod columns;
 
@@ -106,7 +106,7 @@ impl<W: Write> Tables<W> {
         let codes: Vec<&str> = record.warnings.iter().map(|w| w.code.as_str()).collect();
         row.put("warning_codes", &codes.join(" "));
         row.put("labels", &record.labels);
-        // Its connections stand beside their flows.
+        // Its connections are in the rows of their flows.
         let plan = weir_model::plan::Plan { connections: vec![], ..record.plan.clone() };
         row.put("plan", &plan);
         row.put("local", &record.local);
@@ -151,7 +151,7 @@ impl<W: Write> Tables<W> {
         Ok(())
     }
 
-    /// Distributions that did not read and have no rows.
+    /// Histograms that were unreadable and have no rows.
     pub fn unreadable_histograms(&self) -> u64 {
         self.unreadable
     }
@@ -222,8 +222,8 @@ impl<W: Write> Table<W> {
         self.put("flow_connect_seconds", &flow.connect_seconds);
     }
 
-    /// Fills the cells of `value` and of what is below it, named by their paths. What is absent leaves them empty, and
-    /// lists have no cell.
+    /// Fills the cells of `value` and its members, named by their paths. Absent members leave them empty; lists have
+    /// no cell.
     fn put<T: Serialize + ?Sized>(&mut self, path: &str, value: &T) {
         each_cell(path, value, |path, cell| {
             if let Some(place) = self.places.get(path) {

@@ -45,7 +45,7 @@ pub(crate) struct SendFlow {
     pub(crate) state: Arc<Mutex<Sending>>,
     pub(crate) content: Content,
     pub(crate) seed: u64,
-    /// Most datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
+    /// Maximum number of datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
     pub(crate) most_segments: usize,
     /// A server sends only to a receiver that keeps proving that it wants to be sent to.
     pub(crate) proof: Option<Proof>,

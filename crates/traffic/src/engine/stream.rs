@@ -22,7 +22,7 @@ use crate::transport::StreamSocket;
 const TICK_NS: u64 = 50_000_000;
 /// TCP information is kept this often.
 const SAMPLE_NS: u64 = 250_000_000;
-/// Most samples of a flow; beyond, every other one is dropped and the distance doubles.
+/// Maximum number of samples of a flow; beyond, every other one is dropped and the distance doubles.
 const MAX_SAMPLES: usize = 2400;
 /// Contents kept for sending, up to 17 MiB each.
 const MOST_POOLS: usize = 16;

@@ -140,7 +140,7 @@ fn axes_of(scenario: &Scenario) -> Vec<String> {
     over.filter_map(|axis| Some(axis.split_once('=')?.0.trim().to_owned())).collect()
 }
 
-/// The kept experiments of this user, to be written.
+/// The stored experiments of this user, to be written.
 fn kept() -> Result<(DataDirectory, Experiments), CliError> {
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::prepare(&data).map_err(RunsError::from)?;

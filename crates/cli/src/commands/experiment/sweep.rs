@@ -130,7 +130,7 @@ pub(crate) fn confidence(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "expected a percentage from 50 to below 100, such as 95%".into())
 }
 
-/// Most repetitions of a point, as of a scenario's.
+/// Maximum number of repetitions of a point, as of a scenario's.
 pub(crate) const MOST_RUNS: u32 = 10_000;
 
 /// Runs the command.

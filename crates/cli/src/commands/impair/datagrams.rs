@@ -15,7 +15,7 @@ use weir_net::transparent::{self, TransparentUdp};
 use super::outward::{DNS_PORT, LOOK, Lost, Targets};
 use super::relay::Protocol;
 
-/// Most exchanges at once; one more ends the one that would be forgotten first.
+/// Maximum number of exchanges at once; one more ends the one that would be forgotten first.
 const MOST_EXCHANGES: usize = 1024;
 /// How long an exchange may be silent before it is forgotten.
 const SILENCE: Duration = Duration::from_secs(120);

@@ -12,7 +12,7 @@ use weir_lab::Lab;
 
 /// Between two looks at what this host listens on.
 const LOOK: Duration = Duration::from_millis(250);
-/// Most connections at once.
+/// Maximum number of connections at once.
 const MOST_CONNECTIONS: usize = 1024;
 /// States of a socket that anybody may address, in /proc/net/tcp and /proc/net/udp.
 const LISTENING: &str = "0A";

@@ -14,9 +14,9 @@ use weir_runs::{DataDirectory, Experiments, MAX_RECORD_BYTES, Store, StoreError}
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 
-/// Most runs on one page: what is more can't be read side by side.
+/// Maximum number of runs on one page: what is more can't be read side by side.
 const MOST_RUNS: usize = 50;
-/// Most characters of an id in a file's name.
+/// Maximum number of characters of an id in a file's name.
 const NAME: usize = 64;
 /// The newest experiment, as `last` is the newest run.
 const LAST_EXPERIMENT: &str = "last-experiment";

@@ -1,4 +1,4 @@
-//! `weir runs`: kept results, listed, shown, labelled, compared, exported, imported and removed.
+//! `weir runs`: stored results, listed, shown, labelled, compared, exported, imported and removed.
 
 mod diff;
 mod error;

@@ -13,9 +13,9 @@ pub const OUTSIDE: f64 = 1e-9;
 pub struct CountInterval {
     /// The law's mean.
     pub mean: f64,
-    /// Least count.
+    /// Minimum count.
     pub low: u64,
-    /// Greatest count.
+    /// Maximum count.
     pub high: u64,
 }
 

@@ -73,7 +73,7 @@ pub struct Terms {
     pub kind: SearchKind,
     /// Minimum rate, above 0.
     pub low: f64,
-    /// Greatest rate.
+    /// Maximum rate.
     pub high: f64,
     /// `bits_per_second` or `packets_per_second`.
     pub unit: &'static str,

@@ -10,13 +10,13 @@ use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
 use crate::names::{is_host, is_interface};
 
-/// Most steps, those inside of others included.
+/// Maximum number of steps, those inside of others included.
 const MOST_STEPS: usize = 10_000;
-/// Most runs of a scenario, and most points of a sweep.
+/// Maximum number of runs of a scenario, and most points of a sweep.
 const MOST_RUNS: u64 = 100_000;
-/// Most repetitions of one test, at one point.
+/// Maximum number of repetitions of one test, at one point.
 const MOST_REPETITIONS: u32 = 10_000;
-/// Most times that a host-limited run is done again.
+/// Maximum number of times that a host-limited run is done again.
 const MOST_AGAIN: u32 = 100;
 
 /// The axes around a step and its own, with their values; none where these are not known yet.

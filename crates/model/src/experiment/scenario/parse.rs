@@ -10,7 +10,7 @@ use crate::ModelError;
 use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
 
-/// Most hosts of a lab, by the letters of their names.
+/// Maximum number of hosts of a lab, by the letters of their names.
 const MOST_LAB_HOSTS: u64 = 16;
 
 impl Scenario {

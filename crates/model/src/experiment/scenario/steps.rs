@@ -187,7 +187,7 @@ pub struct SweepStep {
     /// Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
+    /// Maximum number of repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_runs: Option<u32>,
     /// Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
@@ -277,10 +277,10 @@ pub struct SearchStep {
     /// Axes, as in a sweep: the search is made at each point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
-    /// Least rate, above 0: a trial at it sends 100 packets or more.
+    /// Minimum rate, above 0: a trial at it sends 100 packets or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<String>,
-    /// Greatest rate.
+    /// Maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<String>,
     /// Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of

@@ -43,7 +43,7 @@ use crate::{Address, START_NS, TrafficError, clock_identity, host};
 const UNREACHABLE: Duration = Duration::from_secs(5);
 /// Minimum time between two reports of flows' states.
 const TELL_STATES: Duration = Duration::from_millis(250);
-/// Most bytes of a server's report.
+/// Maximum number of bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
 /// The first clock relation holds for this part of the usual period, each further one for twice as long: probes over a
