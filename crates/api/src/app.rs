@@ -65,7 +65,7 @@ pub(crate) struct App {
 }
 
 /// Maximum number of documents whose last change is stored.
-const MOST_EDITS: usize = 1000;
+const MAX_EDITS: usize = 1000;
 
 impl App {
     /// A path in the server's private directory.
@@ -89,7 +89,7 @@ impl App {
         let edited = DocumentChange { document, by: by.into(), etag, at: crate::clock::now() };
         self.hub.edited(&edited);
         let mut edits = lock(&self.edits);
-        if edits.len() >= MOST_EDITS && !edits.contains_key(&edited.document) {
+        if edits.len() >= MAX_EDITS && !edits.contains_key(&edited.document) {
             let oldest = edits.values().min_by(|a, b| a.at.cmp(&b.at)).map(|e| e.document.clone());
             oldest.iter().for_each(|document| drop(edits.remove(document)));
         }

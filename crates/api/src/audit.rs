@@ -11,9 +11,9 @@ use crate::app::lock;
 use crate::types::AuditEntry;
 
 /// Number of entries returned.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 /// Size from which the file is renamed; the previously renamed one is deleted.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The log.
 #[derive(Debug)]
@@ -42,12 +42,12 @@ impl Audit {
         if let Some(path) = &self.path
             && let Ok(line) = serde_json::to_string(&entry)
         {
-            if path.metadata().is_ok_and(|m| m.len() > MOST_BYTES) {
+            if path.metadata().is_ok_and(|m| m.len() > MAX_BYTES) {
                 let _ = std::fs::rename(path, path.with_extension("jsonl.1"));
             }
             let _ = open(path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         }
-        if latest.len() >= MOST {
+        if latest.len() >= MAX {
             latest.pop_front();
         }
         latest.push_back(entry);

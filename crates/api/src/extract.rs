@@ -170,15 +170,15 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 }
 
 /// Maximum number of query parameters.
-const MOST_PARAMETERS: usize = 100;
+const MAX_PARAMETERS: usize = 100;
 
 /// Parses a query; a repeated key is an array.
 pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut map = Map::new();
     let count = text.split('&').filter(|p| !p.is_empty()).count();
-    if count > MOST_PARAMETERS {
+    if count > MAX_PARAMETERS {
         let given = format!("{count} parameters");
-        return Err(Problem::field("?", given, format!("at most {MOST_PARAMETERS}")));
+        return Err(Problem::field("?", given, format!("at most {MAX_PARAMETERS}")));
     }
     for pair in text.split('&').filter(|p| !p.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -12,20 +12,20 @@ use crate::problem::Problem;
 use crate::types::{Preview, PreviewDelay, PreviewRequest};
 
 /// Maximum number of packets.
-pub(crate) const MOST_PACKETS: u32 = 100_000;
+pub(crate) const MAX_PACKETS: u32 = 100_000;
 /// Bins of the histogram.
 const BINS: usize = 60;
 /// Points of the distribution function.
 const CDF_POINTS: usize = 101;
 /// Maximum number of dispositions that are spelt out.
-const MOST_FATES: usize = 2000;
+const MAX_FATES: usize = 2000;
 
 /// Computes a preview.
 ///
 /// # Errors
 /// An invalid configuration, an unknown flow, numbers out of range.
 pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
-    if !(1..=MOST_PACKETS).contains(&request.packets) {
+    if !(1..=MAX_PACKETS).contains(&request.packets) {
         return Err(Problem::field("/packets", request.packets.to_string(), "1 to 100000"));
     }
     if !(14..=65_535).contains(&request.size_bytes) {
@@ -140,7 +140,7 @@ fn summed(
             _ => {}
         }
     }
-    what.truncate(MOST_FATES);
+    what.truncate(MAX_FATES);
     let sent: Vec<&Disposition> =
         dispositions.iter().filter(|f| f.verdict == Verdict::Forwarded).collect();
     let first = sent.iter().map(|f| f.at_ns).min();
@@ -270,7 +270,7 @@ mod tests {
             (delay.cdf_seconds[0], delay.cdf_seconds[100]),
             (delay.min_seconds, delay.max_seconds)
         );
-        assert_eq!(shown.dispositions.len(), MOST_FATES);
+        assert_eq!(shown.dispositions.len(), MAX_FATES);
     }
 
     #[test]

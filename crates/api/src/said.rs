@@ -94,7 +94,7 @@ pub(crate) fn of_words(field: &str, words: &str) -> FieldError {
 }
 
 /// Longest value that a refusal repeats.
-const MOST_GIVEN: usize = 200;
+const MAX_GIVEN: usize = 200;
 
 /// Refusals of a document's fields that don't say what was given: what stands there. Where the words say nothing apart of what is
 /// accepted, they are that.
@@ -104,8 +104,8 @@ pub(crate) fn with_document(mut problem: Problem, root: &str, document: &str) ->
         if error.given.is_none() {
             let at = error.field.strip_prefix(root).and_then(|at| parsed.pointer(at));
             let text = at.map_or_else(|| "nothing".into(), Value::to_string);
-            let is_long = text.chars().count() > MOST_GIVEN;
-            let short: String = text.chars().take(MOST_GIVEN).collect();
+            let is_long = text.chars().count() > MAX_GIVEN;
+            let short: String = text.chars().take(MAX_GIVEN).collect();
             error.given = Some(if is_long { format!("{short}…") } else { text });
         }
         if error.accepted.is_none() {
@@ -191,7 +191,7 @@ mod tests {
         let problem = with_document(problem, "/d", &format!(r#"{{"b":["{long}"]}}"#));
         let error = &problem.errors[0];
         assert!(error.given.as_deref().unwrap().starts_with(r#"["xxx"#));
-        assert_eq!(error.given.as_deref().unwrap().chars().count(), MOST_GIVEN + 1);
+        assert_eq!(error.given.as_deref().unwrap().chars().count(), MAX_GIVEN + 1);
         assert_eq!(error.accepted.as_deref(), Some("only UDP has it"));
     }
 }

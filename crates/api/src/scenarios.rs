@@ -22,8 +22,8 @@ use crate::said;
 use crate::types::ScenarioEntry;
 
 /// Limits: length of a file, and number of files.
-const MOST_BYTES: u64 = 4 << 20;
-const MOST_FILES: usize = 500;
+const MAX_BYTES: u64 = 4 << 20;
+const MAX_FILES: usize = 500;
 
 /// A scenario file.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ fn all(directories: &[PathBuf]) -> Vec<StoredScenario> {
     let mut out: BTreeMap<String, StoredScenario> = BTreeMap::new();
     for directory in directories {
         let Ok(entries) = std::fs::read_dir(directory) else { continue };
-        for entry in entries.flatten().take(MOST_FILES) {
+        for entry in entries.flatten().take(MAX_FILES) {
             let path = entry.path();
             let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
@@ -81,8 +81,8 @@ fn text_of(path: &Path) -> Option<String> {
     }
     let mut text = String::new();
     let file = std::fs::File::open(path).ok()?;
-    let length = file.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
-    (length as u64 <= MOST_BYTES).then_some(text)
+    let length = file.take(MAX_BYTES + 1).read_to_string(&mut text).ok()?;
+    (length as u64 <= MAX_BYTES).then_some(text)
 }
 
 /// All scenarios of this server's directories.
@@ -99,15 +99,15 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<StoredScenario, Probl
 }
 
 /// Maximum number of names in a refusal.
-const MOST_NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// Their names as text.
 pub(crate) fn names(config: &Config) -> String {
     let all: Vec<String> = of_config(config).into_iter().map(|f| f.name).collect();
     match all.len() {
         0 => "none: the server has no scenarios".into(),
-        n if n <= MOST_NAMES => all.join(", "),
-        n => format!("{} and {} more", all[..MOST_NAMES].join(", "), n - MOST_NAMES),
+        n if n <= MAX_NAMES => all.join(", "),
+        n => format!("{} and {} more", all[..MAX_NAMES].join(", "), n - MAX_NAMES),
     }
 }
 

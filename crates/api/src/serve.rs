@@ -21,8 +21,8 @@ use crate::timeout_stream::TimeoutStream;
 use crate::types::ServerLimits;
 
 /// Limits of a request: headers, and bytes of its head.
-const MOST_HEADERS: usize = 64;
-const MOST_HEAD_BYTES: usize = 32 << 10;
+const MAX_HEADERS: usize = 64;
+const MAX_HEAD_BYTES: usize = 32 << 10;
 /// Size of a connection's send buffer: data in it gets older.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
@@ -139,8 +139,8 @@ async fn converse(
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(limits.head_seconds))
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(MOST_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }

@@ -102,7 +102,7 @@ impl Server {
 }
 
 /// Memory of all request bodies in use.
-const MOST_BODIES_BYTES: usize = 128 << 20;
+const MAX_BODIES_BYTES: usize = 128 << 20;
 
 /// The router with its middleware, and the shared state.
 pub(crate) fn assemble(
@@ -142,7 +142,7 @@ pub(crate) fn assemble(
         heavy: Arc::new(Semaphore::new(4)),
         doctor: Default::default(),
         labs: Default::default(),
-        bodies: Bodies::new(MOST_BODIES_BYTES),
+        bodies: Bodies::new(MAX_BODIES_BYTES),
         known: Default::default(),
         readers: Arc::new(Semaphore::new(config.limits.stream_readers)),
         config,

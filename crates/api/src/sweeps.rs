@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::types::SweepRequest;
 
 /// Maximum number of points: each is at least one run.
-const MOST_POINTS: u64 = 10_000;
+const MAX_POINTS: u64 = 10_000;
 
 /// Checks everything that can be checked without a network.
 pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
@@ -29,8 +29,8 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
         }
     }
     let points = axes.iter().fold(1u64, |n, (_, values)| n.saturating_mul(values.len() as u64));
-    if points > MOST_POINTS {
-        let accepted = format!("at most {MOST_POINTS} of all axes together");
+    if points > MAX_POINTS {
+        let accepted = format!("at most {MAX_POINTS} of all axes together");
         return Err(Problem::field("/over", format!("{points} points"), accepted));
     }
     for (metric, i) in request.metrics.iter().zip(0..) {
@@ -112,7 +112,7 @@ pub(crate) fn scenario(
     let sweep = SweepStep {
         over: request.over,
         runs: request.runs,
-        most_runs: None,
+        max_runs: None,
         precision_percentage: None,
         in_order: request.in_order,
         repeat_host_limited: 0,

@@ -38,7 +38,7 @@ pub struct Alarm {
 }
 
 /// Maximum number of alarms stored; the oldest cleared ones are dropped first.
-const MOST: usize = 256;
+const MAX: usize = 256;
 
 /// The alarms of a running emulator.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Alarms {
         match (active, holds) {
             (Some(alarm), false) => alarm.active = false,
             (None, true) => {
-                if self.list.len() >= MOST
+                if self.list.len() >= MAX
                     && let Some(oldest) = self.list.iter().position(|a| !a.active)
                 {
                     self.list.remove(oldest);
@@ -116,7 +116,7 @@ mod tests {
             alarms.set(AlarmKind::CpuHigh, &object, true, 6.0, String::new);
             alarms.set(AlarmKind::CpuHigh, &object, false, 6.0, String::new);
         }
-        assert!(alarms.list().len() <= MOST);
+        assert!(alarms.list().len() <= MAX);
         assert!(alarms.list().iter().any(|a| a.object == "eth0" && a.active));
     }
 }

@@ -22,9 +22,9 @@ use crate::remote::{Remote, Watch};
 use crate::wanted::Change;
 
 /// Maximum length of a request: an impairment of many thousand flows.
-const MOST_REQUEST_BYTES: u64 = 16 << 20;
+const MAX_REQUEST_BYTES: u64 = 16 << 20;
 /// Longest answer read.
-const MOST_ANSWER_BYTES: u64 = 256 << 20;
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// Maximum number of concurrent clients, watching ones excluded.
 const MAX_CLIENTS: usize = 64;
 /// Maximum number of concurrent watching clients: a test watches as long as it runs.
@@ -250,7 +250,7 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: 
     let mut watch = None;
     loop {
         let mut line = Vec::new();
-        match (&mut reader).take(MOST_REQUEST_BYTES).read_until(b'\n', &mut line) {
+        match (&mut reader).take(MAX_REQUEST_BYTES).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 => {}
             _ => return,
         }
@@ -461,7 +461,7 @@ impl Connection {
         self.0.write_all(format!("{request}\n").as_bytes())?;
         let mut line = Vec::new();
         // Each request has one line as its answer: nothing after it is lost with the buffer.
-        BufReader::new((&self.0).take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
+        BufReader::new((&self.0).take(MAX_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
         Ok(serde_json::from_slice(&line)?)
     }
 }

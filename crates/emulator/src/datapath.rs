@@ -19,13 +19,13 @@ use crate::report::{LinkReport, PeriodReason};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken in one go.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX: usize = 64;
 /// Frames passed to the link in one call: its batch, after which the clock is read.
 const SENT_AT_ONCE: usize = 64;
 /// Frames that may wait for room in the link before the receive ring is left alone.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 /// Bytes of these frames: with slots of twice that, one more batch of super-packets fits into the headroom.
-const MOST_WAITING_BYTES: u64 = 8 << 20;
+const MAX_WAITING_BYTES: u64 = 8 << 20;
 /// Memory for frames beyond the laws' limit: those entering and leaving.
 const HEADROOM_BYTES: u64 = 32 << 20;
 
@@ -114,8 +114,8 @@ impl Datapath {
             received: Vec::with_capacity(4096),
             metas: Vec::with_capacity(4096),
             dispositions: Vec::with_capacity(4096),
-            handles: Vec::with_capacity(2 * MOST_WAITING),
-            leaving: Vec::with_capacity(2 * MOST_WAITING),
+            handles: Vec::with_capacity(2 * MAX_WAITING),
+            leaving: Vec::with_capacity(2 * MAX_WAITING),
             left: 0,
             waiting_bytes: 0,
             extras: Vec::new(),
@@ -205,18 +205,18 @@ impl Datapath {
         if self.is_full() {
             return Ok(0);
         }
-        from.recv(&mut self.slabs, MOST, &mut self.received)
+        from.recv(&mut self.slabs, MAX, &mut self.received)
     }
 
     /// Whether so much waits to leave that no frames are received.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES
+        self.waiting() >= MAX_WAITING || self.waiting_bytes >= MAX_WAITING_BYTES
     }
 
     /// Discards received frames; returns the number of ring entries and of frames.
     pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<(usize, usize)> {
         self.received.clear();
-        let entries = from.recv(&mut self.slabs, MOST, &mut self.received)?;
+        let entries = from.recv(&mut self.slabs, MAX, &mut self.received)?;
         for frame in &self.received {
             self.slabs.release(frame.handle);
         }
@@ -418,7 +418,7 @@ impl Datapath {
             self.handles.clear();
             self.leaving.clear();
             self.left = 0;
-        } else if self.left >= MOST_WAITING {
+        } else if self.left >= MAX_WAITING {
             self.handles.drain(..self.left);
             self.leaving.drain(..self.left);
             self.left = 0;

@@ -14,7 +14,7 @@ use weir_net::poll::{Events, Interest, Poller, Waker};
 use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
-use crate::datapath::{Datapath, MOST};
+use crate::datapath::{Datapath, MAX};
 use crate::drops::Drops;
 use crate::error::EmulatorError;
 use crate::report::{DirectionReport, LinkReport};
@@ -33,7 +33,7 @@ const FULL_NS: u64 = 20_000;
 /// CPU use above which a thread leaves SCHED_FIFO, so that it starves no other thread; it returns below half of it.
 const FIFO_LOAD: f64 = 0.6;
 /// Frames looked for in a receive ring at the end: more than any ring of the kernel holds.
-const MOST_LEFT: u64 = 1 << 22;
+const MAX_LEFT: u64 = 1 << 22;
 /// As paced senders of tests.
 pub(crate) const FIFO_PRIORITY: u8 = 10;
 /// Minimum number of processors on which a real-time thread may spin.
@@ -306,7 +306,7 @@ impl Worker {
             && !is_full
         {
             // Fewer than the maximum: the ring was empty.
-            draining.looks = if taken < MOST { 0 } else { draining.looks - 1 };
+            draining.looks = if taken < MAX { 0 } else { draining.looks - 1 };
         }
         Ok(taken)
     }
@@ -317,7 +317,7 @@ impl Worker {
             match self.parts.datapath.discard(self.parts.from.as_mut()) {
                 Ok((entries, frames)) => {
                     self.left_behind += frames as u64;
-                    if entries < MOST {
+                    if entries < MAX {
                         return;
                     }
                 }
@@ -329,7 +329,7 @@ impl Worker {
 
     /// Number of reads that cover the whole ring.
     fn looks(&self) -> u64 {
-        self.parts.ring_frames.min(MOST_LEFT) / MOST as u64 + 1
+        self.parts.ring_frames.min(MAX_LEFT) / MAX as u64 + 1
     }
 
     /// Waits for a frame, an order, a deadline or the tick.

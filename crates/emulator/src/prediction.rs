@@ -11,7 +11,7 @@ const SPACINGS_NS: [u64; 3] = [10_000_000, 1_000_000, 100_000];
 /// Packets of each.
 const PACKETS: u64 = 10_000;
 /// Maximum number of flows in the report.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 /// The prediction for evenly spaced packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,7 +69,7 @@ pub fn predictions(config: &Impairment) -> Vec<String> {
             told.push((name.to_owned(), delay));
         }
     }
-    told.iter().filter_map(|(name, delay)| sentence(name, delay, config)).take(MOST).collect()
+    told.iter().filter_map(|(name, delay)| sentence(name, delay, config)).take(MAX).collect()
 }
 
 fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {

@@ -68,7 +68,7 @@ impl PendingConfiguration {
 
 /// Maximum number of configurations in the report: the first and the latest. Clients may change one ten times a
 /// second for days.
-const MOST_APPLIED: usize = 1024;
+const MAX_APPLIED: usize = 1024;
 
 impl Wanted {
     /// Flows of the configuration whose laws are not applied, in its order, Other last.
@@ -100,7 +100,7 @@ impl Wanted {
         started_ns: u64,
     ) {
         let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
-        if self.applied.len() >= MOST_APPLIED {
+        if self.applied.len() >= MAX_APPLIED {
             // The numbers of the rest show the gap.
             self.applied.remove(1);
         }

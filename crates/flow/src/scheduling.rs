@@ -17,14 +17,14 @@ const SEGMENT_SECONDS: f64 = 0.5e-6;
 const PART_BYTES: usize = 1472;
 /// Share of one processor that a thread under SCHED_FIFO may need for waking and sending. With both ends on one host and a sending
 /// thread for each processor at either, half of the machine still is for the others.
-const MOST_NEEDED: f64 = 0.25;
+const MAX_NEEDED: f64 = 0.25;
 /// Share of one processor that such a thread may use, spinning included, where others have processors enough.
-const MOST_BUSY: f64 = 0.5;
+const MAX_BUSY: f64 = 0.5;
 /// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
-const MOST_BUSY_FEW: f64 = 0.25;
+const MAX_BUSY_FEW: f64 = 0.25;
 const CPUS_ENOUGH: usize = 3;
 /// Longest time that such a thread wakes ahead by itself, ns: what comes later is no timer's doing.
-const MOST_AHEAD_NS: u64 = 500_000;
+const MAX_AHEAD_NS: u64 = 500_000;
 
 /// What the user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,36 +137,36 @@ pub struct Waking {
     /// Its class.
     pub class: Class,
     /// It spins at least so long, ns.
-    pub least_spin_ns: u64,
-    /// And at most so long, ns; not below `least_spin_ns`.
-    pub most_spin_ns: u64,
+    pub min_spin_ns: u64,
+    /// And at most so long, ns; not below `min_spin_ns`.
+    pub max_spin_ns: u64,
 }
 
 impl Waking {
     /// At normal scheduling, spinning `spin_ns`.
     pub fn normal(spin_ns: u64) -> Waking {
-        Waking { class: Class::Normal, least_spin_ns: spin_ns, most_spin_ns: spin_ns }
+        Waking { class: Class::Normal, min_spin_ns: spin_ns, max_spin_ns: spin_ns }
     }
 }
 
 /// How a thread with this demand waits on a host of `cpus` processors. Unless something else is asked for, it spins
-/// `spin_ns` at normal scheduling; under SCHED_FIFO up to [`MOST_AHEAD_NS`] where its wake-ups come later, but never longer
+/// `spin_ns` at normal scheduling; under SCHED_FIFO up to [`MAX_AHEAD_NS`] where its wake-ups come later, but never longer
 /// than its share of the processor allows.
 pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
     let Asked { scheduling, spin_ns: asked_ns } = asked.into();
     let least = asked_ns.unwrap_or(spin_ns);
     // Without flows there is nothing to be on time for.
     let needed = demand.processors + demand.wakeups_per_second * WAKE_SECONDS;
-    if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
+    if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MAX_NEEDED) {
         return Waking::normal(least);
     }
     // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves no other thread.
-    let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+    let most = if cpus < CPUS_ENOUGH { MAX_BUSY_FEW } else { MAX_BUSY };
     let share = ((most - needed) / demand.wakeups_per_second * 1e9).round() as u64;
     Waking {
         class: Class::Fifo,
-        least_spin_ns: least.min(share),
-        most_spin_ns: asked_ns.unwrap_or(MOST_AHEAD_NS.max(spin_ns)).min(share),
+        min_spin_ns: least.min(share),
+        max_spin_ns: asked_ns.unwrap_or(MAX_AHEAD_NS.max(spin_ns)).min(share),
     }
 }
 
@@ -191,7 +191,7 @@ impl WakeupLatency {
     /// Of a thread that waits as `waking` says. It begins with the longest spinning: what its first packets would
     /// teach, they would pay for.
     pub fn new(waking: Waking) -> Self {
-        WakeupLatency { waking, spin_ns: waking.most_spin_ns }
+        WakeupLatency { waking, spin_ns: waking.max_spin_ns }
     }
 
     /// Its class and bounds.
@@ -211,7 +211,7 @@ impl WakeupLatency {
         } else {
             self.spin_ns.saturating_sub(STEP_NS)
         };
-        self.spin_ns = wanted.clamp(self.waking.least_spin_ns, self.waking.most_spin_ns);
+        self.spin_ns = wanted.clamp(self.waking.min_spin_ns, self.waking.max_spin_ns);
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         for pps in [1.0, 997.0, 1000.0] {
             let demand = Demand::paced(pps, 1, 160, 1);
             let waking = auto(demand, 2);
-            assert_eq!((waking.class, waking.least_spin_ns), (Class::Fifo, SPIN), "{pps}");
+            assert_eq!((waking.class, waking.min_spin_ns), (Class::Fifo, SPIN), "{pps}");
             assert_eq!(super::waking(Scheduling::Fifo, demand, 2, SPIN), waking);
             assert_eq!(super::waking(Scheduling::Normal, demand, 2, SPIN), Waking::normal(SPIN));
         }
@@ -274,15 +274,15 @@ mod tests {
         // 5000 wake-ups of 24 us are 12 %: what is left of 25 % and of 50 %, each time.
         let demand = Demand::paced(5000.0, 1, 160, 1);
         assert_eq!(
-            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).least_spin_ns / 100),
+            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).min_spin_ns / 100),
             [260, 260, 600, 600]
         );
-        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).most_spin_ns / 100), [260, 760]);
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).max_spin_ns / 100), [260, 760]);
         // 10 000 are 24 %.
         let demand = Demand::paced(10_000.0, 1, 160, 1);
-        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).most_spin_ns / 100), [10, 260]);
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).max_spin_ns / 100), [10, 260]);
         // Of few wake-ups it would be seconds.
-        assert_eq!(auto(Demand::paced(1.0, 1, 160, 1), 2).most_spin_ns, MOST_AHEAD_NS);
+        assert_eq!(auto(Demand::paced(1.0, 1, 160, 1), 2).max_spin_ns, MAX_AHEAD_NS);
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             waking(asked, Demand::paced(pps, 1, 160, 1), 2, SPIN)
         };
         let auto = |pps, us| of(Scheduling::Auto, pps, us);
-        let fifo = |ns| Waking { class: Class::Fifo, least_spin_ns: ns, most_spin_ns: ns };
+        let fifo = |ns| Waking { class: Class::Fifo, min_spin_ns: ns, max_spin_ns: ns };
         assert_eq!(auto(1000.0, 200), fifo(200_000));
         assert_eq!(auto(1000.0, 0), fifo(0));
         // 1000 wake-ups of 24 us are 2.4 %: what is left of 25 %.
@@ -351,16 +351,16 @@ mod tests {
             }
             let chosen = waking(Asked { scheduling: Scheduling::Auto, spin_ns }, sum, cpus, SPIN);
             if chosen.class == Class::Fifo {
-                let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.most_spin_ns as f64 / 1e9);
-                let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+                let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.max_spin_ns as f64 / 1e9);
+                let most = if cpus < CPUS_ENOUGH { MAX_BUSY_FEW } else { MAX_BUSY };
                 // Spinning is set to the nanosecond: half of one a wake-up may be too much.
                 let rounding = sum.wakeups_per_second * 0.5e-9 + 1e-9;
                 prop_assert!(busy <= most + rounding, "{busy}");
             } else {
-                prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
+                prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MAX_NEEDED);
             }
-            prop_assert!(chosen.least_spin_ns <= chosen.most_spin_ns);
-            prop_assert!(chosen.most_spin_ns <= spin_ns.unwrap_or(MOST_AHEAD_NS));
+            prop_assert!(chosen.min_spin_ns <= chosen.max_spin_ns);
+            prop_assert!(chosen.max_spin_ns <= spin_ns.unwrap_or(MAX_AHEAD_NS));
         }
     }
 }

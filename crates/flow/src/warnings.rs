@@ -58,19 +58,19 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Optio
 
 /// Many flows with the same warning become one that says how many.
 fn collapse(warnings: Vec<Warning>) -> Vec<Warning> {
-    const MOST: usize = 4;
+    const MAX: usize = 4;
     let mut out: Vec<Warning> = vec![];
     let mut counts: std::collections::BTreeMap<String, usize> = Default::default();
     for w in warnings {
         let n = counts.entry(w.code.clone()).or_default();
         *n += 1;
-        if *n <= MOST {
+        if *n <= MAX {
             out.push(w);
         }
     }
-    for (code, n) in counts.into_iter().filter(|(_, n)| *n > MOST) {
+    for (code, n) in counts.into_iter().filter(|(_, n)| *n > MAX) {
         if let Some(last) = out.iter_mut().rev().find(|w| w.code == code) {
-            last.text.push_str(&format!(" (and {} more flows)", n - MOST));
+            last.text.push_str(&format!(" (and {} more flows)", n - MAX));
         }
     }
     out

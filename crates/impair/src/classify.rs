@@ -18,7 +18,7 @@ use weir_model::impairment::{Filter, Prefixes, Ranges};
 pub(crate) const OTHER: u32 = u32::MAX;
 
 /// Maximum memory for the tables of one direction: some 30 000 flows that differ in one port each.
-const MOST_TABLE_BYTES: u64 = 256 << 20;
+const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// One field: starts of its intervals, ascending from 0, and the flows of each.
 #[derive(Debug)]
@@ -196,8 +196,8 @@ impl Classifier {
         let words = filters.len().div_ceil(64);
         let plans: Vec<Plan> = FIELDS.iter().filter_map(|what| Plan::new(*what, filters)).collect();
         let bytes = plans.iter().map(|plan| plan.bytes(words)).sum();
-        if bytes > MOST_TABLE_BYTES {
-            let (flows, most) = (filters.len(), MOST_TABLE_BYTES);
+        if bytes > MAX_TABLE_BYTES {
+            let (flows, most) = (filters.len(), MAX_TABLE_BYTES);
             return Err(ImpairError::TablesTooLarge { flows, bytes, most });
         }
         let fields: Vec<Field> = plans.into_iter().map(|plan| Field::new(plan, words)).collect();

@@ -12,7 +12,7 @@ use crate::engine::side;
 use crate::error::ImpairError;
 
 /// Maximum number of names of an engine: each configuration may add some, and a flow's counters stay.
-const MOST_NAMES: usize = 4 * MAX_IMPAIR_FLOWS;
+const MAX_NAMES: usize = 4 * MAX_IMPAIR_FLOWS;
 
 /// A valid configuration with its classification tables, for the engines of one direction.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ impl Names {
                 Some((_, name)) => return Err(collision(name, &flow.name, *hash)),
             }
         }
-        if self.by_hash.len() + new > MOST_NAMES {
-            return Err(ImpairError::TooManyNames { most: MOST_NAMES });
+        if self.by_hash.len() + new > MAX_NAMES {
+            return Err(ImpairError::TooManyNames { most: MAX_NAMES });
         }
         Ok(())
     }

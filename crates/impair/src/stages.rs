@@ -32,13 +32,13 @@ pub(crate) struct NextStep(u16);
 /// laws keeps its steps; there are as many as there are orders of some of the stages.
 #[derive(Debug)]
 pub(crate) struct StepLists {
-    steps: Box<[Step; MOST_STEPS]>,
+    steps: Box<[Step; MAX_STEPS]>,
     used: usize,
 }
 
 /// Steps of all lists, ends included: of k out of n stages there are n!/(n − k)! orders. Rounded up to a power of two, so
 /// that a step is looked up without a check of bounds.
-const MOST_STEPS: usize = {
+const MAX_STEPS: usize = {
     let (mut orders, mut k, mut sum) = (1, 0, 0);
     while k <= Stage::COUNT {
         sum += orders * (k + 1);
@@ -47,11 +47,11 @@ const MOST_STEPS: usize = {
     }
     sum.next_power_of_two()
 };
-const _: () = assert!(MOST_STEPS <= 1 << 16, "NextStep is too narrow for so many stages");
+const _: () = assert!(MAX_STEPS <= 1 << 16, "NextStep is too narrow for so many stages");
 
 impl StepLists {
     pub(crate) fn new() -> Self {
-        Self { steps: Box::new([Step::End; MOST_STEPS]), used: 1 }
+        Self { steps: Box::new([Step::End; MAX_STEPS]), used: 1 }
     }
 
     /// The first step of a list, which is added if it is new.
@@ -72,7 +72,7 @@ impl StepLists {
     /// Takes a packet's next step.
     #[inline]
     pub(crate) fn take(&self, next: &mut NextStep) -> Step {
-        let step = self.steps[usize::from(next.0) % MOST_STEPS];
+        let step = self.steps[usize::from(next.0) % MAX_STEPS];
         next.0 = next.0.wrapping_add(1);
         step
     }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::lab::Host;
-use crate::spec::{LabName, MOST_HOSTS, host_name};
+use crate::spec::{LabName, MAX_HOSTS, host_name};
 
 const SCHEMA: &str = "weir.lab/1";
 /// Maximum length of an entry.
-pub(crate) const MOST_ENTRY_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_ENTRY_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,8 +62,8 @@ impl Entry {
     /// Parses and checks an entry; `file` is its file name, which must match its content.
     pub(crate) fn parse(bytes: &[u8], file: Option<&LabName>) -> Result<Self, Error> {
         let damaged = |why: String| Error::Damaged { why };
-        if bytes.len() > MOST_ENTRY_BYTES {
-            return Err(damaged(format!("longer than {MOST_ENTRY_BYTES} bytes")));
+        if bytes.len() > MAX_ENTRY_BYTES {
+            return Err(damaged(format!("longer than {MAX_ENTRY_BYTES} bytes")));
         }
         let entry: Self =
             serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -78,7 +78,7 @@ impl Entry {
         }
         let hosts = entry.nodes.iter().take_while(|node| node.host.is_some()).count();
         // Hosts first, then at most one inner namespace.
-        if !(2..=MOST_HOSTS).contains(&hosts) || entry.nodes.len() > hosts + 1 {
+        if !(2..=MAX_HOSTS).contains(&hosts) || entry.nodes.len() > hosts + 1 {
             return Err(damaged(format!("{hosts} hosts of {} nodes", entry.nodes.len())));
         }
         for (index, node) in entry.nodes.iter().enumerate() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_net::namespace::{ChildSetup, TerminationSignals, boot_id, process_start_time};
 
-use crate::entry::{Entry, EntryNode, HolderId, MOST_ENTRY_BYTES};
+use crate::entry::{Entry, EntryNode, HolderId, MAX_ENTRY_BYTES};
 use crate::error::{Error, ErrorClass};
 use crate::lab::Lab;
 use crate::registry::{JoinedLab, Registry};
@@ -185,7 +185,7 @@ fn send_line(mut socket: &UnixStream, value: &impl Serialize) -> io::Result<()> 
 
 fn receive_line<T: for<'de> Deserialize<'de>>(socket: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
-    let limit = MOST_ENTRY_BYTES as u64 + 1024;
+    let limit = MAX_ENTRY_BYTES as u64 + 1024;
     BufReader::new(socket).take(limit).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -32,4 +32,4 @@ pub use error::{Error, ErrorClass};
 pub use holder::hold;
 pub use lab::{Host, Lab, place_of_this_program};
 pub use registry::{JoinedLab, Registry};
-pub use spec::{LabName, LabSpec, MOST_HOSTS, Topology};
+pub use spec::{LabName, LabSpec, MAX_HOSTS, Topology};

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_net::namespace::{NetNamespace, Process, boot_id, effective_user_id};
 
 use crate::directory::{runtime_directory, secure};
-use crate::entry::{Entry, MOST_ENTRY_BYTES};
+use crate::entry::{Entry, MAX_ENTRY_BYTES};
 use crate::error::Error;
 use crate::lab::{Host, command_inside, limits};
 use crate::spec::LabName;
@@ -217,7 +217,7 @@ impl Registry {
         let mut bytes = Vec::new();
         if held {
             (&mut file)
-                .take(MOST_ENTRY_BYTES as u64 + 1)
+                .take(MAX_ENTRY_BYTES as u64 + 1)
                 .read_to_end(&mut bytes)
                 .map_err(|error| self.failed("read", &path, error))?;
             // A locked file that can't be parsed has an owner: leave it.

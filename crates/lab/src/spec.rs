@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// Maximum number of hosts of a lab.
-pub const MOST_HOSTS: usize = 16;
+pub const MAX_HOSTS: usize = 16;
 
 /// How the hosts are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub enum Topology {
     /// `a` and `b`, joined by one virtual cable.
     #[default]
     Pair,
-    /// This many hosts (2 to [`MOST_HOSTS`]), each joined to a bridge in a namespace of its own.
+    /// This many hosts (2 to [`MAX_HOSTS`]), each joined to a bridge in a namespace of its own.
     Switch(usize),
     /// `a` and `b`, each joined to a namespace `m` between them, whose interfaces `to-a` and `to-b` have no addresses
     /// and are not joined to each other: for an emulator.
@@ -44,7 +44,7 @@ impl LabSpec {
             Err(Error::Invalid { field, given: given.to_string(), accepted: accepted.to_owned() })
         };
         match self.topology {
-            Topology::Switch(hosts) if !(2..=MOST_HOSTS).contains(&hosts) => {
+            Topology::Switch(hosts) if !(2..=MAX_HOSTS).contains(&hosts) => {
                 return refuse("hosts", &hosts, "2 to 16");
             }
             _ => {}
@@ -74,7 +74,7 @@ impl LabSpec {
 
 /// Name of the host with this index: `a` to `p`.
 pub(crate) fn host_name(index: usize) -> String {
-    // At most MOST_HOSTS, so always a letter.
+    // At most MAX_HOSTS, so always a letter.
     char::from(b'a' + (index % 26) as u8).to_string()
 }
 

@@ -26,7 +26,7 @@ mod linux {
     use weir_net::poll::{Events, Interest, Poller};
     use weir_net::watchdog::Watchdog;
 
-    const MOST: usize = 64;
+    const MAX: usize = 64;
     const WAIT_NS: u64 = 50_000_000;
 
     type Outcome = Result<(ReceiveStatistics, TransmitStatistics, u64), String>;
@@ -86,14 +86,14 @@ mod linux {
         let mut waiting: Vec<Handle> = Vec::with_capacity(4096);
         loop {
             received.clear();
-            from.recv(&mut slabs, MOST, &mut received).map_err(|e| text(&e))?;
+            from.recv(&mut slabs, MAX, &mut received).map_err(|e| text(&e))?;
             waiting.extend(received.iter().map(|frame| frame.handle));
             if !waiting.is_empty() {
                 let sent = to.send(&slabs, &waiting).map_err(|e| text(&e))?;
                 for handle in waiting.drain(..sent) {
                     slabs.release(handle);
                 }
-                if waiting.len() > 4 * MOST {
+                if waiting.len() > 4 * MAX {
                     std::thread::yield_now();
                 }
             }

@@ -100,7 +100,7 @@ pub struct Slabs {
     limit_bytes: u64,
     memory_bytes: u64,
     packets: u64,
-    most_packets: u64,
+    max_packets: u64,
     refused: u64,
 }
 
@@ -116,7 +116,7 @@ pub struct SlabUsage {
     /// Frames held now.
     pub packets: u64,
     /// Maximum number of frames held at one moment.
-    pub most_packets: u64,
+    pub max_packets: u64,
     /// Memory taken for slots and their bookkeeping, bytes.
     pub memory_bytes: u64,
     /// The cap on it, bytes.
@@ -145,7 +145,7 @@ impl Slabs {
             limit_bytes,
             memory_bytes: 0,
             packets: 0,
-            most_packets: 0,
+            max_packets: 0,
             refused: 0,
         }
     }
@@ -155,7 +155,7 @@ impl Slabs {
     pub fn usage(&self) -> SlabUsage {
         SlabUsage {
             packets: self.packets,
-            most_packets: self.most_packets,
+            max_packets: self.max_packets,
             memory_bytes: self.memory_bytes,
             limit_bytes: self.limit_bytes,
             refused: self.refused,
@@ -200,7 +200,7 @@ impl Slabs {
             class
         };
         self.packets += 1;
-        self.most_packets = self.most_packets.max(self.packets);
+        self.max_packets = self.max_packets.max(self.packets);
         let (index, bytes) = self.classes[class].take(class, len as u32)?;
         Some((Handle::new(class, index), bytes))
     }

@@ -1,13 +1,13 @@
 //! The known name that an unknown one was meant to be.
 
 /// Characters of an unknown name that are compared: a document may hold a very long one.
-const MOST_LETTERS: usize = 64;
+const MAX_LETTERS: usize = 64;
 
 /// The known name that is nearest to a given one, when it is near enough to be what was meant.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Every name of one letter is one letter from any other.
-    let given: String = given.chars().take(MOST_LETTERS).collect();
+    let given: String = given.chars().take(MAX_LETTERS).collect();
     let letters = given.chars().count();
     let most = if letters < 3 { 0 } else { letters.div_ceil(3) };
     known

@@ -11,7 +11,7 @@ use crate::units::Span;
 const MAX_CPUS: usize = 8192;
 
 /// Longest time that a sending thread may spin before a slot: 10 ms.
-pub const MOST_SPIN: Span = Span(10_000_000);
+pub const MAX_SPIN: Span = Span(10_000_000);
 
 /// The classes that a sending thread can be asked to run in.
 pub const CLASSES: [&str; 3] = ["auto", "normal", "fifo"];
@@ -23,7 +23,7 @@ pub const CPUS_FORM: &str = "CPU numbers such as 0, 0,2 or 1-3";
 pub const SPIN_FORM: &str = "a time up to 10ms, such as 0, 60us or 1ms; a bare number is seconds";
 
 /// Longest list of processors: all of them one by one take 40 kB.
-const MOST_CPUS_BYTES: usize = 1 << 16;
+const MAX_CPUS_BYTES: usize = 1 << 16;
 
 /// Processors by number, in rising order, each once: `0`, `0,2`, `1-3`. `None`: the text is none of these, longer than 64 KiB, or
 /// a number is 8192 or more.
@@ -32,8 +32,8 @@ pub fn cpus(text: &str) -> Option<Vec<usize>> {
     let number = |t: &str| t.trim().parse::<usize>().ok().filter(|n| *n < MAX_CPUS);
     let mut is_named = vec![false; MAX_CPUS];
     // A list of ranges each of which is all of them costs work that grows with both.
-    let mut work = MOST_CPUS_BYTES;
-    if text.len() > MOST_CPUS_BYTES {
+    let mut work = MAX_CPUS_BYTES;
+    if text.len() > MAX_CPUS_BYTES {
         return None;
     }
     for part in text.split(',') {
@@ -50,7 +50,7 @@ pub fn cpus(text: &str) -> Option<Vec<usize>> {
 /// How long a sending thread spins, 10 ms at most.
 #[must_use]
 pub fn spin(text: &str) -> Option<Span> {
-    text.parse::<Span>().ok().filter(|span| *span <= MOST_SPIN)
+    text.parse::<Span>().ok().filter(|span| *span <= MAX_SPIN)
 }
 
 /// The threads of the end that starts the test; the other end's are its own matter.
@@ -96,7 +96,7 @@ impl Threads {
             Threads { scheduling: Some(class), .. } if !CLASSES.contains(&class.as_str()) => {
                 refuse("scheduling", class, "auto, normal or fifo")
             }
-            Threads { spin: Some(span), .. } if *span > MOST_SPIN => {
+            Threads { spin: Some(span), .. } if *span > MAX_SPIN => {
                 refuse("spin", span, "a time up to 10ms")
             }
             _ => Ok(()),
@@ -125,13 +125,13 @@ mod tests {
         let good = Threads {
             affinity: Some("0,2-3".into()),
             scheduling: Some("fifo".into()),
-            spin: Some(MOST_SPIN),
+            spin: Some(MAX_SPIN),
         };
         good.check("test.threads").unwrap();
         let wrong = [
             (Threads { affinity: Some("x".into()), ..good.clone() }, "affinity"),
             (Threads { scheduling: Some("rr".into()), ..good.clone() }, "scheduling"),
-            (Threads { spin: Some(Span(MOST_SPIN.0 + 1)), ..good }, "spin"),
+            (Threads { spin: Some(Span(MAX_SPIN.0 + 1)), ..good }, "spin"),
         ];
         for (threads, field) in wrong {
             let error = threads.check("test.threads").unwrap_err().to_string();

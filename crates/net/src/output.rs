@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Maximum number of symbolic links that one path leads through, as in the kernel (`path_resolution(7)`).
-pub const MOST_LINKS: u32 = 40;
+pub const MAX_LINKS: u32 = 40;
 
 /// Opens a file to overwrite it. A device or a pipe is written to; a descriptor of this process (`-`, `/dev/stdout`) is
 /// continued after what is in its file.
@@ -68,7 +68,7 @@ pub fn descriptor_of(path: &Path) -> Option<u32> {
     }
     let own = ["/proc/self/fd", "/proc/thread-self/fd"].map(|p| Path::new(p).canonicalize().ok());
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
         if own.iter().flatten().any(|own| *own == directory) {

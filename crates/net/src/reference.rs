@@ -15,9 +15,9 @@ use crate::sys;
 /// chronyc has this long to answer.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Its answer is one line of a few hundred bytes.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 /// A bound above this is of no use, ns.
-const MOST_ERROR_NS: u64 = 10_000_000_000;
+const MAX_ERROR_NS: u64 = 10_000_000_000;
 /// The kernel lets no clock run further off than 500 ppm, and lets the greatest error grow by as much.
 const KERNEL_GROWTH_PPB: u64 = 500_000;
 /// chrony's own allowance for the drift of a clock between updates (`maxclockerror`).
@@ -125,7 +125,7 @@ fn ask_chrony() -> Option<String> {
         }
     };
     let mut bytes = vec![];
-    child.stdout.take()?.take(MOST_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    child.stdout.take()?.take(MAX_BYTES as u64).read_to_end(&mut bytes).ok()?;
     status.success().then_some(())?;
     String::from_utf8(bytes).ok()
 }
@@ -137,7 +137,7 @@ fn ask_chrony() -> Option<String> {
 /// kernel's clock, whose correction `kernel_ppm` then mirrors what chronyd says; all of it where chronyd only watches
 /// (`chronyd -x`, as in a container), and where the correction is not known.
 fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
-    let text = text.get(..MOST_BYTES).unwrap_or(text);
+    let text = text.get(..MAX_BYTES).unwrap_or(text);
     let fields: Vec<&str> = text.lines().next()?.split(',').map(str::trim).take(15).collect();
     let [
         reference,
@@ -174,7 +174,7 @@ fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
     let error_ns = (error * 1e9).ceil() as u64;
     let growth_ppb = ((growth * 1e3).ceil() as u64).min(KERNEL_GROWTH_PPB);
     let service = TimeService::Chrony;
-    (error_ns > 0 && error_ns <= MOST_ERROR_NS).then_some(TimeBound {
+    (error_ns > 0 && error_ns <= MAX_ERROR_NS).then_some(TimeBound {
         service,
         error_ns,
         growth_ppb,
@@ -187,7 +187,7 @@ fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
 pub(crate) struct KernelTime {
     pub(crate) synchronised: bool,
     /// Maximum error, µs; the kernel lets it grow.
-    pub(crate) greatest_error_us: i64,
+    pub(crate) max_error_us: i64,
     /// Estimated error, µs; as the daemon left it.
     pub(crate) estimated_error_us: i64,
     /// Correction still to be made, ns.
@@ -200,15 +200,15 @@ impl KernelTime {
     pub(crate) fn bound(&self) -> Option<TimeBound> {
         let stated = self.synchronised
             && self.estimated_error_us > 0
-            && self.greatest_error_us >= self.estimated_error_us;
-        let greatest = u64::try_from(self.greatest_error_us).ok()?;
+            && self.max_error_us >= self.estimated_error_us;
+        let greatest = u64::try_from(self.max_error_us).ok()?;
         // The kernel adds what a second brings at its end.
         let unseen = KERNEL_GROWTH_PPB;
         let error_ns = greatest
             .saturating_mul(1000)
             .saturating_add(self.pending_ns.unsigned_abs())
             .saturating_add(unseen);
-        (stated && error_ns <= MOST_ERROR_NS).then_some(TimeBound {
+        (stated && error_ns <= MAX_ERROR_NS).then_some(TimeBound {
             service: TimeService::NtpKernel,
             error_ns,
             growth_ppb: KERNEL_GROWTH_PPB,
@@ -220,7 +220,7 @@ impl KernelTime {
 #[doc(hidden)]
 pub fn fuzz_chrony_tracking(data: &[u8]) {
     if let Some(bound) = parse_tracking(&String::from_utf8_lossy(data), Some(12.5)) {
-        assert!((1..=MOST_ERROR_NS).contains(&bound.error_ns), "{bound:?}");
+        assert!((1..=MAX_ERROR_NS).contains(&bound.error_ns), "{bound:?}");
         assert!((1000..=KERNEL_GROWTH_PPB).contains(&bound.growth_ppb), "{bound:?}");
         assert_eq!(bound.service, TimeService::Chrony);
     }
@@ -279,7 +279,7 @@ mod tests {
     fn the_kernels_error_counts_only_when_a_daemon_stated_it() {
         let ntpd = KernelTime {
             synchronised: true,
-            greatest_error_us: 900,
+            max_error_us: 900,
             estimated_error_us: 20,
             pending_ns: -7,
         };
@@ -289,9 +289,9 @@ mod tests {
         none(KernelTime { synchronised: false, ..ntpd });
         // As systemd-timesyncd and phc2sys leave it.
         none(KernelTime { estimated_error_us: 0, ..ntpd });
-        none(KernelTime { greatest_error_us: 10, ..ntpd });
-        none(KernelTime { greatest_error_us: -1, estimated_error_us: -2, ..ntpd });
-        none(KernelTime { greatest_error_us: 16_000_000, ..ntpd });
+        none(KernelTime { max_error_us: 10, ..ntpd });
+        none(KernelTime { max_error_us: -1, estimated_error_us: -2, ..ntpd });
+        none(KernelTime { max_error_us: 16_000_000, ..ntpd });
         none(KernelTime { pending_ns: i64::MIN, ..ntpd });
     }
 

@@ -16,9 +16,9 @@ const SCHEMA: &str = "weir.restoration/1";
 const PREFIX: &str = "offloads-";
 const SUFFIX: &str = ".restoration";
 /// Maximum length of a file that is read.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// Maximum number of files that are read.
-const MOST_FILES: usize = 1024;
+const MAX_FILES: usize = 1024;
 
 /// An offload that was on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Content {
 
     /// `None` for what [`Self::to_text`] does not write.
     fn parse(text: &str) -> Option<Self> {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return None;
         }
         let mut lines = text.lines();
@@ -261,13 +261,13 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with(PREFIX) && name.ends_with(SUFFIX)
     };
-    entries.map(|entry| entry.path()).filter(is_ours).take(MOST_FILES).collect()
+    entries.map(|entry| entry.path()).filter(is_ours).take(MAX_FILES).collect()
 }
 
 /// The content of a file; `None` for one that can't be read or parsed.
 fn read(path: &Path) -> Option<Content> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
     Content::parse(std::str::from_utf8(&bytes).ok()?)
 }
 
@@ -328,7 +328,7 @@ mod tests {
         content.process.1 += 1;
         let stale = content.to_text();
         let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
-        write("long", &"x".repeat(MOST_BYTES + 1));
+        write("long", &"x".repeat(MAX_BYTES + 1));
         write("words", "not one of ours\n");
         write("boot", &stale.replacen("boot ", "boot x", 1));
         write("elsewhere", &stale.replacen("namespace ", "namespace 9", 1));

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use crate::namespace::{Error, LinkControl, NetNamespace, raw};
 use child::{Order, OrderKind};
 
-pub use child::MOST_ACTIONS;
+pub use child::MAX_ACTIONS;
 
 /// One thing to put back. Interfaces are those of the network namespace in which the watchdog was
 /// spawned; each is pinned by its index when the action is added, so that another interface that
@@ -134,7 +134,7 @@ impl Watchdog {
     /// Hands the child one more action; when this returns, it is armed.
     ///
     /// # Errors
-    /// An unknown interface or feature, more than [`MOST_ACTIONS`] (ENOSPC), a child that is gone.
+    /// An unknown interface or feature, more than [`MAX_ACTIONS`] (ENOSPC), a child that is gone.
     pub fn add(&mut self, action: &RestoreAction) -> Result<(), Error> {
         let mut order = Order::default();
         let mut namespace = None;

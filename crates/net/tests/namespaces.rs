@@ -246,7 +246,7 @@ fn watchdog_restores_in_reverse_and_disarms() {
 fn watchdog_keeps_a_bounded_number() {
     let mut watchdog = Watchdog::spawn().unwrap();
     let action = RestoreAction::LinkFlags { interface: "lo".into(), flags: 0, mask: 0 };
-    for _ in 0..weir_net::watchdog::MOST_ACTIONS {
+    for _ in 0..weir_net::watchdog::MAX_ACTIONS {
         watchdog.add(&action).unwrap();
     }
     assert_eq!(watchdog.add(&action).unwrap_err().source.raw_os_error(), Some(libc::ENOSPC));

@@ -9,9 +9,9 @@ use weir_model::record::Histogram;
 
 /// Maximum number of bytes of base 64 that are read: a full histogram of three digits up to three days has less than
 /// 512 KiB.
-const MOST_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
 /// Maximum number of cells that are made.
-const MOST_CELLS: usize = 1 << 18;
+const MAX_CELLS: usize = 1 << 18;
 /// Bytes before the counts.
 const HEADER: usize = 40;
 const COOKIE: u32 = 0x1c84_9313;
@@ -26,7 +26,7 @@ pub(crate) struct Cell {
 
 /// The cells in use, ascending. Absent when the bytes are no such histogram.
 pub(crate) fn cells(histogram: &Histogram) -> Option<Vec<Cell>> {
-    if histogram.encoding != "hdr-v2" || histogram.data.len() > MOST_TEXT {
+    if histogram.encoding != "hdr-v2" || histogram.data.len() > MAX_TEXT {
         return None;
     }
     decode(&STANDARD.decode(&histogram.data).ok()?)
@@ -67,7 +67,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<Cell>> {
         } else {
             if value > 0 {
                 let (low, high) = range(index)?;
-                if out.len() == MOST_CELLS {
+                if out.len() == MAX_CELLS {
                     return None;
                 }
                 out.push(Cell { low, high, count: value.unsigned_abs() });

@@ -167,7 +167,7 @@ pub struct MannWhitneyFigure {
     /// Number of values of A and of B compared: runs, or means of batches of intervals.
     pub samples: [u64; 2],
     /// The smallest p that so few values can give.
-    pub least_p: f64,
+    pub min_p: f64,
     /// Fraction of pairs in which B is larger less that in which it is smaller (Cliff's delta), −1 to 1.
     pub cliffs_delta: f64,
 }
@@ -376,7 +376,7 @@ fn test(
         p_adjusted: None,
         exact: m.exact,
         samples: [a.len() as u64, b.len() as u64],
-        least_p: MannWhitney::least_p(a.len(), b.len()),
+        min_p: MannWhitney::min_p(a.len(), b.len()),
         cliffs_delta: m.cliffs_delta(),
     });
 }
@@ -412,9 +412,9 @@ fn decide(figures: &mut [FigureDifference], confidence: f64) {
                 _ => Moved::Unclear,
             },
             // Neither side varies: the order test decides, if so few values can show anything.
-            (None, Some(order)) if is_equal && order.least_p < level => Moved::NotSignificant,
-            (None, Some(MannWhitneyFigure { p_adjusted: Some(p), least_p, .. }))
-                if *least_p < level =>
+            (None, Some(order)) if is_equal && order.min_p < level => Moved::NotSignificant,
+            (None, Some(MannWhitneyFigure { p_adjusted: Some(p), min_p, .. }))
+                if *min_p < level =>
             {
                 if *p < level {
                     Moved::Significant

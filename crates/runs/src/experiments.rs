@@ -14,7 +14,7 @@ use crate::store::back_from_last;
 use crate::{DataDirectory, StoreError};
 
 /// Maximum length of a result: that of a sweep of 100 000 runs has about 50 MB.
-const MOST_RESULT_BYTES: u64 = 512 << 20;
+const MAX_RESULT_BYTES: u64 = 512 << 20;
 
 /// The directory of stored experiments.
 #[derive(Debug, Clone)]
@@ -130,8 +130,8 @@ impl Experiments {
             file => file.map_err(fail)?,
         };
         let mut text = String::new();
-        let length = file.take(MOST_RESULT_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
-        if length as u64 > MOST_RESULT_BYTES {
+        let length = file.take(MAX_RESULT_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
+        if length as u64 > MAX_RESULT_BYTES {
             return Err(fail(io::Error::from(io::ErrorKind::FileTooLarge)));
         }
         Ok(Some(text))

@@ -7,9 +7,9 @@ use rusqlite::{Connection, params};
 use crate::{Store, StoreError};
 
 /// Maximum length of a key, bytes.
-const MOST_KEY: usize = 256;
+const MAX_KEY: usize = 256;
 /// Maximum length of a value, bytes.
-const MOST_VALUE: usize = 4096;
+const MAX_VALUE: usize = 4096;
 
 impl Store {
     /// The labels of a run.
@@ -125,10 +125,10 @@ fn labels(connection: &Connection, run: &str) -> rusqlite::Result<BTreeMap<Strin
 /// Refuses an invalid label.
 pub(crate) fn check(key: &str, value: &str) -> Result<(), StoreError> {
     let refuse = |reason| Err(StoreError::Label { label: format!("{key}={value}"), reason });
-    if key.is_empty() || key.len() > MOST_KEY || key.contains('=') {
+    if key.is_empty() || key.len() > MAX_KEY || key.contains('=') {
         return refuse("a key has 1 to 256 bytes and no '='");
     }
-    if value.len() > MOST_VALUE {
+    if value.len() > MAX_VALUE {
         return refuse("a value has at most 4096 bytes");
     }
     if key.chars().chain(value.chars()).any(char::is_control) {

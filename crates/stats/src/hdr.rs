@@ -10,7 +10,7 @@ const SHAPE: (u64, u64, u32) = (1, (1 << 48) - 1, 3);
 /// Cookie, length of what follows, normalizing offset, digits, lowest, highest, conversion ratio.
 const HEADER_BYTES: usize = 40;
 /// More values than a run can have; counts up to here can't overflow anywhere.
-const MOST_VALUES: u64 = 1 << 44;
+const MAX_VALUES: u64 = 1 << 44;
 
 impl Histogram {
     /// Reads a distribution as `to_hdr_v2` wrote it. The largest value is known to its cell only (1/1024 of it).
@@ -54,7 +54,7 @@ impl Histogram {
                 if cell >= CELLS {
                     return Err(refuse("more cells than its range has"));
                 }
-                if count > MOST_VALUES - histogram.count() {
+                if count > MAX_VALUES - histogram.count() {
                     return Err(refuse("more values than a run can have"));
                 }
                 histogram.record_n(bounds(cell).1, count);

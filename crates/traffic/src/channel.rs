@@ -62,8 +62,8 @@ impl ChannelError {
 
 /// A peer's words as they may be shown: no control characters (a terminal would obey them), and not endless.
 pub(crate) fn clean(text: &str) -> String {
-    const MOST: usize = 300;
-    text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    const MAX: usize = 300;
+    text.chars().take(MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Bytes of control traffic, both directions.

@@ -126,10 +126,10 @@ impl Flow {
                 state: state.clone(),
                 content,
                 seed: facts.seed,
-                most_segments: match (segmented, spec.rate.packets_per_second(1).is_some()) {
+                max_segments: match (segmented, spec.rate.packets_per_second(1).is_some()) {
                     (false, _) => 1,
                     (true, true) => FEW_SEGMENTS,
-                    (true, false) => MAX_SEGMENTS.min(socket.most_segments()),
+                    (true, false) => MAX_SEGMENTS.min(socket.max_segments()),
                 },
                 proof:
                     is_server.then(|| Proof { alive: alive.clone(), period_ns: facts.feedback_ns }),

@@ -109,7 +109,7 @@ pub(crate) fn path_mtu(peer: IpAddr) -> u32 {
 
 /// The smallest packet limit towards a peer that this host knows of: the interface's, the route's, or one that a router
 /// on the way has told before.
-pub(crate) fn least_path_mtu(peer: SocketAddr) -> u32 {
+pub(crate) fn min_path_mtu(peer: SocketAddr) -> u32 {
     let options = UdpOptions { dont_fragment: Some(true), ..UdpOptions::connect(peer) };
     let known = UdpSocket::open(&options).ok().and_then(|s| s.path_mtu().ok()).filter(|m| *m > 0);
     known.map_or(u32::MAX, |mtu| mtu).min(path_mtu(peer.ip()))
@@ -332,7 +332,7 @@ fn without(begin: &CpuTimes, from: &CpuTimes, to: &CpuTimes) -> CpuTimes {
 }
 
 /// Shorter waiting has no meaningful processor time.
-const LEAST_WAITING_SECONDS: f64 = 0.1;
+const MIN_WAITING_SECONDS: f64 = 0.1;
 
 /// Measures processor time while a test sends, and apart from it while it waits for stragglers: an idle wait, for them or
 /// for a flow to be started by command, would hide that a processor was the limit.
@@ -377,7 +377,7 @@ impl CpuMeter {
         let process = now.process_since(sent).iter().sum();
         Some(CpuEnd {
             waiting_seconds: Some(waiting),
-            waiting_process_ratio: (waiting >= LEAST_WAITING_SECONDS).then_some(process),
+            waiting_process_ratio: (waiting >= MIN_WAITING_SECONDS).then_some(process),
             ..sent.since(&self.begin)?
         })
     }

@@ -50,8 +50,8 @@ fn hello(has_key: bool, clock: &Clock) -> Hello {
         features.push("noise".into());
     }
     Hello {
-        protocol_least: 1,
-        protocol_greatest: PROTOCOL,
+        protocol_min: 1,
+        protocol_max: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
         features,
         clock: clock_identity(clock),

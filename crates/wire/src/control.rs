@@ -42,9 +42,9 @@ impl ClockIdentity {
 #[serde(default)]
 pub struct Hello {
     /// Minimum protocol version spoken.
-    pub protocol_least: u32,
+    pub protocol_min: u32,
     /// Maximum protocol version spoken.
-    pub protocol_greatest: u32,
+    pub protocol_max: u32,
     /// Version of Weir.
     pub version: String,
     /// Optional features by name.
@@ -56,8 +56,8 @@ pub struct Hello {
 impl Hello {
     /// The greatest version that both speak.
     pub fn common_protocol(&self, other: &Hello) -> Option<u32> {
-        let version = self.protocol_greatest.min(other.protocol_greatest);
-        (version >= self.protocol_least.max(other.protocol_least)).then_some(version)
+        let version = self.protocol_max.min(other.protocol_max);
+        (version >= self.protocol_min.max(other.protocol_min)).then_some(version)
     }
 }
 
@@ -401,8 +401,8 @@ mod tests {
     #[test]
     fn versions_meet_or_part() {
         let hello = |least, greatest| Hello {
-            protocol_least: least,
-            protocol_greatest: greatest,
+            protocol_min: least,
+            protocol_max: greatest,
             ..Hello::default()
         };
         assert_eq!(hello(1, 3).common_protocol(&hello(2, 5)), Some(3));
@@ -413,9 +413,8 @@ mod tests {
     #[test]
     fn unknown_fields_are_ignored_and_unknown_messages_refused() {
         let hello: ClientMessage =
-            decode(br#"{"type":"hello","protocol_least":1,"protocol_greatest":9,"new":true}"#)
-                .unwrap();
-        assert!(matches!(hello, ClientMessage::Hello(h) if h.protocol_greatest == 9));
+            decode(br#"{"type":"hello","protocol_min":1,"protocol_max":9,"new":true}"#).unwrap();
+        assert!(matches!(hello, ClientMessage::Hello(h) if h.protocol_max == 9));
         assert!(decode::<ClientMessage>(br#"{"type":"format_disk"}"#).is_err());
     }
 

@@ -63,7 +63,7 @@ pub fn fuzz_control(data: &[u8]) {
         match message {
             ClientMessage::Clock(state) => look_at_clock(&state),
             ClientMessage::Hello(hello) => {
-                let own = hello.protocol_least <= hello.protocol_greatest;
+                let own = hello.protocol_min <= hello.protocol_max;
                 assert_eq!(hello.common_protocol(&hello).is_some(), own);
             }
             ClientMessage::Open(open) => drop(open.plan.check()),
@@ -345,7 +345,7 @@ mod tests {
             end_ns: Some(3),
         };
         let client = [
-            ClientMessage::Hello(Hello { protocol_greatest: 1, ..Hello::default() }),
+            ClientMessage::Hello(Hello { protocol_max: 1, ..Hello::default() }),
             ClientMessage::Open(Box::new(open)),
             ClientMessage::Clock(clock),
             ClientMessage::StopFlow { flow: None },

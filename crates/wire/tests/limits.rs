@@ -28,11 +28,8 @@ fn a_clock_is_shared_only_in_one_time_namespace() {
 
 #[test]
 fn the_common_version_is_the_lesser_of_the_greatest_either_way() {
-    let hello = |protocol_least, protocol_greatest| Hello {
-        protocol_least,
-        protocol_greatest,
-        ..Hello::default()
-    };
+    let hello =
+        |protocol_min, protocol_max| Hello { protocol_min, protocol_max, ..Hello::default() };
     for (a, b, common) in [
         ((1, 3), (1, 5), Some(3)),
         ((1, 3), (3, 5), Some(3)),

@@ -17,7 +17,7 @@ use crate::app::lock;
 use crate::types::{AlarmEvent, DocumentChange, ObjectKind, StateEvent, WarningEvent};
 
 /// Maximum number of slots of a reader; beyond, samples count as skipped and other events as lost.
-const MOST_SLOTS: usize = 4096;
+const MAX_SLOTS: usize = 4096;
 
 /// A reader that has not taken a chunk for this long does not count as active.
 const READING: Duration = Duration::from_secs(4);
@@ -242,7 +242,7 @@ impl Reader {
         let mut waiting = lock(&self.waiting);
         waiting.next += 1;
         let number = waiting.next;
-        let is_full = waiting.slots.len() >= MOST_SLOTS;
+        let is_full = waiting.slots.len() >= MAX_SLOTS;
         match waiting.slots.get_mut(key) {
             Some(slot) => {
                 slot.skipped += 1;
@@ -292,7 +292,7 @@ impl Reader {
             out += "\n\n";
         }
         // An old sample is outdated.
-        if taken.len() > MOST_SLOTS {
+        if taken.len() > MAX_SLOTS {
             let period = self.period;
             taken.retain(|_, last| now.saturating_duration_since(*last) < period);
         }
@@ -444,6 +444,6 @@ mod tests {
         for i in 0..20_000 {
             hub.sample(ObjectKind::Tests, &i.to_string(), "interval", &i);
         }
-        assert_eq!(lock(&reader.waiting).slots.len(), MOST_SLOTS);
+        assert_eq!(lock(&reader.waiting).slots.len(), MAX_SLOTS);
     }
 }

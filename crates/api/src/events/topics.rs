@@ -4,7 +4,7 @@ use crate::problem::Problem;
 use crate::types::ObjectKind;
 
 /// Maximum number of topics of one reader.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 /// Kinds and single objects; empty: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl Topics {
             };
             let kind = serde_json::from_value(kind.into()).map_err(|_| refuse(word))?;
             out.push((kind, id));
-            if out.len() > MOST {
-                return Err(refuse(&format!("more than {MOST} topics")));
+            if out.len() > MAX {
+                return Err(refuse(&format!("more than {MAX} topics")));
             }
         }
         Ok(Topics(out))

@@ -9,7 +9,7 @@ use super::masked;
 use crate::app::lock;
 
 /// Maximum number of addresses, and for how long they are remembered.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 const LONG: Duration = Duration::from_secs(86_400);
 
 /// The addresses, and when each was last seen.
@@ -21,7 +21,7 @@ impl KnownAddresses {
     pub(crate) fn remember(&self, address: IpAddr, now: Instant) {
         let mut all = lock(&self.0);
         let address = masked(address);
-        if all.len() >= MOST && !all.contains_key(&address) {
+        if all.len() >= MAX && !all.contains_key(&address) {
             let oldest = all.iter().min_by_key(|(_, at)| **at).map(|(address, _)| *address);
             oldest.map(|oldest| all.remove(&oldest));
         }
@@ -48,7 +48,7 @@ mod tests {
             known.remember(address(i), begin + Duration::from_millis(u64::from(i)));
         }
         let end = begin + Duration::from_secs(2);
-        assert!(lock(&known.0).len() <= MOST);
+        assert!(lock(&known.0).len() <= MAX);
         assert!(known.knows(address(1999), end) && !known.knows(address(0), end));
         assert!(!known.knows(address(1999), end + LONG));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::app::lock;
 
 /// Maximum number of addresses.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 /// Depth of the bucket, in seconds of the rate.
 const BURST_SECONDS: f64 = 4.0;
 
@@ -29,13 +29,13 @@ impl Rates {
         let address = masked(address);
         let full = self.per_second * BURST_SECONDS;
         let mut buckets = lock(&self.buckets);
-        if buckets.len() >= MOST && !buckets.contains_key(&address) {
+        if buckets.len() >= MAX && !buckets.contains_key(&address) {
             // Full buckets hold no information.
             let rate = self.per_second;
             buckets.retain(|_, (left, at)| {
                 *left + now.saturating_duration_since(*at).as_secs_f64() * rate < full
             });
-            if buckets.len() >= MOST {
+            if buckets.len() >= MAX {
                 return Err(Duration::from_secs(1));
             }
         }
@@ -87,7 +87,7 @@ mod tests {
         for i in 0..10_000u32 {
             let _ = rates.take(std::net::Ipv4Addr::from(i).into(), begin);
         }
-        assert!(lock(&rates.buckets).len() <= MOST);
+        assert!(lock(&rates.buckets).len() <= MAX);
         let much_later = begin + Duration::from_secs(100);
         assert!(rates.take("198.51.100.1".parse().unwrap(), much_later).is_ok());
     }

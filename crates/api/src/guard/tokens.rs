@@ -12,7 +12,7 @@ use weir_net::secret::{WRITE, exposed};
 use crate::config::ApiError;
 
 /// Longest token file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// Name of the cookie with a page's token.
 const COOKIE: &str = "weir_token";
 
@@ -30,7 +30,7 @@ impl Tokens {
         if let Some(mode) = exposed(&found, WRITE) {
             return Err(ApiError::Exposed { path: path.into(), mode });
         }
-        if found.len() > MOST_BYTES {
+        if found.len() > MAX_BYTES {
             return Err(ApiError::Tokens { path: path.into(), line: 0 });
         }
         let text = std::fs::read_to_string(path).map_err(failed)?;

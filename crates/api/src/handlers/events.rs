@@ -17,7 +17,7 @@ const RATE: f64 = 10.0;
 
 /// An address gets this fraction of the readers, but at least the minimum.
 const SHARES: usize = 4;
-const LEAST_SHARE: usize = 8;
+const MIN_SHARE: usize = 8;
 
 pub(crate) async fn events(
     State(app): State<Shared>,
@@ -47,7 +47,7 @@ pub(crate) async fn events(
         at: clock::now(),
         rate,
     };
-    let share = (most / SHARES).max(LEAST_SHARE);
+    let share = (most / SHARES).max(MIN_SHARE);
     let network = network_of(client.address.ip());
     let reader = app
         .hub

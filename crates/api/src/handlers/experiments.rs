@@ -26,7 +26,7 @@ use crate::sweeps;
 use crate::types::*;
 
 /// Maximum number of hosts of an experiment.
-const MOST_HOSTS: usize = 64;
+const MAX_HOSTS: usize = 64;
 
 pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
     let of = app.clone();
@@ -77,9 +77,9 @@ pub(crate) async fn start(
     Json(request): Json<ExperimentRequest>,
 ) -> Result<Response, Problem> {
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
-    if request.hosts.len() > MOST_HOSTS {
+    if request.hosts.len() > MAX_HOSTS {
         let given = format!("{} hosts", request.hosts.len());
-        return Err(Problem::field("/hosts", given, format!("at most {MOST_HOSTS}")));
+        return Err(Problem::field("/hosts", given, format!("at most {MAX_HOSTS}")));
     }
     let mut hosts = BTreeMap::new();
     for (name, address) in &request.hosts {

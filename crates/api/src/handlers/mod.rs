@@ -122,23 +122,23 @@ pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
 }
 
 /// Limits of texts that become arguments of a command, and of lists of them.
-const MOST_WORD_BYTES: usize = 4000;
-const MOST_WORDS: usize = 64;
+const MAX_WORD_BYTES: usize = 4000;
+const MAX_WORDS: usize = 64;
 
 /// Refuses a text that is too long.
 pub(crate) fn short(field: &str, text: &str) -> Result<(), Problem> {
-    if text.len() <= MOST_WORD_BYTES && !text.contains('\0') {
+    if text.len() <= MAX_WORD_BYTES && !text.contains('\0') {
         return Ok(());
     }
     let given = format!("{} bytes", text.len());
-    Err(Problem::field(field, given, format!("at most {MOST_WORD_BYTES} bytes, none of them 0")))
+    Err(Problem::field(field, given, format!("at most {MAX_WORD_BYTES} bytes, none of them 0")))
 }
 
 /// The same for a list.
 pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
-    if list.len() > MOST_WORDS {
+    if list.len() > MAX_WORDS {
         let given = format!("{} of them", list.len());
-        return Err(Problem::field(field, given, format!("at most {MOST_WORDS}")));
+        return Err(Problem::field(field, given, format!("at most {MAX_WORDS}")));
     }
     list.iter().zip(0..).try_for_each(|(text, i)| short(&format!("{field}/{i}"), text))
 }

@@ -20,9 +20,9 @@ use crate::problem::{Problem, field_of};
 use crate::types::*;
 
 /// Maximum length of a plan.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 /// Maximum number of plans in a list.
-const MOST_PLANS: usize = 1000;
+const MAX_PLANS: usize = 1000;
 /// Path MTU assumed for counting flows.
 const MTU_BYTES: u32 = 1500;
 
@@ -43,8 +43,8 @@ fn read(path: &Path) -> Result<Option<String>, Problem> {
         file => file.map_err(failed)?,
     };
     let mut text = String::new();
-    let length = file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    if length as u64 > MOST_BYTES {
+    let length = file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if length as u64 > MAX_BYTES {
         return Err(Problem::internal(format!("{} is longer than 16 MiB", path.display())));
     }
     Ok(Some(text))
@@ -79,7 +79,7 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<PlanList> {
                 return Err(Problem::internal(format!("read {}: {e}", directory.display())));
             }
         };
-        for file in entries.iter().take(MOST_PLANS) {
+        for file in entries.iter().take(MAX_PLANS) {
             let path = file.path();
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let Some(name) = name.strip_suffix(".toml").filter(|n| file_name(n).is_ok()) else {

@@ -20,12 +20,12 @@ use crate::types::*;
 
 /// Default and maximum number of runs in a list.
 const RUNS: u32 = 100;
-const MOST_RUNS: u32 = 1000;
+const MAX_RUNS: u32 = 1000;
 /// Maximum number of runs of one side of a comparison.
-const MOST_COMPARED: usize = 100;
+const MAX_COMPARED: usize = 100;
 /// Limits of a report over several runs: runs, and bytes of their records, which are all in memory.
-const MOST_REPORTED: usize = 50;
-const MOST_REPORTED_BYTES: u64 = 64 << 20;
+const MAX_REPORTED: usize = 50;
+const MAX_REPORTED_BYTES: u64 = 64 << 20;
 
 /// An error of the store as a problem.
 fn of_store(error: StoreError) -> Problem {
@@ -111,7 +111,7 @@ pub(crate) async fn list(
 
 fn filter(query: &RunsQuery) -> Result<Filter, Problem> {
     let limit = query.limit.unwrap_or(RUNS);
-    if !(1..=MOST_RUNS).contains(&limit) {
+    if !(1..=MAX_RUNS).contains(&limit) {
         return Err(Problem::field("?limit", limit.to_string(), "1 to 1000"));
     }
     let now = clock::unix_ms() as i64;
@@ -254,12 +254,12 @@ pub(crate) async fn report_of_several(
     let RunsReportQuery { run: ids, format, figure } = query;
     let query = ReportQuery { format, figure };
     figure_fits(&query)?;
-    if !(1..=MOST_REPORTED).contains(&ids.len()) {
+    if !(1..=MAX_REPORTED).contains(&ids.len()) {
         let given = format!("{} runs", ids.len());
         return Err(Problem::field(
             "?run",
             given,
-            format!("1 to {MOST_REPORTED} runs: run=ID&run=ID"),
+            format!("1 to {MAX_REPORTED} runs: run=ID&run=ID"),
         ));
     }
     if format == ReportFormat::Json {
@@ -276,8 +276,8 @@ pub(crate) async fn report_of_several(
                 return Err(Problem::field("?run", given, "each run once"));
             }
             bytes += store.record_bytes(id).map_err(|e| in_query("?run", of_store(e), id))?;
-            if bytes > MOST_REPORTED_BYTES {
-                let given = format!("records of more than {MOST_REPORTED_BYTES} bytes in all");
+            if bytes > MAX_REPORTED_BYTES {
+                let given = format!("records of more than {MAX_REPORTED_BYTES} bytes in all");
                 return Err(Problem::field("?run", given, "fewer runs, or weir report"));
             }
             records.push(store.get(id).map_err(|e| in_query("?run", of_store(e), id))?);
@@ -470,7 +470,7 @@ pub(crate) async fn comparison(
     let ids = |text: &str| -> Result<Vec<String>, Problem> {
         let ids: Vec<String> =
             text.split(['+', ' ']).filter(|i| !i.is_empty()).map(Into::into).collect();
-        let wrong = ids.is_empty() || ids.len() > MOST_COMPARED || text.contains(',');
+        let wrong = ids.is_empty() || ids.len() > MAX_COMPARED || text.contains(',');
         if wrong { Err(refuse()) } else { Ok(ids) }
     };
     let (a, b) = (ids(a)?, ids(b)?);

@@ -19,9 +19,9 @@ use crate::supervise::{self, LabNode};
 use crate::types::*;
 
 /// Maximum number of tags of a test.
-const MOST_TAGS: usize = 64;
+const MAX_TAGS: usize = 64;
 /// Maximum number of keys listed.
-const MOST_KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 pub(crate) async fn list(State(app): State<Shared>) -> Json200<TestList> {
     Json200(TestList { tests: app.tests.list() })
@@ -75,7 +75,7 @@ pub(crate) fn set_host(plan: &mut Plan, host: &str) {
 type TagMap = BTreeMap<String, String>;
 
 fn right_tags(field: &str, tags: TagMap) -> Result<TagMap, Problem> {
-    if tags.len() > MOST_TAGS {
+    if tags.len() > MAX_TAGS {
         return Err(Problem::field(field, format!("{} tags", tags.len()), "64 at most"));
     }
     for (key, value) in &tags {
@@ -149,7 +149,7 @@ fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
         (path.is_file() && super::file_name(&name).is_ok()).then_some((name, path))
     });
     let mut keys: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for (name, path) in found.take(MOST_KEYS) {
+    for (name, path) in found.take(MAX_KEYS) {
         // `NAME` before `NAME.key`.
         let is_first = path.file_name().is_some_and(|file| *file == *name);
         if is_first || !keys.contains_key(&name) {

@@ -8,8 +8,8 @@ use super::frame;
 /// TLS and HTTP; a modem's is smaller).
 const POOL_BYTES: usize = 4 << 20;
 /// Payload of a frame, bytes, minimum and maximum.
-pub(super) const LEAST_FRAME: usize = 16 << 10;
-const MOST_FRAME: usize = 256 << 10;
+pub(super) const MIN_FRAME: usize = 16 << 10;
+const MAX_FRAME: usize = 256 << 10;
 /// Target duration of a frame, s: short, since a browser counts whole frames.
 const FRAME_SECONDS: f64 = 0.005;
 
@@ -27,7 +27,7 @@ impl Pool {
 
 /// Payload of the next frame of a connection with this rate, bytes/s.
 pub(super) fn frame_bytes(bytes_per_second: f64) -> usize {
-    let wanted = (bytes_per_second * FRAME_SECONDS).clamp(LEAST_FRAME as f64, MOST_FRAME as f64);
+    let wanted = (bytes_per_second * FRAME_SECONDS).clamp(MIN_FRAME as f64, MAX_FRAME as f64);
     // Powers of two: a frame's offset in the pool is then a multiple of its length.
     1 << (wanted as usize).ilog2()
 }
@@ -45,7 +45,7 @@ pub(super) struct OutgoingFrame {
 impl OutgoingFrame {
     /// A frame sequence that starts at another offset than its neighbours.
     pub(super) fn new(number: usize) -> OutgoingFrame {
-        OutgoingFrame { at: number % 16 * MOST_FRAME, ..OutgoingFrame::default() }
+        OutgoingFrame { at: number % 16 * MAX_FRAME, ..OutgoingFrame::default() }
     }
 
     /// Whether a frame is incomplete.
@@ -53,9 +53,9 @@ impl OutgoingFrame {
         self.head_bytes > 0 || self.left > 0
     }
 
-    /// Starts a frame of this payload, at most [`MOST_FRAME`].
+    /// Starts a frame of this payload, at most [`MAX_FRAME`].
     pub(super) fn begin(&mut self, payload: usize) {
-        let payload = payload.min(MOST_FRAME);
+        let payload = payload.min(MAX_FRAME);
         if self.at + payload > POOL_BYTES {
             self.at = 0;
         }
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn frames_are_short_where_the_path_is_slow() {
-        assert_eq!(frame_bytes(0.0), LEAST_FRAME);
-        assert_eq!(frame_bytes(1e6), LEAST_FRAME);
+        assert_eq!(frame_bytes(0.0), MIN_FRAME);
+        assert_eq!(frame_bytes(1e6), MIN_FRAME);
         assert_eq!(frame_bytes(10e6), 32 << 10);
-        assert_eq!(frame_bytes(1e9), MOST_FRAME);
-        assert_eq!(frame_bytes(f64::INFINITY), MOST_FRAME);
+        assert_eq!(frame_bytes(1e9), MAX_FRAME);
+        assert_eq!(frame_bytes(f64::INFINITY), MAX_FRAME);
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let mut feed = OutgoingFrame::new(15);
         let mut stream = vec![];
         let mut payload = 0;
-        for length in [LEAST_FRAME, MOST_FRAME, MOST_FRAME] {
+        for length in [MIN_FRAME, MAX_FRAME, MAX_FRAME] {
             feed.begin(length);
             let mut step = 1;
             while feed.is_within() {
@@ -109,12 +109,12 @@ mod tests {
                 step = step * 3 % 70_001;
             }
         }
-        assert_eq!(payload, LEAST_FRAME + 2 * MOST_FRAME);
+        assert_eq!(payload, MIN_FRAME + 2 * MAX_FRAME);
         assert_eq!(&stream[..4], [0x82, 126, 0x40, 0], "16384 bytes, binary, whole");
-        assert_eq!(stream[4..20], pool.0[15 * MOST_FRAME..][..16]);
-        let second = 4 + LEAST_FRAME;
+        assert_eq!(stream[4..20], pool.0[15 * MAX_FRAME..][..16]);
+        let second = 4 + MIN_FRAME;
         assert_eq!(stream[second..second + 10], [0x82, 127, 0, 0, 0, 0, 0, 4, 0, 0]);
-        assert_eq!(stream.len(), 4 + LEAST_FRAME + 2 * (10 + MOST_FRAME));
+        assert_eq!(stream.len(), 4 + MIN_FRAME + 2 * (10 + MAX_FRAME));
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub(super) async fn control(
     let entered = RegisteredTest { inner: inner.clone(), visitor, id, session };
     let mut control = Control {
         machine: SessionMachine::new(inner.config.limits, now),
-        frames: Frames::new(true, message::MOST_BYTES),
+        frames: Frames::new(true, message::MAX_BYTES),
         text: vec![],
         started_at: crate::clock::now(),
         start: Instant::now(),
@@ -131,7 +131,7 @@ struct Control {
     entered: RegisteredTest,
     machine: SessionMachine,
     frames: Frames,
-    /// The incoming message, at most [`message::MOST_BYTES`].
+    /// The incoming message, at most [`message::MAX_BYTES`].
     text: Vec<u8>,
     started_at: String,
     start: Instant,

@@ -7,7 +7,7 @@ use super::message::RoundTrips;
 /// Length of the slow start that is excluded from a rate, s.
 const RAMP_SECONDS: f64 = 1.0;
 /// Minimum time of a rate without the slow start, s.
-const LEAST_SECONDS: f64 = 0.5;
+const MIN_SECONDS: f64 = 0.5;
 /// How far the page's clock of a phase may be behind the server's: two messages in flight, s.
 const SOONER_SECONDS: f64 = 0.5;
 /// How much later than here a phase may end for a page behind a full queue, s. A later end only lowers the rate.
@@ -42,7 +42,7 @@ pub(super) fn throughput(marks: &[Mark]) -> Option<Throughput> {
     let last = marks.last()?;
     let ramp = marks.iter().rev().find(|mark| mark.seconds <= RAMP_SECONDS);
     let from = ramp
-        .filter(|from| last.seconds - from.seconds >= LEAST_SECONDS && last.bytes > from.bytes)
+        .filter(|from| last.seconds - from.seconds >= MIN_SECONDS && last.bytes > from.bytes)
         .map_or((0, 0.0), |from| (from.bytes, from.seconds));
     Throughput::new(last.bytes.saturating_sub(from.0), last.seconds - from.1)
 }
@@ -196,7 +196,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// Minimum time of a rate over a phase that lasted this long here, s.
-fn least_seconds(phase_seconds: f64) -> f64 {
+fn min_seconds(phase_seconds: f64) -> f64 {
     // A short phase is used completely, whatever its length for the page.
     (phase_seconds - RAMP_SECONDS - SOONER_SECONDS).max(phase_seconds / 4.0)
 }
@@ -220,7 +220,7 @@ pub(super) fn check(
                 sent.bytes
             ));
         }
-        let least = least_seconds(sent.seconds);
+        let least = min_seconds(sent.seconds);
         let most = sent.seconds + LATER_SECONDS;
         if !(least..=most).contains(&claimed.seconds) {
             return Err(format!(
@@ -229,8 +229,8 @@ pub(super) fn check(
             ));
         }
     }
-    if round_trips.all().iter().any(|list| list.len() > super::message::MOST_ROUND_TRIPS) {
-        return Err(format!("more than {} round trips", super::message::MOST_ROUND_TRIPS));
+    if round_trips.all().iter().any(|list| list.len() > super::message::MAX_ROUND_TRIPS) {
+        return Err(format!("more than {} round trips", super::message::MAX_ROUND_TRIPS));
     }
     let all = || round_trips.all().into_iter().flatten();
     // A browser reports zero if its clock is coarser than the round trip.

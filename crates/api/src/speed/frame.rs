@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
 /// Maximum payload of a control frame (section 5.5).
-const MOST_CONTROL: usize = 125;
+const MAX_CONTROL: usize = 125;
 
 /// Status codes of a close frame (section 7.4.1).
 pub(super) mod close {
@@ -93,7 +93,7 @@ struct Frame {
 
 impl Frames {
     pub(super) fn new(unmask: bool, most: u64) -> Frames {
-        let control = Vec::with_capacity(MOST_CONTROL);
+        let control = Vec::with_capacity(MAX_CONTROL);
         Frames { unmask, most, head: [0; 14], have: 0, frame: None, message: None, control }
     }
 
@@ -156,7 +156,7 @@ impl Frames {
             return Err(violation("a frame is not masked"));
         }
         let short = u64::from(second & 0x7f);
-        if opcode >= 8 && (short > MOST_CONTROL as u64 || !last) {
+        if opcode >= 8 && (short > MAX_CONTROL as u64 || !last) {
             return Err(violation("a control frame is too long, or fragmented"));
         }
         let extra = match short {
@@ -261,14 +261,14 @@ pub(super) fn text(text: &str) -> Vec<u8> {
 /// A close frame; the reason is truncated to its maximum.
 pub(super) fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     let mut payload = code.to_be_bytes().to_vec();
-    let cut = reason.floor_char_boundary(MOST_CONTROL - 2);
+    let cut = reason.floor_char_boundary(MAX_CONTROL - 2);
     payload.extend_from_slice(&reason.as_bytes()[..cut]);
     whole(8, &payload)
 }
 
 /// The answer to a ping.
 pub(super) fn pong(payload: &[u8]) -> Vec<u8> {
-    whole(10, &payload[..payload.len().min(MOST_CONTROL)])
+    whole(10, &payload[..payload.len().min(MAX_CONTROL)])
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ pub fn fuzz_speed_frames(data: &[u8]) {
 
 /// Payload bytes, messages and other events until the end or a violation.
 fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
-    const MOST: u64 = 1 << 16;
-    let mut frames = Frames::new(true, MOST);
+    const MAX: u64 = 1 << 16;
+    let mut frames = Frames::new(true, MAX);
     let (mut payload, mut messages, mut message, mut others) = (0, 0, 0, vec![]);
     for piece in bytes.chunks(step) {
         let mut piece = piece.to_vec();
@@ -36,7 +36,7 @@ fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
                     assert!(from <= to && to <= used);
                     payload += (to - from) as u64;
                     message += (to - from) as u64;
-                    assert!(message <= MOST, "a message is too long");
+                    assert!(message <= MAX, "a message is too long");
                     if ends {
                         messages += 1;
                         message = 0;
@@ -80,7 +80,7 @@ pub fn fuzz_speed_session(data: &[u8]) {
                             .round_trips
                             .all()
                             .iter()
-                            .all(|list| list.len() <= message::MOST_ROUND_TRIPS)
+                            .all(|list| list.len() <= message::MAX_ROUND_TRIPS)
                     );
                 }
                 Act::Close(..) => return,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Maximum number of networks remembered; beyond, new ones wait.
-const MOST_NETWORKS: usize = 4096;
+const MAX_NETWORKS: usize = 4096;
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// `Retry-After` for a network with too many concurrent tests, s.
 const SOON_SECONDS: u64 = 30;
@@ -136,12 +136,12 @@ impl TestRegistry {
                 ),
             );
         }
-        if self.by_network.len() >= MOST_NETWORKS && !self.by_network.contains_key(&network) {
+        if self.by_network.len() >= MAX_NETWORKS && !self.by_network.contains_key(&network) {
             self.by_network.retain(|_, visits| {
                 visits.forget(now_ns);
                 visits.now > 0 || !visits.begun_ns.is_empty()
             });
-            if self.by_network.len() >= MOST_NETWORKS {
+            if self.by_network.len() >= MAX_NETWORKS {
                 return busy(SOON_SECONDS, "too many visitors within the hour.".into());
             }
         }
@@ -279,7 +279,7 @@ mod tests {
         let limits =
             SpeedLimits { tests_per_hour: usize::MAX, tests: usize::MAX, ..SpeedLimits::default() };
         let mut book = TestRegistry::default();
-        for n in 0..MOST_NETWORKS as u32 {
+        for n in 0..MAX_NETWORKS as u32 {
             let network = IpAddr::from(n.to_be_bytes());
             book.enter(network, &limits, 0).unwrap();
             book.leave(network);

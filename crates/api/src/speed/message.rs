@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::figures::Throughput;
 
 /// Maximum length of a text message, bytes.
-pub(super) const MOST_BYTES: u64 = 64 << 10;
+pub(super) const MAX_BYTES: u64 = 64 << 10;
 /// Maximum number of round trips of one kind.
-pub(super) const MOST_ROUND_TRIPS: usize = 200;
+pub(super) const MAX_ROUND_TRIPS: usize = 200;
 
 /// What moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

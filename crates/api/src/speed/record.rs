@@ -12,7 +12,7 @@ use weir_model::record::{
 use weir_model::units::{Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
-use super::content::LEAST_FRAME;
+use super::content::MIN_FRAME;
 use super::figures::{Mark, Summaries, Throughput, grade, verdict};
 use super::message::RoundTrips;
 use super::session::Outcome;
@@ -90,7 +90,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
     if let Some(download) = &outcome.download {
         flows.push(Flow {
             sender: outcome.sent.map(sender),
-            payload_bytes: LEAST_FRAME as u64,
+            payload_bytes: MIN_FRAME as u64,
             receiver: Some(receiver(download, PEER)),
             round_trip: delay(&outcome.round_trips.download),
             ..flow(1, Direction::Forward, "download")

@@ -7,7 +7,7 @@ use super::record::LABEL;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// Maximum number deleted in one go, so that a result does not wait for years of old ones.
-const MOST_AT_ONCE: usize = 500;
+const MAX_AT_ONCE: usize = 500;
 
 /// Deletes results that are too old or too many, oldest first, except those with a tag of their own; returns how
 /// many.
@@ -32,7 +32,7 @@ pub(super) fn tidy(
         if tags.keys().all(is_own) {
             gone.push(id);
         }
-        if gone.len() == MOST_AT_ONCE {
+        if gone.len() == MAX_AT_ONCE {
             break;
         }
     }

@@ -30,8 +30,8 @@ use crate::config::ApiError;
 use crate::guard::Rates;
 
 /// Limits of a request: headers, and bytes of its head.
-const MOST_HEADERS: usize = 64;
-const MOST_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Length of a result's id: 128 bits in base64url.
 const ID_CHARACTERS: usize = 22;
 
@@ -181,8 +181,8 @@ async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(limits.head_seconds))
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(MOST_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     // A connection that lasts longer has a reader that takes nothing, or repeats requests. Errors are the peer's.

@@ -17,10 +17,10 @@ use super::session::Counts;
 use crate::app::lock;
 
 /// Longest frame: none is kept, so that this only refuses nonsense.
-const MOST_DATA: u64 = 16 << 20;
+const MAX_DATA: u64 = 16 << 20;
 /// Bytes that may come outside of an upload, of all data connections together: what a page and its kernel held at the end of
 /// one.
-const MOST_STRAY: u64 = 64 << 20;
+const MAX_STRAY: u64 = 64 << 20;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Bytes that may wait unsent in the kernel behind the window: more would go out long after a phase is over.
@@ -92,7 +92,7 @@ pub(super) async fn data(
     let mut run = session.run.subscribe();
     let mut data = Data {
         session,
-        frames: Frames::new(false, MOST_DATA),
+        frames: Frames::new(false, MAX_DATA),
         feed: OutgoingFrame::new(number),
         owed: vec![],
     };
@@ -206,7 +206,7 @@ impl Data<'_> {
                     let came = (to - from) as u64;
                     if matches!(run, Run::Phase(Phase::Upload, _)) {
                         self.session.received.fetch_add(came, Ordering::Relaxed);
-                    } else if self.session.stray.fetch_add(came, Ordering::Relaxed) > MOST_STRAY {
+                    } else if self.session.stray.fetch_add(came, Ordering::Relaxed) > MAX_STRAY {
                         return Err(io::ErrorKind::QuotaExceeded.into());
                     }
                 }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::types::{Client, ClientList};
 
 /// Maximum number of finished sessions in the list.
-const MOST_ENDED: usize = 100;
+const MAX_ENDED: usize = 100;
 
 /// Clients that test against this host.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Clients {
                     report: None,
                 });
                 let over = state.sessions.iter().filter(|c| c.closed_at.is_some()).count();
-                if over > MOST_ENDED
+                if over > MAX_ENDED
                     && let Some(oldest) = state.sessions.iter().rposition(|c| c.closed_at.is_some())
                 {
                     state.sessions.remove(oldest);

@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::types::{AnyJson, DemoState, ObjectKind, State, StateEvent};
 
 /// Maximum number of progress lines.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// How it is.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ async fn watch(app: Shared, started: super::launcher::Started) {
         let Event::Progress(notice) = event else { return };
         let line: String = notice.message.trim().chars().take(1000).collect();
         app.demo.change(|demo| {
-            if demo.progress.len() >= MOST_LINES {
+            if demo.progress.len() >= MAX_LINES {
                 demo.progress.remove(0);
             }
             demo.progress.push(line);

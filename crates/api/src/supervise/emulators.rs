@@ -30,9 +30,9 @@ const BEGIN: Duration = Duration::from_secs(10);
 /// Time for it to stop: it drains for 2 s at most.
 const END: Duration = Duration::from_secs(6);
 /// Maximum number of changes stored per emulator.
-const MOST_CHANGES: usize = 200;
+const MAX_CHANGES: usize = 200;
 /// Maximum size of its messages that is read.
-const MOST_WORDS_BYTES: u64 = 64 << 10;
+const MAX_WORDS_BYTES: u64 = 64 << 10;
 /// Polling interval of an emulator with readers.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -424,9 +424,9 @@ fn events(id: &str) -> Vec<Event> {
         let path = weir_lab::runtime_directory().map_err(std::io::Error::other)?.join(log_name(id));
         let mut file = std::fs::File::open(path)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(MOST_WORDS_BYTES)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MAX_WORDS_BYTES)))?;
         let mut bytes = vec![];
-        file.take(MOST_WORDS_BYTES).read_to_end(&mut bytes)?;
+        file.take(MAX_WORDS_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     read().unwrap_or_default().lines().filter_map(Event::parse).collect()
@@ -436,7 +436,7 @@ fn events(id: &str) -> Vec<Event> {
 pub(crate) fn remember(app: &App, id: &str, by: &str, change: String) {
     let mut changes = lock(&app.emulators.changes);
     let list = changes.entry(id.into()).or_default();
-    if list.len() >= MOST_CHANGES {
+    if list.len() >= MAX_CHANGES {
         list.pop_front();
     }
     list.push_back(EmulatorChange { at: clock::now(), by: by.into(), change });

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::types::{ExperimentState, ObjectKind, State, StateEvent};
 
 /// Maximum number of progress lines.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// All experiments, by id.
 #[derive(Debug, Default)]
@@ -428,7 +428,7 @@ pub(super) fn tell(app: &App, id: &str) {
 }
 
 fn add_line(progress: &mut Vec<String>, line: String) {
-    if progress.len() >= MOST_LINES {
+    if progress.len() >= MAX_LINES {
         progress.remove(0);
     }
     progress.push(line);

@@ -15,7 +15,7 @@ use weir_lab::Registry;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use super::orders::{
-    LabNode, LauncherMessage, MOST_ORDER_BYTES, NumberedOrder, Order, PACKET_TRACES, inside,
+    LabNode, LauncherMessage, MAX_ORDER_BYTES, NumberedOrder, Order, PACKET_TRACES, inside,
     socket_name, word,
 };
 use crate::app::lock;
@@ -70,10 +70,10 @@ pub fn launch(
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
-        match (&mut reader).take(MOST_ORDER_BYTES).read_until(b'\n', &mut line) {
+        match (&mut reader).take(MAX_ORDER_BYTES).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 && line.last() == Some(&b'\n') => {}
-            Ok(n) if n as u64 == MOST_ORDER_BYTES => {
-                let error = format!("an order longer than {MOST_ORDER_BYTES} bytes");
+            Ok(n) if n as u64 == MAX_ORDER_BYTES => {
+                let error = format!("an order longer than {MAX_ORDER_BYTES} bytes");
                 say(&voice, &LauncherMessage::Refused { number: number_of(&line), error });
                 match skip_line(&mut reader) {
                     Ok(()) => continue,

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 use super::orders::{
-    LauncherMessage, MOST_ORDER_BYTES, NumberedOrder, Order, numbered_line, parse_word,
+    LauncherMessage, MAX_ORDER_BYTES, NumberedOrder, Order, numbered_line, parse_word,
 };
 use super::output::Output;
 use crate::app::lock;
@@ -19,7 +19,7 @@ use crate::config::ApiError;
 use crate::problem::Problem;
 
 /// Maximum number of queued orders.
-const MOST_ORDERS: usize = 64;
+const MAX_ORDERS: usize = 64;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Launcher {
             stream.set_nonblocking(true).map_err(ApiError::Launcher)?;
             let stream = UnixStream::from_std(stream).map_err(ApiError::Launcher)?;
             let (read, mut write) = stream.into_split();
-            let (lines, mut inbox) = mpsc::channel::<String>(MOST_ORDERS);
+            let (lines, mut inbox) = mpsc::channel::<String>(MAX_ORDERS);
             let own = lines.downgrade();
             orders = Some(lines);
             tokio::spawn(async move {
@@ -132,9 +132,9 @@ impl Launcher {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
         let line = numbered_line(&NumberedOrder { number, order, output: names });
-        if line.len() as u64 > MOST_ORDER_BYTES {
+        if line.len() as u64 > MAX_ORDER_BYTES {
             let length = format!("{} bytes in all", line.len());
-            return Err(Problem::field("", length, format!("at most {MOST_ORDER_BYTES}")));
+            return Err(Problem::field("", length, format!("at most {MAX_ORDER_BYTES}")));
         }
         let (answer, heard) = oneshot::channel();
         {

@@ -7,7 +7,7 @@ use serde_json::json;
 use weir_jobs::Job;
 
 /// Longest order.
-pub(super) const MOST_ORDER_BYTES: u64 = weir_jobs::MAX_JOB_BYTES;
+pub(super) const MAX_ORDER_BYTES: u64 = weir_jobs::MAX_JOB_BYTES;
 
 /// A host or the middle of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

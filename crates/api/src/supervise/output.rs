@@ -15,9 +15,9 @@ use super::launcher::{Exit, Started};
 /// Time for the launcher to connect.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Maximum length of a line: the record of a test with many flows.
-const MOST_LINE_BYTES: u64 = 256 << 20;
+const MAX_LINE_BYTES: u64 = 256 << 20;
 /// Maximum length of standard error that is stored.
-const MOST_STDERR_BYTES: usize = 16 << 10;
+const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// Two listening sockets, whose files are removed with it.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ async fn read(stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     loop {
         let mut line = Vec::new();
-        match (&mut reader).take(MOST_LINE_BYTES).read_until(b'\n', &mut line).await {
+        match (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await {
             Ok(n) if n > 0 => {}
             _ => return,
         }
@@ -143,8 +143,8 @@ async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
     let (mut last, mut buffer) = (vec![], [0; 4096]);
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         last.extend_from_slice(&buffer[..n]);
-        if last.len() > 2 * MOST_STDERR_BYTES {
-            last.drain(..last.len() - MOST_STDERR_BYTES);
+        if last.len() > 2 * MAX_STDERR_BYTES {
+            last.drain(..last.len() - MAX_STDERR_BYTES);
         }
     }
     let text = String::from_utf8_lossy(&last).into_owned();

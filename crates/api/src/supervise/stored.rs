@@ -25,11 +25,11 @@ use crate::types::{ExperimentState, State};
 
 /// Limits of the scan at the start: experiments examined, the newest first, and entries added of those that can be
 /// resumed and of all others.
-const MOST_LOOKED_AT: usize = 1000;
-const MOST_TAKEN_UP: usize = 50;
+const MAX_LOOKED_AT: usize = 1000;
+const MAX_TAKEN_UP: usize = 50;
 /// Results read completely during the scan, and bytes read of another to see whether it is complete.
-const MOST_READ: usize = 4 * MOST_TAKEN_UP;
-const MOST_BEGINNING_BYTES: u64 = 64 << 10;
+const MAX_READ: usize = 4 * MAX_TAKEN_UP;
+const MAX_BEGINNING_BYTES: u64 = 64 << 10;
 /// Time that the start of the server waits for the scan. The rest of a slow scan continues in the background, and its
 /// findings are added to the list and published.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,16 +82,16 @@ pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
 fn take_up(app: &App) {
     let kept = weir_runs::Experiments::of(&app.config.data);
     let (mut open, mut closed, mut read) = (0, 0, 0);
-    for id in kept.ids().unwrap_or_default().into_iter().rev().take(MOST_LOOKED_AT) {
+    for id in kept.ids().unwrap_or_default().into_iter().rev().take(MAX_LOOKED_AT) {
         // This server has started it meanwhile and reports it itself.
         if app.experiments.knows(&id) {
             continue;
         }
-        if (open >= MOST_TAKEN_UP && closed >= MOST_TAKEN_UP) || read >= MOST_READ {
+        if (open >= MAX_TAKEN_UP && closed >= MAX_TAKEN_UP) || read >= MAX_READ {
             break;
         }
         // A result can have megabytes: the start is enough for those that are not listed.
-        if closed >= MOST_TAKEN_UP && is_complete(&kept.result(&id)) {
+        if closed >= MAX_TAKEN_UP && is_complete(&kept.result(&id)) {
             continue;
         }
         read += 1;
@@ -104,7 +104,7 @@ fn take_up(app: &App) {
             }
             StoredState::Other => continue,
         };
-        if *count < MOST_TAKEN_UP {
+        if *count < MAX_TAKEN_UP {
             *count += 1;
             app.experiments.take_up(*state);
             tell(app, &id);
@@ -254,7 +254,7 @@ fn is_complete(result: &Path) -> bool {
     let Ok(file) = std::fs::File::open(result) else { return false };
     let mut beginning = ResultHead(None);
     let mut reader =
-        serde_json::Deserializer::from_reader(BufReader::new(file.take(MOST_BEGINNING_BYTES)));
+        serde_json::Deserializer::from_reader(BufReader::new(file.take(MAX_BEGINNING_BYTES)));
     let _ = reader.deserialize_map(&mut beginning);
     beginning.0 == Some(Status::Complete)
 }
@@ -453,7 +453,7 @@ mod tests {
             });
             kept.keep(id, &text.to_string()).unwrap();
         };
-        for n in 0..MOST_READ + 10 {
+        for n in 0..MAX_READ + 10 {
             result(&format!("2-{n:04}"), "complete");
         }
         result("1-interrupted", "interrupted");
@@ -468,7 +468,7 @@ mod tests {
         take_up(&app);
         let all = app.experiments.list();
         assert!(all.iter().any(|e| e.id == "1-interrupted" && e.resumable), "{}", all.len());
-        assert_eq!(all.len(), MOST_TAKEN_UP + 1);
+        assert_eq!(all.len(), MAX_TAKEN_UP + 1);
     }
 
     /// Timeout of a broken test.

@@ -267,7 +267,7 @@ fn a_precision_that_was_not_reached_ends_with_5() {
             &format!(
                 "schema = \"weir.scenario/1\"\nname = \"s\"\nseed = \"0x7\"\n[lab]\nmiddle = true\n[emulator.m]\n\
                  both = \"loss 10%\"\n[[step]]\nexpect = [\"loss <= 50 %\"]\n\
-                 sweep = {{ over = [], runs = 5, most_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], \
+                 sweep = {{ over = [], runs = 5, max_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], \
                  test = {{ args = \"-u -b 1000pps -l 100 -k 200\" }} }}\n"
             ),
         );
@@ -386,7 +386,7 @@ fn a_sweep_says_how_much_it_will_be() {
 fn flags_that_lack_what_they_are_for_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (words, wanted) in
-        [(["--emulator", "/nonexistent"], "--both"), (["--most-runs", "3"], "--precision")]
+        [(["--emulator", "/nonexistent"], "--both"), (["--max-runs", "3"], "--precision")]
     {
         let words = [&["sweep", "127.0.0.1", "--over", "size=64"], &words[..]].concat();
         let (output, _, err) = run(dir.path(), &words);

@@ -66,7 +66,7 @@ fn a_paced_rate_is_iperf3s() {
 const ROUNDS: usize = 3;
 
 /// How often at most, where a busy machine scatters what either measures.
-const MOST_ROUNDS: usize = 40;
+const MAX_ROUNDS: usize = 40;
 
 /// The middle one.
 fn median(figures: &[f64]) -> f64 {
@@ -116,7 +116,7 @@ fn tcp_through_a_narrow_path_is_iperf3s() {
             if ratios.len() >= ROUNDS && distance_at_most(&ratios) <= 0.05 {
                 break;
             }
-            assert!(ratios.len() < MOST_ROUNDS, "{direction:?}: weir and iperf3 {figures:?}");
+            assert!(ratios.len() < MAX_ROUNDS, "{direction:?}: weir and iperf3 {figures:?}");
         }
     }
 }

@@ -15,14 +15,14 @@ use crate::error::Context;
 pub(crate) fn measure(figures: &mut Figures) {
     let clock = Clock::System;
     let mut costs = Vec::with_capacity(101);
-    let mut least_step = u64::MAX;
+    let mut min_step = u64::MAX;
     for _ in 0..101 {
         let start = clock.monotonic_ns();
         let mut last = start;
         for _ in 0..64 {
             let now = clock.monotonic_ns();
             if now > last {
-                least_step = least_step.min(now - last);
+                min_step = min_step.min(now - last);
             }
             last = now;
         }
@@ -31,7 +31,7 @@ pub(crate) fn measure(figures: &mut Figures) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     put(figures, "clock_read_seconds", median(&mut costs).map(|ns| seconds(ns) / 64.0));
     put(figures, "clock_resolution_seconds", Some(seconds(monotonic_resolution_ns())));
-    put(figures, "clock_step_seconds", (least_step < u64::MAX).then(|| seconds(least_step)));
+    put(figures, "clock_step_seconds", (min_step < u64::MAX).then(|| seconds(min_step)));
     let bracket = clock.bracket();
     put(figures, "stamp_mapping_error_seconds", Some(seconds(bracket.width_ns().div_ceil(2))));
 }
@@ -64,7 +64,7 @@ impl Waiter {
         let spin_ns = if is_fifo && cpus < 3 { 0 } else { SPIN_NS };
         let class = if is_fifo { Class::Fifo } else { Class::Normal };
         let poller = Poller::new().context("wait with", "a poller")?;
-        let waking = Waking { class, least_spin_ns: spin_ns, most_spin_ns: spin_ns };
+        let waking = Waking { class, min_spin_ns: spin_ns, max_spin_ns: spin_ns };
         Ok(Waiter { poller, events: Events::new(1), latency: WakeupLatency::new(waking) })
     }
 

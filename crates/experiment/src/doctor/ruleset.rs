@@ -5,7 +5,7 @@
 //! answer "may".
 
 /// Longest list of blocks kept.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 
 /// What a set of rules does to one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Ruleset {
             Ruleset { rules: chains.iter().map(|c| c.rules.len()).sum(), blocked: Vec::new() };
         for chain in &chains {
             for protocol in ["udp", "tcp"] {
-                if found.blocked.len() < MOST_BLOCKS {
+                if found.blocked.len() < MAX_BLOCKS {
                     found.blocked.extend(walk(chain, protocol, port));
                 }
             }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
 
 /// Limits of reading: bytes per line and lines.
-const MOST_LINE_BYTES: u64 = 256 << 20;
-const MOST_LINES: usize = 1_000_000;
+const MAX_LINE_BYTES: u64 = 256 << 20;
+const MAX_LINES: usize = 1_000_000;
 /// How long to wait for the lock of a program that has ended.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -188,7 +188,7 @@ pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
     while let Some(text) = next(&mut reader)? {
         let Ok(kind) = serde_json::from_str::<Kind>(&text) else { break };
         lines += 1;
-        if lines > MOST_LINES {
+        if lines > MAX_LINES {
             return Err(invalid("it has over a million lines"));
         }
         match (kind.session, sessions.last_mut()) {
@@ -273,7 +273,7 @@ impl Checkpoint {
             let Ok(line) = serde_json::from_str::<CheckpointLine>(&text) else { break };
             good += text.len() as u64;
             lines += 1;
-            if lines > MOST_LINES {
+            if lines > MAX_LINES {
                 return Err(invalid("it has over a million lines"));
             }
             checkpoint.take(line);
@@ -426,7 +426,7 @@ fn invalid(text: &str) -> io::Error {
 /// The next complete line.
 fn next(reader: &mut BufReader<&File>) -> io::Result<Option<String>> {
     let mut line = String::new();
-    match io::Read::take(&mut *reader, MOST_LINE_BYTES).read_line(&mut line) {
+    match io::Read::take(&mut *reader, MAX_LINE_BYTES).read_line(&mut line) {
         Ok(_) if line.ends_with('\n') => Ok(Some(line)),
         Ok(_) => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::InvalidData => Ok(None),

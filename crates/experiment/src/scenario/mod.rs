@@ -100,7 +100,7 @@ impl ScenarioError {
 }
 
 /// A scenario's files are read up to this many bytes.
-const MOST_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The files that a scenario names, all beside it. Each is read once: one that is changed meanwhile changes nothing.
 #[derive(Debug, Clone, Default)]
@@ -179,8 +179,8 @@ fn text_of(file: io::Result<std::fs::File>, path: &Path) -> Result<String, Scena
     let mut text = String::new();
     let fail = |source| ScenarioError::File { operation: "read", path: path.into(), source };
     let file = file.map_err(fail)?;
-    let length = file.take(MOST_FILE_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
-    if length as u64 > MOST_FILE_BYTES {
+    let length = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
+    if length as u64 > MAX_FILE_BYTES {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 16 MiB")));
     }
     Ok(text)
@@ -328,7 +328,7 @@ pub fn digests(
         let path = files.path(name);
         let key = regular(&path).and_then(|file| {
             let mut key = vec![];
-            io::Read::read_to_end(&mut io::Read::take(file, MOST_FILE_BYTES), &mut key)?;
+            io::Read::read_to_end(&mut io::Read::take(file, MAX_FILE_BYTES), &mut key)?;
             Ok(key)
         });
         let key = key.map_err(|source| ScenarioError::File { operation: "read", path, source })?;

@@ -5,7 +5,7 @@ use weir_model::experiment::{Point, Published, PublishedFigure};
 use super::{Files, ScenarioError};
 
 /// Limits of a file: rows and columns.
-const MOST_ROWS: usize = 100_000;
+const MAX_ROWS: usize = 100_000;
 
 /// The rows of a file, each cell with its column's name.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +87,8 @@ fn parse(text: &str) -> Result<Table, String> {
                 record.push(std::mem::take(&mut cell));
                 was_quoted = false;
                 records.push(std::mem::take(&mut record));
-                if records.len() > MOST_ROWS {
-                    return Err(format!("more than {MOST_ROWS} lines"));
+                if records.len() > MAX_ROWS {
+                    return Err(format!("more than {MAX_ROWS} lines"));
                 }
             }
             (_, c) => cell.push(c),

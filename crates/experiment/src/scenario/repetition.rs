@@ -46,7 +46,7 @@ impl Repetition {
     pub(super) fn of(sweep: &SweepStep, confidence: f64) -> Self {
         let precision = sweep.precision_percentage;
         let runs = sweep.runs.unwrap_or(1);
-        let (first, most) = match (precision, sweep.most_runs) {
+        let (first, most) = match (precision, sweep.max_runs) {
             (Some(_), most) => {
                 // One run has no standard deviation.
                 let most = most.unwrap_or(FIRST_STAGE).max(2);
@@ -223,7 +223,7 @@ mod tests {
     fn repetition(runs: Option<u32>, most: u32, percentage: f64) -> Repetition {
         let step = SweepStep {
             runs,
-            most_runs: Some(most),
+            max_runs: Some(most),
             precision_percentage: Some(percentage),
             ..SweepStep::default()
         };

@@ -7,7 +7,7 @@ use weir_model::experiment::{HostSpec, Scenario, Variables};
 /// A scenario names and makes as many hosts as a lab has, and no more.
 #[test]
 fn a_scenario_knows_the_hosts_that_a_lab_can_have() {
-    let most = weir_lab::MOST_HOSTS;
+    let most = weir_lab::MAX_HOSTS;
     let of = |hosts: &str, given: Option<usize>| {
         let text = format!(
             "schema = \"weir.scenario/1\"\nname = \"s\"\n[variables]\nn = 2\n[lab]\nhosts = {hosts}\n[[step]]\nwait = {{ time = \"1s\" }}\n"

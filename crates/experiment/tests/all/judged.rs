@@ -87,7 +87,7 @@ fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
     let repeated = |most: u32| {
         told(&format!(
             "[lab]\nmiddle = true\n[emulator.m]\nboth = \"loss 10%\"\n[[step]]\nname = \"s\"\n\
-             sweep = {{ over = [], runs = 5, most_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], test = {{ {PLAN} }} }}\n\
+             sweep = {{ over = [], runs = 5, max_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], test = {{ {PLAN} }} }}\n\
              expect = [\"loss <= 50 %\"]\n"
         ))
         .unwrap()

@@ -178,6 +178,6 @@ fn tables_without_end_are_refused_by_name() {
     let crate::ImpairError::TablesTooLarge { flows, bytes, most } = error else {
         panic!("{error}")
     };
-    assert_eq!((flows, most), (40_000, MOST_TABLE_BYTES));
+    assert_eq!((flows, most), (40_000, MAX_TABLE_BYTES));
     assert!((400_000_000..410_000_000).contains(&bytes), "{bytes}");
 }

@@ -10,10 +10,10 @@ use crate::ModelError;
 pub type Variables = BTreeMap<String, Value>;
 
 /// Maximum number of values of one axis of a sweep.
-const MOST_VALUES: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 /// Maximum number of values of a range without a step. `64..256` may mean its two ends, or some sizes between them; hardly
 /// 193 of them.
-const MOST_STEPLESS: i128 = 32;
+const MAX_STEPLESS: i128 = 32;
 /// Decimal places that ranges keep.
 const PLACES: usize = 9;
 
@@ -176,7 +176,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         }
         if step.is_none() && factor.is_none() {
             let count = (last - first) / 10i128.pow(PLACES as u32) + 1;
-            if count > MOST_STEPLESS {
+            if count > MAX_STEPLESS {
                 return Err(refuse(word, &stepped(word, unit, count.unsigned_abs(), out.len())));
             }
         }
@@ -203,7 +203,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         };
         let before = out.len();
         while value <= last {
-            if out.len() >= MOST_VALUES {
+            if out.len() >= MAX_VALUES {
                 return Err(refuse(word, "at most 10000 values"));
             }
             out.push(format!("{}{unit}", decimal(value)));
@@ -236,13 +236,13 @@ fn second(unit: &str, step: Option<&str>) -> String {
 fn stepped(word: &str, unit: &str, count: u128, before: usize) -> String {
     // Some nine values, by a step that people would take too.
     let wide = (count / 8).next_power_of_two();
-    let all = if count.saturating_add(before as u128) <= MOST_VALUES as u128 {
+    let all = if count.saturating_add(before as u128) <= MAX_VALUES as u128 {
         format!("{word}:1{unit} for all {count} values")
     } else {
-        format!("at most {MOST_VALUES} values")
+        format!("at most {MAX_VALUES} values")
     };
     format!(
-        "a step: {word}:{wide}{unit} for every {}, {all}; without one up to {MOST_STEPLESS}",
+        "a step: {word}:{wide}{unit} for every {}, {all}; without one up to {MAX_STEPLESS}",
         nth(wide)
     )
 }

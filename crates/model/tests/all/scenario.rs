@@ -59,7 +59,7 @@ fn runs_have_an_end() {
     for step in [
         format!("test = {{ runs = {billions} }}"),
         format!("sweep = {{ over = [\"size=1\"], runs = {billions}, test = {{}} }}"),
-        format!("sweep = {{ over = [\"size=1\"], most_runs = {billions}, test = {{}} }}"),
+        format!("sweep = {{ over = [\"size=1\"], max_runs = {billions}, test = {{}} }}"),
         format!("compare = {{ over = [\"size=1\"], runs = {billions} }}"),
         format!(
             "search = {{ high = \"1M\", low = \"1k\", trial = 1, runs = {billions}, test = {{}} }}"
@@ -107,9 +107,9 @@ fn precision_says_how_far_it_may_repeat() {
             "[[step]]\nsweep = {{ over = [], precision_percentage = 2.0, test = {{}}{more} }}\n"
         )
     };
-    assert!(refusal(&sweep("")).contains("without enough most_runs"));
-    assert!(refusal(&sweep(", runs = 5, most_runs = 3")).contains("no less than runs"));
-    parse(&sweep(", runs = 3, most_runs = 30")).unwrap();
+    assert!(refusal(&sweep("")).contains("without enough max_runs"));
+    assert!(refusal(&sweep(", runs = 5, max_runs = 3")).contains("no less than runs"));
+    parse(&sweep(", runs = 3, max_runs = 30")).unwrap();
 }
 
 /// The name that people mean is often the flag's, which is no field of a plan.

@@ -140,7 +140,7 @@ pub(crate) fn kernel_time_bound() -> Option<TimeBound> {
     let unit_ns = if state.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     let kernel = KernelTime {
         synchronised: leap >= 0 && leap != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0,
-        greatest_error_us: state.maxerror,
+        max_error_us: state.maxerror,
         estimated_error_us: state.esterror,
         pending_ns: state.offset.saturating_mul(unit_ns),
     };

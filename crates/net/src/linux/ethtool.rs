@@ -17,7 +17,7 @@ const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETH_SS_FEATURES: u32 = 4;
 const NAME_LEN: usize = 32;
 /// More features than any kernel has (64 now).
-const MOST_FEATURES: usize = 1024;
+const MAX_FEATURES: usize = 1024;
 
 /// Runs one command whose request and answer share `buffer`; the kernel writes no more than the counts in the request
 /// allow, and each caller sizes the buffer by them.
@@ -89,12 +89,12 @@ fn feature_names(interface: &str) -> io::Result<Vec<String>> {
     buffer[3] = u32_at(&mask, 4).unwrap_or(0);
     command(interface, &mut buffer)?;
     let count = buffer[4] as usize;
-    if count > MOST_FEATURES {
+    if count > MAX_FEATURES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     // struct ethtool_gstrings: command, set, length, then names of 32 bytes. The kernel writes as many as it has, which
     // does not change while it runs.
-    let mut buffer = vec![0_u32; 3 + MOST_FEATURES * NAME_LEN / 4];
+    let mut buffer = vec![0_u32; 3 + MAX_FEATURES * NAME_LEN / 4];
     buffer[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count as u32]);
     command(interface, &mut buffer)?;
     let bytes = bytes_of(&buffer[3..3 + count * NAME_LEN / 4]);

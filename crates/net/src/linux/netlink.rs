@@ -7,7 +7,7 @@ use super::sockopt::retry;
 
 const HEADER: usize = 16;
 /// The most that is read of one answer: enough for a million routes, an end to a kernel gone mad.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 /// One netlink message: type, flags and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Netlink {
             let n =
                 retry(|| unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) })?;
             total = total.saturating_add(n);
-            if n == 0 || total > MOST_BYTES {
+            if n == 0 || total > MAX_BYTES {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             for message in

@@ -14,9 +14,9 @@ const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
 /// Linux has some 60 features; more than this is not an answer to believe.
-const MOST_FEATURES: u32 = 1024;
+const MAX_FEATURES: u32 = 1024;
 /// Words of features that the allocation-free path can carry.
-pub(crate) const MOST_FEATURE_WORDS: usize = 8;
+pub(crate) const MAX_FEATURE_WORDS: usize = 8;
 
 /// Settings of the interfaces of one network namespace.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl LinkControl {
         }
         self.ethtool(interface, &mut set).map_err(named)?;
         let count = set[4];
-        if count > MOST_FEATURES {
+        if count > MAX_FEATURES {
             return Err(named(libc::EPROTO));
         }
         // struct ethtool_gstrings { cmd, string_set, len, data[len * 32] }; one string to spare.
@@ -117,7 +117,7 @@ impl LinkControl {
         let names = self.feature_names(interface)?;
         let words = names.len().div_ceil(32);
         match names.iter().position(|n| n == name) {
-            Some(bit) if words <= MOST_FEATURE_WORDS => Ok((bit as u32, words as u32)),
+            Some(bit) if words <= MAX_FEATURE_WORDS => Ok((bit as u32, words as u32)),
             _ => {
                 let source = io::Error::new(io::ErrorKind::NotFound, "no such feature");
                 Err(Error::new("find feature of", format!("{interface}: {name}"), source))
@@ -183,9 +183,9 @@ pub(crate) fn set_feature_bit(
     words: u32,
     on: bool,
 ) -> Result<(), c_int> {
-    let mut request = [0_u32; 2 + 2 * MOST_FEATURE_WORDS];
+    let mut request = [0_u32; 2 + 2 * MAX_FEATURE_WORDS];
     let word = (bit / 32) as usize;
-    if words as usize > MOST_FEATURE_WORDS || bit / 32 >= words {
+    if words as usize > MAX_FEATURE_WORDS || bit / 32 >= words {
         return Err(libc::EINVAL);
     }
     request[0] = ETHTOOL_SFEATURES;

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 /// NS_GET_NSTYPE of ioctl_nsfs(2).
 const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
 /// Maximum number of descriptors in one message.
-pub(crate) const MOST_DESCRIPTORS: usize = 4;
+pub(crate) const MAX_DESCRIPTORS: usize = 4;
 
 pub(crate) fn errno() -> c_int {
     // SAFETY: the location returned is the calling thread's own errno, always valid.
@@ -132,7 +132,7 @@ pub(crate) fn message_pair() -> Result<[RawFd; 2], c_int> {
     Ok(pair)
 }
 
-/// Room for one SCM_RIGHTS message of [`MOST_DESCRIPTORS`], aligned for `cmsghdr`.
+/// Room for one SCM_RIGHTS message of [`MAX_DESCRIPTORS`], aligned for `cmsghdr`.
 type Control = [u64; 8];
 
 /// Sends `bytes` with `descriptors` over a socket of [`message_pair`].
@@ -141,7 +141,7 @@ pub(crate) fn send_message(
     bytes: &[u8],
     descriptors: &[RawFd],
 ) -> Result<(), c_int> {
-    if descriptors.len() > MOST_DESCRIPTORS {
+    if descriptors.len() > MAX_DESCRIPTORS {
         return Err(libc::EINVAL);
     }
     let mut control: Control = [0; 8];
@@ -154,7 +154,7 @@ pub(crate) fn send_message(
     if !descriptors.is_empty() {
         let payload = size_of_val(descriptors) as u32;
         message.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: `control` is aligned and large enough for MOST_DESCRIPTORS (16 + 16 bytes), so
+        // SAFETY: `control` is aligned and large enough for MAX_DESCRIPTORS (16 + 16 bytes), so
         // the first header exists and its data holds `payload` bytes.
         unsafe {
             message.msg_controllen = libc::CMSG_SPACE(payload) as _;
@@ -186,7 +186,7 @@ pub(crate) fn send_message(
 pub(crate) fn receive_message(
     socket: RawFd,
     bytes: &mut [u8],
-) -> Result<(usize, [RawFd; MOST_DESCRIPTORS]), c_int> {
+) -> Result<(usize, [RawFd; MAX_DESCRIPTORS]), c_int> {
     let mut control: Control = [0; 8];
     let mut part =
         libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() };
@@ -206,9 +206,9 @@ pub(crate) fn receive_message(
             return Err(errno());
         }
     };
-    let mut descriptors = [-1; MOST_DESCRIPTORS];
+    let mut descriptors = [-1; MAX_DESCRIPTORS];
     // SAFETY: the kernel wrote msg_controllen bytes of well-formed headers into `control`; at most
-    // MOST_DESCRIPTORS integers are copied out of the first one, bounded by its own length.
+    // MAX_DESCRIPTORS integers are copied out of the first one, bounded by its own length.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         if !header.is_null()
@@ -216,7 +216,7 @@ pub(crate) fn receive_message(
             && (*header).cmsg_type == libc::SCM_RIGHTS
         {
             let payload = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            let count = (payload / size_of::<RawFd>()).min(MOST_DESCRIPTORS);
+            let count = (payload / size_of::<RawFd>()).min(MAX_DESCRIPTORS);
             std::ptr::copy_nonoverlapping(
                 libc::CMSG_DATA(header),
                 descriptors.as_mut_ptr().cast::<u8>(),

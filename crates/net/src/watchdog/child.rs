@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
 
 /// Most actions one watchdog keeps.
-pub const MOST_ACTIONS: usize = 128;
+pub const MAX_ACTIONS: usize = 128;
 
 const MESSAGE_BYTES: usize = 48 + FILE_BYTES;
 /// Room for the name of a file (NAME_MAX) and its NUL.
@@ -128,7 +128,7 @@ pub(super) fn run(socket: RawFd) -> ! {
     let (Ok(control), Ok(route)) = (raw::control_socket(), raw::route_socket()) else {
         raw::exit_now(1)
     };
-    let mut orders = [Order::default(); MOST_ACTIONS];
+    let mut orders = [Order::default(); MAX_ACTIONS];
     let mut count = 0;
     let mut bytes = [0_u8; MESSAGE_BYTES];
     while let Ok((length, descriptors)) = raw::receive_message(socket, &mut bytes) {
@@ -138,7 +138,7 @@ pub(super) fn run(socket: RawFd) -> ! {
         // A descriptor received stays open on purpose: it pins the namespace and so its number, or is a file's directory.
         let answer = match Order::from_bytes(&bytes) {
             Some(order) if order.kind == OrderKind::Disarm => raw::exit_now(0),
-            Some(_) if count == MOST_ACTIONS => libc::ENOSPC,
+            Some(_) if count == MAX_ACTIONS => libc::ENOSPC,
             Some(mut order) => match pin(control, descriptors[0], &mut order) {
                 Ok(()) => {
                     orders[count] = order;

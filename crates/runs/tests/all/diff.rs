@@ -193,7 +193,7 @@ fn sets_of_runs_are_compared_run_by_run() {
     let few = diff(&side("a", 10.0, 3), &side("b", 12.0, 3), 0.95);
     let figure = throughput(&few);
     assert_eq!(figure.moved, Moved::Unclear);
-    assert!(figure.mann_whitney.as_ref().unwrap().least_p > 0.05);
+    assert!(figure.mann_whitney.as_ref().unwrap().min_p > 0.05);
 
     let one = diff(&side("a", 10.0, 1), &side("b", 12.0, 5), 0.95);
     assert_eq!(throughput(&one).moved, Moved::TooFew);

@@ -3,9 +3,9 @@
 use super::all_finite;
 
 /// Shorter series tell nothing of how their values depend on each other.
-const LEAST: usize = 8;
+const MIN: usize = 8;
 /// Longer series are averaged down to this before lags are summed, so that the work stays bounded.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// Autocorrelation at `lag`, from −1 to 1: the autocovariance (divided by n at every lag, Box & Jenkins 1976,
 /// section 2.1.5) over the variance. Absent when the values are all equal, not finite, or fewer than `lag` + 1.
@@ -31,11 +31,11 @@ pub fn autocorrelation(values: &[f64], lag: usize) -> Option<f64> {
 /// Absent below 8 values, or when one is not finite. Beyond 4096 values neighbours are averaged first, and the answer
 /// is at most the number of averages.
 pub fn effective_size(values: &[f64]) -> Option<f64> {
-    if values.len() < LEAST || !all_finite(values) {
+    if values.len() < MIN || !all_finite(values) {
         return None;
     }
-    if values.len() > MOST {
-        return effective_size(&means(values, values.len().div_ceil(MOST)));
+    if values.len() > MAX {
+        return effective_size(&means(values, values.len().div_ceil(MAX)));
     }
     let count = values.len() as f64;
     let centred = centred(values);

@@ -12,7 +12,7 @@ pub struct MannWhitney {
     pub u: f64,
     /// All pairs: the product of the sizes.
     pub pairs: f64,
-    /// Two-sided p: twice the smaller tail. Counted out it is never below [`MannWhitney::least_p`].
+    /// Two-sided p: twice the smaller tail. Counted out it is never below [`MannWhitney::min_p`].
     pub p: f64,
     /// p was counted out, over all ways in which these values, equal ones included, could have fallen to the two samples; else it is the normal approximation with correction for ties and continuity.
     pub exact: bool,
@@ -62,7 +62,7 @@ impl MannWhitney {
 
     /// The smallest two-sided p that samples of these sizes can give, with ties or without: above the level that is asked for,
     /// no difference can be shown, however large.
-    pub fn least_p(first: usize, second: usize) -> f64 {
+    pub fn min_p(first: usize, second: usize) -> f64 {
         // 2 ÷ the number of ways to choose which places the first sample takes.
         let ways = (1..=first.min(second))
             .fold(1.0, |ways, k| ways * (first.max(second) as f64 + k as f64) / k as f64);
@@ -159,9 +159,9 @@ mod tests {
         assert_eq!((test.u, test.pairs, test.exact), (9.0, 9.0, true));
         assert!((test.p - 0.1).abs() < 1e-15);
         assert_eq!((test.common_language(), test.cliffs_delta()), (1.0, 1.0));
-        assert!((MannWhitney::least_p(3, 3) - 0.1).abs() < 1e-15);
-        assert!((MannWhitney::least_p(2, 4) - 2.0 / 15.0).abs() < 1e-15);
-        assert_eq!(MannWhitney::least_p(1, 1), 1.0);
+        assert!((MannWhitney::min_p(3, 3) - 0.1).abs() < 1e-15);
+        assert!((MannWhitney::min_p(2, 4) - 2.0 / 15.0).abs() < 1e-15);
+        assert_eq!(MannWhitney::min_p(1, 1), 1.0);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         // The mid-ranks are 2 2 2 4½ 4½ 6: of the 20 choices of three, 7 have a sum of 12½ or more, as 1, 2 and 3 have.
         let test = MannWhitney::of(&[1.0, 2.0, 3.0], &[1.0, 1.0, 2.0]).unwrap();
         assert!((test.p - 0.7).abs() < 1e-15, "{test:?}");
-        assert!(MannWhitney::of(&[5.0], &[1.0; 3]).unwrap().p >= MannWhitney::least_p(1, 3));
+        assert!(MannWhitney::of(&[5.0], &[1.0; 3]).unwrap().p >= MannWhitney::min_p(1, 3));
     }
 
     proptest! {
@@ -236,7 +236,7 @@ mod tests {
             let p: f64 = (2.0 * f64::min(low, high) / count).min(1.0);
             let test = MannWhitney::of(&a, &b).unwrap();
             prop_assert!(test.exact && (test.p - p).abs() < 1e-12, "{} not {p}", test.p);
-            prop_assert!(test.p >= MannWhitney::least_p(a.len(), b.len()) - 1e-12);
+            prop_assert!(test.p >= MannWhitney::min_p(a.len(), b.len()) - 1e-12);
         }
     }
 }

@@ -12,14 +12,14 @@ use crate::TrafficError;
 /// The thread's use of its processor is looked at this often.
 const WATCH_NS: u64 = 100_000_000;
 /// A thread under SCHED_FIFO that used more than this share of its processor has flows that cost more than was thought.
-const MOST_USED: f64 = 0.8;
+const MAX_USED: f64 = 0.8;
 
 /// Longest spinning that may be asked for.
-const MOST_SPIN: Duration = Duration::from_millis(10);
+const MAX_SPIN: Duration = Duration::from_millis(10);
 
 /// What was asked of sending threads.
 pub(crate) fn asked(scheduling: Scheduling, spin: Option<Duration>) -> Asked {
-    Asked { scheduling, spin_ns: spin.map(|spin| spin.min(MOST_SPIN).as_nanos() as u64) }
+    Asked { scheduling, spin_ns: spin.map(|spin| spin.min(MAX_SPIN).as_nanos() as u64) }
 }
 
 /// Refuses a request for SCHED_FIFO that the system will not grant, before anything starts.
@@ -95,7 +95,7 @@ impl Priority {
     }
 
     fn judge(&mut self, now: u64, cpu: u64) {
-        if self.watch.used(now, cpu) > MOST_USED {
+        if self.watch.used(now, cpu) > MAX_USED {
             self.change(normal(self.asked));
         }
     }

@@ -34,7 +34,7 @@ const SMALL_MESSAGES: usize = 64;
 /// Payloads up to this size use the small batch, whose buffers stay in the cache.
 const SMALL_BYTES: usize = 2048;
 /// Sockets that one wait can name: beyond, some that have datagrams are not named.
-const MOST_READY: usize = 4096;
+const MAX_READY: usize = 4096;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
 
@@ -149,7 +149,7 @@ impl Stamps {
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
-    let mut events = PollEvents::new(MOST_READY);
+    let mut events = PollEvents::new(MAX_READY);
     let mut stamps = Stamps::default();
     let mut small: Option<RecvBatch> = None;
     let mut large: Option<RecvBatch> = None;
@@ -164,7 +164,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
         let before = clock.monotonic_ns();
         let _ = inbox.poller.wait(&mut events, timeout);
         stamps.refit(clock, before, notes);
-        let all_named = events.iter().len() < MOST_READY;
+        let all_named = events.iter().len() < MAX_READY;
         let mut round = Round::default();
         for event in events.iter() {
             if event.token == INBOX {

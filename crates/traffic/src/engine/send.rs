@@ -28,7 +28,7 @@ const PLAIN_BATCH: usize = 8;
 /// Super-packets handed over in one call.
 const MESSAGES: usize = 16;
 /// Rings of payloads kept, at most half a MiB each.
-const MOST_RINGS: usize = 64;
+const MAX_RINGS: usize = 64;
 /// Without a way to the receiver for this long, a flow has failed.
 const UNREACHABLE_NS: u64 = 3_000_000_000;
 /// How the error of such a flow begins.
@@ -46,7 +46,7 @@ pub(crate) struct SendFlow {
     pub(crate) content: Content,
     pub(crate) seed: u64,
     /// Maximum number of datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
-    pub(crate) most_segments: usize,
+    pub(crate) max_segments: usize,
     /// A server sends only to a receiver that keeps proving that it wants to be sent to.
     pub(crate) proof: Option<Proof>,
     /// Since when the system has known no way to the receiver, and why at first.
@@ -240,13 +240,13 @@ fn serve(
     let payload = state.payload();
     let key = (payload, content_key(flow.content), flow.seed);
     // A cache: sessions choose their seeds, and a busy worker would collect rings for ever.
-    if rings.len() >= MOST_RINGS && !rings.contains_key(&key) {
+    if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
         rings.clear();
     }
     let ring =
         rings.entry(key).or_insert_with(|| PayloadRing::new(flow.content, flow.seed, payload));
-    let segments = segments_per_message(payload, flow.most_segments);
-    let most = if flow.most_segments > 1 { MESSAGES * segments } else { PLAIN_BATCH };
+    let segments = segments_per_message(payload, flow.max_segments);
+    let most = if flow.max_segments > 1 { MESSAGES * segments } else { PLAIN_BATCH };
     let (bytes, count) = state.fill(ring, count.min(most as u32), now);
     let segment = (segments > 1).then_some(payload as u16);
     let mut filling = batch.fill();
@@ -285,10 +285,9 @@ fn serve(
                 flow.is_retrying = true;
                 Some(now + RETRY_NS)
             }
-            SendFault::SegmentationUnsupported | SendFault::Invalid if flow.most_segments > 1 => {
+            SendFault::SegmentationUnsupported | SendFault::Invalid if flow.max_segments > 1 => {
                 // Older kernels cut fewer from one send; some paths none.
-                flow.most_segments =
-                    if flow.most_segments > FEW_SEGMENTS { FEW_SEGMENTS } else { 1 };
+                flow.max_segments = if flow.max_segments > FEW_SEGMENTS { FEW_SEGMENTS } else { 1 };
                 Some(now)
             }
             SendFault::Unreachable => {

@@ -25,7 +25,7 @@ const SAMPLE_NS: u64 = 250_000_000;
 /// Maximum number of samples of a flow; beyond, every other one is dropped and the distance doubles.
 const MAX_SAMPLES: usize = 2400;
 /// Contents kept for sending, up to 17 MiB each.
-const MOST_POOLS: usize = 16;
+const MAX_POOLS: usize = 16;
 /// Bytes of one read: what is read, and where to, fit a processor's second cache together.
 const READ_BYTES: usize = 64 << 10;
 /// The same where the kernel drops what is read.
@@ -353,7 +353,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
         } else {
             let key = (content_key(*content), *seed, most);
             // A cache: sessions choose their seeds, and a busy worker would collect pools for ever.
-            if shared.pools.len() >= MOST_POOLS && !shared.pools.contains_key(&key) {
+            if shared.pools.len() >= MAX_POOLS && !shared.pools.contains_key(&key) {
                 shared.pools.clear();
             }
             let pool =
@@ -388,7 +388,7 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
     if let Some(file) = shared.files.get(&(content_key(content), seed)) {
         return Ok(file.clone());
     }
-    if shared.files.len() >= MOST_POOLS {
+    if shared.files.len() >= MAX_POOLS {
         shared.files.clear();
     }
     let pool = StreamPool::new(content, seed, FILE_BYTES);

@@ -87,7 +87,7 @@ impl Bench {
             state: state.clone(),
             content: Content::Zeros,
             seed: 1,
-            most_segments: 1,
+            max_segments: 1,
             proof: None,
             unreachable: None,
             is_retrying: false,

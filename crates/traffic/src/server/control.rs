@@ -38,7 +38,7 @@ const WRITE_SECONDS: u64 = 10;
 const SHARED_UDP_FLOWS: usize = 1000;
 
 /// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
-const MOST_LARGE_PLANS: u64 = 64;
+const MAX_LARGE_PLANS: u64 = 64;
 /// A plan up to this size is taken from anyone; the share of the few larger ones at once is a limit.
 const SMALL_PLAN: usize = 64 << 10;
 
@@ -161,7 +161,7 @@ impl Task<'_> {
         drop(half_open.take());
         let specs = open.plan.flows(open.family, open.path_mtu_bytes);
         let sending = specs.iter().filter(|s| s.connection.direction == Direction::Reverse);
-        let mtu = self.peer.ip().map_or(u32::MAX, host::least_path_mtu);
+        let mtu = self.peer.ip().map_or(u32::MAX, host::min_path_mtu);
         if let Some(o) = host::oversized(sending, open.family, mtu) {
             let text = format!(
                 "datagrams of {} bytes that must not be fragmented: the path takes {} from this side",
@@ -211,8 +211,8 @@ impl Task<'_> {
                 "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
                 ours.version,
                 channel::clean(&client.version),
-                client.protocol_least,
-                client.protocol_greatest
+                client.protocol_min,
+                client.protocol_max
             );
             self.refuse("version", &text).await;
             return None;
@@ -224,7 +224,7 @@ impl Task<'_> {
         let mut message = reader.read::<ClientMessage>().await;
         let mut large = None;
         if let Err(ChannelError::Frame(FrameError::TooLong { .. })) = message {
-            large = Share::take(&self.shared.load, |l| &l.large_plans, 1, MOST_LARGE_PLANS);
+            large = Share::take(&self.shared.load, |l| &l.large_plans, 1, MAX_LARGE_PLANS);
             if large.is_none() {
                 self.refuse("busy", "many large plans are coming in, try again").await;
                 return None;

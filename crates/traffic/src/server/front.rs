@@ -23,7 +23,7 @@ use crate::engine::{Engine, lock};
 
 const INBOX: u64 = 0;
 /// Datagrams taken off a new socket at most: its peer may already be flooding it.
-const MOST_STRAYS: usize = 1024;
+const MAX_STRAYS: usize = 1024;
 /// Sessions by number.
 pub(crate) type Registry = Arc<Mutex<HashMap<u64, Weak<Session>>>>;
 
@@ -276,7 +276,7 @@ impl Loop {
                 let Ok(socket) = session.connected_socket(hello.flow, port, from) else { return };
                 // Between its binding and its connecting, others' hellos may have come to the new socket.
                 let mut stray = [0; LEN + 1];
-                for _ in 0..MOST_STRAYS {
+                for _ in 0..MAX_STRAYS {
                     let Ok((n, stranger)) = socket.recv_from(&mut stray) else { break };
                     if let (true, Some(bytes)) =
                         (n == LEN && stranger != from, stray.first_chunk::<LEN>())

@@ -23,7 +23,7 @@ const PATIENCE_NS: u64 = 250_000_000;
 /// Those that have not counted it by now are in the report alone.
 const LAST_NS: u64 = 10_000_000_000;
 /// Intervals of which something is owed.
-const MOST_OWED: usize = 64;
+const MAX_OWED: usize = 64;
 /// Whether a count is a sender's, its flow's transport and number, and the count.
 pub(super) type Count = (bool, TransportName, u32, IntervalCount);
 
@@ -103,7 +103,7 @@ impl Live {
             let index = self.next;
             self.owed.push_back(Owed { index, end_ns, told, summed, begun: false, earned: 0.0 });
             self.next += 1;
-            if self.owed.len() > MOST_OWED {
+            if self.owed.len() > MAX_OWED {
                 self.owed.pop_front();
             }
         }

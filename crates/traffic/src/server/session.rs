@@ -23,7 +23,7 @@ use crate::transport::{self, DatagramTransport};
 const TOKEN_NS: u64 = 10_000_000_000;
 
 /// A client probes from one socket; the rest is for one behind a translator that changes its mind.
-const MOST_PROBE_SOCKETS: u32 = 4;
+const MAX_PROBE_SOCKETS: u32 = 4;
 
 /// One session.
 pub(crate) struct Session {
@@ -66,7 +66,7 @@ impl Session {
             events,
             flows: Mutex::default(),
             closed: AtomicBool::new(false),
-            probes_left: AtomicU32::new(MOST_PROBE_SOCKETS),
+            probes_left: AtomicU32::new(MAX_PROBE_SOCKETS),
             log,
             used: Mutex::default(),
             clock: Mutex::new(None),

@@ -57,7 +57,7 @@ pub(crate) trait DatagramSocket: AsFd + Send + Sync + std::fmt::Debug {
     /// Sends one control datagram to the peer.
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Largest number of datagrams in one super-packet; 1 where each leaves on its own.
-    fn most_segments(&self) -> usize;
+    fn max_segments(&self) -> usize;
     /// Datagrams that its receive buffer had no room for, modulo 2^32.
     fn overflow(&self) -> Option<u32>;
     /// Addresses of this end and of the peer, as they are shown.

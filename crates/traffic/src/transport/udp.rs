@@ -76,7 +76,7 @@ pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
 /// Whether a sender hands over super-packets.
 pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -> bool {
     let possible =
-        spec.payload_bytes > 0 && spec.payload_bytes * 2 <= 65_507 && socket.most_segments() > 1;
+        spec.payload_bytes > 0 && spec.payload_bytes * 2 <= 65_507 && socket.max_segments() > 1;
     match options(spec).gso {
         Switch::On => possible,
         Switch::Off => false,
@@ -97,7 +97,7 @@ impl DatagramSocket for UdpSocket {
         self.send(bytes)
     }
 
-    fn most_segments(&self) -> usize {
+    fn max_segments(&self) -> usize {
         if self.segmentation_available() { gso_max_segments().into() } else { 1 }
     }
 

@@ -26,8 +26,8 @@ fn another_protocol_version_is_refused_by_name() {
     let server = Server::start(ServerConfig::default());
     let mut raw = Raw::connect(server.address);
     raw.send(&ClientMessage::Hello(Hello {
-        protocol_least: 99,
-        protocol_greatest: 99,
+        protocol_min: 99,
+        protocol_max: 99,
         version: "9.9\u{1b}[2J".into(),
         ..Hello::default()
     }));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The directory of evidence, next to the stored runs.
 pub(super) const DIRECTORY: &str = "demo-evidence";
 /// Rows whose evidence is stored: a new one replaces the oldest.
-const MOST_ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 
 /// A file of a row.
 pub(super) type File = (&'static str, Vec<u8>);
@@ -38,7 +38,7 @@ fn surplus<'a>(names: &'a [String], prefix: &str) -> Vec<&'a str> {
     let row_of = |name: &'a str| name.split_once('.').map(|(row, _)| row);
     let rows: BTreeSet<&str> =
         names.iter().filter_map(|name| row_of(name)).filter(|row| *row != prefix).collect();
-    let excess = (rows.len() + 1).saturating_sub(MOST_ROWS);
+    let excess = (rows.len() + 1).saturating_sub(MAX_ROWS);
     let old: BTreeSet<&str> = rows.into_iter().take(excess).collect();
     let is_old = |name: &&'a str| row_of(name).is_some_and(|row| old.contains(row));
     names.iter().map(String::as_str).filter(is_old).collect()
@@ -58,7 +58,7 @@ mod tests {
     fn the_latest_rows_stay_and_all_others_go() {
         let place = tempfile::tempdir().unwrap();
         let files = || vec![("row.json", b"{}".to_vec()), ("a.packets", vec![1, 2])];
-        for n in 0..MOST_ROWS + 3 {
+        for n in 0..MAX_ROWS + 3 {
             let id = format!("20260101-0000{n:02}-abcdef");
             let path = store(place.path(), &id, "TCP IPv6, 4 streams", &files()).unwrap();
             assert!(path.ends_with(format!("{id}-tcp-ipv6-4-streams.*")), "{path:?}");
@@ -69,12 +69,12 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        assert_eq!(names.len(), 2 * MOST_ROWS, "{names:?}");
+        assert_eq!(names.len(), 2 * MAX_ROWS, "{names:?}");
         assert!(names[0].starts_with("20260101-000003-"), "{names:?}");
         let kept = directory.join("20260101-000010-abcdef-tcp-ipv6-4-streams.a.packets");
         assert_eq!(std::fs::read(kept).unwrap(), [1, 2]);
         // The same row again replaces its own.
         store(place.path(), "20260101-000010-abcdef", "TCP IPv6, 4 streams", &files()).unwrap();
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2 * MOST_ROWS);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2 * MAX_ROWS);
     }
 }

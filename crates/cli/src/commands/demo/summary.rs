@@ -64,8 +64,8 @@ fn line(line: &path::Line) -> Value {
     match line.tolerance {
         Tolerance::Exact => out["tolerance"] = json!("exact"),
         Tolerance::Between(low, high) => {
-            out["least_packets"] = json!(low);
-            out["most_packets"] = json!(high);
+            out["min_packets"] = json!(low);
+            out["max_packets"] = json!(high);
         }
         Tolerance::PlusMinus(by) => out[format!("tolerance_{unit}")] = figure(by).1,
     }

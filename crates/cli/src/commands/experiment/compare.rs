@@ -11,7 +11,7 @@ use weir_model::names::Host;
 use weir_model::units::{BitRate, ByteSize, Seed};
 
 use super::axes::{OF_COMPARISONS, refuse_beside};
-use super::sweep::{MOST_RUNS, confidence};
+use super::sweep::{MAX_RUNS, confidence};
 use super::{Job, ResultArgs, execute};
 use crate::commands::values::whole;
 use crate::error::CliError;
@@ -61,7 +61,7 @@ pub(crate) struct CompareArgs {
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
     pub(super) time: Option<u32>,
     /// Repetitions
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1_u32..=MOST_RUNS))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1_u32..=MAX_RUNS))]
     runs: u32,
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = confidence)]

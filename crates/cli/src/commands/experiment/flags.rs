@@ -12,7 +12,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("expect", "--expect"),
     ("metrics", "--metric"),
     ("runs", "--runs"),
-    ("most_runs", "--most-runs"),
+    ("max_runs", "--max-runs"),
     ("precision_percentage", "--precision"),
     ("confidence_percentage", "--confidence"),
     ("repeat_host_limited", "--repeat-host-limited"),

@@ -70,18 +70,18 @@ pub(crate) struct GridArgs {
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     over: Vec<String>,
     /// Repetitions of each point [default: 1; with --precision 10, the first stage]
-    #[arg(long, value_name = "N", value_parser = whole(1_u32..=MOST_RUNS))]
+    #[arg(long, value_name = "N", value_parser = whole(1_u32..=MAX_RUNS))]
     runs: Option<u32>,
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
     /// Repeat each point until the confidence interval of its first metric is within this percentage of the mean; the
-    /// standard deviation of the first runs gives the number (Stein's two stages), at most --most-runs
-    #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
+    /// standard deviation of the first runs gives the number (Stein's two stages), at most --max-runs
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "max_runs")]
     precision: Option<f64>,
     /// Maximum number of repetitions of a point with --precision
-    #[arg(long, value_name = "N", requires = "precision", value_parser = whole(1_u32..=MOST_RUNS))]
-    most_runs: Option<u32>,
+    #[arg(long, value_name = "N", requires = "precision", value_parser = whole(1_u32..=MAX_RUNS))]
+    max_runs: Option<u32>,
     /// A metric of the table: throughput, loss, 'p99 one_way_delay', …; may be repeated
     /// [default: throughput, packet_rate, loss, jitter]
     #[arg(long, value_name = "METRIC")]
@@ -131,7 +131,7 @@ pub(crate) fn confidence(text: &str) -> Result<f64, String> {
 }
 
 /// Maximum number of repetitions of a point, as of a scenario's.
-pub(crate) const MOST_RUNS: u32 = 10_000;
+pub(crate) const MAX_RUNS: u32 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {
@@ -183,7 +183,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
     let sweep = GridArgs {
         runs: repeat.runs,
         // Until it is precise enough, within reason.
-        most_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(0).max(100)),
+        max_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(0).max(100)),
         confidence: repeat.confidence,
         precision: repeat.precision,
         ..GridArgs::default()
@@ -282,7 +282,7 @@ fn scenario(
     let sweep = SweepStep {
         over: grid.over,
         runs: grid.runs,
-        most_runs: grid.most_runs,
+        max_runs: grid.max_runs,
         precision_percentage: grid.precision,
         in_order: grid.in_order,
         repeat_host_limited: grid.repeat_host_limited,

@@ -16,7 +16,7 @@ use super::outward::{DNS_PORT, LOOK, Lost, Targets};
 use super::relay::Protocol;
 
 /// Maximum number of exchanges at once; one more ends the one that would be forgotten first.
-const MOST_EXCHANGES: usize = 1024;
+const MAX_EXCHANGES: usize = 1024;
 /// How long an exchange may be silent before it is forgotten.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The same where a name was asked for and the answer has come: most ask from a new port each time.
@@ -177,7 +177,7 @@ impl Datagrams {
     }
 
     fn begin(&mut self, key: Key) -> io::Result<u64> {
-        if self.table.len() >= MOST_EXCHANGES {
+        if self.table.len() >= MAX_EXCHANGES {
             self.make_room(1);
         }
         let opened = match self.open(key.1) {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use weir_net::output::MOST_LINKS;
+use weir_net::output::MAX_LINKS;
 
 use super::args::LawArgs;
 use crate::error::CliError;
@@ -109,7 +109,7 @@ fn of_path(path: &Path) -> Option<Identity> {
     }
     // Not there: what it would be made as, at the end of links that lead nowhere yet.
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = path.read_link() else { break };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -13,7 +13,7 @@ use weir_lab::Lab;
 /// Between two looks at what this host listens on.
 const LOOK: Duration = Duration::from_millis(250);
 /// Maximum number of connections at once.
-const MOST_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 /// States of a socket that anybody may address, in /proc/net/tcp and /proc/net/udp.
 const LISTENING: &str = "0A";
 const UNCONNECTED: &str = "07";
@@ -114,7 +114,7 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
     Ok(Relay(over))
 }
 
-/// Serves each connection on a thread of its own until it is over; beyond [`MOST_CONNECTIONS`] they are refused.
+/// Serves each connection on a thread of its own until it is over; beyond [`MAX_CONNECTIONS`] they are refused.
 pub(super) fn accept<S>(
     listener: &TcpListener,
     over: &AtomicBool,
@@ -132,7 +132,7 @@ pub(super) fn accept<S>(
             std::thread::sleep(LOOK);
             continue;
         };
-        if count.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+        if count.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
             count.fetch_sub(1, Ordering::Relaxed);
             refuse(stream);
             continue;

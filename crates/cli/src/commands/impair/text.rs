@@ -7,19 +7,19 @@ use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
 
 /// Maximum number of flows whose laws are printed one by one.
-const MOST_TOLD: usize = 16;
+const MAX_TOLD: usize = 16;
 
 /// The laws of each way, a line for each flow.
 pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
-    for flow in config.flows.iter().take(MOST_TOLD) {
+    for flow in config.flows.iter().take(MAX_TOLD) {
         let resting = if flow.run.0 { "" } else { " (run = false, passes untouched)" };
         let name = format!("{}{resting}", flow.name);
         out += &ways(&name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
-    if config.flows.len() > MOST_TOLD {
+    if config.flows.len() > MAX_TOLD {
         // Of their laws nothing is said: they have some.
-        out += &format!("  … and {}\n", counted(config.flows.len() - MOST_TOLD, "further flow"));
+        out += &format!("  … and {}\n", counted(config.flows.len() - MAX_TOLD, "further flow"));
     }
     for aggregate in config.aggregates.iter().take(16) {
         let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");

@@ -15,7 +15,7 @@ use crate::commands::runs::RunsError;
 use crate::error::CliError;
 
 /// Maximum number of runs on one page: what is more can't be read side by side.
-const MOST_RUNS: usize = 50;
+const MAX_RUNS: usize = 50;
 /// Maximum number of characters of an id in a file's name.
 const NAME: usize = 64;
 /// The newest experiment, as `last` is the newest run.
@@ -65,10 +65,10 @@ impl Subject {
                     }
                 },
             }
-            if runs.len() > MOST_RUNS {
+            if runs.len() > MAX_RUNS {
                 return Err(CliError::flag(
                     "RUN",
-                    format!("more than {MOST_RUNS} runs"),
+                    format!("more than {MAX_RUNS} runs"),
                     "fewer: they stand side by side",
                 ));
             }
@@ -276,7 +276,7 @@ fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
     } else {
         for record in serde_json::Deserializer::from_str(&text).into_iter::<Record>() {
             out.push(record.map_err(|e| fail(out.len() + 1, e.to_string()))?);
-            if out.len() > MOST_RUNS {
+            if out.len() > MAX_RUNS {
                 break;
             }
         }

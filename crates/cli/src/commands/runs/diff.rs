@@ -285,7 +285,7 @@ fn notes(found: &Diff) -> Vec<String> {
     }
     let level = 1.0 - found.confidence;
     let few =
-        found.figures.iter().filter_map(|f| f.mann_whitney.as_ref()).find(|m| m.least_p >= level);
+        found.figures.iter().filter_map(|f| f.mann_whitney.as_ref()).find(|m| m.min_p >= level);
     if let Some(few) = few {
         let [a, b] = few.samples;
         notes.push(format!(

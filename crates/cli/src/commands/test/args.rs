@@ -320,7 +320,7 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
     /// Run the test N times: mean, variance and confidence interval; with --precision, the first stage [default there: 10]
-    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=crate::commands::experiment::sweep::MOST_RUNS))]
+    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=crate::commands::experiment::sweep::MAX_RUNS))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::confidence)]

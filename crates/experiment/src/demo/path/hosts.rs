@@ -203,7 +203,7 @@ type Found = Result<(Evidence, Report, Logs), Unmeasured>;
 type Logs = Vec<(&'static str, Vec<u8>)>;
 
 /// Maximum packet log stored of a row: a row has some 20 000 records of 64 bytes.
-const MOST_LOG_BYTES: u64 = 32 << 20;
+const MAX_LOG_BYTES: u64 = 32 << 20;
 
 impl Hosts<'_> {
     /// The row without laws, at most three attempts until it is not host-limited; else the attempt with the lowest
@@ -351,7 +351,7 @@ impl Hosts<'_> {
         .placed(&case.impairment);
         let logs =
             [("emulator.packets", &packet_trace), ("b.packets", &at_b), ("a.packets", &at_a)];
-        let logs = logs.into_iter().map(|(name, log)| Ok((name, log.bytes(MOST_LOG_BYTES)?)));
+        let logs = logs.into_iter().map(|(name, log)| Ok((name, log.bytes(MAX_LOG_BYTES)?)));
         Ok(Ok((evidence, report, logs.collect::<Result<_, DemoError>>()?)))
     }
 

@@ -9,7 +9,7 @@ const GROUP: Group = Group::Sockets;
 /// 2304 bytes of kernel memory per 1500-byte frame, needs 11.5 MB; rounded up.
 const BUFFER_WANTED: u64 = 16 << 20;
 /// Below this a stall of 2 ms at a few hundred thousand packets/s overflows.
-const BUFFER_LEAST: u64 = 4 << 20;
+const MIN_BUFFER: u64 = 4 << 20;
 /// File descriptors for 1000 connections on one side, and some more.
 const DESCRIPTORS_WANTED: u64 = 1100;
 
@@ -60,7 +60,7 @@ fn buffers(facts: &Facts) -> Vec<Finding> {
         "limit of receive buffers",
         "net.core.rmem_max",
         BUFFER_WANTED,
-        BUFFER_LEAST,
+        MIN_BUFFER,
         "at high UDP rates a reader that stalls for milliseconds overflows its buffer: the result reports such losses as socket overflow",
     );
     found.extend(limit(
@@ -68,7 +68,7 @@ fn buffers(facts: &Facts) -> Vec<Finding> {
         "send-buffer-limit",
         "limit of send buffers",
         "net.core.wmem_max",
-        BUFFER_LEAST,
+        MIN_BUFFER,
         1 << 20,
         "a fast UDP sender waits for the queue more often",
     ));

@@ -122,9 +122,9 @@ const SHORTFALL: f64 = 0.01;
 /// Repetitions of a failed host-limited trial; a trial whose sender fell short is repeated once.
 const AGAIN: u32 = 2;
 /// Minimum number of packets of a valid trial.
-pub const LEAST_PACKETS: f64 = 100.0;
+pub const MIN_PACKETS: f64 = 100.0;
 /// Maximum number of trials of one search.
-pub const MOST_TRIALS: u32 = 1000;
+pub const MAX_TRIALS: u32 = 1000;
 
 /// Why a trial failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +264,7 @@ impl<E> Searching<'_, E> {
     }
 
     fn is_over(&self) -> bool {
-        self.number >= MOST_TRIALS
+        self.number >= MAX_TRIALS
     }
 
     fn found(&self, name: &str, value: Option<f64>, unit: &str, text: &str) -> Found {
@@ -285,7 +285,7 @@ impl<E> Searching<'_, E> {
         let open = match (low, cause) {
             _ if bracket.is_incomplete => {
                 found.value = None;
-                Some(format!("not found within {MOST_TRIALS} trials"))
+                Some(format!("not found within {MAX_TRIALS} trials"))
             }
             (Some(_), None) => {
                 found.text = "the maximum passed: the path may carry more".into();

@@ -90,7 +90,7 @@ impl<E> Searching<'_, E> {
         let mut found = self.found(name, None, terms.unit, "");
         let (mut said, mut open) = (vec![], vec![]);
         if self.is_over() {
-            open.push(format!("not found within {MOST_TRIALS} trials"));
+            open.push(format!("not found within {MAX_TRIALS} trials"));
         } else if let Some(fitted) = self.fit(levels) {
             found.bounds =
                 Some(Bounds { low: fitted.highest_passing, high: fitted.lowest_failing });

@@ -4,7 +4,7 @@ use weir_model::experiment::PublishedFigure;
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
-use crate::scenario::search::{LEAST_PACKETS, Terms, Trial, TrialRequest, search};
+use crate::scenario::search::{MIN_PACKETS, Terms, Trial, TrialRequest, search};
 use crate::scenario::{Files, ParseTestFlags};
 
 use super::*;
@@ -277,9 +277,9 @@ impl Room<'_> {
             return self.refuse("test", reason);
         }
         let packets = low * seconds / if in_bits { payload_bits } else { 1.0 };
-        if !is_burst && (packets.is_nan() || packets < LEAST_PACKETS) {
+        if !is_burst && (packets.is_nan() || packets < MIN_PACKETS) {
             let reason = format!(
-                "{packets:.0} packets in a trial of {seconds} s, at least {LEAST_PACKETS} are needed"
+                "{packets:.0} packets in a trial of {seconds} s, at least {MIN_PACKETS} are needed"
             );
             return self.refuse("low", &reason);
         }

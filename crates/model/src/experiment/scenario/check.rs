@@ -11,13 +11,13 @@ use crate::experiment::{Metric, Rule, ranges};
 use crate::names::{is_host, is_interface};
 
 /// Maximum number of steps, those inside of others included.
-const MOST_STEPS: usize = 10_000;
+const MAX_STEPS: usize = 10_000;
 /// Maximum number of runs of a scenario, and most points of a sweep.
-const MOST_RUNS: u64 = 100_000;
+const MAX_RUNS: u64 = 100_000;
 /// Maximum number of repetitions of one test, at one point.
-const MOST_REPETITIONS: u32 = 10_000;
+const MAX_REPETITIONS: u32 = 10_000;
 /// Maximum number of times that a host-limited run is done again.
-const MOST_AGAIN: u32 = 100;
+const MAX_AGAIN: u32 = 100;
 
 /// The axes around a step and its own, with their values; none where these are not known yet.
 type Axes = BTreeMap<String, Vec<String>>;
@@ -99,8 +99,8 @@ impl Scenario {
         let mut names = BTreeSet::new();
         let mut count = 0;
         self.check_steps(&self.steps, "step", &mut names, &mut count, &Axes::new())?;
-        let runs = most_runs(&self.steps)?;
-        if runs > MOST_RUNS {
+        let runs = max_runs(&self.steps)?;
+        if runs > MAX_RUNS {
             return refuse("step", &format!("{runs} runs"), "at most 100000 runs in all");
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Scenario {
         for (i, step) in steps.iter().enumerate() {
             let at = format!("{at}[{i}]");
             *count += 1;
-            if *count > MOST_STEPS {
+            if *count > MAX_STEPS {
                 return refuse(&at, "too many", "at most 10000 steps");
             }
             let actions: Vec<&str> = step.actions().iter().map(Action::name).collect();
@@ -201,8 +201,8 @@ impl Scenario {
             Action::Sweep(sweep) => {
                 let own = check_axes(&sweep.over, &at)?;
                 check_runs(sweep.runs, &format!("{at}.runs"))?;
-                check_runs(sweep.most_runs, &format!("{at}.most_runs"))?;
-                if sweep.repeat_host_limited > MOST_AGAIN {
+                check_runs(sweep.max_runs, &format!("{at}.max_runs"))?;
+                if sweep.repeat_host_limited > MAX_AGAIN {
                     return refuse(
                         &format!("{at}.repeat_host_limited"),
                         &sweep.repeat_host_limited.to_string(),
@@ -210,12 +210,12 @@ impl Scenario {
                     );
                 }
                 if sweep.precision_percentage.is_some()
-                    && sweep.most_runs.is_none_or(|most| most < sweep.runs.unwrap_or(1).max(2))
+                    && sweep.max_runs.is_none_or(|most| most < sweep.runs.unwrap_or(1).max(2))
                 {
                     return refuse(
                         &format!("{at}.precision_percentage"),
-                        "without enough most_runs",
-                        "most_runs of 2 or more and no less than runs: how far it may repeat",
+                        "without enough max_runs",
+                        "max_runs of 2 or more and no less than runs: how far it may repeat",
                     );
                 }
                 if sweep.precision_percentage.is_some_and(|p| !(p > 0.0 && p <= 100.0)) {
@@ -434,7 +434,7 @@ fn with(around: &Axes, own: Values) -> Axes {
 
 fn check_runs(runs: Option<u32>, at: &str) -> Result<(), ModelError> {
     match runs {
-        Some(runs) if !(1..=MOST_REPETITIONS).contains(&runs) => {
+        Some(runs) if !(1..=MAX_REPETITIONS).contains(&runs) => {
             refuse(at, &runs.to_string(), "1 to 10000")
         }
         _ => Ok(()),
@@ -442,7 +442,7 @@ fn check_runs(runs: Option<u32>, at: &str) -> Result<(), ModelError> {
 }
 
 /// Runs that these steps come to at most; each other step counts as one.
-fn most_runs(steps: &[Step]) -> Result<u64, ModelError> {
+fn max_runs(steps: &[Step]) -> Result<u64, ModelError> {
     let points = |over: &[String]| -> Result<u64, ModelError> {
         Ok(check_axes(over, "step")?.iter().map(|(_, v)| v.len() as u64).product())
     };
@@ -450,7 +450,7 @@ fn most_runs(steps: &[Step]) -> Result<u64, ModelError> {
         let own = match step.action() {
             Some(Action::Test(test)) => u64::from(test.runs.unwrap_or(1)),
             Some(Action::Sweep(sweep)) => {
-                let (runs, most) = (sweep.runs.unwrap_or(1), sweep.most_runs.unwrap_or(1));
+                let (runs, most) = (sweep.runs.unwrap_or(1), sweep.max_runs.unwrap_or(1));
                 points(&sweep.over)?.saturating_mul(runs.max(most).into())
             }
             Some(Action::Search(search)) => points(&search.over)?,
@@ -459,8 +459,8 @@ fn most_runs(steps: &[Step]) -> Result<u64, ModelError> {
                 let runs = u64::from(compare.runs.unwrap_or(1));
                 points(&compare.over)?.saturating_mul(tools).saturating_mul(runs)
             }
-            Some(Action::Parallel(inner)) => most_runs(inner)?,
-            Some(Action::Repeat(repeat)) => most_runs(&repeat.steps)?
+            Some(Action::Parallel(inner)) => max_runs(inner)?,
+            Some(Action::Repeat(repeat)) => max_runs(&repeat.steps)?
                 .saturating_mul(points(&repeat.over)?)
                 .saturating_mul(repeat.times.unwrap_or(1).into()),
             _ => 1,
@@ -526,7 +526,7 @@ pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
         }
         out.push((name.into(), ranges(&format!("{at} {name}"), values)?));
         let points = out.iter().try_fold(1u64, |all, (_, v)| all.checked_mul(v.len() as u64));
-        if points.is_none_or(|points| points > MOST_RUNS) {
+        if points.is_none_or(|points| points > MAX_RUNS) {
             refuse(&at, "too many points", "at most 100000 of all axes together")?;
         }
     }

@@ -11,7 +11,7 @@ use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
 
 /// Maximum number of hosts of a lab, by the letters of their names.
-const MOST_LAB_HOSTS: u64 = 16;
+const MAX_LAB_HOSTS: u64 = 16;
 
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
@@ -180,7 +180,7 @@ fn host_names(fields: &serde_json::Map<String, Value>) -> Vec<String> {
     // A number that a variable gives is not known yet.
     let count = fields.get("lab").map_or(0, |lab| match lab.get("hosts") {
         None => 2,
-        Some(count) => count.as_u64().map_or(MOST_LAB_HOSTS, |n| n.min(MOST_LAB_HOSTS)),
+        Some(count) => count.as_u64().map_or(MAX_LAB_HOSTS, |n| n.min(MAX_LAB_HOSTS)),
     });
     let lab = (b'a'..).take(count as usize).map(|c| char::from(c).to_string());
     tables.into_iter().flat_map(|t| t.keys().cloned()).chain(lab).collect()

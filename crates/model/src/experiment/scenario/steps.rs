@@ -189,9 +189,9 @@ pub struct SweepStep {
     pub runs: Option<u32>,
     /// Maximum number of repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub most_runs: Option<u32>,
+    pub max_runs: Option<u32>,
     /// Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
-    /// `most_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
+    /// `max_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
     /// The points in the order of the axes, not shuffled.

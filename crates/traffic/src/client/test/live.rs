@@ -16,7 +16,7 @@ const SILENT_NS: u64 = 150_000_000;
 /// What is awaited on this side is looked at again after this time.
 const LOOK_NS: u64 = 30_000_000;
 /// Intervals that may be made whole after they were shown.
-const MOST_LATE: usize = 1024;
+const MAX_LATE: usize = 1024;
 /// An interval further ahead than this is no honest word.
 const AHEAD_NS: u64 = 60_000_000_000;
 
@@ -101,7 +101,7 @@ impl Test<'_> {
                     return;
                 }
                 self.live.late.insert(index);
-                if self.live.late.len() > MOST_LATE {
+                if self.live.late.len() > MAX_LATE {
                     self.live.late.pop_first();
                 }
             }

@@ -136,7 +136,7 @@ pub(super) async fn run(
     observe(Event::Connected { local: connected.local, remote: connected.remote });
     let path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
     let specs = config.plan.flows(family, path_mtu_bytes);
-    let mtu = server.map_or(u32::MAX, host::least_path_mtu);
+    let mtu = server.map_or(u32::MAX, host::min_path_mtu);
     if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
         let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
         return Err(TrafficError::Input {

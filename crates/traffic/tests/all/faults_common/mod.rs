@@ -245,7 +245,7 @@ impl Raw {
 }
 
 pub fn own_hello() -> Hello {
-    Hello { protocol_least: 1, protocol_greatest: PROTOCOL, ..Hello::default() }
+    Hello { protocol_min: 1, protocol_max: PROTOCOL, ..Hello::default() }
 }
 
 pub fn open(plan: Plan) -> ClientMessage {
