@@ -168,7 +168,7 @@ test('who edits second is told, and may put changes on top of theirs', options, 
   theirs.flow[0].b_to_a = { delay: { constant: '70ms' } };
   site.mock.configure(emulator.entry.id, theirs, '192.0.2.55');
   await page.getByText(/192\.0\.2\.55 changed this emulator/).waitFor();
-  await page.getByRole('button', { name: 'Put mine on top of theirs' }).click();
+  await page.getByRole('button', { name: 'Apply my changes to theirs' }).click();
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('Applied: all flows changed together.').waitFor();
   assert.deepEqual(emulator.configuration.flow[0].b_to_a, { delay: { constant: '70ms' } });

@@ -303,7 +303,7 @@ test('a server that was started anew: the page reconnects by itself and says so'
 test('a server that wants a token asks for it, and refuses a wrong one', options, async () => {
   site.mock.token = 'right';
   const page = await site.page({ tolerate: (words) => words.includes('401') });
-  const dialog = page.getByRole('dialog', { name: 'This server wants a token' });
+  const dialog = page.getByRole('dialog', { name: 'This server requires a token' });
   await dialog.getByLabel('Token').fill('wrong');
   await dialog.getByRole('button', { name: 'Open' }).click();
   await dialog.getByText('the token is not known').waitFor();

@@ -337,7 +337,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     site.quiet();
     page.on('dialog', (dialog) => void dialog.accept());
     await page.getByRole('button', { name: 'End', exact: true }).click();
-    await page.getByText('Put an emulator between').waitFor();
+    await page.getByText('Start an emulator between').waitFor();
   } finally {
     await api('DELETE', `/labs/${LAB}`);
   }

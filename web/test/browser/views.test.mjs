@@ -33,7 +33,7 @@ before(async () => {
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
     ['packet-trace', `#/emulator/${logged.entry.id}`, 'Flows', click('Log')],
-    ['new emulator', '#/emulator/new', 'Put an emulator'],
+    ['new emulator', '#/emulator/new', 'Start an emulator'],
     ['runs', '#/runs', '2 kept'],
     ['run', `#/runs/${runs[0]}`, 'Loss ledger'],
     ['comparison', `#/runs/compare?runs=${runs.join(',')}`, 'What moved'],

@@ -157,7 +157,7 @@ fn ids_that_cant_be_named_are_refused() {
     let other = Record { schema: "weir.run/2".into(), ..small("x") };
     assert!(store.insert(&other).unwrap_err().to_string().contains("weir.run/2"));
     store.insert(&small("x")).unwrap();
-    says(&store.insert(&small("x")).unwrap_err(), &path, "run x is in");
+    says(&store.insert(&small("x")).unwrap_err(), &path, "run x exists in");
 }
 
 #[test]
