@@ -98,7 +98,7 @@ try {
   far = (await api('GET', '/labs')).labs.find((one) => one.name === LAB).hosts.find((one) => one.name === 'b').ipv4;
   const listed = spawnSync(program, ['lab', 'exec', '--lab', LAB, 'm', '--', 'ls', '/sys/class/net'], { env, encoding: 'utf8' }).stdout;
   const interfaces = listed.split(/\s+/).filter((one) => one !== '' && one !== 'lo');
-  const emulator = await api('POST', '/emulators', { lab: `${LAB}/m`, interfaces, configuration: EMULATION, journal: true });
+  const emulator = await api('POST', '/emulators', { lab: `${LAB}/m`, interfaces, configuration: EMULATION, packet_trace: true });
   await start(['serve'], /9347/, 'b');
   const speed = (await start(['serve', '--speed-test', '127.0.0.1:0'], /speed test on (http:\/\/[^/\s]+)/, undefined))[1];
 

@@ -552,7 +552,9 @@ fn the_keepalive_timeout_lets_everything_pass() {
     m.child.wait().unwrap();
     let log = dir.path().join(format!("runtime/impair-{}.log", made["id"].as_str().unwrap()));
     until("the alarm of the keepalive timeout", || {
-        std::fs::read_to_string(&log).unwrap_or_default().contains("everything is forwarded unchanged")
+        std::fs::read_to_string(&log)
+            .unwrap_or_default()
+            .contains("everything is forwarded unchanged")
     });
     let m = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
@@ -578,7 +580,9 @@ fn a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer() {
     let _dead = m.events(&format!("?samples=emulators:{id}"));
     let log = dir.path().join(format!("runtime/impair-{id}.log"));
     until("the alarm of the keepalive timeout", || {
-        std::fs::read_to_string(&log).unwrap_or_default().contains("everything is forwarded unchanged")
+        std::fs::read_to_string(&log)
+            .unwrap_or_default()
+            .contains("everything is forwarded unchanged")
     });
     m.ask("DELETE", &format!("/emulators/{id}"), None).expect(204);
 }
