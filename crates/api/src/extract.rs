@@ -205,7 +205,7 @@ fn decoded(text: &str) -> Result<String, Problem> {
     Ok(text.into_owned())
 }
 
-/// Who asks.
+/// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiClient {
     /// Address.

@@ -11,7 +11,7 @@ const PLACES = ['weir-run-', 'weir-ui-'];
 
 /**
  * The command that repeats a run. One that another program of ours started had its plan in such a directory, which nothing else tells
- * from a plan of a person's own: the store's plan stands in for it, as on the run's page of `weir report` (`repeating` of
+ * from a plan of a person's own: the stored plan is used instead, as on the run's page of `weir report` (`repeating` of
  * crates/report/src/page/run.rs). Of a run that was not kept there is only the plan of its record, to be put into the file named.
  */
 export function repeating(words: string[], id: string): string {

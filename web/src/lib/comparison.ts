@@ -15,7 +15,7 @@ export function metricNames(step: Pick<StepOutcome, 'action' | 'points'>, known:
   return [...new Set(named)].sort((a, b) => rank(a) - rank(b));
 }
 
-/** The rate sent, in the place of the throughput that a tool of a comparison does not report. */
+/** The rate sent, for a tool of a comparison that does not report its throughput. */
 export function sentInstead(step: Pick<StepOutcome, 'action'>, point: Pick<Point, 'metrics'>, metric: string): Summary | undefined {
   const absent = metric === 'throughput' && point.metrics?.[metric] === undefined;
   return absent && step.action === 'compare' ? point.metrics?.[SENT] : undefined;

@@ -114,7 +114,7 @@ export class Board {
   errors: ReadonlyMap<string, string> = $state.raw(NO_ERRORS);
   report = $state.raw<Report | undefined>();
   alarms = $state.raw<Alarm[]>([]);
-  /** Somebody else changed it while changes are staged here. */
+  /** Another client changed it while changes are staged here. */
   conflict = $state.raw<Edited | undefined>();
   applying = $state(false);
   /** Orders that were given here, so that what tells of them is asked for again. */
@@ -172,7 +172,7 @@ export class Board {
       return false;
     }
     if (this.#etag !== undefined && !same(this.applied, this.staged)) {
-      this.conflict = by ?? { document: `emulators/${this.id}/configuration`, by: 'Somebody', at: '', etag: etag ?? null };
+      this.conflict = by ?? { document: `emulators/${this.id}/configuration`, by: 'Another client', at: '', etag: etag ?? null };
       return false;
     }
     this.#rebase(next, etag);
@@ -278,7 +278,7 @@ export class Board {
     }
   }
 
-  /** Puts all staged changes into force together; refused (412) when somebody was first, unless `over` theirs. */
+  /** Applies all staged changes together; refused (412) if another client changed it first, unless `over` theirs. */
   async apply(over = false): Promise<void> {
     this.applying = true;
     const wanted = this.staged;
@@ -293,7 +293,7 @@ export class Board {
       this.errors = NO_ERRORS;
     } catch (error) {
       if (error instanceof ApiError && error.status === 412) {
-        this.conflict = error.changed ?? { document: '', by: 'somebody', at: '', etag: null };
+        this.conflict = error.changed ?? { document: '', by: 'another client', at: '', etag: null };
         return;
       }
       if (error instanceof ApiError && error.status === 422) this.errors = byPlace(error.errorsBelow(''), wanted);
@@ -312,7 +312,7 @@ export class Board {
   }
 
   async #edited(event: Edited): Promise<void> {
-    // Our own change is told before its answer has come.
+    // The event of our own change arrives before its response.
     do await new Promise((resolve) => setTimeout(resolve, 400));
     while (this.applying);
     if (!event.etag || event.etag === this.#etag) return;
@@ -320,7 +320,7 @@ export class Board {
     if (this.#seen(data, etag, event)) this.onTheirs?.(event);
   }
 
-  /** Called when somebody else's change was taken over because nothing was staged here. */
+  /** Called when another client's change was accepted because nothing was staged here. */
   onTheirs: ((event: Edited) => void) | undefined;
 
   // -- running ---------------------------------------------------------------------------------------------------

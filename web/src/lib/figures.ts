@@ -12,13 +12,13 @@ export function middleOf(of: Distribution): { word: 'median' | 'mean'; value: nu
   return typeof of.p50_seconds === 'number' ? { word: 'median', value: of.p50_seconds } : { word: 'mean', value: of.mean_seconds };
 }
 
-/** Whether an end of a flow was lost before it reported; of datagrams an absent end is one that told nothing at all. Then what the flow says of loss is of what was told, and the loss of the whole flow is not known. */
+/** Whether the report of an end of a flow is missing; of a datagram flow, whether an end reported nothing at all. The loss of the whole flow is unknown then. */
 export function lostAnEnd(flow: Pick<Flow, 'transport' | 'sender' | 'receiver'>): boolean {
   const { sender, receiver } = flow;
   return (flow.transport === 'udp' && (!sender || !receiver)) || isTime(sender?.reported_until_seconds) || isTime(receiver?.reported_until_seconds);
 }
 
-/** Whether the loss of a direction's sums is that of the whole run: no flow of datagrams lost an end. */
+/** Whether the loss of a direction's sums covers the whole run: both ends of every datagram flow reported. */
 export function isLossKnown(flows: Record['flows'], direction: Flow['direction']): boolean {
   return !flows.some((flow) => flow.direction === direction && flow.transport === 'udp' && lostAnEnd(flow));
 }

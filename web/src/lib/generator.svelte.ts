@@ -214,7 +214,7 @@ class Generator {
     await Promise.all(this.running.map((live) => tests.stop(live.test.id)));
   }
 
-  /** Another plan in the place of this one: none of its lines is bound. */
+  /** Replaces the plan: none of its lines is bound. */
   #replace(plan: JsonObject): void {
     this.change(plan);
     this.#bindings.reset(connectionsOf(plan).length);
@@ -241,7 +241,7 @@ class Generator {
     if (typeof data['host'] === 'string' && data['host'] !== '') this.host = data['host'];
   }
 
-  /** Keeps the plan; refused (412) when somebody else kept one meanwhile, unless it is just `over` theirs that it is to go. */
+  /** Stores the plan; refused (412) if another client stored one meanwhile, unless `over` theirs. */
   async save(name: string, over?: Pick<Edited, 'etag'>): Promise<void> {
     const known = over === undefined ? (name === this.name ? this.etag : undefined) : (over.etag ?? undefined);
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
@@ -257,7 +257,7 @@ class Generator {
     await remove(path`/plans/${name}`, etag);
   }
 
-  /** Makes a plan of a test that somebody started elsewhere, so that it can be watched here. */
+  /** Makes a plan of a test that was started elsewhere, to watch it here. */
   adopt(live: LiveTest): void {
     const connection = live.test.flows.map((flow) => ({
       name: flow.name,

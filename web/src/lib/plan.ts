@@ -40,7 +40,7 @@ export function freshName(plan: JsonObject, base: string): string {
   for (let number = 2; ; number += 1) if (!taken.has(`${stem}-${number}`)) return `${stem}-${number}`;
 }
 
-/** The plan with every connection named, so that its flows can be told apart while it runs. */
+/** The plan with every connection named, to identify its flows while it runs. */
 export function named(plan: JsonObject): JsonObject {
   let made: JsonObject = { ...plan, connection: [] };
   for (const connection of connectionsOf(plan)) {

@@ -42,14 +42,14 @@ test('an emulator is started between two interfaces', options, async () => {
   site.quiet();
 });
 
-test('a packet trace is begun with the emulator, flows are left out of it and taken in, and it is had as a file', options, async () => {
+test('a packet trace starts with the emulator, flows are excluded and included, and it can be downloaded', options, async () => {
   const bodies = [];
   const page = await site.page({ hash: '#/emulator/new' });
   page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/emulators') && bodies.push(request.postDataJSON()));
   await page.getByLabel('A, the client’s side').selectOption('veth-a');
   await page.getByLabel('B, the server’s side').selectOption('veth-b');
   const box = page.getByRole('checkbox', { name: /^Packet trace/ });
-  assert.equal(await box.isChecked(), false, 'a packet trace that nobody asked for');
+  assert.equal(await box.isChecked(), false, 'no packet trace by default');
   await page.getByText('1.000 GiB at most').waitFor();
   await box.check();
   await page.getByRole('button', { name: '▶ Start' }).click();
@@ -74,7 +74,7 @@ test('a packet trace is begun with the emulator, flows are left out of it and ta
     assert.equal(download.suggestedFilename(), file);
     assert.match(readFileSync(await download.path(), 'utf8'), words);
   }
-  // Whoever ends it is told that the packet trace goes too.
+  // Stopping it asks for confirmation that the packet trace is deleted.
   const asked = page.waitForEvent('dialog');
   const clicked = page.getByRole('button', { name: 'End', exact: true }).click();
   const dialog = await asked;
@@ -122,7 +122,7 @@ test('a law is previewed while it is edited, staged, applied with others at once
   site.quiet();
 });
 
-test('a law that is refused is told beside the field, and cannot do harm', options, async () => {
+test('a refused law is shown next to its field, and is not applied', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, tolerate: (words) => words.includes('422') });
   const editor = await openLaw(page, /^Loss/);
@@ -159,7 +159,7 @@ test('a preview of what can not be computed is refused beside the field, and not
   site.quiet();
 });
 
-test('who edits second is told, and may put changes on top of theirs', options, async () => {
+test('a conflicting edit is reported, and can be applied to the other one', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   const editor = await openLaw(page, /^Loss/);
@@ -236,7 +236,7 @@ test('a law, a stage and counters that the schema gains are there without the pa
   await lane(page, 'From B to A').getByText('every 2s').waitFor();
   const card = lane(page, 'From A to B').getByRole('button', { name: /Pause frames/ });
   await card.getByTitle('Packets that waited for a pause to end.').getByText('paused').waitFor();
-  // Counters of no stage stand at the end of the lane.
+  // Counters without a stage are at the end of the row.
   await lane(page, 'From A to B').getByText('7 pkt strayed').waitFor();
   assert.equal(await card.getByText('strayed').count(), 0);
   delete site.mock.schema;

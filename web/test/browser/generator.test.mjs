@@ -97,7 +97,7 @@ test('Tab reaches every control, in sight', options, async () => {
   site.quiet();
 });
 
-test('a value that is refused is told beside its field, in the server’s words', options, async () => {
+test('a refused value is shown next to its field, with the message of the server', options, async () => {
   const page = await site.page();
   await startSomething(page);
   await page.getByRole('button', { name: 'Edit tcp' }).click();
@@ -114,7 +114,7 @@ test('a value that is refused is told beside its field, in the server’s words'
   site.quiet();
 });
 
-test('a refused start is told beside the host, and starts nothing', options, async () => {
+test('a refused start is shown next to the host, and starts nothing', options, async () => {
   const page = await site.page({ tolerate: (words) => words.includes('422') });
   await page.getByLabel('Host where').fill('no such host');
   const before = site.mock.tests.length;
@@ -127,11 +127,11 @@ test('a refused start is told beside the host, and starts nothing', options, asy
   site.quiet();
 });
 
-test('a host where nobody answers is told, and the line says that it failed', options, async () => {
+test('an unreachable host is reported, and the line shows the failure', options, async () => {
   const page = await site.page();
-  await page.getByLabel('Host where').fill('nobody.example');
+  await page.getByLabel('Host where').fill('closed.example');
   await page.getByRole('button', { name: '▶ Start' }).click();
-  await page.getByText('nobody.example: connection refused').first().waitFor();
+  await page.getByText('closed.example: connection refused').first().waitFor();
   await page.getByRole('table', { name: 'Connections' }).getByText('failed').waitFor();
   site.quiet();
 });
@@ -172,7 +172,7 @@ test('a line shows the test that was started from it, not another one whose conn
   await page.waitForTimeout(600);
   assert.deepEqual(await figures(), ['–', '–', 'ms']);
   await row.getByText('finished').waitFor();
-  // Another page has nothing of it in its lines until it is told to watch it.
+  // Another page has no line for it until it watches the test.
   const second = await site.page();
   await second.evaluate(() => localStorage.setItem('weir.draft', JSON.stringify({ schema: 'weir.plan/1', connection: [{ name: 'tcp', transport: 'udp' }] })));
   await second.reload();
@@ -183,7 +183,7 @@ test('a line shows the test that was started from it, not another one whose conn
   site.quiet();
 });
 
-test('figures that are withheld are waited for; that the peer is unreachable is told of', options, async () => {
+test('withheld figures are awaited, and an unreachable peer is reported', options, async () => {
   const page = await site.page();
   await startSomething(page);
   const row = page.getByRole('table', { name: 'Connections' }).getByRole('row', { name: /^tcp/ });
@@ -223,7 +223,7 @@ test('the curves take the mouse while figures come and the metric changes', opti
   site.quiet();
 });
 
-test('a plan is kept and loaded; who comes second is told', options, async () => {
+test('a plan is stored and loaded, and a conflict is reported', options, async () => {
   const first = await site.page({ tolerate: (words) => words.includes('412') });
   await startSomething(first);
   await first.getByRole('button', { name: 'Save', exact: true }).click();
@@ -250,7 +250,7 @@ test('a plan is kept and loaded; who comes second is told', options, async () =>
   site.quiet();
 });
 
-test('a plan is removed as it was listed, and a name that somebody has is not taken over', options, async () => {
+test('a plan is removed as listed, and a used name is not overwritten', options, async () => {
   const page = await site.page({ tolerate: (words) => words.includes('412') });
   await startSomething(page);
   const keep = (connections) => site.mock.plans.set('theirs', { plan: { schema: 'weir.plan/1', connection: connections }, etag: `x${connections.length}`, at: new Date().toISOString(), by: '192.0.2.9' });
@@ -283,13 +283,13 @@ test('a plan is removed as it was listed, and a name that somebody has is not ta
   site.quiet();
 });
 
-test('a server that was started anew: the page reconnects by itself and says so', options, async () => {
+test('after a restart of the server the page reconnects and says so', options, async () => {
   const lost = (words) => /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load|network/i.test(words);
   const page = await site.page({ tolerate: lost });
   await startSomething(page);
   await site.mock.stop();
   await page.getByText('No connection to the server').waitFor();
-  site.mock.instance = 'anew';
+  site.mock.instance = 'restarted';
   site.mock.tests = [];
   await site.mock.start(site.mock.port);
   await page.getByText('The server was restarted').waitFor({ timeout: 20_000 });

@@ -67,8 +67,8 @@ export async function open({ mock: options = {}, browser = {} } = {}) {
 }
 
 /**
- * Reads until what is read is `wanted`, as the page shows what an event brought only with its next turn; after 10 s the difference
- * is told. For what a page comes to show, not for what it is never to show.
+ * Reads until the value is `wanted`, since the page shows an event only in its next turn; after 10 s it fails with the difference. Only for
+ * values that are expected to appear.
  */
 export async function comes(read, wanted, words) {
   let seen = await read();

@@ -54,7 +54,7 @@ test('1000 flows at 10 updates a second', { skip, timeout: 180_000 }, async () =
   const slices = [];
   for (let slice = 0; slice < 3; slice += 1) {
     await page.waitForTimeout((SECONDS * 1000) / 3);
-    // Somebody scrolls meanwhile.
+    // The user scrolls meanwhile.
     await page.locator('.port').evaluate((port, at) => (port.scrollTop = at), slice * 9000);
     // The lines that have gone are let go of with the frame that shows the new ones.
     await page.locator(`tr[data-index="${Math.ceil((slice * 9000) / 32)}"]`).waitFor();

@@ -85,13 +85,13 @@ test('a scenario is picked, started and followed to its verdict', options, async
   site.quiet();
 });
 
-test('an experiment that was stopped is gone on with, once', options, async () => {
+test('a stopped experiment is resumed, once', options, async () => {
   const page = await site.page({ hash: '#/scenarios' });
   site.mock.experimentMs = 60_000;
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByRole('status').getByText('running').waitFor();
   const goOn = page.getByRole('button', { name: '▶ Go on' });
-  await never(goOn, 'what runs can not be gone on with');
+  await never(goOn, 'a running experiment can not be resumed');
   await page.getByRole('button', { name: '■ Stop' }).click();
   await page.getByRole('status').getByText('interrupted').waitFor();
   await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
@@ -105,11 +105,11 @@ test('an experiment that was stopped is gone on with, once', options, async () =
   await page.getByText('1.02 % ± 0.08 % is below 3 %').waitFor();
   assert.equal(new URL(page.url()).hash, hash, 'it is the same experiment');
   await page.getByRole('status').getByText('running').waitFor({ state: 'detached' });
-  await never(goOn, 'what has come to its end can not be gone on with');
+  await never(goOn, 'a complete experiment can not be resumed');
   assert.equal(site.mock.calls.filter((one) => /^POST .*\/resume$/.test(one)).length, 1);
   await page.getByRole('link', { name: '← Scenarios' }).click();
   await page.getByRole('row', { name: /^ended passed/ }).first().waitFor();
-  await never(page.getByRole('row', { name: /can go on/ }), 'what has come to its end can not be gone on with');
+  await never(page.getByRole('row', { name: /can go on/ }), 'a complete experiment can not be resumed');
   site.mock.experimentMs = 700;
   site.quiet();
 });
@@ -122,7 +122,7 @@ test('a scenario that runs commands says what the server lacks', options, async 
   site.quiet();
 });
 
-test('the host is told: doctor, calibration, a lab made and removed', options, async () => {
+test('the host: doctor, calibration, a lab created and removed', options, async () => {
   const page = await site.page({ hash: '#/system' });
   await page.getByRole('tab', { name: 'Doctor' }).click();
   await page.getByText('labs can be made').waitFor();
@@ -226,7 +226,7 @@ const figureOf = (id, quantity, mark, series, x = {}) => ({
   series: series.map(([name, ys], n) => ({ name, mark, heavy: false, x: ys.map((_, index) => index + n / 100), y: ys, x_end: [], low: [], high: [], host_limited: [] })),
 });
 
-test('labels of axes are whole and are not repeated, and lines can be told apart', options, async () => {
+test('labels of axes are complete and not repeated, and lines are distinguishable', options, async () => {
   const figures = [
     figureOf('per minute', 'per_minute', 'line', [['a', [0, 500, 1000, 123]]]),
     figureOf('nearly equal', 'bits_per_second', 'line', [['a', [1e9, 1.0001e9, 1.00005e9]]]),

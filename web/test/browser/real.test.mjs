@@ -74,7 +74,7 @@ async function run(page, rate) {
 
 test('a plan is built, run, watched, stopped, kept and compared', options, async () => {
   const page = await site.page();
-  // Whoever has to name a port is told which.
+  // The page shows the port to use.
   await page.getByText(`on a port of its own: 127.0.0.1:${port}`).waitFor();
   await page.getByLabel('Host where').fill(`127.0.0.1:${port}`);
   await page.getByText('UDP 10 Mbit/s').click();

@@ -1,4 +1,4 @@
-// Every view, in both themes, wide and narrow: accessible (axe, WCAG 2.2 AA), silent, and asking nobody else for anything.
+// Every view, in both themes, wide and narrow: accessible (axe, WCAG 2.2 AA), without errors, and without requests to other hosts.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -144,7 +144,7 @@ export class Mock {
     await new Promise((resolve) => this.#server.close(resolve));
   }
 
-  /** As if the server had been started anew: another instance, nothing that ran. */
+  /** As if the server had been restarted: another instance, nothing running. */
   async restart(instance = 'second') {
     const port = this.port;
     await this.stop();

@@ -42,7 +42,7 @@ describe('colours of lines', () => {
   };
   const luminance = (hex: string) => linear(hex).reduce((sum, one, index) => sum + one * ([0.2126, 0.7152, 0.0722][index] ?? 0), 0);
 
-  it('are sixteen that can be told apart, and seen on their ground', () => {
+  it('are sixteen distinguishable ones with sufficient contrast', () => {
     expect(themes.length).toBe(3);
     for (const part of themes) {
       const colours = Array.from({ length: COLOURS }, (_, index) => valueOf(part, `series-${index + 1}`));

@@ -9,7 +9,7 @@ const step = (action: string): Pick<StepOutcome, 'action' | 'points'> => ({ acti
 const known = ['throughput', 'loss', 'jitter', 'bytes'].map((name) => ({ name, headline: name !== 'bytes' }));
 
 describe('rates of tools that report only what they sent', () => {
-  it('stand in the throughput column of a comparison, and say so', () => {
+  it('are shown in the throughput column of a comparison, with a note', () => {
     const of = step('compare');
     expect(metricNames(of, known)).toEqual(['throughput', 'jitter']);
     expect((of.points ?? []).map((one) => sentInstead(of, one, 'throughput'))).toEqual([undefined, summary]);

@@ -76,7 +76,7 @@ describe('the second editor', () => {
     ['Run', (one: Board) => one.run(true)],
     ['Stop of a flow', (one: Board) => one.run(false, 'a')],
   ] as const) {
-    it(`is told after ${what}, and nothing of theirs is taken away by Apply`, async () => {
+    it(`is reported after ${what}, and Apply keeps their changes`, async () => {
       const state = server(first);
       const one = await board();
       one.change('/flow/0/a_to_b/loss/percentage', 2);

@@ -1,4 +1,4 @@
-// Which flows are logged is told by the emulator; without a packet trace nothing can be, and the page says why.
+// The emulator reports which flows are traced; without a packet trace none can be, and the page says why.
 import { render } from 'svelte/server';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { EmulatorEntry, Report } from '../../src/lib/api/shapes';

@@ -66,7 +66,7 @@ describe('laws', () => {
 });
 
 describe('stages', () => {
-  it('stand in the engine’s order, or in that of the laws', () => {
+  it('are in the order of the engine, or in that of the laws', () => {
     expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'duplicate', 'rate', 'delay', 'content']);
     expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'loss', 'duplicate', 'rate', 'content']);
   });
@@ -121,7 +121,7 @@ describe('documents', () => {
     expect(changes(document, document)).toEqual([]);
   });
 
-  it('are told in words', () => {
+  it('are described as text', () => {
     expect(words({ normal: { mean: '20ms', deviation: '5ms' }, order: 'allow' })).toBe('normal mean 20ms, deviation 5ms, order allow');
     expect(words(undefined)).toBe('');
   });

@@ -34,7 +34,7 @@ describe('figures that come late', () => {
     vi.unstubAllGlobals();
   });
 
-  it('are told of the object that is furthest behind, however fresh another is', async () => {
+  it('are those of the object that is furthest behind, even if another is recent', async () => {
     const page = await reading();
     await page.sample('tests', 'a', 7);
     expect(page.behind()).toBe(7);

@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Clients {
-    /// Nobody yet.
+    /// No client yet.
     #[must_use]
     pub(crate) fn new() -> Arc<Clients> {
         Arc::default()

@@ -44,7 +44,7 @@ pub(crate) struct StoredExperiments {
     waiting: Mutex<Vec<String>>,
     /// For each resumable experiment: the version of its result when it was read, and whether it had a checkpoint.
     seen: Mutex<BTreeMap<String, (Option<FileVersion>, bool)>>,
-    /// Somebody looks.
+    /// A scan is running.
     is_looking: AtomicBool,
 }
 

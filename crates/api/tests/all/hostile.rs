@@ -1,4 +1,4 @@
-//! Requests that try to have a program started, a file opened or written, that nobody offered.
+//! Requests that try to start a program, or to read or write a file, that the API does not offer.
 
 use crate::http;
 use crate::served;

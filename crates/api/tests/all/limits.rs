@@ -58,7 +58,7 @@ fn bodies_are_bounded_in_size_and_time() {
     let path = "/api/v1/validate/plan";
     let huge = vec![b' '; 100_001];
     assert_eq!(ask_on(connect(s.address), "POST", path, &[], Some(&huge)).unwrap().status, 413);
-    // Told by nobody, and without end.
+    // Without a declared length, and endless.
     let mut chunked = connect(s.address);
     write!(chunked, "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     let chunk = format!("{:x}\r\n{}\r\n", 50_000, " ".repeat(50_000));

@@ -24,7 +24,7 @@ fn says_all(reply: &http::Reply, field: &str, what: &str) {
         assert!(!text.is_empty(), "{what}: {part} of {field}: {problem}");
     }
     let text = problem.to_string();
-    // Neither where the server has its files nor commands that whoever asks can't give.
+    // Neither paths of the server nor commands that the client can't run.
     assert!(!text.contains("/tmp") && !text.contains("'weir "), "{what}: {problem}");
 }
 
@@ -279,7 +279,7 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         ("/sweeps", "/over/0", json!("rate=fast"), "/over/0"),
         ("/sweeps", "/metrics", json!(["luck"]), "/metrics/0"),
         ("/sweeps", "/expect", json!(["loss is low"]), "/expect/0"),
-        ("/sweeps", "/emulator", json!("nobody"), "/emulator"),
+        ("/sweeps", "/emulator", json!("unknown"), "/emulator"),
         ("/sweeps", "/emulator", json!("../x"), "/emulator"),
         ("/sweeps", "/runs", json!(0), "/runs"),
         ("/sweeps", "/both", json!("loss 1%"), "/both"),
@@ -289,14 +289,14 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         ("/labs", "/mtu_bytes", json!(1), "/mtu_bytes"),
         ("/labs", "/impair", json!("loss 300%"), "/impair"),
         ("/laws/preview", "/packets", json!(0), "/packets"),
-        ("/laws/preview", "/flow", json!("nobody"), "/flow"),
+        ("/laws/preview", "/flow", json!("unknown"), "/flow"),
         ("/laws/preview", "/direction", json!("up"), "/direction"),
         ("/demo", "/seconds", json!(0), "/seconds"),
     ] {
         let body = with(path, pointer, value);
         says_all(&post(&s, path, &body), field, &format!("{path} {body}"));
     }
-    // Scenarios of the server's, by their names: what is wrong with a text is told with its line.
+    // Scenarios of the server, by name: an error in the text has its line.
     let broken = post(&s, "/experiments", &json!({ "scenario": "broken" }));
     says_all(&broken, "/scenario", "a broken text");
     let given = broken.json()["errors"][0]["given"].as_str().unwrap().to_owned();
@@ -307,7 +307,7 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         (json!({ "scenario": "good", "hosts": { "z": "h" } }), "/hosts"),
         (json!({ "scenario": "good", "document": {} }), "/scenario"),
         (json!({ "scenario": "lacking" }), "/scenario"),
-        (json!({ "scenario": "nobody" }), "/scenario"),
+        (json!({ "scenario": "unknown" }), "/scenario"),
     ] {
         says_all(&post(&s, "/experiments", &body), field, &body.to_string());
     }

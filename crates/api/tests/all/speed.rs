@@ -199,7 +199,7 @@ fn a_whole_test_is_measured_kept_and_shown() {
 
     control.say(json!({ "type": "start", "phase": "download" }));
     assert_eq!(control.text(), json!({ "type": "started", "phase": "download" }));
-    // Half of the bytes are a phase's: its end is told unasked.
+    // A phase has half of the bytes: the server ends it unasked.
     let mut come = 0u64;
     let mut first = vec![];
     let reader = std::thread::spawn(move || {

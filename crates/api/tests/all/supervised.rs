@@ -104,7 +104,7 @@ fn what_was_started_leaves_nothing_behind() {
     ask(s.address, "DELETE", &path, &[], None).expect(204);
     get(s.address, &path).expect(404);
     assert_eq!(get(s.address, "/tests").expect(200)["tests"], json!([]));
-    // Its end is told all the same.
+    // Its end is published nevertheless.
     events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
     // Told before it is removed.
     let end = std::time::Instant::now() + http::LIMIT;
@@ -212,7 +212,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     );
     assert_eq!(resume().expect(202)["id"], id);
     assert_eq!(until(&first, "interrupted")["resumable"], true);
-    // What stands in its checkpoint is looked at: it may be in another user's directory.
+    // The content of its checkpoint is checked: it may be in another user's directory.
     let checkpoint = kept.checkpoint(&id);
     let before = std::fs::read(&checkpoint).unwrap();
     std::fs::remove_file(&checkpoint).unwrap();
@@ -239,7 +239,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     let list = list["experiments"].as_array().unwrap();
     assert_eq!(list.len(), 1, "it is one experiment: {list:?}");
     assert_eq!(list[0]["resumable"], false);
-    ask(s.address, "POST", "/experiments/nobody/resume", &[], None).expect(404);
+    ask(s.address, "POST", "/experiments/unknown/resume", &[], None).expect(404);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
     assert_eq!(told, (&json!("interrupted"), &json!(true)), "{stopped}");
     assert_eq!(get(s.address, &format!("{path}/report?format=md")).status, 200);
     assert_eq!(listed(), json!([]), "a look at it puts it on no list");
-    // Who goes on with it has it on the list again.
+    // Resuming it adds it to the list again.
     ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
     assert_eq!(listed()[0]["id"], one["id"]);
     events.until("state", |e| e["id"] == one["id"] && e["state"] == "ended");
@@ -277,7 +277,7 @@ fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
         (listed(), &get(s.address, &path).expect(200)["state"]),
         (json!([]), &json!("ended"))
     );
-    get(s.address, "/experiments/nobody").expect(404);
+    get(s.address, "/experiments/unknown").expect(404);
     get(s.address, "/experiments/..%2Fx").expect(404);
 }
 
@@ -400,7 +400,7 @@ fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before(
     ask(s.address, "DELETE", &path, &[], None).expect(204);
     let kept = get(s.address, &path).expect(200);
     is_right(&kept);
-    assert!(kept["ended_at"].is_null(), "nobody saw it: {kept}");
+    assert!(kept["ended_at"].is_null(), "its end was not seen: {kept}");
     resume();
     let ended = until("ended");
     assert_eq!(ended["outcome"]["status"], "complete");
@@ -638,7 +638,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
     };
     assert_eq!(resumable(), [true; 4]);
     let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
-    // Whoever asks to go on is told, whether it was looked at meanwhile or not.
+    // Resuming it is refused, whether the store was scanned meanwhile or not.
     kept.keep("1-read", &outcome("1-read", "complete")).unwrap();
     let refused = resume("1-read").expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
@@ -675,7 +675,7 @@ fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
     let stood = json!(["interrupted", "passed"]);
     assert_eq!(list(), [stood.clone(), stood.clone(), stood]);
     kept.keep("2-asked", &outcome("2-asked", "complete")).unwrap();
-    // Also where nobody asked for the list since.
+    // Also if the list was not requested since.
     let asked = get(s.address, "/experiments/2-asked").expect(200);
     let told = (&asked["state"], &asked["outcome"]["status"]);
     assert_eq!(told, (&json!("ended"), &json!("complete")), "{asked}");

@@ -1,4 +1,4 @@
-//! Campaigns as people run them: ended before their time, gone on with after files changed, written to where the disk is full or to
+//! Campaigns in practice: interrupted, resumed after files changed, written to a full disk or to
 //! standard output. Nothing here needs a lab, and traffic is on loopback.
 
 use std::io::{BufRead, BufReader};
@@ -88,7 +88,7 @@ fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Who ends a campaign reads that it was ended, not of an error, and how it goes on; the run in progress is told from the others.
+/// Interrupting a campaign prints that it was interrupted and how to resume it, and no error; the run in progress is marked.
 #[test]
 fn what_is_ended_by_its_user_is_told_so_and_goes_on() {
     let server = Server::start();
@@ -162,7 +162,7 @@ fn a_long_check_is_ended_at_once() {
     assert_eq!(checkpoint(dir.path()), "");
 }
 
-/// What changed since is not mixed into what goes on, and who changed it is told.
+/// A changed file is not used when resuming, and Weir prints which one.
 #[test]
 fn a_changed_file_is_told_where_its_experiment_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     let path = scenario(dir.path(), text);
     let told = "s.toml has changed since this experiment started, which uses the text as it was";
     let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
-    assert_eq!(run(dir.path(), &["run", &path]).0, Some(3), "nobody is there");
+    assert_eq!(run(dir.path(), &["run", &path]).0, Some(3), "no server");
     assert!(!resumed().contains("has changed since"));
     scenario(dir.path(), &text.replace("-u", "-u -t 1"));
     assert!(resumed().contains(told), "{}", resumed());
@@ -202,7 +202,7 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     assert!(err.contains("another file than that of --plan"), "{err}");
 }
 
-/// A lab's emulator that --host leaves out is known to whoever reads the result.
+/// The result says that --host omits a lab's emulator.
 #[test]
 fn a_left_out_emulator_is_in_the_result() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn a_left_out_emulator_is_in_the_result() {
     assert!(page.contains("· 1 run") && !page.contains("· 1 runs"), "{page}");
 }
 
-/// What is left out on the virtual clock was not found to be so: whoever expected something of it must not read that it is done.
+/// What can't be simulated was not measured: its expectations must not be reported as met.
 #[test]
 fn what_is_expected_of_what_was_left_out_is_not_judged() {
     let dir = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn a_result_on_standard_output_is_alone_there() {
         let (code, out, err) = run(dir.path(), &["run", "--simulate", &path, flag, "-"]);
         assert_eq!(code, Some(0), "{err}");
         assert!(out.starts_with(first), "{flag}: {out}");
-        assert!(err.contains("s: done, "), "the verdict is told beside it: {err}");
+        assert!(err.contains("s: done, "), "the verdict is printed too: {err}");
         assert!(!out.contains("s: done, "), "{flag}: {out}");
     }
     assert!(!dir.path().join("-").exists());
@@ -290,7 +290,7 @@ fn a_result_on_standard_output_is_alone_there() {
         out.lines().all(|l| l.split(',').count() == columns),
         "nothing else is among the rows: {out}"
     );
-    assert!(err.contains("Weir") || err.contains("weir"), "what is told goes beside it: {err}");
+    assert!(err.contains("Weir") || err.contains("weir"), "messages go to stderr: {err}");
     let (code, out, _) = run(dir.path(), &[&test[..], &["--json"]].concat());
     assert_eq!(code, Some(2), "{out}");
     assert!(out.contains("--csv: standard output, which --json has"), "{out}");
@@ -352,7 +352,7 @@ fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
     assert!(!err.contains("the result is kept"), "{err}");
 }
 
-/// Who has an experiment's id is told what it is, and which command takes it.
+/// An experiment's id given as a run is refused, naming the commands that accept it.
 #[test]
 fn an_experiment_where_a_run_is_meant_is_told_as_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -372,7 +372,7 @@ fn an_experiment_where_a_run_is_meant_is_told_as_one() {
     assert!(err.contains(&format!("experiment {id} twice")), "{err}");
 }
 
-/// A page of what still runs would be of nothing; to go on with it is refused, so that is not what is said.
+/// A running experiment has no page yet, and can't be resumed, so that the refusal does not suggest it.
 #[test]
 fn a_running_experiment_is_told_as_one() {
     let dir = tempfile::tempdir().unwrap();

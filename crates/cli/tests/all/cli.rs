@@ -30,7 +30,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-/// Compares with a committed file; WEIR_BLESS=1 writes it anew.
+/// Compares with a committed file; WEIR_BLESS=1 rewrites it.
 fn golden(name: &str, text: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("WEIR_BLESS").is_some() {
@@ -296,7 +296,7 @@ fn a_path_that_cannot_be_used_has_one_code_wherever_it_is_named() {
     let directory = dir.path().to_str().unwrap();
     for flag in ["--packet-log", "--csv", "--logfile", "--control-socket"] {
         for path in [missing, directory] {
-            // Nobody listens there: what is refused before connecting is refused for the path.
+            // Nothing listens there: a refusal before connecting is about the path.
             let output = weir(&["test", "127.0.0.1:9", "--no-store", flag, path]);
             assert_eq!(code(&output), 2, "{flag} {path}: {}", err(&output));
             assert!(err(&output).contains(path), "{flag}: {}", err(&output));

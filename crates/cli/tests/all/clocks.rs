@@ -102,7 +102,7 @@ fn the_record_names_the_scheduling_class() {
     };
     assert_eq!(class(&bench, &["normal", "-b", "1000pps"]), "normal");
     assert_eq!(class(&bench, &["auto", "-b", "0"]), "normal");
-    // The server was told otherwise.
+    // The server has another setting.
     assert_eq!(class(&bench, &["auto", "-b", "1000pps", "-R"]), "normal");
     // Refused inside some control groups even to root: then `fifo` is, too.
     let granted = std::thread::spawn(|| weir_net::thread::try_fifo(10).is_ok()).join().unwrap();

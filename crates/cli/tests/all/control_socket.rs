@@ -67,9 +67,9 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     let lines = "[  1] voice: started\n[  2] later: waiting\n[  3] back: waiting\n";
     assert_eq!(text, (0, lines.into()));
 
-    let (code, text) = ctl(&socket, &["start", "nobody"]);
+    let (code, text) = ctl(&socket, &["start", "unknown"]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("nobody") && text.contains("voice, later, back"), "{text}");
+    assert!(text.contains("unknown") && text.contains("voice, later, back"), "{text}");
     // What is no request is answered, too, and the line is bounded.
     let mut stream = UnixStream::connect(&socket).unwrap();
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();

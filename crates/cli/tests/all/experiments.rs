@@ -1,4 +1,4 @@
-//! Scenarios and sweeps end to end: in a lab of namespaces, on the virtual clock, interrupted and gone on with.
+//! Scenarios and sweeps end to end: in a lab of namespaces, simulated, interrupted and resumed.
 
 use crate::common;
 use std::io::Write;
@@ -353,7 +353,7 @@ fn bad_scenarios_are_refused_by_name() {
     assert!(err.contains("did you mean runs?"), "{err}");
 }
 
-/// On the virtual clock, whose time is its own: how many runs come is told before the first of them, also beside JSON.
+/// Simulated, without a time estimate: the number of runs is printed before the first, also with JSON.
 #[test]
 fn a_sweep_says_how_much_it_will_be() {
     let dir = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ fn flags_that_lack_what_they_are_for_are_refused() {
     }
 }
 
-/// Whoever reads a first line alone (`| head -1`) takes nothing from the experiment: it goes on to its own verdict, and panics nowhere.
+/// A closed pipe (`head -1`) does not affect the experiment: it continues to its verdict, without a panic.
 #[test]
 fn a_reader_that_leaves_ends_no_experiment() {
     let dir = tempfile::tempdir().unwrap();
@@ -440,7 +440,7 @@ fn a_peer_that_is_not_there_is_an_error_and_the_rest_is_skipped() {
     assert!(xml.contains("tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"1\""), "{xml}");
 }
 
-/// A sweep in a lab, killed in the middle and gone on with: what was done is not done again.
+/// A sweep in a lab, killed and resumed: completed runs are not repeated.
 #[test]
 fn a_killed_sweep_goes_on_where_it_was() {
     let Some(_turn) = turn("a_killed_sweep_goes_on_where_it_was") else { return };
@@ -591,7 +591,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(left_of(dir.path()), [""; 0]);
 }
 
-/// What a scenario asks of an emulator is what its tests measure, and what fails is told with the figure.
+/// The tests measure what the scenario asks of an emulator, and a failure is reported with its figure.
 #[test]
 fn expectations_meet_an_impaired_path() {
     let Some(_turn) = turn("expectations_meet_an_impaired_path") else { return };
@@ -879,7 +879,7 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
         );
         refused(dir.path(), &format!("{head}{host}[[step]]\n{step}\n"), 2, wanted);
     }
-    // Programs: nobody listens at the socket; an emulator says itself what is wrong.
+    // Programs: nothing listens at the socket; an emulator reports its own error.
     let nobody = format!(
         "{head}[emulator.m]\ncontrol_socket = \"/no/such.sock\"\n[[step]]\nwait = {{ time = 0 }}\n"
     );
@@ -895,7 +895,7 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
     let (output, out, err) = run(dir.path(), &["run", &path, "--no-store"]);
     assert!(matches!(output.status.code(), Some(3 | 4)), "{out}{err}");
     assert!(err.contains("emulator m: ") && err.contains("wexp-no0"), "{err}");
-    // A scenario that does not hold leaves nothing to go on with.
+    // An invalid scenario leaves nothing to resume.
     let flags = format!("{head}{host}[[step]]\ntest = {{ args = \"--no-such\" }}\n");
     let path = file(dir.path(), &flags);
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(2));
@@ -914,7 +914,7 @@ impl Drop for Running {
     }
 }
 
-/// An emulator of somebody else is left as it was found, also by a scenario that failed.
+/// Another user's emulator is restored, also by a scenario that failed.
 #[test]
 fn a_borrowed_emulator_gets_its_laws_back() {
     let Some(_turn) = turn("a_borrowed_emulator_gets_its_laws_back") else { return };
@@ -1059,7 +1059,7 @@ impl Drop for Disk {
     }
 }
 
-/// A disk that is full in the middle: what was measured is told, nothing of the checkpoint is spoilt, and it goes on.
+/// The disk becomes full: results are printed, the checkpoint stays intact, and the experiment can be resumed.
 #[test]
 fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     const NAME: &str = "a_full_disk_ends_an_experiment_with_words_and_loses_nothing";
@@ -1087,7 +1087,10 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     assert_eq!(result["status"], "partial", "{out}");
     assert!(result["steps"][0]["runs"][0]["id"].is_string(), "{out}");
     assert_eq!(result["steps"][3]["outcome"], "skipped", "{out}");
-    assert!(result["steps"][2]["runs"][0]["metrics"]["packet_rate"].is_number(), "it is told");
+    assert!(
+        result["steps"][2]["runs"][0]["metrics"]["packet_rate"].is_number(),
+        "it is in the result"
+    );
     let reason = result["steps"][3]["reason"].as_str().unwrap();
     assert!(reason.contains("not kept") || reason.contains(".checkpoint"), "{out}");
     // An experiment that cannot be kept is not begun.
@@ -1145,7 +1148,7 @@ fn an_experiment_does_not_go_on_with_other_files() {
     assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");
     write(1);
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
-    assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
+    assert_eq!(output.status.code(), Some(3), "no server: {out}{err}");
     assert!(!err.contains("(done before)"), "{err}");
 }
 

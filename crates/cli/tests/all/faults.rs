@@ -121,7 +121,7 @@ fn a_server_that_is_not_there_is_exit_3_by_name() {
     let output = weir().args(["test", "fe80::1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     assert!(err(&output).contains("fe80::1%eth0"), "{}", err(&output));
-    // Somebody else listens there.
+    // Another program listens there.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
     let closes = std::thread::spawn(move || drop(other.accept()));
@@ -165,7 +165,7 @@ fn a_client_that_is_killed_makes_room_for_the_next_at_once() {
         server.idle();
     }
     assert_eq!(server.process.count("refused"), 0);
-    // While one runs, the limit is told by name.
+    // While one runs, the refusal names the limit.
     let holder = server.running(&["-u", "--no-store"]);
     let output = server.client(&["--no-store"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -253,7 +253,7 @@ fn a_client_that_is_signalled_keeps_and_shows_what_it_measured() {
 
 #[test]
 fn signals_before_the_test_and_while_it_drains() {
-    // Before: somebody who takes the connection and says nothing.
+    // Before: a server that accepts the connection and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     for (signal, code) in [(INT, 130), (TERM, 143)] {
@@ -267,7 +267,7 @@ fn signals_before_the_test_and_while_it_drains() {
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
         assert_eq!(client.last("error")["exit_code"], code);
     }
-    // Draining: the server is stopped, so that what it received can't be had; the second signal does not wait for it.
+    // Draining: the server is stopped (SIGSTOP), so that its report is missing; the second signal does not wait for it.
     let dir = tempfile::tempdir().unwrap();
     let (socket, plan) = (dir.path().join("socket"), dir.path().join("plan.toml"));
     let server = Serve::start(&[]);

@@ -79,7 +79,7 @@ fn a_firewall_that_drops_udp_is_told_as_such() {
         record["warnings"].as_array().unwrap().iter().any(|w| w["code"] == "latency-missing")
     };
     assert!(told(&record) && record.get("latency").is_none(), "{record}");
-    // Nobody is told of what was not asked for.
+    // Nothing is printed about what was not requested.
     let output = client(&lab, &["-n", "1M", "--json", "--no-latency"]).output().unwrap();
     assert!(!told(&serde_json::from_str(&out(&output)).unwrap()));
 }

@@ -177,13 +177,13 @@ fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
 }
 
 /// Between the look at its path and its use there are interfaces to be taken: what comes there meanwhile is left alone, and the
-/// emulator does not run where nobody could steer it.
+/// emulator does not run without its control socket.
 #[test]
 fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
     let test = "a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back";
     let Some(path) = Path::up(test, &["ip", "mkfifo"]) else { return };
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
-    // It waits where it opens its packet trace, until somebody reads that.
+    // It blocks opening its packet trace until that has a reader.
     let (packet_trace, socket) = (path.file("packet_trace"), path.file("socket"));
     path.tool("m", &["mkfifo", packet_trace.to_str().unwrap()]).good();
     let mut command =
@@ -280,7 +280,7 @@ fn full() -> (UnixStream, OwnedFd) {
     (reader, writer.into())
 }
 
-/// It hangs at an output that nobody reads, so that nothing of it can end in order.
+/// It hangs at an output without a reader, so that it can't stop in order.
 #[test]
 fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
     let test = "three_signals_end_it_wherever_it_hangs_and_leave_nothing";
@@ -413,7 +413,7 @@ fn laws_are_changed_while_packets_are_held() {
     run(path.weir("m", &["impair", "stop"])).good();
     assert!(run(path.weir("m", &["impair", "show"])).good().contains("stopped: other"));
     run(path.weir("m", &["impair", "set", "--config", saved.to_str().unwrap()])).good();
-    let bad = run(path.weir("m", &["impair", "start", "nobody"]));
+    let bad = run(path.weir("m", &["impair", "start", "unknown"]));
     assert_eq!(bad.status.code(), Some(2), "{}", bad.stderr);
     let report = path.stats();
     assert_eq!(report["directions"][0]["unplanned_dropped_packets"], 0);
@@ -481,7 +481,7 @@ fn an_interface_that_others_work_through_is_refused() {
     command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
     let ended = run(command);
     assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
-    // An upper one that nobody needs is no reason.
+    // An unused upper interface is no reason.
     ip(&["address", "flush", "dev", "upper"]).good();
     let emulator = path.emulator(&["--both", "delay 1ms"]);
     assert_eq!(emulator.interrupt().0, Some(130));
@@ -806,7 +806,7 @@ fn captures_and_profiles_need_no_rights() {
     let words =
         ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--packet-trace", &new];
     assert_eq!(weir(&words).status.code(), Some(2));
-    // The laws are read, and not begun anew as a packet trace.
+    // The laws are read, and not overwritten by a packet trace.
     let laws = file("laws");
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
     let refused = weir(&["impair", "a", "b", "--config", &laws, "--packet-trace", &laws]);

@@ -30,7 +30,7 @@ fn world(test: &str) -> Option<Lab> {
     Some(lab)
 }
 
-/// Says `word` to whoever connects.
+/// Sends `word` to each client.
 fn greets(lab: &Lab, host: &str, address: &str, word: &'static str) -> u16 {
     let listener = lab.run_in(host, || TcpListener::bind(address).unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -144,7 +144,7 @@ fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs until it is told, and says so.
+/// Runs until it is signalled, and reports that.
 const TOLD: &str = "trap 'echo told; touch $DIRECTORY/told' TERM INT; touch $DIRECTORY/ready
     while [ ! -e $DIRECTORY/told ]; do sleep 0.05; done";
 
@@ -186,7 +186,7 @@ fn a_first_packet_waits_for_no_address_behind_the_laws() {
     assert!((1400.0..2800.0).contains(&milliseconds), "{said}");
 }
 
-/// Whoever reads the command's own words alone has nothing else among them; what goes wrong is told all the same.
+/// The command's output is not mixed with Weir's; errors are reported nevertheless.
 #[test]
 fn a_quiet_one_says_only_what_goes_wrong() {
     let test = "a_quiet_one_says_only_what_goes_wrong";
@@ -304,7 +304,7 @@ while True:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
-/// Between the last look and the command's own first step there is nobody whom the terminal's signal would end.
+/// Between the last check and the start of the command, no process would be ended by the terminal's signal.
 #[test]
 fn an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost() {
     let test = "an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost";
@@ -331,7 +331,7 @@ fn a_command_that_does_not_end_is_killed_when_asked_again() {
     let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", script]));
     until("the command runs", || file("ready").exists());
     signal("TERM", running.child());
-    until("the command was told", || file("told").exists());
+    until("the command was signalled", || file("told").exists());
     signal("TERM", running.child());
     let ended = running.finish();
     assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);

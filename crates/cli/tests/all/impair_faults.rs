@@ -239,7 +239,7 @@ fn what_the_memory_cap_drops_is_counted_and_told() {
         alarms(&report, "memory-cap-near") == [true]
             && !alarms(&report, "unplanned-drop").is_empty()
     });
-    // What is held for an hour does not hold up the end: two seconds, and less when asked again.
+    // Packets delayed for an hour do not delay the end: two seconds, and less after a second signal.
     signal("INT", &emulator.child);
     let (code, stdout, stderr) = emulator.interrupt();
     assert_eq!(code, Some(130), "{stderr}");

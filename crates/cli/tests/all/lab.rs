@@ -245,7 +245,7 @@ fn killed_holder(user: &User) {
     until("inside", cable);
     kill(user.holder("wlab-k"), "-KILL");
     assert_eq!(inside.wait().unwrap().signal(), Some(libc::SIGKILL), "the watchdog's doing");
-    assert!(user.entry("wlab-k").exists(), "nobody was there to remove it");
+    assert!(user.entry("wlab-k").exists(), "no process was left to remove it");
     // The next start heals, and so does the next look.
     user.ok(&["up", "--lab", "wlab-k"]);
     kill(user.holder("wlab-k"), "-KILL");
@@ -361,7 +361,7 @@ fn a_hostile_registry_is_survived() {
     let good = fs::read(user.entry("wlab-good")).unwrap();
     let secret = user.directory.path().join("secret");
     fs::write(&secret, "untouched").unwrap();
-    // Nobody holds these locked: stale whatever they say.
+    // These are not locked: stale, whatever they contain.
     fs::write(user.entry("wlab-copy"), &good).unwrap();
     fs::write(user.entry("wlab-junk"), [0xff; 4096]).unwrap();
     fs::write(user.entry("wlab-empty"), "").unwrap();

@@ -1,5 +1,5 @@
 //! What a command does where stdout takes nothing: a reader that left (`weir … | head -1`) is no failure, and what was to be
-//! done is done; a full disk is an error. What it does when it is interrupted early, and that it waits where it is told to.
+//! done is done; a full disk is an error. Early interruption, and waiting where requested.
 
 use crate::faults_common;
 use std::fs::File;
@@ -112,12 +112,12 @@ fn a_reader_that_left_is_no_failure_of_any_command() {
     assert_eq!((done.status.code(), kept()), (Some(0), before + 1), "{said}");
 }
 
-/// Help and version are the parser's, which tells nobody.
+/// The parser prints help and version, and ignores write errors.
 #[test]
 fn a_disk_that_is_full_is_an_error_of_whoever_prints() {
     let home = tempfile::tempdir().unwrap();
     let _server = with_things(home.path());
-    // That there is no lab is told on stderr.
+    // stderr says that there is no lab.
     let told = |words: &[&str]| {
         !words.iter().any(|word| word.starts_with("--he") || word.starts_with("--ver"))
     };
@@ -177,7 +177,7 @@ fn waits_and_pauses_are_kept() {
         let path = home.path().join("w.toml");
         let done = ended(home.path(), &["run", "--json", path.to_str().unwrap()], Stdio::piped());
         let said = String::from_utf8_lossy(&done.stderr);
-        // 5: the host was busy, which keeps nobody from waiting.
+        // 5: the host was busy, which does not affect waiting.
         assert!(matches!(done.status.code(), Some(0 | 5)), "{steps}: {said}");
         let result: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         let seconds = result["seconds"].as_f64().unwrap();

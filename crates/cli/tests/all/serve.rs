@@ -105,7 +105,7 @@ fn the_background_listens_when_the_foreground_returns() {
     signal("TERM", &pid);
     until("the pid file goes", || !pidfile.exists());
     if Path::new("/proc/self").exists() {
-        // Nobody waits for it here: a process that has ended may stay as a zombie.
+        // This test does not reap it: an ended process may stay as a zombie.
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         until("the process ends", || state().is_empty() || state().contains(") Z "));
     }

@@ -47,7 +47,7 @@ fn a_speed_test_shows_the_impairment() {
     let trips = &result["round_trips"];
     let idle = trips["idle"]["min_seconds"].as_f64().unwrap();
     assert!((0.020..0.040).contains(&idle), "{idle} s idle, 20 ms asked");
-    // The full queue is in the way of whoever asks something.
+    // The full queue delays every request.
     let loaded = trips["upload"]["median_seconds"].as_f64().unwrap();
     assert!(loaded > idle + 0.01, "{loaded} s loaded");
     assert!(trips["idle"]["jitter_seconds"].is_f64(), "{trips}");

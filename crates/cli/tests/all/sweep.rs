@@ -121,9 +121,9 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
         let rest = format!("the other {} were not tried", 20 - whole - 3);
         assert!(reason.contains(&rest), "{reason}");
     }
-    // As one object on standard output, the words beside it; which experiment goes on is told first.
+    // As one object on stdout, messages on stderr; the resumed experiment is named first.
     let (code, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
-    assert_eq!(code, Some(3), "nobody is there: {out}{err}");
+    assert_eq!(code, Some(3), "no server: {out}{err}");
     let first = format!("resuming experiment {id}: sweep, started ");
     assert!(err.starts_with(&first), "{err}");
     let done = format!(", {whole} runs done");
@@ -390,7 +390,7 @@ fn descriptors_are_written_on() {
     assert!(text.starts_with("before\nstep,size,"), "{text}");
 }
 
-/// A file that is mounted by its name (as containers have it) keeps it: it is written anew where it is.
+/// A file that is a mount point (as in containers) is rewritten in place.
 #[test]
 fn a_mounted_file_is_written_where_it_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -94,7 +94,7 @@ impl<'a> Ui<'a> {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A free port.
 fn free_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port().to_string()
@@ -132,7 +132,7 @@ fn a_test_is_started_watched_and_kept() {
     let kept = ui.get(&format!("/runs/{run}"));
     assert_eq!((&kept["id"], &kept["labels"]["from"]), (&json!(run), &json!("page")));
     assert_eq!(kept["flows"], record["flows"]);
-    // Who comes later is told as well.
+    // Later readers get it too.
     let now = ui.get(&format!("/tests/{id}"));
     let warned = record["warnings"].as_array().cloned().unwrap_or_default();
     assert_eq!(now["warnings"].as_array(), Some(&warned), "{now}");
@@ -221,8 +221,8 @@ fn what_runs_ends_with_the_server() {
     events.until("sample", |e| e["id"] == test["id"]);
     ui.child.kill().unwrap();
     ui.child.wait().unwrap();
-    // The launcher hears of it, and ends the answering side too: its port is free again.
-    until("the answering side has ended", || {
+    // The launcher notices, and stops the test server too: its port is free again.
+    until("the test server has ended", || {
         std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
     });
 }
@@ -282,7 +282,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let made = m.ask("POST", "/emulators", Some(request)).expect(201);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     let mut events = m.events("");
-    // Staged, then applied together; who comes second is told.
+    // Staged, then applied together; a conflicting change is refused.
     let read = m.ask("GET", &format!("{path}/configuration"), None);
     let mut laws = read.expect(200);
     laws["flow"] = json!([{
@@ -337,7 +337,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     };
     assert_eq!(current()["reason"], "laws");
     assert!(current()["counters"]["lost_packets"].as_i64() >= Some(lost), "{}", current());
-    m.ask("POST", &format!("{path}/flows/nobody/reset"), None).expect(404);
+    m.ask("POST", &format!("{path}/flows/unknown/reset"), None).expect(404);
     m.ask("POST", &format!("{path}/flows/weir/reset"), None).expect(204);
     assert_eq!(current()["reason"], "reset");
     assert_eq!(current()["counters"]["lost_packets"], 0);
@@ -347,11 +347,11 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     assert!(sample["emulator"]["directions"].is_array());
     m.ask("POST", &format!("{path}/flows/weir/stop"), None).expect(200);
     assert_eq!(m.get(&path)["stopped_flows"], json!(["weir"]));
-    m.ask("POST", &format!("{path}/flows/nobody/stop"), None).expect(404);
+    m.ask("POST", &format!("{path}/flows/unknown/stop"), None).expect(404);
     // The server goes, the emulator stays, and another server finds it.
     m.child.kill().unwrap();
     m.child.wait().unwrap();
-    // The first one's answering side may still be on its way out.
+    // The first test server may still be stopping.
     let again = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
     assert_eq!(again.get(&path)["stopped_flows"], json!(["weir"]));
     assert_eq!(again.get("/emulators")["emulators"].as_array().unwrap().len(), 1);
@@ -382,7 +382,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         m.ask("POST", "/emulators", Some(request))
     };
-    // Where it is written is nobody's to say.
+    // A client can't choose where it is written.
     let named = start(json!({ "packet_trace": "/tmp/x" })).expect(422);
     assert_eq!(named["errors"][0]["field"], "/packet_trace", "{named}");
     let bare = start(json!({})).expect(201);
@@ -447,7 +447,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
     m.ask("DELETE", &path, None).expect(204);
     m.ask("DELETE", &path, None).expect(404);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
-    // Those of emulators that were killed, whose sockets nobody listens on any more, make room like others.
+    // Those of killed emulators, whose sockets have no listener, are deleted like others.
     let most = m.get("/system")["limits"]["emulators"].as_u64().unwrap();
     for n in 0..most + 2 {
         std::fs::write(file.with_file_name(format!("k{n}.packets")), "").unwrap();

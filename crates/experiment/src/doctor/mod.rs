@@ -1,7 +1,7 @@
-//! What this host can do for a measurement, and what stands in its way.
+//! Checks whether this host can measure: permissions, settings and load.
 //!
-//! Two steps, kept apart: [`gather()`] reads [`Facts`] from the kernel, by asking and by trying; [`check`] judges them
-//! without looking anywhere, so that each judgement is tested with facts made for the purpose. A fact that can't be
+//! Two separate steps: [`gather()`] reads [`Facts`] from the kernel, or finds them by trying; [`check`] judges them. It is
+//! pure, so that each judgement is tested with made-up facts. A fact that can't be
 //! read is itself a finding, never a failure.
 
 mod checks;

@@ -161,7 +161,7 @@ pub fn read(path: &Path) -> Result<String, ScenarioError> {
     text_of(std::fs::File::open(path), path)
 }
 
-/// Opens a file that a scenario names: a regular one. Another, such as a pipe that nobody writes to, could hold its reader up
+/// Opens a regular file that a scenario names. Another kind, such as a pipe without a writer, could block its reader
 /// for ever.
 fn regular(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;

@@ -5,7 +5,7 @@ use std::path::Path;
 use weir_experiment::scenario::text;
 use weir_model::experiment::Experiment;
 
-/// The same experiment as the pages' tests have. `WEIR_BLESS=1` writes the text anew: read it before it is committed.
+/// The same experiment as in the tests of pages. `WEIR_BLESS=1` rewrites the text: read it before committing.
 #[test]
 fn an_experiment_is_told_as_it_was() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

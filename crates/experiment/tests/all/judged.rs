@@ -17,7 +17,7 @@ fn simulated(text: &str) -> Result<Ended, ScenarioError> {
     told(text).map(|(ended, _)| ended)
 }
 
-/// The same, and what was told of the runs that a precision needs.
+/// The same with the messages about the runs that a precision needs.
 fn told(text: &str) -> Result<(Ended, Vec<String>), ScenarioError> {
     let words = Mutex::new(vec![]);
     let options = Options {

@@ -1,4 +1,4 @@
-//! Scenarios run through the crate's own door, with a script in the place of `weir test`: what ends them before their time, what
+//! Scenarios run through the crate's API, with a script instead of `weir test`: what ends them before their time, what
 //! is made again when they go on, and what is left behind.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Bench {
             step=$(echo \"$step\" | tr '/' '-')\n\
             echo \"$step\" >> made\n\
             [ -e \"slow-$step\" ] && { read -r stop; exit 130; }\n\
-            [ -e down ] || [ -e \"down-$step\" ] && { echo '{\"event\":\"error\",\"data\":{\"message\":\"nobody answers\"}}'; exit 3; }\n\
+            [ -e down ] || [ -e \"down-$step\" ] && { echo '{\"event\":\"error\",\"data\":{\"message\":\"no server answers\"}}'; exit 3; }\n\
             cat end\n";
         // By another program: one that is forked here meanwhile would keep it open for writing.
         let mut write = Command::new("sh");
@@ -258,7 +258,7 @@ fn steps_at_the_same_time_are_done_again_together() {
     assert_eq!(third.steps[0].steps[1].runs.len(), 1);
 }
 
-/// A fault of this program's in one of several threads ends it, and is told as that.
+/// A panic in one of several threads ends the experiment, and is reported as such.
 #[test]
 fn a_panic_beside_others_is_an_internal_error() {
     let bench = Bench::new();
@@ -339,7 +339,7 @@ fn a_command_that_is_ended_leaves_nothing_but_its_words() {
     for name in ["pid", "pid2"] {
         let pid = std::fs::read_to_string(bench.path(name)).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-        // Dead, whoever inherits it may have to be waited for.
+        // When it is dead, the process that inherits it may have to reap it first.
         let end = Instant::now() + Duration::from_secs(20);
         while state().is_ok_and(|s| !s.contains(") Z ")) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
@@ -403,7 +403,7 @@ fn a_swept_emulator_is_left_as_it_was() {
     assert!(!laws.lock().unwrap().to_string().contains("loss"));
 }
 
-/// A pipe that nobody writes to would hold whoever opens it up for ever.
+/// A pipe without a writer would block its reader forever.
 #[test]
 fn only_regular_files_are_read() {
     let dir = tempfile::tempdir().unwrap();

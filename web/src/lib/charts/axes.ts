@@ -1,11 +1,11 @@
-// Labels of axes that can be told apart, the room that they need, and the colours of lines. Pure.
+// Distinct labels of axes, their width, and the colours of lines. Pure.
 
 import { type Figure, text } from '../format';
 
 /** How a value is written; `extra` is how many digits more than usual. */
 export type Format = (value: number, extra?: number) => Figure;
 
-/** Colours that can be told apart (`--series-1` to `--series-16`). */
+/** Distinguishable colours (`--series-1` to `--series-16`). */
 export const COLOURS = 16;
 
 /** The colour of a line, from 1, and whether it is dashed since an earlier line has that colour. */

@@ -1,4 +1,4 @@
-// How old figures are when they come, by object: one that is late is told, however fresh the others are.
+// The age of figures at arrival, by object: a late one is shown, even if others are recent.
 
 /** Figures that come so much later than the fastest are said to be old, s. */
 const OLD_SECONDS = 2;

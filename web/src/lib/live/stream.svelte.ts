@@ -1,4 +1,4 @@
-// The one live stream: read, reconnected, and handed to whoever listens. Knows nothing of what it carries.
+// The live event stream: reads it, reconnects, and dispatches events to listeners, whatever their content.
 
 import { BASE, onUnauthorized } from '../api/client';
 import type { AlarmEvent, Edited, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
@@ -21,7 +21,7 @@ class Stream {
   link = $state<Link>('connecting');
   /** Seconds until the next attempt; 0 while one is being made. */
   retryAt = $state(0);
-  /** The server was started anew while this page was open. */
+  /** The server was restarted while this page was open. */
   restarts = $state(0);
   /** How old the latest figures of the object that is furthest behind were when they came, s; 0 while all are fresh. */
   behind = $state(0);
@@ -57,7 +57,7 @@ class Stream {
     void this.#run();
   }
 
-  /** Asks for samples of objects (`emulators:ID`) in place of what `asker` asked for before: what nobody looks at is not sampled. */
+  /** Requests samples of objects (`emulators:ID`), replacing the previous request of `asker`: objects out of sight are not sampled. */
   want(asker: string, objects: readonly string[]): void {
     const before = this.#samples;
     if (objects.length > 0) this.#wanted.set(asker, objects);

@@ -56,7 +56,7 @@ pub(crate) fn serve_in(
     serve_with(directory, address, None, change)
 }
 
-/// A server with a launcher that starts this program in the place of Weir.
+/// A server whose launcher starts this program instead of Weir.
 pub(crate) fn serve_launched(
     directory: tempfile::TempDir,
     program: std::path::PathBuf,
