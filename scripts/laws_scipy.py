@@ -17,7 +17,7 @@ except ImportError:
 
 PACKETS = 400_000
 SEEDS = (1, 2, 3)
-# Fixed seeds: a law that fits now fits for ever; the level only says how unlikely a bad one would pass unseen.
+# Fixed seeds: a law that fits now fits forever; the level only says how unlikely a bad one would pass unseen.
 LEVEL = 1e-6
 MS = 1e6
 

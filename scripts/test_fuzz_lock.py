@@ -1,4 +1,4 @@
-"""The lock file of fuzz/ is that of today's manifests: cargo would change it without a word, and its builds could not be repeated."""
+"""The lock file of fuzz/ is that of today's manifests: cargo would change it without a message, and its builds could not be repeated."""
 
 import pathlib
 import tomllib

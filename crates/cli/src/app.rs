@@ -309,19 +309,19 @@ fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
         return None;
     }
     match flag {
-        "-c" | "--client" => Some("HOST stands by itself: weir test HOST"),
+        "-c" | "--client" => Some("HOST is a positional argument: weir test HOST"),
         "-s" | "--server" => Some("the server is: weir serve"),
         "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
         "--get-server-output" => {
             Some("not needed: the result holds both ends, -V and --json show them")
         }
         "-X" | "--xbind" | "--sctp" | "--nstreams" => {
-            Some("SCTP comes later; --transport lists what this version has")
+            Some("SCTP is not supported yet; --transport lists what is")
         }
         "--repeating-payload" => {
             Some("--content names what is sent: random, zeros, ascii or ratio:R")
         }
-        "--forceflush" => Some("not needed: every line is written at once"),
+        "--forceflush" => Some("not needed: every line is written immediately"),
         "--username" | "--rsa-public-key-path" => {
             Some("--key-file or WEIR_KEY, made by weir keygen")
         }

@@ -119,7 +119,7 @@ impl Watched {
         };
         if !attribute(record, emulated) && self.is_named {
             let text = format!(
-                "the emulator at {} forwarded less than arrived: this test did not cross it, and no loss is attributed to it",
+                "the emulator at {} forwarded less than arrived: this test did not cross it, and no loss is attributed to the emulator",
                 self.path.display()
             );
             record.warnings.push(Warning::new(NOT_ON_PATH, Severity::Warning, text));

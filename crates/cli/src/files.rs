@@ -92,7 +92,7 @@ pub(crate) fn check_directory(flag: &'static str, path: &Path) -> Result<(), Cli
             true => format!("{} is no directory", path.display()),
             false => format!("{}: {} is no directory", path.display(), nearest.display()),
         };
-        return Err(CliError::flag(flag, why, "a directory; it is created where it is missing"));
+        return Err(CliError::flag(flag, why, "a directory; it is created if missing"));
     }
     part_of(&nearest.join("weir")).map(drop).map_err(CliError::io(flag, path))
 }

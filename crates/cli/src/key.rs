@@ -48,7 +48,7 @@ impl KeyArgs {
         let mut warnings = vec![];
         if self.key.is_some() {
             warnings.push(
-                "--key can be read by every user of this host in the list of processes; use --key-file or WEIR_KEY".into(),
+                "--key is visible to every user of this host in the process list; use --key-file or WEIR_KEY".into(),
             );
         }
         Ok((key, warnings))
@@ -102,7 +102,7 @@ fn read(flag: &'static str, operation: &'static str, path: &Path) -> Result<Stri
             return Err(CliError::flag(
                 flag,
                 format!("{} with mode {mode:03o}, which other users can access", path.display()),
-                &format!("a file for its owner alone: chmod 600 {}", path.display()),
+                &format!("a file that only its owner can access: chmod 600 {}", path.display()),
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! What is kept for this user: runs, and the calibration that is printed beside them.
+//! The data of this user: runs, and the calibration that is printed with them.
 
 use weir_experiment::calibrate::Calibration;
 use weir_model::record::Record;

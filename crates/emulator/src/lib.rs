@@ -1,7 +1,7 @@
 //! The running emulator: two links, one thread for each direction, the laws of `weir.impair/1` between them.
 //!
 //! You meet [`Emulator`], which is started from an [`EmulatorConfig`] and controlled while it runs (also through a
-//! [`control`] socket); [`Report`], what it tells of itself; [`Refusal`], why an interface is not taken; and
+//! [`control`] socket); [`Report`], its report; [`Refusal`], why an interface is refused; and
 //! [`replay`], the same engine from capture to capture on the captures' own clock.
 //!
 //! What happens to a packet is decided by [`weir_impair::Engine`], which knows neither bytes nor clocks; frames come

@@ -260,7 +260,7 @@ impl Sending {
         self.account(packets, bytes, now_ns);
     }
 
-    /// Bytes of a stream that the network took at `now_ns` in one call. `whole`: a write came to its end.
+    /// Bytes of a stream that the network took at `now_ns` in one call. `whole`: a write completed.
     pub fn wrote(&mut self, bytes: usize, whole: bool, now_ns: u64) {
         self.messages += 1;
         self.account(u32::from(whole), bytes as u64, now_ns);

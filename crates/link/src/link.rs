@@ -48,7 +48,7 @@ pub struct ReceiveStatistics {
 }
 
 impl ReceiveStatistics {
-    /// All that was lost here unasked.
+    /// All losses here that no law caused.
     #[must_use]
     pub fn unplanned_drops(&self) -> u64 {
         self.kernel_drops + self.oversized + self.slab_drops + self.unusable
@@ -72,7 +72,7 @@ pub struct TransmitStatistics {
 }
 
 impl TransmitStatistics {
-    /// All that was lost here unasked.
+    /// All losses here that no law caused.
     #[must_use]
     pub fn unplanned_drops(&self) -> u64 {
         self.refused + self.dropped
@@ -93,7 +93,7 @@ pub trait Receive: Send {
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// What came in. Reads the kernel's drop counters: some system calls, not for every batch.
+    /// What came in. Reads the kernel's drop counters: some system calls, not forevery batch.
     ///
     /// # Errors
     /// The kernel's refusal to tell.

@@ -1,5 +1,5 @@
 //! Super-packets cut into the frames that a card would have made of them: TCP segmentation and UDP segmentation offload,
-//! by what `struct virtio_net_hdr` tells of them.
+//! by what `struct virtio_net_hdr` says of them.
 
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Ethernet, Ipv4, Ipv6, ethertype, protocol};

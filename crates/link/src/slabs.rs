@@ -2,7 +2,7 @@
 //!
 //! A frame is copied once, into the smallest slot that holds it. Slots come from chunks of some 256 KiB; a chunk is
 //! made when its class has no free slot, and given up when another class wants memory and it stands empty, so one
-//! burst of small packets does not take the memory from large ones for ever. Between those moments nothing is
+//! burst of small packets does not take the memory from large ones forever. Between those moments nothing is
 //! allocated.
 
 use std::fmt;

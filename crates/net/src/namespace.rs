@@ -70,7 +70,7 @@ impl Error {
         Self::new(operation, object, io::Error::last_os_error())
     }
 
-    /// Whether the system refused for want of a privilege (EPERM, EACCES) or forbids or lacks the
+    /// Whether the system refused for lack of a privilege (EPERM, EACCES) or forbids or lacks the
     /// facility (ENOSPC and EUSERS of namespace limits, ENOSYS, EINVAL of a kernel built without it).
     pub fn is_not_permitted(&self) -> bool {
         matches!(

@@ -22,7 +22,7 @@ const MAX_ERROR_NS: u64 = 10_000_000_000;
 const KERNEL_GROWTH_PPB: u64 = 500_000;
 /// chrony's own allowance for the drift of a clock between updates (`maxclockerror`).
 const CHRONY_DRIFT_PPM: f64 = 1.0;
-/// chrony's reference when it serves its own clock for want of another ("local").
+/// chrony's reference when it serves its own clock for lack of another ("local").
 const CHRONY_LOCAL: &str = "7F7F0101";
 
 /// Who keeps the realtime clock, and tells its bound.
@@ -102,7 +102,7 @@ impl ReferenceReader {
     }
 }
 
-/// The answer of `chronyc -c tracking`; `None` without chronyc, without a running chronyd, or out of patience.
+/// The answer of `chronyc -c tracking`; `None` without chronyc, without a running chronyd, or after the timeout.
 fn ask_chrony() -> Option<String> {
     let mut child = Command::new("chronyc")
         .args(["-n", "-c", "tracking"])

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(cells(lines[2]), cells(lines[0]));
     }
 
-    /// What a figure rests on is read beside it, and a point without any is not left out.
+    /// The basis of a figure is shown with it, and a point without any is not left out.
     #[test]
     fn runs_that_lost_their_peer_or_were_cut_short_are_counted_in_columns_of_their_own() {
         let experiment = serde_json::json!({

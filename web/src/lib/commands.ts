@@ -3,7 +3,7 @@ export function quoted(words: string[]): string {
   return words.map((word) => (/^[A-Za-z0-9\-_=+./:,@%]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
 }
 
-// What belonged to one run: where it told of itself, when it started, what it was labelled.
+// What belonged to one run: its control socket, when it started, what it was labelled.
 const OWN = ['--json-stream', '--no-store', '--label=', '--control-socket=', '--start-at='];
 
 // Directories that an experiment and a server make for themselves, and remove.

@@ -117,7 +117,7 @@ export class Board {
   /** Another client changed it while changes are staged here. */
   conflict = $state.raw<Edited | undefined>();
   applying = $state(false);
-  /** Orders that were given here, so that what tells of them is asked for again. */
+  /** Orders that were given here, so that what says of them is asked for again. */
   orders = $state(0);
   gone = $state(false);
   paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
@@ -329,7 +329,7 @@ export class Board {
     return this.entry?.stopped_flows.includes(name) ?? false;
   }
 
-  /** Applies a flow's laws or lets its packets pass untouched; without a name: all of them. */
+  /** Applies a flow's laws or forwards its packets unchanged; without a name: all of them. */
   async run(on: boolean, name?: string): Promise<void> {
     const verb = on ? 'run' : 'stop';
     await post<Applied>(name === undefined ? path`/emulators/${this.id}/${verb}` : path`/emulators/${this.id}/flows/${name}/${verb}`);

@@ -1,4 +1,4 @@
-// Figures of a record that stand for many values: which one it is, is said beside it. Pure.
+// Figures of a record that stand for many values: the page says which one it is. Pure.
 
 import type { Crossing, Flow, Record } from './api/shapes';
 

@@ -1,4 +1,4 @@
-// The emulator's board: staged, previewed, applied together; conflicts, alarms, and a law that the page never heard of.
+// The emulator's board: staged, previewed, applied together; conflicts, alarms, and a law that the page does not know.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';

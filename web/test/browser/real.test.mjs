@@ -241,7 +241,7 @@ test('a line shows its own test, not one of the API with the same name', options
   site.quiet();
 });
 
-test('the program’s own refusals stand beside the fields', options, async () => {
+test('the program’s own refusals are shown next to the fields', options, async () => {
   const page = await site.page();
   await page.getByText('UDP 10 Mbit/s').click();
   await page.getByLabel('Host where').fill(`127.0.0.1:${port}`);
@@ -285,7 +285,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText('Applied: all flows changed together.').waitFor();
-    // What the stream tells of an own change is not taken for another's.
+    // The event of the page's own change is not treated as another client's.
     await page.waitForTimeout(1200);
     assert.equal(await page.getByText(/changed this emulator/).count(), 0);
     // A hundred pings through it: every fourth packet of one direction is lost, whatever else crosses the link.

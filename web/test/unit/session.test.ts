@@ -12,7 +12,7 @@ class Far {
   static phaseSeconds: number;
   /** Bytes that come each 0.1 s of a download, by its time, s. */
   static bytes: (at: number) => number;
-  /** How long a ping's answer takes, s; absent: for ever. */
+  /** How long a ping's answer takes, s; absent: forever. */
   static answer: (phase: string) => number | undefined;
 
   readyState = 1;

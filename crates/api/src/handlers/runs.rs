@@ -272,7 +272,7 @@ pub(crate) async fn report_of_several(
         for id in &ids {
             let whole = store.resolve(id).map_err(|e| in_query("?run", of_store(e), id))?;
             if !known.insert(whole) {
-                let given = format!("run {id} twice, which would be compared with itself");
+                let given = format!("run {id} twice");
                 return Err(Problem::field("?run", given, "each run once"));
             }
             bytes += store.record_bytes(id).map_err(|e| in_query("?run", of_store(e), id))?;
@@ -481,7 +481,7 @@ pub(crate) async fn comparison(
             for id in ids {
                 let record = store.get(id).map_err(|e| in_query("?runs", of_store(e), id))?;
                 if !known.insert(record.id.clone()) {
-                    let given = format!("run {id} twice, which would be compared with itself");
+                    let given = format!("run {id} twice");
                     return Err(Problem::field("?runs", given, "each run once, on one side"));
                 }
                 side.add(&record);

@@ -226,7 +226,7 @@ impl SessionMachine {
             return acts;
         }
         if since(self.heard_ns) >= self.limits.silence_seconds * SECOND_NS {
-            return vec![Act::Run(None), Act::Close(close::GOING, "nothing was heard")];
+            return vec![Act::Run(None), Act::Close(close::GOING, "no message")];
         }
         let Some(running) = &mut self.running else { return vec![] };
         let mark = running.mark(now_ns, counts);
@@ -336,7 +336,7 @@ mod tests {
             let told = ToPage::Received { bytes: tick * 100, seconds: tick as f64 / 5.0 };
             assert_eq!(acts, [Act::Say(told)]);
         }
-        // Its time is over: sent unasked.
+        // Its time is over: sent without a request.
         let acts = m.on_time(18_000 * MS, Counts { sent: 7000, received: 4000 });
         let stopped = ToPage::Stopped { phase: Phase::Upload, bytes: 4000, seconds: 8.0 };
         assert_eq!(acts, [Act::Run(None), Act::Say(stopped)]);

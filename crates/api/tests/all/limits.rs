@@ -102,7 +102,7 @@ fn two_thousand_connections_leave_room_when_they_go() {
         let Ok(stream) = TcpStream::connect(s.address) else { continue };
         open.push(stream);
     }
-    // One that is beyond the limit is closed without a word.
+    // One that is beyond the limit is closed without a message.
     let last = open.pop().unwrap();
     last.set_read_timeout(Some(http::LIMIT)).unwrap();
     assert!(closed(last).is_empty());

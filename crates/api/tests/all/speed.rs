@@ -199,7 +199,7 @@ fn a_whole_test_is_measured_kept_and_shown() {
 
     control.say(json!({ "type": "start", "phase": "download" }));
     assert_eq!(control.text(), json!({ "type": "started", "phase": "download" }));
-    // A phase has half of the bytes: the server ends it unasked.
+    // A phase has half of the bytes: the server ends it by itself.
     let mut come = 0u64;
     let mut first = vec![];
     let reader = std::thread::spawn(move || {
@@ -295,7 +295,7 @@ fn limits_are_told_and_places_are_given_back() {
     assert_eq!((&busy["type"], &busy["retry_after_seconds"]), (&json!("busy"), &json!(30)));
     assert_eq!(second.closed(), 1013);
     drop(first);
-    // The server hears of the end when it hears of it.
+    // The server notices the end as soon as it notices.
     for _ in 0..200 {
         if bench.open("/speed/v1").unwrap().text()["type"] == "hello" {
             return;

@@ -186,7 +186,7 @@ fn sweep() -> Value {
 
 #[test]
 fn an_interrupted_experiment_is_gone_on_with() {
-    // The first session is interrupted, the second too, the third comes to its end once it may.
+    // The first session is interrupted, the second too, the third completes once it may.
     let script = "case $1 in\n\
          scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; tell interrupted; exit 130;;\n\
          resume) echo x >> $here/resumed\n\
@@ -234,7 +234,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
         (&json!("complete"), &json!("passed"))
     );
     let refused = resume().expect(409);
-    assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("is complete"), "{refused}");
     let list = get(s.address, "/experiments").expect(200);
     let list = list["experiments"].as_array().unwrap();
     assert_eq!(list.len(), 1, "it is one experiment: {list:?}");
@@ -358,7 +358,7 @@ fn how_an_experiment_ended_is_told() {
 
 #[test]
 fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before() {
-    // The second session begins and is killed, the third makes a run before, the fourth comes to its end.
+    // The second session begins and is killed, the third makes a run before, the fourth completes.
     let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.checkpoint; }\n\
          one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.checkpoint; }\n\
          case $1 in\n\
@@ -447,7 +447,7 @@ fn outcome(id: &str, status: &str) -> String {
 
 #[test]
 fn going_on_that_fails_leaves_what_the_next_try_needs() {
-    // The first try is killed before it tells anything, the second is refused, the third comes to its end.
+    // The first try is killed before it tells anything, the second is refused, the third completes.
     let script = "case $1 in\n\
          scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; tell interrupted; exit 130;;\n\
          resume) echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
@@ -583,7 +583,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
         ("8-files", "it names files that an earlier server created for it"),
         ("2-unread", "it has a scenario that this version does not take: "),
-        ("4-done", "it has come to its end"),
+        ("4-done", "it is complete"),
         ("4-partial", "it is complete, or its checkpoint is missing"),
     ] {
         let refused = resume(id).expect(409);
@@ -641,7 +641,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
     // Resuming it is refused, whether the store was scanned meanwhile or not.
     kept.keep("1-read", &outcome("1-read", "complete")).unwrap();
     let refused = resume("1-read").expect(409);
-    assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("is complete"), "{refused}");
     kept.keep("2-listed", &outcome("2-listed", "complete")).unwrap();
     until("the list tells", || resumable() == [true, true, false, false]);
     std::fs::remove_file(kept.checkpoint("3-gone")).unwrap();
@@ -653,7 +653,7 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
     );
     for id in ["1-read", "2-listed", "3-gone"] {
         let refused = resume(id).expect(409);
-        assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+        assert!(refused["detail"].as_str().unwrap().contains("is complete"), "{refused}");
     }
     assert!(!s.directory.path().join("begun").exists());
 }

@@ -48,7 +48,7 @@ const FLOOR_ATTEMPTS: u32 = 3;
 /// Measure between two network namespaces with the emulator between them: what was asked, realised and measured
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every row holds, 1 a row does not, 4 not permitted, 5 undecided because the host was busy (the row \
+    after_help = "Exit codes: 0 every row passed, 1 a row failed, 4 not permitted, 5 undecided because the host was busy (the row \
                   was measured three times), 130 interrupted, 143 terminated.\n\
                   The evidence of the last 8 failed rows (records, packet logs) is stored in demo-evidence, next to the runs."
 )]
@@ -110,7 +110,7 @@ impl Keeper<'_> {
             Err(e) => {
                 let reason = Some(e.to_string());
                 if reason != self.refusal {
-                    note(&format!("warning: the run was not kept: {e}"));
+                    note(&format!("warning: the run was not stored: {e}"));
                 }
                 self.refusal = reason;
             }
@@ -248,8 +248,8 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let mut out =
         format!("\n{}\n{}\n", paths::table(&shown, &style), paths::residuals(&shown, &style));
     out += &format!(
-        "seed {SEED}; noise floor of this host, calibrated just now: {} for a median of delays; the path through an emulator\n\
-         without laws takes {} (median of the clean baseline), which is taken off what is measured\n",
+        "seed {SEED}; noise floor of this host, just calibrated: {} for a median of delays; the path through an emulator\n\
+         without laws takes {} (median of the clean baseline), which is subtracted from measured delays\n",
         duration(floor.median_ns / 1e9),
         duration(path_delay_ns / 1e9),
     );
@@ -257,7 +257,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let all = clean.len() + shown.len();
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
     let passed = verdicts.filter(|v| **v == Verdict::Passed).count();
-    out += &format!("{passed} of {all} rows hold; the labs are gone; {seconds:.0} s\n");
+    out += &format!("{passed} of {all} rows passed; the labs are removed; {seconds:.0} s\n");
     if keeper.count > 0 {
         let (count, id) = (keeper.count, &identity.id);
         out += &format!("{} kept (weir runs list --label demo={id})\n", counted(count, "run"));
@@ -280,11 +280,12 @@ fn no_floor(found: &Calibration) -> CliError {
     let missing = Floor::missing(&found.figures);
     let what = format!("the noise floor could not be measured: no {}", missing.join(", "));
     if missing.iter().any(|name| name.ends_with("stamp_to_read_p50_seconds")) {
-        return CliError::Unavailable(format!("{what}: the kernel stamps no packets here"));
+        return CliError::Unavailable(format!("{what}: the kernel does not stamp packets"));
     }
     CliError::Inconclusive(format!(
-        "{what}: {PERCENTILE_PACKETS} of {FLOOR_PACKETS} packets, one each millisecond, would have had to be sent on time, \
-         and were not, {FLOOR_ATTEMPTS} times: something keeps the processors busy (weir doctor names it)"
+        "{what}: fewer than {PERCENTILE_PACKETS} of {FLOOR_PACKETS} packets (one per \
+        millisecond) were sent on time in {FLOOR_ATTEMPTS} attempts: the processors are busy \
+        (see weir doctor)"
     ))
 }
 

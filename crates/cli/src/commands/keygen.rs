@@ -30,8 +30,8 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
     let code = print(&line)?;
     if let Some(mode) = readable_stdout() {
         note(&format!(
-            "warning: the file that the key was written to can be read by other users (mode {mode:03o}); run chmod 600 \
-             on it, or make it by: weir keygen --output FILE"
+            "warning: other users can read the key file (mode {mode:03o}); run chmod 600 on it, \
+            or use weir keygen --output FILE"
         ));
     }
     Ok(code)

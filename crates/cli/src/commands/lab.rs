@@ -148,7 +148,7 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
     let mut text = make(&args, impairment)?;
     let flag =
         if args.lab == LabName::default() { String::new() } else { format!("--lab {} ", args.lab) };
-    text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
+    text += &format!("run a program in it: weir lab exec {flag}a -- CMD\n");
     // The lab is up, even if stdout is closed.
     let _ = print(&text);
     Ok(0)
@@ -209,7 +209,7 @@ fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliErro
     let mut holder = Command::new("/proc/self/exe");
     holder.arg0("weir").args(["lab", "hold"]);
     let lab = Registry::open()?.start(&args.lab, &spec, holder)?;
-    let mut text = format!("lab {} is up (holder process {})\n", lab.name(), lab.holder_pid());
+    let mut text = format!("lab {} is running (holder process {})\n", lab.name(), lab.holder_pid());
     text += &hosts_table(&lab);
     if let Some(impairment) = &impairment {
         // Without the emulator it is not the lab that was asked for.
@@ -271,7 +271,7 @@ fn list(as_json: bool) -> Result<i32, CliError> {
         let labs: Vec<_> = labs.iter().map(lab_json).collect();
         print(&format!("{{\"labs\":[{}]}}\n", labs.join(",")))?
     } else if labs.is_empty() {
-        note("no lab is up (weir lab up makes one)");
+        note("no lab is running (weir lab up creates one)");
         0
     } else {
         let text: String = labs

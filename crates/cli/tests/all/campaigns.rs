@@ -267,7 +267,7 @@ fn a_result_on_standard_output_is_alone_there() {
     ] {
         let (code, out, err) =
             run(dir.path(), &[&["run", "--simulate", &path][..], flags].concat());
-        let wanted = format!("{second}: standard output, which {first} has; ");
+        let wanted = format!("{second}: standard output, which {first} uses; ");
         assert_eq!(code, Some(2), "{flags:?}: {err}");
         match first {
             // Errors are JSON too.

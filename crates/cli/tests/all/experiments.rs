@@ -60,7 +60,7 @@ fn every_shipped_scenario_holds_also_when_quick() {
     assert!(count >= 9, "{count} scenarios");
 }
 
-/// Whatever a shipped scenario expects can be judged: on the virtual clock nothing fails for want of a figure, and what is not
+/// Whatever a shipped scenario expects can be judged: on the virtual clock nothing fails for lack of a figure, and what is not
 /// there is skipped.
 #[test]
 fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
@@ -213,7 +213,7 @@ fn shipped_searches_find_what_the_emulated_path_carries() {
     assert!((0.97 * rate..=1.01 * rate).contains(&value), "NDR {value}, not {rate}");
 }
 
-/// What a search does not find is neither passed nor failed; figures that others published stand beside a test.
+/// What a search does not find is neither passed nor failed; published figures are shown with a test.
 #[test]
 fn a_search_without_its_figure_is_inconclusive_and_published_figures_stand_beside_a_test() {
     let dir = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ fn bad_scenarios_are_refused_by_name() {
             "[[step]]\nsweep = { over = [\"size=5..1\"], test = {} }",
             "a range from its smaller end to its larger one",
         ),
-        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 for every 32nd"),
+        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 forevery 32nd"),
         (
             "[[step]]\nexpect = [\"loss < 1 %\"]\nsweep = { over = [\"size=64..256\"], test = {} }",
             "step[0].sweep.over size: ",
@@ -743,7 +743,7 @@ fn a_sweep_through_its_own_emulator_attributes_its_losses() {
 }
 
 /// Each tool's figures are those of its receiver: a path that loses a known share of the datagrams shows in all of them. The
-/// short datagrams by which some tools begin and end pass untouched.
+/// short datagrams by which some tools start and end are forwarded unchanged.
 #[test]
 fn every_tool_reports_what_its_receiver_got() {
     let name = "every_tool_reports_what_its_receiver_got";
@@ -844,7 +844,7 @@ fn a_comparison_without_its_tools_is_an_error() {
     assert!(err.contains("not installed here: iperf3"), "{err}");
 }
 
-/// The exit code and the words of a scenario that does not come to its end.
+/// The exit code and the message of an incomplete scenario.
 fn refused(home: &Path, text: &str, code: i32, wanted: &str) {
     let path = file(home, text);
     let (output, out, err) = run(home, &["run", &path, "--no-store"]);
@@ -1119,7 +1119,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let (output, _, err) = run(home, &["run", "--resume", id]);
     assert_eq!(output.status.code(), Some(4), "{err}");
     assert!(err.to_lowercase().contains("read-only"), "{err}");
-    // It came to its end: by its name alone.
+    // It completed: by its name alone.
     let (output, _, err) = run(home, &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("all stored ones are complete"), "{err}");

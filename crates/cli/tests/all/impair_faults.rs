@@ -67,7 +67,7 @@ impl Path {
         }
     }
 
-    /// A socket in b with room for everything, and one in a connected to it.
+    /// A socket in b with room foreverything, and one in a connected to it.
     fn datagrams(&self) -> (UdpSocket, UdpSocket) {
         let b = self.lab.host("b").unwrap().ipv4;
         let receiver = self.lab.run_in("b", || UdpSocket::bind((b, 5000)).unwrap()).unwrap();
@@ -204,7 +204,10 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
         arrive(2000 - dropped);
         until("the alarm", || !alarms(&path.stats(), "unplanned-drop").is_empty());
         let (_, stdout, stderr) = emulator.interrupt();
-        assert!(stderr.contains("alarm: a-to-b") && stderr.contains("lost unasked"), "{stderr}");
+        assert!(
+            stderr.contains("alarm: a-to-b") && stderr.contains("lost without a law"),
+            "{stderr}"
+        );
         assert!(stdout.contains("the receive ring was full"), "{stdout}");
     }
 }

@@ -84,7 +84,7 @@ fn checkpoint_lines(home: &Path) -> usize {
         .count()
 }
 
-/// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried for ever, and the
+/// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried forever, and the
 /// last line says how to go on, which makes what is missing.
 #[test]
 fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
@@ -128,7 +128,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert!(err.starts_with(&first), "{err}");
     let done = format!(", {whole} runs done");
     assert!(err.lines().next().unwrap().ends_with(&done), "{err}");
-    assert!(err.contains(&format!("to go on: weir run --resume {id}")), "{err}");
+    assert!(err.contains(&format!("to resume: weir run --resume {id}")), "{err}");
     assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
     let _server = again(&port);
     let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
@@ -229,7 +229,7 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
             "{err}"
         );
     }
-    // Nothing was begun, and nothing is left of the looking.
+    // Nothing was started, and nothing is left of the check.
     assert!(!dir.path().join("weir").exists());
     assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);

@@ -162,7 +162,7 @@ fn a_new_token_is_told_once_and_in_no_log() {
         let mut said = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
         let logged = || std::fs::read_to_string(&log).unwrap_or_default();
-        until("the log tells of the page", || logged().contains("127.0.0.1:"));
+        until("the log has the page's request", || logged().contains("127.0.0.1:"));
         common::signal("TERM", &child);
         let printed = child.wait_with_output().unwrap().stdout;
         let token = if json {
@@ -612,7 +612,7 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
     assert_eq!((&one["name"], &one["state"]), (&json!("sweep"), &json!("interrupted")), "{one}");
     let mut events = ui.events("?topics=experiments");
     let path = format!("/experiments/{}", one["id"].as_str().unwrap());
-    assert_eq!(one["id"], begun["id"], "the id that it was begun with");
+    assert_eq!(one["id"], begun["id"], "the id that it was started with");
     let later = ui.ask("POST", &format!("{path}/resume"), None).expect(202);
     assert_eq!(later["id"], one["id"]);
     let total = || ui.get("/runs")["total"].as_u64();

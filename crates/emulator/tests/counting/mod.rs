@@ -95,7 +95,7 @@ pub(crate) fn link(name: &str, frames: Vec<Vec<u8>>) -> (Link, Arc<Progress>) {
     let progress = Arc::new(Progress::default());
     let (bell, ringer) = UnixDatagram::pair().unwrap();
     if !frames.is_empty() {
-        // Readable for ever.
+        // Readable forever.
         ringer.send(&[0]).unwrap();
     }
     let bell = Arc::new((bell, ringer));

@@ -640,7 +640,7 @@ mod tests {
         }
     }
 
-    /// What failed is made again; it took its time all the same.
+    /// A failed run is repeated; its time counts nevertheless.
     #[test]
     fn a_run_that_failed_is_not_done() {
         let dir = tempfile::tempdir().unwrap();

@@ -102,7 +102,7 @@ impl ScenarioError {
 /// A scenario's files are read up to this many bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// The files that a scenario names, all beside it. Each is read once: one that is changed meanwhile changes nothing.
+/// The files that a scenario names. Each is read once: later changes have no effect.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     directory: PathBuf,
@@ -162,7 +162,7 @@ pub fn read(path: &Path) -> Result<String, ScenarioError> {
 }
 
 /// Opens a regular file that a scenario names. Another kind, such as a pipe without a writer, could block its reader
-/// for ever.
+/// forever.
 fn regular(path: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     // Opening must not wait for anybody either.

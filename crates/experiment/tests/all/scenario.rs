@@ -1,5 +1,5 @@
 //! Scenarios run through the crate's API, with a script instead of `weir test`: what ends them before their time, what
-//! is made again when they go on, and what is left behind.
+//! is repeated when they are resumed, and what is left behind.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -176,7 +176,7 @@ fn a_sender_reports_what_the_network_took() {
     assert_eq!((r.io_calls, r.queue_full), (Some(16), Some(1)));
     assert_eq!((r.intended_slots, r.missed_slots), (Some(r.packets), Some(0)));
     assert_eq!(r.asked_packets_per_second, Some(1000.0));
-    // It has not come to its end: the time is the planned one.
+    // It is incomplete: the time is the planned one.
     assert_eq!(r.seconds, 1.0);
     s.stop();
     assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);

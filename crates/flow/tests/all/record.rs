@@ -176,7 +176,7 @@ fn a_lost_peer_leaves_what_it_had_told() {
     let record = lost_peer(1, vec![(1, told(390))], 0);
     let r = record.flows[0].receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.lost_packets, r.reported_until_seconds), (390, Some(10), Some(1.0)));
-    assert_eq!(r.bits_per_second, Some(3.12e6), "over the time that it told of");
+    assert_eq!(r.bits_per_second, Some(3.12e6), "over the time that it reported");
     let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
     assert_eq!((sum.packets, sum.bits_per_second, sum.end_seconds), (390, Some(3.12e6), Some(1.0)));
     let rows: Vec<_> = record.intervals.iter().map(|i| i.total.forward.as_ref().unwrap()).collect();

@@ -127,7 +127,7 @@ impl<R: Read> CaptureReader<R> {
         if major != 2 {
             return Err(reader.bad(format!("unknown pcap version {major}, expected 2")));
         }
-        // The upper bits of the last word tell of a check sequence.
+        // The upper bits of the last word contain the check sequence.
         let link_type = reader.u32(&header, 16) as u16;
         reader.interfaces.push(Interface {
             link_type,

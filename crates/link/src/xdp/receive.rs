@@ -118,7 +118,7 @@ impl Queue {
     }
 }
 
-/// Copies what a descriptor told of into a slot.
+/// Copies a descriptor's frame into a slot.
 #[inline]
 fn store(
     bytes: &[u8],
@@ -255,7 +255,7 @@ impl Receive for XdpReceiver {
     }
 }
 
-/// What the kernel dropped for want of room, and what since it was longer than a chunk.
+/// What the kernel dropped for lack of room, and what was longer than a chunk.
 fn drops_of(read: &libc::xdp_statistics, copies: bool) -> (u64, u64) {
     // Where the kernel copies, rx_dropped holds each frame that found the fill ring empty, which has its own counter
     // too, and each that was too long. Where the card writes, an empty fill ring is no drop as yet.

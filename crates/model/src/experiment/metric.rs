@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(of("packets of bulk"), None);
     }
 
-    /// A peer that was lost had told of no loss until then: that is not the loss of the run.
+    /// A peer that disappeared had reported no loss until then: that is not the loss of the run.
     #[test]
     fn the_loss_of_a_flow_that_lost_an_end_is_not_known() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);

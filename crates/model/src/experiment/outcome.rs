@@ -14,7 +14,7 @@ use crate::units::Seed;
 /// The schema name.
 pub const EXPERIMENT_SCHEMA: &str = "weir.experiment/1";
 
-/// What to think of an expectation, a step or a whole experiment.
+/// The outcome of an expectation, a step or a whole experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -104,7 +104,7 @@ pub struct StepOutcome {
     pub name: String,
     /// What it does: `test` (also one that is repeated), `sweep`, `wait` and so on.
     pub action: String,
-    /// What to think of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why, where it is not simply done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +143,7 @@ pub struct StepOutcome {
 /// One run of a step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunRef {
-    /// The run's id; absent where a test gave no record.
+    /// The run's id; absent without a record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Values of the axes.
@@ -169,7 +169,7 @@ pub struct RunRef {
     /// Tool or host shaped the figures: the warnings tell how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host_limited: bool,
-    /// A host-limited run that was done again: it is not in the figures.
+    /// A host-limited run that was repeated: it is not in the figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub superseded: bool,
     /// Its first packet, where it was to start at a given time.
@@ -219,7 +219,7 @@ pub struct Point {
     pub runs: u64,
     /// Those of them that were host-limited.
     pub host_limited: u64,
-    /// Runs that gave no figures, those that lost their peer and those that were cut short included.
+    /// Runs without figures, including those that lost their peer and those that were interrupted.
     pub failed: u64,
     /// Those of the failed that did not reach their peer, or lost it; absent for none.
     #[serde(default, skip_serializing_if = "is_none")]

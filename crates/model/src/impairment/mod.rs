@@ -72,7 +72,7 @@ pub struct Impairment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
     /// `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
-    /// they pass untouched, except where a flow's filter names them by EtherType or protocol.
+    /// they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub impair_arp: bool,
     /// Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are known.
@@ -303,14 +303,14 @@ fn resolved(own: &Laws, profile: Option<&str>, direction: Direction) -> Laws {
 }
 
 impl Impairment {
-    /// One set of laws for everything, both ways.
+    /// One set of laws foreverything, both ways.
     #[must_use]
     pub fn of_both(laws: Laws) -> Self {
         let other = Other { profile: None, a_to_b: laws.clone(), b_to_a: laws };
         Impairment { other, ..Impairment::default() }
     }
 
-    /// A preset for everything.
+    /// A preset foreverything.
     ///
     /// # Errors
     /// [`ModelError::Field`] when there is none of that name.

@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 use super::{Aggregate, ImpairFlow, Laws, Other};
 
 const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
-/// What is wrong where `both` stands beside the laws of one direction, and what is accepted.
+/// The refusal of `both` together with the laws of one direction.
 pub(crate) const TWICE: &str = "a direction's laws given twice";
 pub(crate) const TWICE_ACCEPTED: &str = "both alone, or a_to_b and b_to_a";
 

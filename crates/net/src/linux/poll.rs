@@ -105,7 +105,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_DEL, fd.as_fd(), 0, Interest::default())
     }
 
-    /// Waits for events at most `timeout_ns` (for ever: `None`; not at all: 0). Returns their number; 0 when the time
+    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 when the time
     /// is over or a signal came first.
     pub fn wait(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
         events.count = 0;

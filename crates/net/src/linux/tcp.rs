@@ -337,7 +337,7 @@ impl TcpStream {
 
     /// Sends from `buffer` without copying (`MSG_ZEROCOPY`); needs [`TcpOptions::zerocopy`]. The kernel keeps the pages,
     /// so this is safe, but what they hold when they leave is what is sent: keep `buffer` alive and unchanged until
-    /// [`TcpStream::zerocopy_completion`] has told of this send. `NoBuffers` means that too many are outstanding.
+    /// [`TcpStream::zerocopy_completion`] has reported this send. `NoBuffers` means that too many are outstanding.
     #[inline]
     pub fn send_zerocopy(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_flags(buffer, libc::MSG_ZEROCOPY)

@@ -100,7 +100,7 @@ fn agrees() -> f64 {
 }
 
 fn inside() {
-    // Its own clock for want of another is no reference.
+    // Its own clock for lack of another is no reference.
     let alone = chronyd(&["local stratum 5", "port 0"]);
     wait_until("a daemon that serves its own clock", |t| {
         t.get("Reference ID").is_some_and(|id| id.starts_with("7F7F0101"))
@@ -146,7 +146,7 @@ fn chronys_bound_is_told_as_chronyc_tells_it() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    // Never a failure for want of it, not even in CI: installing it makes it a service that steers the host's clock.
+    // Never a failure for lack of it, not even in CI: installing it makes it a service that steers the host's clock.
     for tool in ["chronyd", "chronyc", "unshare", "ip"] {
         let asked = Command::new(tool).arg("--version").output();
         if asked.is_err() {

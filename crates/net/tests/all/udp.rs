@@ -21,7 +21,7 @@ fn receiver(address: &str) -> UdpSocket {
     .unwrap()
 }
 
-/// Receives until `count` datagrams have come (waiting for ever would be a failure the harness sees).
+/// Receives until `count` datagrams have come (waiting forever would be a failure the harness sees).
 fn collect(socket: &UdpSocket, batch: &mut RecvBatch, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {

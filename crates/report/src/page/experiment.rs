@@ -140,7 +140,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
 }
 
-/// How it is begun again: the command, or in words where a server began it with a document of its own, of which no command is left.
+/// How to repeat it: the command, or a note if a server started it with a document of its own, for which there is no command.
 fn beginning(command: &[String], id: &str) -> Block {
     // What the server's start adds (`ResultArgs::by_api` of the program).
     if command.iter().any(|word| word.starts_with("--by-api")) {
@@ -712,7 +712,7 @@ mod tests {
         assert_eq!(page.headlines[0].value.as_deref(), Some("done"));
     }
 
-    /// As the text counts them: of the runs that count, not of those that were made again or failed.
+    /// As the text counts them: of the runs that count, not of those that were repeated or failed.
     #[test]
     fn host_limited_runs_are_counted() {
         use weir_model::experiment::RunRef;

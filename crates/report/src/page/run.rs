@@ -373,7 +373,7 @@ pub(super) fn what_ran(record: &Record) -> Section {
         if let Some(experiment) = record.labels.get("experiment") {
             text += &format!(
                 " It is a run of experiment {experiment}, whose hosts may be gone as well; where that was kept, \
-                 weir report {experiment} tells how all of it was begun."
+                 weir report {experiment} shows how it was started."
             );
         }
         blocks.push(Block::Text(text));
@@ -413,7 +413,7 @@ pub(super) fn what_ran(record: &Record) -> Section {
 /// Its plan was in a directory that an experiment (`weir-run-…`) or a server (`weir-ui-…`) made for itself and removed: nothing else
 /// tells it from a plan of a person's own, who may ask for `--json-stream` too. `web/src/lib/commands.ts` does the same.
 fn repeating(words: &[String], id: &str) -> Option<String> {
-    // What belonged to that one run: where it told of itself, when it started, what it was labelled.
+    // What belonged to that one run: its control socket, when it started, what it was labelled.
     const OWN: [&str; 5] =
         ["--json-stream", "--no-store", "--label=", "--control-socket=", "--start-at="];
     const PLACES: [&str; 2] = ["weir-run-", "weir-ui-"];
@@ -491,7 +491,7 @@ mod tests {
         assert!(told.contains(&format!("To repeat: `{line}`")), "{told}");
         let page = crate::page::html(&crate::page::of_run(&record(&words)));
         assert!(
-            page.contains("weir report e tells how all of it was begun") && !page.contains(".tmpQ"),
+            page.contains("weir report e shows how it was started") && !page.contains(".tmpQ"),
             "{page}"
         );
         // Nothing shows the plan of a run that was not kept, but the page itself.

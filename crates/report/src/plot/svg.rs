@@ -1,5 +1,5 @@
 //! A figure as SVG: pure text, the same for the same figure. Colours are CSS variables, so that a page, a dark screen and
-//! paper each have theirs; beside them stand plain attributes for programs that know no variables.
+//! paper each have theirs; plain attributes are for programs that know no variables.
 
 use std::fmt::Write as _;
 
@@ -178,7 +178,7 @@ impl Figure {
         pen.out
     }
 
-    /// Whether names stand beside the lines' ends.
+    /// Whether names are next to the lines' ends.
     fn direct(&self, drawn: &[Drawn]) -> bool {
         self.labels == Labels::Auto
             && (2..=DIRECT).contains(&drawn.len())

@@ -255,7 +255,7 @@ fn without_code(text: &str) -> String {
 #[test]
 fn strings_of_a_record_stay_text() {
     let hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&lt;`|\\\n# @you </style><!-- \u{202e}";
-    // As long: what stands beside a line or above it depends on that.
+    // As long: which text is next to a line or above it depends on that.
     let harmless: String =
         hostile.chars().map(|c| if c.is_alphanumeric() { c } else { 'x' }).collect();
     // Strings steer a page (times of packets or batches, shared or not): compared with a harmless one in the same places.

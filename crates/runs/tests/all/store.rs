@@ -458,7 +458,7 @@ fn hostile_imports() {
     }
 }
 
-/// The peer was lost: 0 of what it had told of is not the loss of the run, in a list, in a search, or in a comparison.
+/// The peer was lost: its last reported 0 is not the loss of the run, in a list, in a search, or in a comparison.
 #[test]
 fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
     let (_dir, _, mut store) = fresh();

@@ -47,7 +47,7 @@ struct Gap {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gaps {
     open: VecDeque<Gap>,
-    /// Every gap that ends at or below this number was dropped for want of room.
+    /// Every gap that ends at or below this number was dropped for lack of room.
     dropped_to: u64,
     extent: ReorderExtent,
 }

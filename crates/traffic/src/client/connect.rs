@@ -211,7 +211,7 @@ async fn greet(
         Ok(Err(ChannelError::Key | ChannelError::Crypto)) => {
             return Err(TrafficError::Key { address });
         }
-        // With a key, a server that has none or another closes without a word.
+        // With a key, a server that has none or another closes without a message.
         Ok(Err(ChannelError::Closed)) if config.key.is_some() => {
             return Err(TrafficError::Key { address });
         }

@@ -105,7 +105,7 @@ pub enum Event {
     Late(Box<Interval>),
 }
 
-/// A test that did not come to its end, with what it had measured.
+/// An incomplete test, with what it had measured.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Failure {

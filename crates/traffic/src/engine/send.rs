@@ -239,7 +239,7 @@ fn serve(
     };
     let payload = state.payload();
     let key = (payload, content_key(flow.content), flow.seed);
-    // A cache: sessions choose their seeds, and a busy worker would collect rings for ever.
+    // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
     if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
         rings.clear();
     }

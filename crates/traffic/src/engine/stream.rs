@@ -141,7 +141,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
             }
             let Some(slot) = flows.get_mut(&event.token) else { continue };
             if slot.done {
-                // Nothing more is wanted from it; a hang-up would be reported for ever.
+                // Nothing more is wanted from it; a hang-up would be reported forever.
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
@@ -149,7 +149,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 && !event.writable
                 && (event.error || event.hang_up)
             {
-                // It waits for its time and not for room: the end of the connection would be reported for ever.
+                // It waits for its time and not for room: the end of the connection would be reported forever.
                 broken(slot, clock);
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
@@ -352,7 +352,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             flow.socket.send_file(&file, offset, slot.left.min(FILE_BYTES - offset as usize))
         } else {
             let key = (content_key(*content), *seed, most);
-            // A cache: sessions choose their seeds, and a busy worker would collect pools for ever.
+            // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
             if shared.pools.len() >= MAX_POOLS && !shared.pools.contains_key(&key) {
                 shared.pools.clear();
             }

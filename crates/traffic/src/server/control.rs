@@ -390,7 +390,7 @@ impl Task<'_> {
         if flow_label.is_some() && (labels.len() > 1 || ports == DataPorts::Shared) {
             return Err("this server applies a flow label to the TCP connections on which it sends only if all of them have the same one and their data port is not shared".into());
         }
-        // Everything is opened before anything is begun: what is refused gives its ports back at once.
+        // Everything is opened before anything starts: what is refused gives its ports back at once.
         let mut listener = None;
         let needs = |(s, transport): &&(&FlowSpec, &dyn StreamTransport)| {
             transport.needs_listener() || needs(s)
@@ -589,9 +589,9 @@ impl Task<'_> {
                         return ("the client does not read".into(), report);
                     }
                 }
-                // Its host may have gone without a word.
+                // Its host may have gone without a message.
                 () = tokio::time::sleep_until(heard + silence) => {
-                    return (format!("nothing was heard of the client for {} s", silence.as_secs()), report);
+                    return (format!("no message from the client for {} s", silence.as_secs()), report);
                 }
                 () = tokio::time::sleep_until(lease) => {
                     self.refuse("closing", &format!("the session reached this server's limit of {} s", shared.config.limits.session_seconds)).await;

@@ -1,4 +1,4 @@
-//! Live figures: what a server tells of each interval while a test runs.
+//! Live figures: a server's reports of intervals while a test runs.
 //!
 //! An interval is reported when every flow has counted it, or a little later without the stragglers, which follow when
 //! they have. Of many slow flows only the sum is reported, with their number. What the control budget

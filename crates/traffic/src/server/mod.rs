@@ -48,7 +48,7 @@ pub struct Limits {
     pub hello_seconds: u64,
     /// Connections that have not yet done so.
     pub half_open: u64,
-    /// A session whose client is not heard of for this long ends.
+    /// A session without a message from its client for this long ends.
     pub silence_seconds: u64,
     /// How long a client may take over its report: its session ends when it takes nothing, or not all.
     pub report: ReportTimeout,
@@ -119,7 +119,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a server tells of itself.
+/// Events of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
     /// It listens.
@@ -394,7 +394,7 @@ async fn connection(
             let session =
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
             let (Some(session), Ok(stream)) = (session, stream.into_std()) else { return };
-            // A stranger's connection is closed without a word.
+            // A stranger's connection is closed without a message.
             let _ = session.attach_stream(&shared.engine, &preface, stream.into());
         }
         _ => {}

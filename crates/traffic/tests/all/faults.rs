@@ -154,7 +154,7 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
     let mut told = vec![];
     let failure = run(proxy.client(vec![tcp]), Stop::new(), &mut |event| {
         let Event::Interval(interval) = event else { return };
-        // Once its receiver was heard.
+        // Once its receiver has answered.
         if interval.flows.iter().any(|f| f.receiver.as_ref().is_some_and(|r| r.bytes > 0)) {
             frozen.store(true, Ordering::Relaxed);
         }
@@ -162,7 +162,7 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
     })
     .unwrap_err();
     assert_eq!(failure.error.exit_code(), 3);
-    assert!(failure.to_string().contains("nothing was heard"), "{failure}");
+    assert!(failure.to_string().contains("no message"), "{failure}");
     let record = failure.partial.unwrap();
     assert_eq!(record.status, Status::Partial);
     assert!(record.flows[0].sender.as_ref().unwrap().bytes > 0);

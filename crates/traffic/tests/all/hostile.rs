@@ -35,7 +35,7 @@ fn another_protocol_version_is_refused_by_name() {
     assert_eq!(code, "version");
     assert!(text.contains("99") && text.contains("9.9") && !text.contains('\u{1b}'), "{text}");
     assert_eq!(raw.read(), None);
-    until("the server tells of it", || {
+    until("the server reports it", || {
         server.count(|e| matches!(e, ServerEvent::Refused { reason, .. } if reason.contains("99")))
             == 1
     });
@@ -421,7 +421,7 @@ fn a_client_that_vanishes_without_a_word_loses_its_session() {
     let server = Server::start(limits(Limits { silence_seconds: 1, ..Limits::default() }));
     let (mut raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
     assert!(raw.read_until(|_| false).is_none());
-    let by_silence = |e: &ServerEvent| matches!(e, ServerEvent::SessionClosed { reason, .. } if reason.contains("nothing was heard"));
+    let by_silence = |e: &ServerEvent| matches!(e, ServerEvent::SessionClosed { reason, .. } if reason.contains("no message"));
     until("it is reported", || server.count(by_silence) == 1);
 }
 
@@ -582,14 +582,14 @@ fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() 
     };
     // Byte by byte, a minute.
     lost((usize::MAX, usize::MAX), timeout(10_000, 500), "the report was not whole after 0.5 s");
-    lost((usize::MAX, 10), timeout(500, 60_000), "nothing was heard of it for 0.5 s");
+    lost((usize::MAX, 10), timeout(500, 60_000), "no message from it for 0.5 s");
 }
 
 #[test]
 fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
     let server = Server::start(ServerConfig::default());
     dripping(server.address, "start", usize::MAX, 0);
-    // Longer than the silence, and not for ever: a client that does not give up ends, and otherwise.
+    // Longer than the silence, and not forever: a client that does not give up ends, and otherwise.
     let tcp = Connection {
         rate: Some("1M".parse().unwrap()),
         duration: Some(Span::from_seconds(5)),
@@ -604,7 +604,7 @@ fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
     let failure = run(config, Stop::new(), &mut |_| {}).unwrap_err();
     assert_eq!(failure.error.exit_code(), 3);
     let text = failure.to_string();
-    assert!(text.contains("nothing was heard of it for 0.7 s"), "{text}");
+    assert!(text.contains("no message from it for 0.7 s"), "{text}");
     assert_eq!(failure.partial.unwrap().status, Status::Partial);
 }
 

@@ -102,7 +102,7 @@ export class LiveTest {
   /** As the test has them, and as the stream tells them meanwhile. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
-  /** When (the test's time, s) the far end last told of each flow. */
+  /** When (the test's time, s) the far end last reported each flow. */
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly #told = new Map<number, number>();
   /** History of each flow, from its first figure on. */

@@ -25,7 +25,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.end.take());
         let Some(thread) = self.thread.take() else { return };
-        // A server whose programs do not end would hold its test up for ever.
+        // A server whose programs do not end would hold its test up forever.
         let end = Instant::now() + TIMEOUT;
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));

@@ -20,8 +20,8 @@ use crate::output::print;
 /// Measure the same path with Weir and with the other tools installed here, in shuffled order
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --lab each tool's server is started between two hosts made of namespaces; with HOST it has to run \
-                        there already (weir serve, iperf3 -s, …). Each tool's figures are its own."
+    after_help = "With --lab each tool's server is started in a lab of two hosts; with HOST it \
+    must be running already (weir serve, iperf3 -s, …). Each tool's figures are its own."
 )]
 pub(crate) struct CompareArgs {
     /// The server; none with --lab

@@ -80,7 +80,7 @@ impl Job {
         })
     }
 
-    /// The files that it was read from, those that its commands name, and those that it goes on from.
+    /// Its source files, those that its commands name, and those from which it is resumed.
     fn inputs(&self, files: &Files) -> Result<Vec<(&'static str, PathBuf)>, CliError> {
         let mut named = vec![];
         steps_files(&self.scenario.steps, &mut named);
@@ -181,13 +181,13 @@ fn same_files(
     match now.iter().find(|(name, hash)| before.get(*name) != Some(*hash)) {
         None => Ok(()),
         Some((name, _)) => Err(CliError::Usage(format!(
-            "experiment {id}: {name} is not what it was when the experiment began: runs of both can't be compared; \
-             put it back as it was, or begin a new experiment"
+            "experiment {id}: {name} has changed since the experiment started, so that its runs \
+            can't be compared; restore the file, or start a new experiment"
         ))),
     }
 }
 
-/// Runs it and tells of it; the exit code by contract.
+/// Runs it and reports its progress; returns the exit code.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
     // First of all: many points take seconds to be checked.
     let stop = Stop::new();
@@ -252,7 +252,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 command: identity.command.clone(),
             };
             let begun = begin(&head).inspect_err(|_| {
-                note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");
+                note("nothing was run: the experiment can't be stored; --no-store runs it without storing");
             });
             let (checkpoint, experiments) = begun?;
             (checkpoint, Some(experiments))
@@ -292,7 +292,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         Ok(ended) => ended,
         Err(ScenarioError::Stopped) => {
             if experiments.is_some() {
-                note(&format!("to go on: weir run --resume {id}"));
+                note(&format!("to resume: weir run --resume {id}"));
             }
             return Ok(nothing_run(&stop));
         }
@@ -300,7 +300,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     };
     let written = finish(&experiment, args, experiments.as_ref());
     let to_go_on = (experiments.is_some() && experiment.status != Status::Complete)
-        .then(|| format!("to go on: weir run --resume {id}"));
+        .then(|| format!("to resume: weir run --resume {id}"));
     let mut closing = text::closing(&experiment);
     closing.extend(to_go_on.as_ref().map(|line| format!("{line}\n")));
     if !is_quiet {

@@ -93,7 +93,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
         (connect_timeout != sweep::CONNECT_TIMEOUT, "--connect-timeout"),
     ];
     if let Some((_, flag)) = refused.iter().chain(&without_effect).find(|(given, _)| *given) {
-        return Err(format!("{flag}: not in a scenario, which has words of its own for it"));
+        return Err(format!("{flag}: not in a scenario, which has fields of its own for it"));
     }
     let threads = [
         (line.args.general.affinity.is_some(), "affinity"),

@@ -41,7 +41,7 @@ fn check_streams(args: &ResultArgs) -> Result<(), CliError> {
     let mut flags =
         json.into_iter().chain(given.iter().filter(|n| is_stdout(n.path)).map(|n| n.flag));
     if let (Some(first), Some(second)) = (flags.next(), flags.next()) {
-        let why = format!("standard output, which {first} has");
+        let why = format!("standard output, which {first} uses");
         return Err(CliError::flag(second, why, "a file, or one of them alone"));
     }
     match args.svg.as_deref().is_some_and(is_stdout) {
@@ -128,7 +128,7 @@ pub(super) fn finish(
     let mut done = |outcome: Result<(), CliError>, again: &str| {
         if outcome.is_err() && is_kept {
             // What was measured is not lost with the file.
-            note(&format!("the result is kept: {again}"));
+            note(&format!("the result is stored: {again}"));
         }
         if first.is_ok() {
             first = outcome;

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             return Err(CliError::flag(
                 "--no-store",
                 "with --resume",
-                "--resume without it: what goes on is kept where it began",
+                "--resume without it: a resumed experiment is stored where it started",
             ));
         }
         return resume(id, &args.result, command);
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         };
         let plural = if scenario.steps.len() == 1 { "" } else { "s" };
         return print(&format!(
-            "{}: {} step{plural}, nothing is wrong with it\n{}\n",
+            "{}: {} step{plural}, valid\n{}\n",
             scenario.name,
             scenario.steps.len(),
             estimate.text(None)

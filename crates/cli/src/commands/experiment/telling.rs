@@ -54,7 +54,7 @@ fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> St
     out
 }
 
-/// Tells of what happened: progress on stderr, results on stdout unless they come as JSON at the end.
+/// Reports events: progress on stderr, results on stdout unless they come as JSON at the end.
 pub(super) fn told(happening: &ScenarioEvent<'_>, json: bool) {
     match happening {
         ScenarioEvent::Began { name, action, depth } => {

@@ -155,7 +155,7 @@ fn show(answer: &Value) -> Result<i32, CliError> {
 
 fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
     T::deserialize(value)
-        .map_err(|e| CliError::Internal(format!("the emulator's answer is not understood: {e}")))
+        .map_err(|e| CliError::Internal(format!("the emulator's answer is invalid: {e}")))
 }
 
 /// Asks the emulator that is meant; its refusal is an error.
@@ -207,7 +207,7 @@ fn the_only_one() -> Result<PathBuf, CliError> {
         _ => {
             let names: Vec<String> = alive.iter().map(|path| path.display().to_string()).collect();
             Err(CliError::Usage(format!(
-                "several emulators run; say which by --socket: {}",
+                "several emulators are running; select one with --socket: {}",
                 names.join(", ")
             )))
         }

@@ -105,7 +105,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         if outward.is_ok() { way } else { "" }
     ));
     if let Err(reason) = &outward {
-        note(&format!("there is no way out ({reason})"));
+        note(&format!("no access beyond the lab ({reason})"));
     }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
@@ -116,15 +116,15 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     if let Ok(reason) = told.try_recv() {
         drop((relay, outward));
         let _ = emulator.finish();
-        note("told to end before the command was started");
+        note("stopped before the command was started");
         return Ok(reason.exit_code());
     }
     let started = command.spawn();
     runs.store(true, Ordering::Relaxed);
-    // With it goes this process's end of the pipe that tells of the mount.
+    // With it goes this process's end of the pipe that reports the mount.
     drop(command);
     if let Some(reason) = resolver.and_then(refusal) {
-        note(&format!("names are not answered: another {RESOLVER} cannot be shown: {reason}"));
+        note(&format!("names are not resolved: another {RESOLVER} cannot be mounted: {reason}"));
     }
     // Only now: the command has the limit that this program was started with.
     let _ = raise_descriptor_limit(DESCRIPTORS);
@@ -211,7 +211,7 @@ fn watch(
         }
         if has_path && emulator.has_ended() {
             has_path = false;
-            note("the emulator has ended, and the path with it: the command gets SIGTERM");
+            note("the emulator and so the path have ended: the command gets SIGTERM");
             tell(child, TERMINATE);
             kill_at = kill_at.or(Some(Instant::now() + GRACE));
         }
@@ -237,7 +237,7 @@ fn is_foreground(stat: &str) -> bool {
 }
 
 /// Shows the command a resolv.conf that names `server`, where it has to be another than this host's and can be. What is
-/// returned tells of a refusal.
+/// returned reports a refusal.
 fn resolver(
     command: &mut Command,
     outward: &Result<Outward, String>,
@@ -251,7 +251,7 @@ fn resolver(
     let text = match text {
         Ok(text) => text,
         Err(reason) => {
-            note(&format!("names are not answered: this host has no {RESOLVER} ({reason})"));
+            note(&format!("names are not resolved: this host has no {RESOLVER} ({reason})"));
             return Ok(None);
         }
     };

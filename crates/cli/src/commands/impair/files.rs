@@ -42,7 +42,7 @@ impl NamedFile<'_> {
     }
 }
 
-/// The packet trace's own two files: later configurations stand beside it, and those of an earlier packet trace are removed.
+/// The packet trace's own two files: later configurations are next to it, and those of an earlier packet trace are removed.
 pub(super) fn packet_trace(path: &Path) -> (NamedFile<'_>, PathBuf) {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".configurations");
@@ -59,11 +59,11 @@ pub(super) fn packet_trace_is_file(path: &Path) -> Result<(), CliError> {
         false if path.is_dir() => format!("{} is a directory", path.display()),
         false => return Ok(()),
     };
-    let accepted = "a file; later configurations are written beside it, into FILE.configurations";
+    let accepted = "a file; later configurations are written to FILE.configurations";
     Err(CliError::flag("--packet-trace", given, accepted))
 }
 
-/// Refuses a packet trace that is no file, and one that is, itself or by what stands beside it, the file of laws.
+/// Refuses a packet trace that is no file, and one that is, itself or by its second file, the file of laws.
 ///
 /// # Errors
 /// As [`packet_trace_is_file`] and [`apart`].

@@ -162,7 +162,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     if job.keepalive_timeout.is_some() && keepalive.is_none() {
         warn(
             "keepalive-timeout",
-            "--keepalive-timeout has no control socket to listen at: it will end what is asked after its time",
+            "--keepalive-timeout without a control socket: all laws end after that time",
         );
     }
     let why = watch(&stop, emulator.remote(), until, keepalive);
@@ -208,13 +208,15 @@ fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
 /// switched on, and what this one will switch off is noted for the next.
 fn second_line(interfaces: &[&str]) -> Option<Restoration> {
     let untold = |reason: &dyn std::fmt::Display| {
-        note(&format!("warning: offloads are not noted for a start after a SIGKILL: {reason}"));
+        note(&format!(
+            "warning: offloads can't be restored at the next start after a SIGKILL: {reason}"
+        ));
     };
     let directory = weir_lab::runtime_directory().inspect_err(|e| untold(e)).ok()?;
     for done in restore(&directory, &weir_link::UNWANTED) {
         let (interface, feature) = (&done.interface, &done.feature);
         note(&format!(
-            "{interface}: {feature} is on again, which an emulator that was killed left off"
+            "{interface}: {feature} is enabled again; a killed emulator had left it disabled"
         ));
     }
     Restoration::note(&directory, interfaces, &weir_link::UNWANTED).inspect_err(|e| untold(e)).ok()
@@ -264,7 +266,7 @@ fn watch(
             let alone = contact.elapsed() >= *time;
             if alone && !released {
                 let said = match remote.run(None, false) {
-                    Ok(_) => "everything passes untouched".into(),
+                    Ok(_) => "everything is forwarded unchanged".into(),
                     Err(e) => crate::error::chain(&e),
                 };
                 let time = time.as_secs_f64();

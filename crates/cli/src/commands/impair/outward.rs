@@ -66,8 +66,8 @@ impl Lost {
     fn text(&self) -> Option<String> {
         let counts = [
             (&self.datagrams, "datagrams were dropped"),
-            (&self.exchanges, "exchanges of datagrams were ended before their time"),
-            (&self.connections, "connections were reset unserved"),
+            (&self.exchanges, "datagram exchanges were ended early"),
+            (&self.connections, "connections were reset without service"),
         ];
         let said: Vec<String> = counts
             .iter()
@@ -75,8 +75,7 @@ impl Lost {
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
-        (!said.is_empty())
-            .then(|| format!("the way out did not carry everything: {}", said.join(", ")))
+        (!said.is_empty()).then(|| format!("the relay dropped traffic: {}", said.join(", ")))
     }
 }
 
@@ -236,9 +235,7 @@ mod tests {
         lost.exchange();
         let said = lost.text().unwrap();
         assert!(
-            said.ends_with(
-                "1 datagrams were dropped, 2 exchanges of datagrams were ended before their time"
-            ),
+            said.ends_with("1 datagrams were dropped, 2 datagram exchanges were ended early"),
             "{said}"
         );
     }

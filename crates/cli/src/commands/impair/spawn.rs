@@ -111,7 +111,7 @@ impl Spawned {
             // As it was asked.
             Some(130 | 143) if !early => None,
             code => {
-                let when = if early { "ended early" } else { "did not end as asked" };
+                let when = if early { "ended early" } else { "did not stop when asked" };
                 let reason = error.map_or_else(
                     || code.map_or("it was killed".into(), |code| format!("exit code {code}")),
                     |error| error.message,

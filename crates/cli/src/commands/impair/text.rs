@@ -13,7 +13,7 @@ const MAX_TOLD: usize = 16;
 pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
     for flow in config.flows.iter().take(MAX_TOLD) {
-        let resting = if flow.run.0 { "" } else { " (run = false, passes untouched)" };
+        let resting = if flow.run.0 { "" } else { " (run = false, forwarded unchanged)" };
         let name = format!("{}{resting}", flow.name);
         out += &ways(&name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
@@ -117,8 +117,8 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.kernel_dropped_packets, "dropped by the kernel: the receive ring was full"),
             (
                 link.oversized_packets,
-                "dropped by the kernel: longer than this link takes (super-packets; switch tso and gso of their \
-                 sender off, or take --link packet)",
+                "dropped by the kernel: too long for this link (super-packets; disable tso and \
+                gso of their sender, or use --link packet)",
             ),
             (link.memory_dropped_packets, "dropped: no memory for them"),
             (link.unusable_packets, "dropped: could not be read completely"),
@@ -213,7 +213,7 @@ mod tests {
         let config = Impairment::parse(&format!("schema = \"weir.impair/1\"\n{flows}")).unwrap();
         let told = laws(&config);
         let lines: Vec<&str> = told.lines().collect();
-        assert!(lines[0].starts_with("  f0 (run = false, passes untouched): A to B: loss 1%"));
+        assert!(lines[0].starts_with("  f0 (run = false, forwarded unchanged): A to B: loss 1%"));
         assert!(lines[1].starts_with("  f1: A to B: loss 1%"));
         assert_eq!(lines[16], "  … and 2 further flows");
     }
@@ -229,7 +229,7 @@ mod tests {
             object: "a-to-b".into(),
             at_seconds: 1.25,
             active,
-            text: "packets are lost unasked".into(),
+            text: "packets are lost without a law".into(),
         };
         let direction = |direction, link| DirectionReport {
             direction,

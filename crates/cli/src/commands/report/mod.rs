@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     read.extend(subject.stored());
     apart_from(&read, args.output.as_deref())?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
-        note(&format!("this run is part of an experiment: weir report {id} shows all of it"));
+        note(&format!("this run is part of an experiment: see weir report {id}"));
     }
     let document = subject.document();
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
@@ -151,7 +151,7 @@ fn charts(
     if files.is_empty() {
         return Err(CliError::flag(
             "RUN",
-            "nothing in it can be drawn",
+            "it has no charts",
             "a run with intervals or distributions, an experiment with a sweep",
         ));
     }
@@ -178,11 +178,8 @@ fn drawn(figure: &Figure, format: Format) -> String {
 fn find<'a>(document: &'a Document, wanted: &str) -> Result<&'a Figure, CliError> {
     document.figures().find(|f| f.id == wanted).ok_or_else(|| {
         let names: Vec<&str> = document.figures().map(|f| f.id.as_str()).collect();
-        let names = if names.is_empty() {
-            "none: nothing in this run can be drawn".into()
-        } else {
-            names.join(", ")
-        };
+        let names =
+            if names.is_empty() { "none: this run has no charts".into() } else { names.join(", ") };
         CliError::flag("--figure", wanted, &names)
     })
 }

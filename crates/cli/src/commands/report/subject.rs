@@ -69,7 +69,7 @@ impl Subject {
                 return Err(CliError::flag(
                     "RUN",
                     format!("more than {MAX_RUNS} runs"),
-                    "fewer: they stand side by side",
+                    "fewer runs, which are compared on one page",
                 ));
             }
         }
@@ -81,7 +81,7 @@ impl Subject {
             None => match twice(&runs) {
                 Some(id) => Err(CliError::flag(
                     "RUN",
-                    format!("run {id} twice, which would be compared with itself"),
+                    format!("run {id} twice"),
                     "each run once; last~1 is the one before last",
                 )),
                 None => Ok(Subject::Runs(runs)),
@@ -190,7 +190,7 @@ impl UserData {
             }
             (_, ids) => Err(CliError::flag(
                 "RUN",
-                format!("'{word}' begins runs and experiments"),
+                format!("'{word}' matches runs and experiments"),
                 &format!("a whole id; experiments are {}", ids.join(", ")),
             )),
         }
@@ -215,9 +215,7 @@ impl UserData {
                 ),
                 false => CliError::flag(
                     "RUN",
-                    format!(
-                        "experiment {id} has not ended: there is its checkpoint, and no result yet"
-                    ),
+                    format!("experiment {id} is incomplete: it has a checkpoint but no result"),
                     &format!("weir run --resume {id} resumes it"),
                 ),
             }),

@@ -130,7 +130,10 @@ fn text(found: &Diff, options: &TextOptions) -> String {
         line(format!("{side}  {count}{names}{rest}"));
     }
     if !found.incomplete.is_empty() {
-        line(format!("cut short, figures of what was measured: {}", found.incomplete.join(", ")));
+        line(format!(
+            "incomplete, figures cover what was measured: {}",
+            found.incomplete.join(", ")
+        ));
     }
     for warning in &found.warnings {
         line(format!("warning: {}", warning.text));
@@ -275,13 +278,15 @@ fn notes(found: &Diff) -> Vec<String> {
     let any = |samples| found.figures.iter().any(|f| f.samples == Some(samples));
     if any(Samples::Intervals) {
         notes.push(
-            "Tested by intervals, counted by the independent values that they are worth; what other runs would give \
-             they do not tell: compare sets of runs (--a, --b)."
+            "Tested by intervals, weighted by the number of independent values that they are \
+            worth. Differences between runs are not included: compare sets of runs (--a, --b)."
                 .into(),
         );
     }
     if found.figures.iter().any(|f| f.moved == Moved::Untested) {
-        notes.push("Not tested: one figure on each side, whose difference may be chance.".into());
+        notes.push(
+            "Not tested: a single value on each side, whose difference may be chance.".into(),
+        );
     }
     let level = 1.0 - found.confidence;
     let few =
@@ -289,7 +294,7 @@ fn notes(found: &Diff) -> Vec<String> {
     if let Some(few) = few {
         let [a, b] = few.samples;
         notes.push(format!(
-            "With {a} and {b} values the order test can't show anything at {}.",
+            "With {a} and {b} values the order test can't be significant at {}.",
             percent(found.confidence)
         ));
     }

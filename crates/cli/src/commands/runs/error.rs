@@ -33,7 +33,7 @@ pub(crate) enum RunsError {
         source: io::Error,
     },
     /// Nothing is kept yet.
-    #[error("no run '{selector}': nothing is kept in {} yet", path.display())]
+    #[error("no run '{selector}': no run is stored in {} yet", path.display())]
     Nothing {
         /// What was asked for.
         selector: String,

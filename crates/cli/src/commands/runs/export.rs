@@ -62,7 +62,7 @@ pub(super) fn run(
         let kept = data.file();
         let kept = NamedFile { flag: "the kept runs", path: &kept, is_written: false };
         let apart = apart(&[kept, NamedFile { flag: "--output", path, is_written: true }]);
-        let why = "the runs are kept in it; accepted: another file";
+        let why = "the runs are stored in it; accepted: another file";
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
         let operation = "--output: write";
         apart.map_err(|_| RunsError::File { operation, path: path.into(), source })?;
@@ -71,7 +71,7 @@ pub(super) fn run(
         let left_out = write_tables(&store, &ids, directory)?;
         writeln!(err, "{} runs in {}", ids.len(), directory.display())?;
         if left_out > 0 {
-            writeln!(err, "{left_out} histograms do not read and are left out")?;
+            writeln!(err, "{left_out} unreadable histograms are omitted")?;
         }
         return Ok(());
     }

@@ -49,7 +49,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     }
     if ready {
         if !args.output.json_stream {
-            said += &format!("in the background, process {}\n", child.id());
+            said += &format!("running in the background, process {}\n", child.id());
         }
         return print(&said);
     }
@@ -60,7 +60,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     }
     let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(70);
     let reason = error.trim().trim_start_matches("error: ").to_string();
-    let reason = if reason.is_empty() { "it ended without a word".into() } else { reason };
+    let reason = if reason.is_empty() { "it ended without a message".into() } else { reason };
     Err(CliError::Daemon { reason, exit_code: if code == 0 { 70 } else { code } })
 }
 

@@ -231,7 +231,7 @@ fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
         }
         (false, true) => format!("page and API on http://{at}/\n"),
         (false, false) => format!(
-            "API on http://{at}/api/v1; this program was built without the page: run make web, then build it again\n"
+            "API on http://{at}/api/v1; this program was built without the page: run make web, then build again\n"
         ),
     }
 }
@@ -243,7 +243,7 @@ fn token_line(token: &str, path: &Path, json: bool) -> String {
         let data = serde_json::json!({ "token": token, "file": file.to_string() });
         return serde_json::json!({ "event": "token", "data": data }).to_string();
     }
-    format!("token, shown only now (its hash is in {file}): {token}")
+    format!("token, shown only once (its hash is in {file}): {token}")
 }
 
 /// The launcher: deaf to the terminal, so that it ends what it started in order.

@@ -93,7 +93,7 @@ impl Outputs {
         let to_stdout = args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-");
         if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
             let first = if args.json { "--json" } else { "--json-stream" };
-            let why = format!("standard output, which {first} has");
+            let why = format!("standard output, which {first} uses");
             return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
         }
         let sink = match (to_stdout, &args.logfile) {

@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 10_000;
 const MAX_RUNS: u64 = 100_000;
 /// Maximum number of repetitions of one test, at one point.
 const MAX_REPETITIONS: u32 = 10_000;
-/// Maximum number of times that a host-limited run is done again.
+/// Maximum number of repetitions of a host-limited run.
 const MAX_AGAIN: u32 = 100;
 
 /// The axes around a step and its own, with their values; none where these are not known yet.

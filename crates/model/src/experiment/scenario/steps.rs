@@ -233,7 +233,7 @@ pub struct Published {
     /// One unit of the column in the metric's SI unit: 1e6 for Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// The metric that it stands beside.
+    /// The metric that it belongs to.
     pub metric: String,
     /// Axis of the sweep → column that holds its value.
     #[serde(rename = "match")]
@@ -241,7 +241,7 @@ pub struct Published {
     /// Column → the only value that counts.
     #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
     pub filter: BTreeMap<String, String>,
-    /// Axis → the only value whose points it stands beside.
+    /// Axis → the only value to whose points it applies.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, String>,
     /// Columns whose values name the figure.

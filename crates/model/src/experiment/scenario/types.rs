@@ -136,7 +136,7 @@ pub struct Impairing {
     pub seed: Option<Seed>,
 }
 
-/// Says in the schema of a table with laws that `both` is not beside those of one direction.
+/// Adds to the schema of a table with laws that `both` excludes those of one direction.
 pub(super) fn both_alone(schema: &mut schemars::Schema) {
     let there = |name: &str| serde_json::json!({ "required": [name], "properties": { name: { "type": "string" } } });
     let both = there("both");

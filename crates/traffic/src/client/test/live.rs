@@ -11,7 +11,7 @@ use super::*;
 
 /// An interval that lacks figures is shown this long after its end.
 const WAIT_NS: u64 = 500_000_000;
-/// The same while nothing at all is heard of the other side's figures: it may tell none, or the path may be cut.
+/// The same while no figures of the other side arrive at all: it may send none, or the path may be cut.
 const SILENT_NS: u64 = 150_000_000;
 /// What is awaited on this side is looked at again after this time.
 const LOOK_NS: u64 = 30_000_000;
@@ -20,7 +20,7 @@ const MAX_LATE: usize = 1024;
 /// An interval further ahead than this is no honest word.
 const AHEAD_NS: u64 = 60_000_000_000;
 
-/// What has been heard of the other side, and shown.
+/// The other side's reports so far, and what was shown.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) peer_reports: PeerReports,
@@ -28,9 +28,9 @@ pub(super) struct Live {
     pub(super) shown: usize,
     /// Shown ones that lacked something.
     late: BTreeSet<usize>,
-    /// Nothing was heard of the last one that was shown.
+    /// No report arrived for the last one that was shown.
     silent: bool,
-    /// Shown ones of which more was heard just now.
+    /// Shown intervals for which a report has just arrived.
     more: BTreeSet<usize>,
     /// What was said of losses.
     pub(super) lines: LossLines,

@@ -272,7 +272,7 @@ pub(super) async fn run(
         test.probe_control().await?;
     }
     let mut remote_reference = None;
-    // The server tells of each data connection when it has it; nothing starts before.
+    // The server reports each data connection that it accepts; nothing starts before.
     let ready = async {
         let mut missing: std::collections::HashSet<u32> = test.specs.iter().map(|s| s.id).collect();
         while !missing.is_empty() || asked_reference {

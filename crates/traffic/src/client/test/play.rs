@@ -228,7 +228,7 @@ impl Test<'_> {
 
     /// Nothing came for too long.
     pub(super) fn silent(&self, during: &'static str, silence: Duration) -> TrafficError {
-        let reason = format!("nothing was heard of it for {} s", silence.as_secs_f64());
+        let reason = format!("no message from it for {} s", silence.as_secs_f64());
         TrafficError::Lost { address: self.remote, during, reason }
     }
 
