@@ -1,7 +1,7 @@
 // One running emulator as the page works on it: what is in force, what is staged, and what it counts.
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
-import type { Alarm, Applied, Edited, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
+import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
 import { stream } from './live/stream.svelte';
 import { at, changes, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
 import { isOver } from './states';
@@ -115,7 +115,7 @@ export class Board {
   report = $state.raw<Report | undefined>();
   alarms = $state.raw<Alarm[]>([]);
   /** Another client changed it while changes are staged here. */
-  conflict = $state.raw<Edited | undefined>();
+  conflict = $state.raw<DocumentChange | undefined>();
   applying = $state(false);
   /** Orders that were given here, so that what says of them is asked for again. */
   orders = $state(0);
@@ -166,7 +166,7 @@ export class Board {
   }
 
   /** The document as the server has it: shown where nothing is staged here, else said to be another's. Whether it was shown. */
-  #seen(next: JsonObject, etag: string | undefined, by?: Edited): boolean {
+  #seen(next: JsonObject, etag: string | undefined, by?: DocumentChange): boolean {
     if (this.#etag !== undefined && etag === this.#etag) {
       this.conflict = undefined;
       return false;
@@ -311,7 +311,7 @@ export class Board {
     await this.check();
   }
 
-  async #edited(event: Edited): Promise<void> {
+  async #edited(event: DocumentChange): Promise<void> {
     // The event of our own change arrives before its response.
     do await new Promise((resolve) => setTimeout(resolve, 400));
     while (this.applying);
@@ -321,7 +321,7 @@ export class Board {
   }
 
   /** Called when another client's change was accepted because nothing was staged here. */
-  onTheirs: ((event: Edited) => void) | undefined;
+  onTheirs: ((event: DocumentChange) => void) | undefined;
 
   // -- running ---------------------------------------------------------------------------------------------------
 

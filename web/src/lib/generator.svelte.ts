@@ -2,7 +2,7 @@
 
 import { Bindings } from './bindings';
 import { ApiError, call, errorsBelow, get, path, post, remove } from './api/client';
-import type { Edited, PlanList, Test, Validation } from './api/shapes';
+import type { DocumentChange, PlanList, Test, Validation } from './api/shapes';
 import { type LiveTest, tests } from './live/tests.svelte';
 import { connectionsOf, emptyPlan, freshName, named, type PlanRow, rowsOf } from './plan';
 import { preferences } from './preferences.svelte';
@@ -242,7 +242,7 @@ class Generator {
   }
 
   /** Stores the plan; refused (412) if another client stored one meanwhile, unless `over` theirs. */
-  async save(name: string, over?: Pick<Edited, 'etag'>): Promise<void> {
+  async save(name: string, over?: Pick<DocumentChange, 'etag'>): Promise<void> {
     const known = over === undefined ? (name === this.name ? this.etag : undefined) : (over.etag ?? undefined);
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
     // A name that nothing is known of is to be free.

@@ -1,6 +1,6 @@
 // Requests to the API: one way in, errors with the server's own words by field.
 
-import type { Problem, Edited } from './shapes';
+import type { Problem, DocumentChange } from './shapes';
 import { stepsOf } from '../schema/model';
 
 export const BASE = '/api/v1';
@@ -17,7 +17,7 @@ export class ApiError extends Error {
   }
 
   /** Who changed the document meanwhile, with 412. */
-  get changed(): Edited | undefined {
+  get changed(): DocumentChange | undefined {
     return this.problem.changed ?? undefined;
   }
 

@@ -31,7 +31,7 @@ export interface paths {
         /** This host's noise floor. */
         get: operations["getCalibration"];
         put?: never;
-        /** Measures this host's noise floor and keeps it. */
+        /** Measures and stores this host's noise floor. */
         post: operations["startCalibration"];
         delete?: never;
         options?: never;
@@ -46,7 +46,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The answering side's sessions. */
+        /** The sessions of the test server. */
         get: operations["listClients"];
         put?: never;
         post?: never;
@@ -63,7 +63,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Which figures moved between runs, and whether chance explains it. */
+        /** Which figures differ between runs, and whether chance explains it. */
         get: operations["compareRuns"];
         put?: never;
         post?: never;
@@ -80,10 +80,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The demo that runs or was the latest: asked, realised, measured. */
+        /** The running or latest demo: requested, realised and measured values. */
         get: operations["getDemo"];
         put?: never;
-        /** Runs the demo, as `weir demo` does, in labs of its own that go with it; at most one at a time. */
+        /** Runs the demo, as `weir demo` does, in labs of its own that are removed afterwards; at most one at a time. */
         post: operations["runDemo"];
         delete?: never;
         options?: never;
@@ -100,7 +100,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops the demo; the runs that it kept stay. */
+        /** Stops the demo; the runs that it stored stay. */
         post: operations["stopDemo"];
         delete?: never;
         options?: never;
@@ -115,7 +115,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this host can do for a measurement, and what to change; takes about a second. */
+        /** Checks this host for settings that affect measurements; takes about a second. */
         get: operations["getDoctor"];
         put?: never;
         post?: never;
@@ -154,7 +154,7 @@ export interface paths {
         get: operations["getEmulator"];
         put?: never;
         post?: never;
-        /** Ends an emulator and deletes its journal, also that of one that has ended by itself. */
+        /** Stops an emulator and deletes its packet trace, also that of one that has ended by itself. */
         delete: operations["endEmulator"];
         options?: never;
         head?: never;
@@ -170,7 +170,7 @@ export interface paths {
         };
         /** Its configuration. */
         get: operations["getConfiguration"];
-        /** Puts a configuration into force, for all flows together. */
+        /** Applies a configuration, for all flows together. */
         put: operations["putConfiguration"];
         post?: never;
         delete?: never;
@@ -204,7 +204,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Writes a flow's verdicts to the journal, or no longer. */
+        /** Includes a flow in the packet trace, or excludes it. */
         put: operations["logFlow"];
         post?: never;
         delete?: never;
@@ -256,42 +256,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets a flow's packets pass untouched. */
+        /** Forwards a flow's packets unchanged. */
         post: operations["stopFlow"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/emulators/{id}/journal": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Its journal as far as it is written (weir.packets/1, docs/packets.md); after its end too, where it ended by itself. */
-        get: operations["getJournal"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/emulators/{id}/journal/configurations": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** The configurations that came into force later, by the numbers that the journal's records tell: a line of JSON each. */
-        get: operations["getJournalConfigurations"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -305,8 +271,42 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it had to say, and who changed it. */
+        /** Its messages, and who changed it. */
         get: operations["getEmulatorLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/packet-trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its packet trace as written so far (weir.packets/1, docs/packets.md); also after it has ended by itself. */
+        get: operations["getPacketTrace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/packet-trace/configurations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The later configurations with their numbers in the packet trace, one JSON object per line. */
+        get: operations["getPacketTraceConfigurations"];
         put?: never;
         post?: never;
         delete?: never;
@@ -324,7 +324,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts a new period of counting for every flow (`current` of its counters). */
+        /** Starts a new period of counting forevery flow (`current` of its counters). */
         post: operations["resetCounters"];
         delete?: never;
         options?: never;
@@ -358,7 +358,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets every flow's packets pass untouched. */
+        /** Forwards every flow's packets unchanged. */
         post: operations["stopAll"];
         delete?: never;
         options?: never;
@@ -373,7 +373,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The one live stream (server-sent events): each event's name and data are those of StreamEvent. */
+        /** The live event stream (server-sent events): each event's name and data are those of StreamEvent. */
         get: operations["getEvents"];
         put?: never;
         post?: never;
@@ -390,7 +390,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Experiments of this server and kept ones, newest first. */
+        /** Experiments of this server and stored ones, newest first. */
         get: operations["listExperiments"];
         put?: never;
         /** Runs a scenario. */
@@ -412,7 +412,7 @@ export interface paths {
         get: operations["getExperiment"];
         put?: never;
         post?: never;
-        /** Stops an experiment and takes it off the list; its runs, its journal and its result stay, so that it is there by its id as before, and in the list again when the server begins anew. */
+        /** Stops an experiment and removes it from the list; its runs, its checkpoint and its result stay, so that it is available by its id, and listed again when the server restarts. */
         delete: operations["forgetExperiment"];
         options?: never;
         head?: never;
@@ -462,7 +462,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`resumable`): runs that are done are not made again. It is the same experiment, by the same id; what it comes to holds the runs of all its sessions. */
+        /** Resumes an incomplete experiment of this server or of an earlier one (`resumable`): completed runs are not repeated. It keeps its id, and its result has the runs of all sessions. */
         post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
@@ -479,7 +479,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops an experiment; what it measured is kept. */
+        /** Stops an experiment; what it measured is stored. */
         post: operations["stopExperiment"];
         delete?: never;
         options?: never;
@@ -514,7 +514,7 @@ export interface paths {
         /** Labs of this user. */
         get: operations["listLabs"];
         put?: never;
-        /** Makes a lab of network namespaces. */
+        /** Creates a lab of network namespaces. */
         post: operations["makeLab"];
         delete?: never;
         options?: never;
@@ -532,7 +532,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends a lab and the programs inside. */
+        /** Removes a lab and ends the programs in it. */
         delete: operations["removeLab"];
         options?: never;
         head?: never;
@@ -650,7 +650,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`. */
+        /** Several runs in one report, as `weir report RUN RUN…`: `?run=ID&run=ID`. */
         get: operations["getReportOfRuns"];
         put?: never;
         post?: never;
@@ -667,10 +667,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Kept runs, newest first. */
+        /** Stored runs, newest first. */
         get: operations["listRuns"];
         put?: never;
-        /** Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200). */
+        /** Stores a record from elsewhere, as `weir runs import` does; an existing run is not changed (200). */
         post: operations["importRun"];
         delete?: never;
         options?: never;
@@ -689,7 +689,7 @@ export interface paths {
         get: operations["getRun"];
         put?: never;
         post?: never;
-        /** Removes a run for good. */
+        /** Deletes a run. */
         delete: operations["removeRun"];
         options?: never;
         head?: never;
@@ -755,7 +755,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Scenarios that can be picked. */
+        /** The scenarios of the server. */
         get: operations["listScenarios"];
         put?: never;
         post?: never;
@@ -825,7 +825,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Gives a page its token in a cookie; needs none itself. */
+        /** Sets a page's token as a cookie; needs no token itself. */
         post: operations["beginSession"];
         /** Takes it away. */
         delete: operations["endSession"];
@@ -858,7 +858,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this server is and may do. */
+        /** This server and its permissions. */
         get: operations["getSystem"];
         put?: never;
         post?: never;
@@ -897,7 +897,7 @@ export interface paths {
         get: operations["getTest"];
         put?: never;
         post?: never;
-        /** Stops a test and takes it off the list; its run stays. */
+        /** Stops a test and removes it from the list; its run stays. */
         delete: operations["forgetTest"];
         options?: never;
         head?: never;
@@ -913,7 +913,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts a connection that waits. */
+        /** Starts a waiting connection. */
         post: operations["startConnection"];
         delete?: never;
         options?: never;
@@ -945,7 +945,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The record of a test that has ended. */
+        /** The record of a finished test. */
         get: operations["getTestRecord"];
         put?: never;
         post?: never;
@@ -964,7 +964,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops a test; what it measured is kept. */
+        /** Stops a test; what it measured is stored. */
         post: operations["stopTest"];
         delete?: never;
         options?: never;
@@ -981,7 +981,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Looks at a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) and runs nothing. */
+        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. */
         post: operations["validate"];
         delete?: never;
         options?: never;
@@ -1012,32 +1012,32 @@ export interface components {
         };
         /** @description An alarm. */
         Alarm: {
-            /** @description Whether it still holds. */
+            /** @description Whether the condition persists. */
             active: boolean;
             /**
              * Format: double
-             * @description When it began, s since the start.
+             * @description When it was raised, s since the start.
              */
             at_seconds: number;
             /** @description About what. */
             kind: components["schemas"]["AlarmKind"];
-            /** @description Which interface or direction. */
+            /** @description The interface or direction. */
             object: string;
             /** @description In words. */
             text: string;
         };
-        /** @description An emulator's alarm began or passed. */
+        /** @description An emulator's alarm was raised or cleared. */
         AlarmEvent: {
             /** @description The alarm. */
             alarm: components["schemas"]["Alarm"];
             /** @description The emulator. */
             id: string;
         };
-        /** @description What an alarm is about. */
-        AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "journal-dropped";
+        /** @description The subject of an alarm. */
+        AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "packet-trace-dropped";
         /** @description Any JSON. */
         AnyJson: unknown;
-        /** @description What a change came to. */
+        /** @description The result of a change. */
         Applied: {
             /**
              * Format: uint64
@@ -1046,14 +1046,14 @@ export interface components {
             configuration: number;
             /** @description The new entity tag. */
             etag: string;
-            /** @description What to know of it. */
+            /** @description Notes about the change. */
             note?: string | null;
-            /** @description Its seed; drawn anew where a configuration that was put into force named none. */
+            /** @description Its seed; a new one was drawn if the configuration had none. */
             seed: components["schemas"]["Seed"];
         };
-        /** @description A change that was asked for. */
+        /** @description A requested change. */
         AuditEntry: {
-            /** @description Address of who asked. */
+            /** @description Address of the client. */
             address: string;
             /** @description RFC 3339, UTC. */
             at: string;
@@ -1073,7 +1073,7 @@ export interface components {
         AuditList: {
             /** @description Newest first, 1000 at most. */
             entries: components["schemas"]["AuditEntry"][];
-            /** @description The file that all of them are in. */
+            /** @description The log file. */
             file?: string | null;
         };
         /** @description Which values of a metric are better. */
@@ -1116,7 +1116,7 @@ export interface components {
          * @example 64K
          */
         ByteSize: string | number;
-        /** @description The host that was calibrated. */
+        /** @description The calibrated host. */
         CalibratedHost: {
             /** @description Clocksource. */
             clocksource?: string | null;
@@ -1133,7 +1133,7 @@ export interface components {
             hostname: string;
             /** @description Kernel release. */
             kernel: string;
-            /** @description What the machine runs on, when it is virtual. */
+            /** @description The hypervisor or container, if virtual. */
             virtual?: string | null;
         };
         /** @description This host's noise floor. */
@@ -1152,7 +1152,7 @@ export interface components {
             schema: string;
             /** @description Version of Weir. */
             version: string;
-            /** @description What bears on them. */
+            /** @description Warnings about the figures. */
             warnings: components["schemas"]["Warning"][];
         };
         /** @description The noise floor beside a result. */
@@ -1175,7 +1175,7 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description A calibration to be made. */
+        /** @description A request to calibrate. */
         CalibrationRequest: {
             /**
              * @description Over loopback only, without the two hosts of a lab.
@@ -1185,13 +1185,13 @@ export interface components {
         };
         /** @description This host's noise floor. */
         CalibrationState: {
-            /** @description Why the last one failed. */
+            /** @description Why the latest one failed. */
             error?: string | null;
-            /** @description The one kept last; absent when there is none. */
+            /** @description The latest stored one; absent without one. */
             kept?: components["schemas"]["Calibration"] | null;
-            /** @description One is being made. */
+            /** @description One is running. */
             running: boolean;
-            /** @description What the running one does. */
+            /** @description Current action of the running one. */
             step?: string | null;
         };
         /** @description The transports whose flows have a metric. */
@@ -1205,22 +1205,22 @@ export interface components {
         CatchUp: string;
         /** @description What happens to checksums when content is changed. */
         Checksum: "repair" | "leave" | "checksum";
-        /** @description A client of the answering side. */
+        /** @description A client of the test server. */
         Client: {
-            /** @description When it ended; absent while it runs. */
+            /** @description End; absent while it runs. */
             closed_at?: string | null;
             /**
              * Format: uint
              * @description Flows.
              */
             flows: number;
-            /** @description When it came, RFC 3339, UTC. */
+            /** @description Start, RFC 3339, UTC. */
             opened_at: string;
             /** @description Address and port. */
             peer: string;
             /** @description Why it ended. */
             reason?: string | null;
-            /** @description What this side measured; absent while it runs. */
+            /** @description What the server measured; absent while it runs. */
             report?: components["schemas"]["EndReport"] | null;
             /**
              * Format: uint64
@@ -1228,19 +1228,19 @@ export interface components {
              */
             session: number;
         };
-        /** @description The answering side of this server. */
+        /** @description The test server of this web server. */
         ClientList: {
-            /** @description Where it listens; empty when it does not. */
+            /** @description Addresses that it listens on; empty if it does not. */
             addresses: string[];
-            /** @description Sessions, newest first: those that run and the latest 100 that ended. */
+            /** @description Sessions, newest first: running ones and the latest 100 that finished. */
             clients: components["schemas"]["Client"][];
-            /** @description Why the latest one was. */
+            /** @description Why the latest one was refused. */
             latest_refusal?: string | null;
-            /** @description Anybody may use it: no key is set. */
+            /** @description Any client may use it: no key is set. */
             open: boolean;
             /**
              * Format: uint64
-             * @description Clients that were refused, since the start.
+             * @description Refused clients since the start.
              */
             refused: number;
         };
@@ -1338,15 +1338,15 @@ export interface components {
         /** @description A confidence interval. */
         Confidence: {
             /**
+             * @description An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
+             *     it beyond that: the mean is not its middle, and its confidence is the same.
+             */
+            clipped?: boolean;
+            /**
              * Format: double
              * @description Confidence, such as 0.95.
              */
             confidence_ratio: number;
-            /**
-             * @description An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
-             *     it beyond that: the mean is not its middle, and its confidence is the same.
-             */
-            cut?: boolean;
             /**
              * Format: uint64
              * @description The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
@@ -1707,26 +1707,27 @@ export interface components {
              */
             pdv_p99_seconds?: number | null;
         };
-        /** @description A demo to be run, as `weir demo` does. */
+        /** @description A request to run the demo, as `weir demo` does. */
         DemoRequest: {
             /**
              * Format: uint32
-             * @description Seconds that each test through the emulator sends, 1 to 60. Absent: 1, with which the whole takes about a minute.
+             * @description Sending time of each test through the emulator, 1 to 60 s. Absent: 1, with which the demo takes about a
+             *     minute.
              * @default null
              */
             seconds: number | null;
             /**
-             * @description The rows with the emulator in the middle on the virtual clock: no network, no rights, nothing kept.
+             * @description Simulate the rows with the emulator: no network, no permissions, nothing stored.
              * @default false
              */
             simulate: boolean;
         };
         /**
-         * @description The demo of this server that runs or was the latest: two hosts made of network namespaces, real tests between them, and what
-         *     was asked beside what was realised and what was measured.
+         * @description The running or latest demo of this server: two hosts in network namespaces, real tests between them, and the
+         *     requested, realised and measured values.
          */
         DemoState: {
-            /** @description When it was asked for, RFC 3339, UTC. */
+            /** @description When it was requested, RFC 3339, UTC. */
             asked_at?: string | null;
             /** @description When it ended. */
             ended_at?: string | null;
@@ -1734,26 +1735,26 @@ export interface components {
             error?: string | null;
             /**
              * Format: int32
-             * @description Exit code of its program: 0 every row holds, 1 one does not, 5 the host was too busy to tell.
+             * @description Exit code: 0 every row passed, 1 one failed, 5 the host was too busy to decide.
              */
             exit_code?: number | null;
-            /** @description What it said on its way, latest last, 200 lines at most. */
+            /** @description Progress messages, latest last, 200 lines at most. */
             progress: string[];
             /**
-             * @description Its result, `weir.demo/1` (docs/formats.md): `verdict`, rows on a plain link in `clean`, rows with the emulator in the middle in
-             *     `paths`. Absent for one that did not come to its end.
+             * @description Its result, `weir.demo/1` (docs/formats.md): `verdict`, rows on a plain link in `clean`, rows with the
+             *     emulator in the middle in `paths`. Absent if it did not finish.
              */
             result?: components["schemas"]["AnyJson"] | null;
-            /** @description How far it is; absent before the first one. */
+            /** @description Its state; absent before the first one. */
             state?: components["schemas"]["State"] | null;
         };
-        /** @description All findings, by group, the gravest of each group first. */
+        /** @description All findings, by group, the most severe of each group first. */
         Diagnosis: {
             /** @description The findings. */
             findings: components["schemas"]["Finding"][];
             /** @description `weir.doctor/1`. */
             schema: string;
-            /** @description One line for a person. */
+            /** @description A summary in one line. */
             verdict: string;
         };
         /** @description A comparison of two runs, or of two sets of runs. */
@@ -1769,18 +1770,18 @@ export interface components {
             confidence: number;
             /** @description Figures that both sides have. */
             figures: components["schemas"]["FigureDifference"][];
-            /** @description Runs of either side that were cut short: their figures are of what was measured. */
+            /** @description Incomplete runs of either side: their figures cover what was measured. */
             incomplete?: string[];
             /** @description [`DIFF_SCHEMA`]. */
             schema: string;
-            /** @description What was not set up alike. */
+            /** @description Differences in the setup. */
             setup: components["schemas"]["SetupDifference"][];
             /** @description Why figures of the two sides may not be comparable. */
             warnings?: components["schemas"]["Warning"][];
         };
-        /** @description Whether a figure moved. */
+        /** @description Whether a figure differs. */
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";
-        /** @description What a figure was tested by. */
+        /** @description The samples of a figure's test. */
         DiffSamples: "intervals" | "runs";
         /** @description Which side of a test sends. */
         Direction: "forward" | "reverse";
@@ -1793,6 +1794,17 @@ export interface components {
         };
         /** @description What happens when the queue is full. */
         Discipline: "tail-drop";
+        /** @description A document was changed. */
+        DocumentChange: {
+            /** @description When, RFC 3339, UTC. */
+            at: string;
+            /** @description Address of the client that changed it. */
+            by: string;
+            /** @description Its path relative to `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`. */
+            document: string;
+            /** @description The new entity tag; absent if it was removed. */
+            etag?: string | null;
+        };
         /**
          * @description a DSCP code point 0 to 63 or its name
          * @example EF
@@ -1808,26 +1820,15 @@ export interface components {
              */
             percentage: number;
         };
-        /** @description Somebody changed a document. */
-        Edited: {
-            /** @description When, RFC 3339, UTC. */
-            at: string;
-            /** @description Address of who did. */
-            by: string;
-            /** @description Its path behind `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`. */
-            document: string;
-            /** @description The new entity tag; absent when it was removed. */
-            etag?: string | null;
-        };
-        /** @description A configuration that came into force. */
+        /** @description A configuration that was applied. */
         EmulatorAppliedConfiguration: {
             /** @description When, in each direction, s since the start. */
             at_seconds: number[];
-            /** @description Whether it differs from the one before. */
+            /** @description Whether it differs from the previous one. */
             is_change: boolean;
             /**
              * Format: uint64
-             * @description 0 for the one it was started with.
+             * @description 0 for the initial one.
              */
             number: number;
         };
@@ -1835,7 +1836,7 @@ export interface components {
         EmulatorChange: {
             /** @description RFC 3339, UTC. */
             at: string;
-            /** @description Address of who made it. */
+            /** @description Address of the client that made it. */
             by: string;
             /** @description What it was. */
             change: string;
@@ -1904,11 +1905,11 @@ export interface components {
             unplanned_dropped_packets: number;
         };
         /**
-         * @description Figures of one flow and direction for the current period. A period starts with the emulator, whenever other laws come into
-         *     force for the flow in this direction, and at a reset.
+         * @description Figures of one flow and direction for the current period. A period starts with the emulator, when other laws are
+         *     applied to the flow in this direction, and at a reset.
          */
         EmulatorCurrent: {
-            /** @description Counted in the period. A packet that was queued when it started is counted in it when the packet leaves. */
+            /** @description Counted in the period. A packet that was queued at its start counts when it leaves. */
             counters: components["schemas"]["EmulatorCounters"];
             /** @description Ratios of these counters, and delays of packets that arrived in the period. */
             realised: components["schemas"]["EmulatorRealised"];
@@ -1936,8 +1937,8 @@ export interface components {
             exempt_bytes: number;
             /**
              * Format: uint64
-             * @description Frames sent on outside the laws, and not counted above: ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X,
-             *     unless the configuration includes them.
+             * @description Frames exempt from the laws, not counted above: ARP, ICMPv6 neighbour discovery and frames to
+             *     01:80:C2:00:00:0X, unless the configuration includes them.
              */
             exempt_packets: number;
             /**
@@ -1974,36 +1975,36 @@ export interface components {
             sent_packets: number;
             /**
              * Format: uint64
-             * @description Packets lost unasked: the flows', exempt frames and the link's.
+             * @description Packets lost without a law: of flows, exempt frames and the link.
              */
             unplanned_dropped_packets: number;
         };
-        /** @description A running emulator: one of this server or one that somebody else started on this host. */
+        /** @description A running emulator, started by this server or by another program on this host. */
         EmulatorEntry: {
-            /**
-             * Format: uint32
-             * @description Its keepalive timeout.
-             */
-            keepalive_timeout_seconds?: number | null;
             /** @description Entity tag of its configuration. */
             etag: string;
             /** @description Id in paths. */
             id: string;
             /** @description Interface A and interface B. */
             interfaces: string[];
-            /** @description Where its journal is; without one no flow can be logged. */
-            journal: components["schemas"]["JournalPlace"];
-            /** @description The namespace of a lab that it runs in, `LAB/NODE`, as `lab` of a request has it; absent outside of labs. */
+            /**
+             * Format: uint32
+             * @description Its keepalive timeout.
+             */
+            keepalive_timeout_seconds?: number | null;
+            /** @description The namespace of a lab that it runs in, `LAB/NODE`; absent outside of labs. */
             lab?: string | null;
-            /** @description What the links are made of, A first. */
+            /** @description The types of the links, A first. */
             links: string[];
-            /** @description What could not be had, in words. */
+            /** @description Features that were unavailable. */
             notes: string[];
             /** @description This server started it. */
             own: boolean;
-            /** @description Its threads are scheduled in real time. */
+            /** @description Where its packet trace is; without one no flow can be traced. */
+            packet_trace: components["schemas"]["PacketTraceLocation"];
+            /** @description Its threads have real-time priority. */
             real_time: boolean;
-            /** @description Seed of its configuration: what was asked for, or what was drawn. */
+            /** @description Seed of its configuration, as requested or drawn. */
             seed: components["schemas"]["Seed"];
             /** @description Flows whose laws are not applied at the moment. */
             stopped_flows: string[];
@@ -2018,55 +2019,27 @@ export interface components {
             asked: string;
             /** @description What it saw. */
             counters: components["schemas"]["EmulatorCounters"];
-            /** @description The same figures since these laws came into force, or since a later reset. */
+            /** @description The same figures since these laws were applied, or since a later reset. */
             current: components["schemas"]["EmulatorCurrent"];
             /** @description `forward` is A to B. */
             direction: components["schemas"]["Direction"];
-            /** @description Departure minus deadline; absent when nothing left. */
+            /** @description Departure minus deadline; absent if nothing left. */
             lateness?: components["schemas"]["EmulatorLateness"] | null;
-            /** @description Whether its verdicts go to the journal; absent where there is none. */
+            /** @description Whether its verdicts go to the packet trace; absent without one. */
             logged?: boolean | null;
-            /** @description Name; `other` for what no filter matched. */
+            /** @description Name; `other` for packets that no filter matches. */
             name: string;
-            /** @description What became of them. */
+            /** @description Its counters. */
             realised: components["schemas"]["EmulatorRealised"];
         };
-        /** @description What was asked and what was done. */
+        /** @description Requested and realised laws. */
         EmulatorImpairment: {
             /** @description The configuration in force. */
             config: components["schemas"]["Impairment"];
             /** @description Each flow and direction; Other first, A to B first. */
             flows: components["schemas"]["EmulatorFlow"][];
         };
-        /** @description The journal's counts. */
-        EmulatorJournal: {
-            /**
-             * Format: uint64
-             * @description Bytes so far, those of the configurations beside it included; some may still be on their way to the file.
-             * @default 0
-             */
-            bytes: number;
-            /**
-             * Format: uint64
-             * @description Records that the queue, the disk or the limit did not take.
-             */
-            dropped_records: number;
-            /** @description The disk refused; nothing was written after that. */
-            failed: boolean;
-            /**
-             * Format: uint64
-             * @description Most that there may be; absent: as many as the disk takes.
-             */
-            limit_bytes?: number | null;
-            /** @description Its file. */
-            path: string;
-            /**
-             * Format: uint64
-             * @description Records written.
-             */
-            records: number;
-        };
-        /** @description Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus what the laws asked). */
+        /** @description Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus the laws' delay). */
         EmulatorLateness: {
             /**
              * Format: uint64
@@ -2093,11 +2066,11 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
-        /** @description What the links counted of a direction. */
+        /** @description Counters of the links for a direction. */
         EmulatorLink: {
             /**
              * Format: uint64
-             * @description Steps of the realtime clock that the receive stamps showed.
+             * @description Steps of the realtime clock, from the receive stamps.
              */
             clock_steps: number;
             /**
@@ -2112,23 +2085,23 @@ export interface components {
             driver_dropped_packets: number;
             /**
              * Format: uint64
-             * @description Frames the kernel dropped since the receive ring was full.
+             * @description Frames that the kernel dropped because the receive ring was full.
              */
             kernel_dropped_packets: number;
             /**
              * Format: uint64
-             * @description Frames that were in the receive ring when it ended, and were not taken in any more.
+             * @description Frames left in the receive ring at the end.
              * @default 0
              */
             left_behind_packets: number;
             /**
              * Format: uint64
-             * @description Frames that found no memory.
+             * @description Frames without memory.
              */
             memory_dropped_packets: number;
             /**
              * Format: uint64
-             * @description Frames the kernel dropped since they were longer than the link takes: super-packets, mostly.
+             * @description Frames that the kernel dropped because they were too long for the link: mostly super-packets.
              * @default 0
              */
             oversized_packets: number;
@@ -2144,7 +2117,7 @@ export interface components {
             super_packets: number;
             /**
              * Format: uint64
-             * @description Times the outgoing link had no room.
+             * @description Times that the outgoing link had no room.
              */
             times_full: number;
             /**
@@ -2160,18 +2133,46 @@ export interface components {
             /** @description Why none can be started. */
             unavailable?: string | null;
         };
-        /** @description What an emulator had to say. */
+        /** @description The messages of an emulator. */
         EmulatorLog: {
-            /** @description Alarms, those that have passed included. */
+            /** @description Alarms, including cleared ones. */
             alarms: components["schemas"]["Alarm"][];
             /** @description Changes made through this server, latest last. */
             changes: components["schemas"]["EmulatorChange"][];
-            /** @description Lines of its program, latest last; of one that another started there are none. */
+            /** @description Lines of output, latest last; none if another program started it. */
             lines: string[];
+        };
+        /** @description The packet trace's counters. */
+        EmulatorPacketTrace: {
+            /**
+             * Format: uint64
+             * @description Bytes so far, including the configurations; some may not be in the file yet.
+             * @default 0
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Records dropped because of the queue, the disk or the limit.
+             */
+            dropped_records: number;
+            /** @description Writing failed; nothing was written after that. */
+            failed: boolean;
+            /**
+             * Format: uint64
+             * @description Maximum; absent: limited by the disk.
+             */
+            limit_bytes?: number | null;
+            /** @description Its file. */
+            path: string;
+            /**
+             * Format: uint64
+             * @description Records written.
+             */
+            records: number;
         };
         /** @description Why a period of counting started. */
         EmulatorPeriodReason: "start" | "laws" | "reset";
-        /** @description Shares and delays as they came out; absent where nothing was received or sent. */
+        /** @description Realised ratios and delays; absent if nothing was received or sent. */
         EmulatorRealised: {
             /**
              * Format: double
@@ -2180,12 +2181,12 @@ export interface components {
             delay_max_seconds?: number | null;
             /**
              * Format: double
-             * @description Mean of it, s.
+             * @description Mean delay, s.
              */
             delay_mean_seconds?: number | null;
             /**
              * Format: double
-             * @description Least time between arrival and departure, s.
+             * @description Minimum delay, s.
              */
             delay_min_seconds?: number | null;
             /**
@@ -2209,26 +2210,26 @@ export interface components {
              */
             reordered_ratio?: number | null;
         };
-        /** @description Everything, of a moment or of the end. */
+        /** @description The whole report, so far or final. */
         EmulatorReport: {
             /** @description Alarms so far. */
             alarms?: components["schemas"]["Alarm"][];
-            /** @description Configurations that came into force, the first included. */
+            /** @description Configurations that were applied, the first included. */
             configurations: components["schemas"]["EmulatorAppliedConfiguration"][];
             /** @description Totals of each direction, A to B first; their flows are in `impairment`. */
             directions: components["schemas"]["EmulatorDirection"][];
             /** @description Why it ended; absent while it runs. */
             end_reason?: string | null;
-            /** @description What was asked and what was done, as in a record. */
+            /** @description Requested and realised, as in a record. */
             impairment: components["schemas"]["EmulatorImpairment"];
             /** @description Interface A, interface B. */
             interfaces: string[];
-            /** @description The journal, if one is written. */
-            journal?: components["schemas"]["EmulatorJournal"] | null;
-            /** @description What the links are made of, A first: mode, and why. */
+            /** @description The types of the links, A first, and why. */
             links: string[];
-            /** @description What could not be had, in words. */
+            /** @description Features that were unavailable. */
             notes?: string[];
+            /** @description The packet trace, if there is one. */
+            packet_trace?: components["schemas"]["EmulatorPacketTrace"] | null;
             /** @description [`REPORT_SCHEMA`]. */
             schema: string;
             /**
@@ -2237,10 +2238,11 @@ export interface components {
              */
             seconds: number;
         };
-        /** @description An emulator to be started. */
+        /** @description A request to start an emulator. */
         EmulatorRequest: {
             /**
-             * @description Its first configuration; absent: everything passes. One that names no seed gets a new one, which the answer tells.
+             * @description Its first configuration; absent: everything is forwarded unchanged. Without a seed a new one is drawn, which
+             *     the response has.
              * @default {
              *       "schema": "weir.impair/1",
              *       "seed": "0x0"
@@ -2249,40 +2251,40 @@ export interface components {
             configuration: components["schemas"]["Impairment"];
             /**
              * Format: uint32
-             * @description Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
-             * @default null
-             */
-            keepalive_timeout_seconds: number | null;
-            /**
-             * Format: uint32
-             * @description It ends after this time. Absent: when it is told to.
+             * @description It stops after this time. Absent: on request.
              * @default null
              */
             duration_seconds: number | null;
             /**
-             * @description Take interfaces that carry addresses or are members of a bridge. Those of the default route and of the session are
-             *     never taken for a remote user.
+             * @description Accept interfaces that have addresses or are members of a bridge. For a remote client, those of the default
+             *     route and of its session are always refused.
              * @default false
              */
             force: boolean;
             /** @description Interface A and interface B. */
             interfaces: string[];
             /**
-             * @description Write each packet's verdict into a journal (`weir.packets/1`) in the server's data directory; every flow is logged until it is
-             *     switched off. Its size is limited: `journal_bytes` of the server's limits.
-             * @default false
+             * Format: uint32
+             * @description Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
+             * @default null
              */
-            journal: boolean;
+            keepalive_timeout_seconds: number | null;
             /**
              * @description Start it in this namespace of a lab, `LAB/m`; absent: here.
              * @default null
              */
             lab: string | null;
             /**
-             * @description How frames are taken.
+             * @description How frames are received.
              * @default auto
              */
             link: components["schemas"]["LinkChoice"];
+            /**
+             * @description Write each packet's verdict into a packet trace (`weir.packets/1`) in the server's data directory; every flow
+             *     is traced until it is excluded. Its size is limited: `packet_trace_bytes` of the server's limits.
+             * @default false
+             */
+            packet_trace: boolean;
         };
         /** @description An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already. */
         EmulatorSpec: {
@@ -2475,22 +2477,22 @@ export interface components {
             warnings?: string[];
         };
         /**
-         * @description Experiments of this server and those that are kept, newest first: the newest 50 that came to their end or that the command line
-         *     began, and the newest 50 that an earlier server began and that did not come to their end. `outcome` is left out of a list.
+         * @description Experiments of this server and of the store, newest first: the newest 50 that are complete or that the command
+         *     line started, and the newest 50 incomplete ones of earlier servers. `outcome` is omitted in a list.
          */
         ExperimentList: {
-            /** @description Those that run and those that ended. */
+            /** @description Running and finished ones. */
             experiments: components["schemas"]["ExperimentState"][];
         };
-        /** @description An experiment to be run: a scenario by its name, or one in the request. */
+        /** @description A request to run an experiment: a scenario by name, or one in the request. */
         ExperimentRequest: {
             /**
-             * @description A whole `weir.scenario/1` in its place.
+             * @description A `weir.scenario/1` instead.
              * @default null
              */
             document: unknown;
             /**
-             * @description Hosts where `weir serve` runs, by the scenario's names: `ADDRESS[:PORT]`.
+             * @description Hosts that run `weir serve`, by the scenario's names: `ADDRESS[:PORT]`.
              * @default {}
              */
             hosts: {
@@ -2517,49 +2519,49 @@ export interface components {
              */
             seed: components["schemas"]["Seed"] | null;
             /**
-             * @description Other values for its variables.
+             * @description Values for its variables.
              * @default {}
              */
             set: {
                 [key: string]: unknown;
             };
             /**
-             * @description On the virtual clock.
+             * @description Simulate instead of using a network.
              * @default false
              */
             simulate: boolean;
         };
-        /** @description An experiment that runs or has ended. */
+        /** @description A running or finished experiment. */
         ExperimentState: {
-            /** @description When it was asked for, RFC 3339, UTC; of one that this server did not begin, when it began. */
+            /** @description When it was requested, RFC 3339, UTC; when it started, if another program started it. */
             asked_at: string;
-            /** @description It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it. */
-            resumable: boolean;
-            /** @description When it ended; of one whose end this server did not see, when its result was written. */
+            /** @description When it ended; if this server did not see that, when its result was written. */
             ended_at?: string | null;
-            /** @description Why it did not come to its end, or why it can't be gone on with. */
+            /** @description Why it is incomplete, or can't be resumed. */
             error?: string | null;
             /**
              * Format: int32
-             * @description Exit code of its program, where this server saw its end.
+             * @description Exit code, if this server saw its end.
              */
             exit_code?: number | null;
             /**
-             * @description Its id: here, where it is kept (`weir report ID`, `weir run --resume ID`), and as the label `experiment` of its runs, from its
-             *     beginning on.
+             * @description Its id, also in the store (`weir report ID`, `weir run --resume ID`), and from the start as the label
+             *     `experiment` of its runs.
              */
             id: string;
             /** @description The scenario's name, or `sweep`. */
             name: string;
-            /** @description What came of it, verdicts included. */
+            /** @description The outcome with its verdicts. */
             outcome?: components["schemas"]["Experiment"] | null;
-            /** @description What it said on its way, latest last, 200 lines at most. */
+            /** @description Progress messages, latest last, 200 lines at most. */
             progress: string[];
-            /** @description How far it is: `interrupted` where it was stopped or killed, `failed` where it was refused or a step could not be done. */
+            /** @description It is incomplete, and can be resumed by `…/resume`. */
+            resumable: boolean;
+            /** @description Its state: `interrupted` if it was stopped or killed, `failed` if it was refused or a step failed to run. */
             state: components["schemas"]["State"];
             /** @description Title. */
             title?: string | null;
-            /** @description The verdict; absent while it runs and where it told none. */
+            /** @description The verdict; absent while it runs or if it has none. */
             verdict?: components["schemas"]["Outcome"] | null;
         };
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
@@ -2587,24 +2589,24 @@ export interface components {
             /** @description What is accepted. */
             accepted?: string | null;
             /**
-             * @description The field as a JSON pointer into the body (`/plan/connection/0/rate`), a query's key (`?limit`), a header's name or a
-             *     path's part; empty for the whole.
+             * @description The field: a JSON pointer into the body (`/plan/connection/0/rate`), a query parameter (`?limit`), the name of
+             *     a header or of a path segment; empty for the whole request.
              */
             field: string;
             /** @description What was given. */
             given?: string | null;
-            /** @description All of it in words. */
+            /** @description The full message. */
             message: string;
         };
         /** @description An axis. */
         FigureAxis: {
             /** @description The names of a category axis. */
             categories: string[];
-            /** @description It begins at zero. */
+            /** @description It starts at zero. */
             from_zero: boolean;
             /** @description Its name in files; ends in the SI unit. */
             key: string;
-            /** @description What it measures, without the unit. */
+            /** @description The quantity, without the unit. */
             label: string;
             /** @description Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`. */
             quantity: string;
@@ -2613,15 +2615,15 @@ export interface components {
         };
         /** @description A figure as data. */
         FigureData: {
-            /** @description What it shows, in words. */
+            /** @description Its title. */
             caption: string;
             /** @description Name: lower-case letters, digits, hyphens. */
             id: string;
-            /** @description Lines to compare with. */
+            /** @description Reference lines. */
             references: components["schemas"]["FigureReference"][];
-            /** @description What is drawn, the first one lowest. */
+            /** @description The series, bottom first. */
             series: components["schemas"]["FigureSeries"][];
-            /** @description Stretches of `x` that are left out of the totals: begin, end. */
+            /** @description Ranges of `x` that are excluded from the totals: start, end. */
             shades: number[][];
             /** @description Title. */
             title: string;
@@ -2645,7 +2647,7 @@ export interface components {
             difference: number;
             /**
              * Format: double
-             * @description The same as a share of A; absent where A is zero.
+             * @description The same relative to A; absent if A is zero.
              */
             difference_ratio?: number | null;
             /**
@@ -2655,15 +2657,15 @@ export interface components {
             hedges_g?: number | null;
             /** @description Its heading. */
             label: string;
-            /** @description Absent where it was not tested. */
+            /** @description Absent if it was not tested. */
             mann_whitney?: components["schemas"]["MannWhitneyFigure"] | null;
             /** @description Whether it moved. */
             moved: components["schemas"]["DiffMoved"];
-            /** @description Its name, ending in its unit; that of a direction begins with it. */
+            /** @description Its name, ending in its unit; that of a direction starts with it. */
             name: string;
-            /** @description What it was tested by; absent when it was not. */
+            /** @description The samples that were tested; absent if it was not tested. */
             samples?: components["schemas"]["DiffSamples"] | null;
-            /** @description Absent where a side is worth fewer than two values, or where neither has any spread. */
+            /** @description Absent if a side is worth fewer than two values, or neither has any spread. */
             welch?: components["schemas"]["WelchFigure"] | null;
         };
         /** @description Figures as data. */
@@ -2671,11 +2673,11 @@ export interface components {
             /** @description In the order of the report. */
             figures: components["schemas"]["FigureData"][];
         };
-        /** @description A line to compare with. */
+        /** @description A reference line. */
         FigureReference: {
             /**
              * Format: double
-             * @description Where; absent for a diagonal.
+             * @description Its position; absent for a diagonal.
              */
             at?: number | null;
             /** @description What it is. */
@@ -2683,23 +2685,23 @@ export interface components {
             /** @description `horizontal`, `vertical` or `diagonal`. */
             place: string;
         };
-        /** @description A series: arrays of one length, as plots take them. What is not there is null. */
+        /** @description A series: arrays of one length. Absent values are null. */
         FigureSeries: {
-            /** @description Indices of disturbed values. */
-            disturbed: number[];
-            /** @description A sum among its parts. */
+            /** @description It is the sum of the others. */
             heavy: boolean;
             /** @description Upper ends. */
             high: (number | null)[];
-            /** @description Lower ends of intervals; empty when there are none. */
+            /** @description Indices of host-limited values. */
+            host_limited: number[];
+            /** @description Lower ends of intervals; empty without any. */
             low: (number | null)[];
             /** @description `line`, `step`, `area`, `bars`, `points` or `curve`. */
             mark: string;
             /** @description Name. */
             name: string;
-            /** @description Where values are, or where their stretches begin. */
+            /** @description Positions of the values, or starts of their ranges. */
             x: (number | null)[];
-            /** @description Where stretches end; empty when none do. */
+            /** @description Ends of the ranges; empty without any. */
             x_end: (number | null)[];
             /** @description Values; null is a gap. */
             y: (number | null)[];
@@ -2725,26 +2727,26 @@ export interface components {
             /** @description VLAN identifier of the outermost tag, 0 to 4095. */
             vlan?: components["schemas"]["Ranges"] | null;
         };
-        /** @description One thing found out about this host. */
+        /** @description One finding about this host. */
         Finding: {
-            /** @description The exact command that changes it; absent when nothing needs to or none can. */
+            /** @description The exact command that changes it; absent if there is none. */
             change?: string | null;
-            /** @description What it does to a measurement. */
+            /** @description The effect on a measurement. */
             effect: string;
-            /** @description What was read, and from where. */
+            /** @description What was read, and where. */
             evidence: string;
             /** @description What it is about. */
             group: components["schemas"]["FindingGroup"];
-            /** @description Stable name that scripts may match: `receive-buffer-limit`; of an interface with its name behind a colon. */
+            /** @description Stable name for scripts: `receive-buffer-limit`; that of an interface has its name after a colon. */
             id: string;
-            /** @description How much it bears. */
+            /** @description Its severity. */
             severity: components["schemas"]["FindingSeverity"];
             /** @description The finding in a few words. */
             title: string;
         };
-        /** @description What a finding is about: its heading in the text. */
+        /** @description The subject of a finding: its heading in the text. */
         FindingGroup: "permissions" | "cpu" | "time" | "sockets" | "interfaces" | "firewall" | "kernel";
-        /** @description How much a finding bears on measurements. */
+        /** @description Severity of a finding. */
         FindingSeverity: "ok" | "info" | "warning" | "error";
         /** @description When the first packet of a test that starts together with others arrived. */
         FirstPacket: {
@@ -2867,7 +2869,7 @@ export interface components {
             /** @description The last two bounds of the search: no confidence. */
             bounds?: components["schemas"]["Bounds"] | null;
             /** @description Tool or host shaped it. */
-            disturbed?: boolean;
+            host_limited?: boolean;
             /** @description Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t. */
             interval?: components["schemas"]["Confidence"] | null;
             /** @description What: `throughput`, `saturation point`, `latency at throughput`. */
@@ -2972,11 +2974,11 @@ export interface components {
         Hello: {
             /** @description Time now, RFC 3339, UTC. */
             at: string;
-            /** @description The server's instance, as `GET /system` tells it: another one means that the server was restarted. */
+            /** @description The server's instance, as in `GET /system`: another one means that the server was restarted. */
             instance: string;
             /**
              * Format: double
-             * @description Samples of one object come at most so often a second.
+             * @description Maximum number of samples per object and second.
              */
             rate: number;
             /** @description Version of Weir. */
@@ -3160,7 +3162,7 @@ export interface components {
             flow?: components["schemas"]["ImpairFlow"][];
             /**
              * @description `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
-             *     they pass untouched, except where a flow's filter names them by EtherType or protocol.
+             *     they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
              */
             impair_arp?: boolean;
             /** @description Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M. */
@@ -3208,9 +3210,9 @@ export interface components {
              */
             flows: components["schemas"]["ImpairedFlow"][];
         };
-        /** @description What became of a record that was to be kept. */
+        /** @description The result of importing a record. */
         ImportedRun: {
-            /** @description It is new; else one with this id was there and is as it was. */
+            /** @description Whether it is new; else a run with this id exists and was not changed. */
             added: boolean;
             /** @description Its id. */
             id: string;
@@ -3254,7 +3256,7 @@ export interface components {
         };
         /** @description An interface of this host. */
         InterfaceEntry: {
-            /** @description Addresses with the length of their prefix. */
+            /** @description Addresses with prefix length. */
             addresses: string[];
             /** @description Has a carrier. */
             carrier: boolean;
@@ -3429,8 +3431,6 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["IntervalEnds"] | null;
         };
-        /** @description Where an emulator's journal is. */
-        JournalPlace: "none" | "kept" | "elsewhere";
         /** @description One expectation, judged. */
         Judged: {
             /** @description At which point of a sweep. */
@@ -3461,15 +3461,13 @@ export interface components {
             /** @description As it was written. */
             text: string;
         };
-        /** @description A kind of object. */
-        Kind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
         /** @description A lab. */
         LabEntry: {
             /** @description Its hosts. */
             hosts: components["schemas"]["LabHost"][];
             /** @description Name. */
             name: string;
-            /** @description Namespaces, those without addresses of their own (the middle `m`) included. */
+            /** @description Namespaces, including those without addresses (the middle `m`). */
             nodes: string[];
         };
         /** @description A host of a lab. */
@@ -3486,19 +3484,14 @@ export interface components {
             /** @description By name. */
             labs: components["schemas"]["LabEntry"][];
         };
-        /** @description A lab to be made. */
+        /** @description A request to create a lab. */
         LabRequest: {
-            /**
-             * @description Offloads off.
-             * @default false
-             */
-            cut: boolean;
             /**
              * Format: uint32
              * @description Hosts, 2 to 16.
              */
             hosts?: number | null;
-            /** @description Laws of an emulator in the middle, in the words of `weir impair --both`. */
+            /** @description Laws of an emulator in the middle, as arguments of `weir impair --both`. */
             impair?: string | null;
             /**
              * @description A namespace between a and b, for an emulator.
@@ -3512,14 +3505,14 @@ export interface components {
             mtu_bytes?: number | null;
             /** @description Name: letters, digits and hyphens, at most 32. */
             name: string;
+            /**
+             * @description Offloads off.
+             * @default false
+             */
+            no_offload: boolean;
         };
         /** @description A lab for the experiment, taken down at its end. */
         LabSetup: {
-            /**
-             * @description Offloads off, so that each datagram crosses on its own.
-             * @default false
-             */
-            cut: boolean;
             /**
              * Format: uint32
              * @description Hosts, 2 to 16: `a`, `b`, `c` … Only two with `middle`.
@@ -3536,6 +3529,11 @@ export interface components {
              * @description MTU of its links.
              */
             mtu_bytes?: number | null;
+            /**
+             * @description Offloads off, so that each datagram crosses on its own.
+             * @default false
+             */
+            no_offload: boolean;
         };
         /** @description Round trips measured alongside the test (RFC 2681), idle and loaded. */
         Latency: {
@@ -3633,7 +3631,7 @@ export interface components {
              */
             stage: string;
         };
-        /** @description How frames are taken. */
+        /** @description How frames are received. */
         LinkChoice: "auto" | "packet" | "xdp" | "xdp-generic";
         /** @description Use of a nominal rate at four levels. */
         LinkUsage: {
@@ -3678,7 +3676,7 @@ export interface components {
              */
             wire_ratio: number;
         };
-        /** @description Whether a flow's verdicts go to the journal. */
+        /** @description Whether a flow's verdicts go to the packet trace. */
         LogRequest: {
             /** @description Write them. */
             on: boolean;
@@ -3726,16 +3724,16 @@ export interface components {
         MannWhitneyFigure: {
             /**
              * Format: double
-             * @description Share of pairs in which B is larger less share in which it is smaller (Cliff's delta), −1 to 1.
+             * @description Fraction of pairs in which B is larger less that in which it is smaller (Cliff's delta), −1 to 1.
              */
             cliffs_delta: number;
-            /** @description Counted out, not approximated. */
+            /** @description Exact, not approximated. */
             exact: boolean;
             /**
              * Format: double
              * @description The smallest p that so few values can give.
              */
-            least_p: number;
+            min_p: number;
             /**
              * Format: double
              * @description Two-sided.
@@ -3743,29 +3741,17 @@ export interface components {
             p: number;
             /**
              * Format: double
-             * @description The same, corrected for the number of figures tested (Holm): where neither side varies, so that order alone decides.
+             * @description The same, corrected for the number of figures tested (Holm): if neither side varies, so that order alone
+             *     decides.
              */
             p_adjusted?: number | null;
-            /** @description Values of A and of B that were compared: runs, or means of batches of intervals. */
+            /** @description Number of values of A and of B compared: runs, or means of batches of intervals. */
             samples: number[];
             /**
              * Format: double
              * @description Pairs in which B is larger, ties as half.
              */
             u: number;
-        };
-        /** @description What this server may do on its host. */
-        May: {
-            /** @description Effective capabilities of the web server itself; none is the rule. */
-            capabilities: string[];
-            /** @description Start emulators. */
-            emulate: boolean;
-            /** @description Make labs. */
-            make_labs: boolean;
-            /** @description Why something is not to be had, in words. */
-            reasons: string[];
-            /** @description Let scenarios run named scripts (`--allow-commands`). */
-            run_scripts: boolean;
         };
         /** @description A metric as the API describes it. */
         Metric: {
@@ -3802,7 +3788,7 @@ export interface components {
             /** @description Unit of its values, as keys end in it. */
             unit: string;
         };
-        /** @description The metrics that records, comparisons and experiments know by name. */
+        /** @description The metrics of records, comparisons and experiments. */
         MetricList: {
             /** @description All of them, in the order of tables. */
             metrics: components["schemas"]["Metric"][];
@@ -3820,6 +3806,8 @@ export interface components {
              */
             mean: components["schemas"]["Span"];
         };
+        /** @description A kind of object. */
+        ObjectKind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
         /** @description What a delay law may do to the order of packets. */
         OrderPolicy: "allow" | "fifo-release" | "max";
         /** @description What no filter matches. */
@@ -3836,13 +3824,15 @@ export interface components {
             /** @description A preset for the slots that the laws below leave empty. */
             profile?: string | null;
         };
-        /** @description What to think of an expectation, a step or a whole experiment. */
+        /** @description The outcome of an expectation, a step or a whole experiment. */
         Outcome: "done" | "passed" | "inconclusive" | "failed" | "error" | "skipped";
+        /** @description Where an emulator's packet trace is. */
+        PacketTraceLocation: "none" | "stored" | "external";
         /** @description Whether there is a page. */
         PageState: {
-            /** @description The page is in this program. */
+            /** @description The page is embedded in this program. */
             built: boolean;
-            /** @description What is missing, in words. */
+            /** @description What is missing. */
             note?: string | null;
         };
         /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
@@ -3863,6 +3853,19 @@ export interface components {
              * @example 3
              */
             shape: number;
+        };
+        /** @description What this server may do on its host. */
+        Permissions: {
+            /** @description Effective capabilities of the web server itself; normally none. */
+            capabilities: string[];
+            /** @description Start emulators. */
+            emulate: boolean;
+            /** @description Make labs. */
+            make_labs: boolean;
+            /** @description Why something is unavailable. */
+            reasons: string[];
+            /** @description Let scenarios run named scripts (`--allow-commands`). */
+            run_scripts: boolean;
         };
         /** @description A whole plan, `weir.plan/1`. */
         Plan: {
@@ -3919,14 +3922,14 @@ export interface components {
             /** @description A title, printed with the result. */
             title?: string | null;
         };
-        /** @description A kept plan. */
+        /** @description A stored plan. */
         PlanEntry: {
             /**
              * Format: uint
              * @description Its connections.
              */
             connections: number;
-            /** @description Why it can't be read. */
+            /** @description Why it is unreadable. */
             error?: string | null;
             /** @description Entity tag. */
             etag: string;
@@ -3941,7 +3944,7 @@ export interface components {
         };
         /** @description Kept plans. */
         PlanList: {
-            /** @description The directory that they are in. */
+            /** @description The directory of the plans. */
             directory: string;
             /** @description By name. */
             plans: components["schemas"]["PlanEntry"][];
@@ -3956,19 +3959,19 @@ export interface components {
             crossing?: components["schemas"]["Crossing"] | null;
             /**
              * Format: uint64
-             * @description Those of the failed that were cut short by what ended the experiment or the step; absent for none.
-             */
-            cut?: number;
-            /**
-             * Format: uint64
-             * @description Those of them that were disturbed.
-             */
-            disturbed: number;
-            /**
-             * Format: uint64
-             * @description Runs that gave no figures, those that lost their peer and those that were cut short included.
+             * @description Runs without figures, including those that lost their peer and those that were interrupted.
              */
             failed: number;
+            /**
+             * Format: uint64
+             * @description Those of them that were host-limited.
+             */
+            host_limited: number;
+            /**
+             * Format: uint64
+             * @description Those of the failed that were cut short by what ended the experiment or the step; absent for none.
+             */
+            interrupted?: number;
             /** @description Each metric over its repetitions, in SI units. */
             metrics: {
                 [key: string]: components["schemas"]["Summary"];
@@ -4022,23 +4025,26 @@ export interface components {
          * @example 2001:db8::1,fe80::/10
          */
         Prefixes: string | number;
-        /** @description What became of the packets. */
+        /** @description The result of a preview. */
         Preview: {
-            /** @description Between arrival and departure of what left; absent when nothing did. */
+            /** @description Delay of the packets that left; absent without any. */
             delay?: components["schemas"]["PreviewDelay"] | null;
+            /**
+             * @description The first packets, one character each: `.` forwarded, `x` lost, `q` dropped by the queue, `2` duplicated; at
+             *     most 2000.
+             */
+            dispositions: string;
             /**
              * Format: uint64
              * @description Copies made.
              */
             duplicated_packets: number;
-            /** @description The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000. */
-            dispositions: string;
             /**
              * Format: double
              * @description Time between two packets, s.
              */
             interval_seconds: number;
-            /** @description The laws in one line, as understood. */
+            /** @description The laws in one line, as parsed. */
             laws: string;
             /** @description Loss periods (RFC 3357): length in packets → number of periods. */
             loss_periods: {
@@ -4046,7 +4052,7 @@ export interface components {
             };
             /**
              * Format: double
-             * @description Share of what came.
+             * @description Fraction of the packets that arrived.
              */
             loss_ratio: number;
             /**
@@ -4054,7 +4060,7 @@ export interface components {
              * @description Lost by law.
              */
             lost_packets: number;
-            /** @description What to know of it, in words. */
+            /** @description Notes about the preview. */
             notes: string[];
             /**
              * Format: uint64
@@ -4063,17 +4069,17 @@ export interface components {
             packets: number;
             /**
              * Format: uint64
-             * @description Dropped where the queue was full.
+             * @description Dropped because the queue was full.
              */
             queue_dropped_packets: number;
             /**
              * Format: uint64
-             * @description Left before one that had come earlier.
+             * @description Left before one that had arrived earlier.
              */
             reordered_packets: number;
             /**
              * Format: double
-             * @description Rate at which bytes left, from the first departure to the last.
+             * @description Output rate, from the first departure to the last.
              */
             sent_bits_per_second?: number | null;
             /**
@@ -4087,11 +4093,11 @@ export interface components {
              */
             size_bytes: number;
         };
-        /** @description Delays as they came out under the order policy. */
+        /** @description Delays under the order policy. */
         PreviewDelay: {
-            /** @description Share of packets with at most that delay. */
+            /** @description Fraction of packets with at most that delay. */
             cdf_ratio: number[];
-            /** @description Delays at which the distribution is given, ascending. */
+            /** @description Delays at which the distribution function is given, ascending. */
             cdf_seconds: number[];
             /**
              * Format: double
@@ -4100,7 +4106,7 @@ export interface components {
             deviation_seconds: number;
             /** @description Bins of equal width: edges, one more than counts. */
             histogram_edges_seconds: number[];
-            /** @description Packets of each bin. */
+            /** @description Number of packets in each bin. */
             histogram_packets: number[];
             /**
              * Format: double
@@ -4133,7 +4139,7 @@ export interface components {
              */
             p99_seconds: number;
         };
-        /** @description Packets to be sent through one flow's laws. */
+        /** @description A request to send packets through one flow's laws. */
         PreviewRequest: {
             /** @description The configuration; its seed is used. */
             configuration: components["schemas"]["Impairment"];
@@ -4143,7 +4149,7 @@ export interface components {
              */
             direction: components["schemas"]["Direction"];
             /**
-             * @description Which flow; `other` for what no filter matches.
+             * @description The flow; `other` for packets that no filter matches.
              * @default other
              */
             flow: string;
@@ -4155,7 +4161,7 @@ export interface components {
             interval_seconds: number;
             /**
              * Format: uint32
-             * @description How many packets, 1 to 100 000.
+             * @description Number of packets, 1 to 100 000.
              * @default 10000
              */
             packets: number;
@@ -4168,15 +4174,15 @@ export interface components {
         };
         /** @description A refusal or a failure. */
         Problem: {
-            /** @description With 412: who changed the document, when, and its entity tag now. */
-            changed?: components["schemas"]["Edited"] | null;
+            /** @description With 412: who changed the document, when, and its present entity tag. */
+            changed?: components["schemas"]["DocumentChange"] | null;
             /** @description What happened. */
             detail: string;
-            /** @description What is wrong with which fields. */
+            /** @description The fields concerned. */
             errors: components["schemas"]["FieldError"][];
             /**
              * Format: uint64
-             * @description Seconds to wait before asking again, as in `Retry-After`.
+             * @description Seconds to wait before a retry, as in `Retry-After`.
              */
             retry_after_seconds?: number | null;
             /**
@@ -4184,20 +4190,20 @@ export interface components {
              * @description The status.
              */
             status: number;
-            /** @description The status in words. */
+            /** @description The status as text. */
             title: string;
-            /** @description A name of the kind of problem. */
+            /** @description Type of the problem. */
             type: string;
         };
         /** @description A preset. */
         ProfileEntry: {
-            /** @description Its laws from A (the client's side) to B, in words. */
+            /** @description Its laws from A (the client's side) to B, as text. */
             a_to_b: string;
             /** @description Its laws from B to A. */
             b_to_a: string;
-            /** @description Its name, as a flow's `profile` takes it. */
+            /** @description Its name in a flow's `profile`. */
             name: string;
-            /** @description Where its figures are from. */
+            /** @description Source of its figures. */
             source: string;
             /** @description What it stands for. */
             title: string;
@@ -4216,7 +4222,7 @@ export interface components {
         Protocol: string | number;
         /** @description Published figures in a CSV file with a header line. */
         Published: {
-            /** @description Axis → the only value whose points it stands beside. */
+            /** @description Axis → the only value to whose points it applies. */
             at?: {
                 [key: string]: string;
             };
@@ -4240,7 +4246,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description The metric that it stands beside.
+             * @description The metric that it belongs to.
              * @default
              */
             metric: string;
@@ -4699,7 +4705,7 @@ export interface components {
              */
             warnings: components["schemas"]["Warning"][];
         };
-        /** @description Which parts of a test's record are wanted. */
+        /** @description The parts of a test's record. */
         RecordParts: "all" | "summary";
         /** @description From where on bytes may be changed. */
         Region: "l2" | "l3" | "l4" | "payload";
@@ -4718,7 +4724,7 @@ export interface components {
              */
             times?: number | null;
         };
-        /** @description The form of a report. */
+        /** @description The format of a report. */
         ReportFormat: "html" | "md" | "csv" | "json" | "svg";
         /** @description Distribution of a difference of delays. */
         Residual: {
@@ -4781,7 +4787,7 @@ export interface components {
             id: string;
             /**
              * Format: double
-             * @description Lost / sent over all flows that know; absent where an end of one was lost before it reported.
+             * @description Lost / sent over all flows that report it; absent if the report of an end is missing.
              */
             loss_ratio?: number | null;
             /**
@@ -4797,7 +4803,7 @@ export interface components {
             tags: {
                 [key: string]: string;
             };
-            /** @description Title, if it had one. */
+            /** @description Title, if any. */
             title?: string | null;
             /** @description Number and transport of its flows: `4 tcp, 1 udp`. */
             transport: string;
@@ -4805,17 +4811,17 @@ export interface components {
             version: string;
             /**
              * Format: uint64
-             * @description How many warnings it carries.
+             * @description Number of warnings.
              */
             warnings: number;
         };
         /** @description Runs, newest first. */
         RunList: {
-            /** @description Those within the limit. */
+            /** @description The runs, up to the limit. */
             runs: components["schemas"]["RunEntry"][];
             /**
              * Format: uint64
-             * @description How many there are whatever the limit.
+             * @description Number of matching runs, regardless of the limit.
              */
             total: number;
         };
@@ -4831,16 +4837,16 @@ export interface components {
             };
             /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
             crossing?: components["schemas"]["Crossing"] | null;
-            /** @description The end of the experiment or its step cut it short; it is repeated when the experiment is resumed. */
-            cut?: boolean;
-            /** @description Tool or host shaped the figures: the warnings tell how. */
-            disturbed?: boolean;
             /** @description Why there is no record, or only a part of one. */
             error?: string | null;
             /** @description Its first packet, where it was to start at a given time. */
             first_packet?: components["schemas"]["FirstPacket"] | null;
-            /** @description The run's id; absent where a test gave no record. */
+            /** @description Tool or host shaped the figures: the warnings tell how. */
+            host_limited?: boolean;
+            /** @description The run's id; absent without a record. */
             id?: string | null;
+            /** @description The end of the experiment or its step cut it short; it is repeated when the experiment is resumed. */
+            interrupted?: boolean;
             /**
              * @description Its metrics, in SI units. What was not measured is absent. Of a tool that reports what it sent and not what arrived,
              *     the rate is `sent_throughput`.
@@ -4855,33 +4861,33 @@ export interface components {
              * @description Which repetition, from 1.
              */
             repetition: number;
-            /** @description A disturbed run that was done again: it is not in the figures. */
+            /** @description A host-limited run that was repeated: it is not in the figures. */
             superseded?: boolean;
             /** @description The tool that ran; absent for Weir. */
             tool?: string | null;
             /** @description Codes of its warnings. */
             warnings?: string[];
         };
-        /** @description The latest figures of an object. There is one slot for each object and reader: who is slow gets the newest. */
+        /** @description The latest figures of an object. A slow reader gets the newest only. */
         SampleEvent: {
-            /** @description When it came to the server, RFC 3339, UTC. */
+            /** @description When the server received it, RFC 3339, UTC. */
             at: string;
-            /** @description An emulator's report; its histograms are left out. */
+            /** @description An emulator's report, without histograms. */
             emulator?: components["schemas"]["EmulatorReport"] | null;
             /** @description Its id. */
             id: string;
             /** @description A test's interval. */
             interval?: components["schemas"]["Interval"] | null;
             /** @description What kind of object. */
-            kind: components["schemas"]["Kind"];
+            kind: components["schemas"]["ObjectKind"];
             /**
              * Format: uint64
-             * @description Number of the sample, from 1, of this object.
+             * @description Number of the sample of this object, from 1.
              */
             sequence: number;
             /**
              * Format: uint64
-             * @description Samples that this reader did not get since the last one.
+             * @description Samples skipped for this reader since the previous one.
              */
             skipped: number;
         };
@@ -4928,17 +4934,17 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description A scenario that can be picked. */
+        /** @description A scenario of the server. */
         ScenarioEntry: {
-            /** @description Why it can't be read. */
+            /** @description Why it is unreadable. */
             error?: string | null;
-            /** @description Hosts that have to be given; none when it makes a lab. */
+            /** @description Hosts that must be given; none if it creates a lab. */
             hosts: string[];
-            /** @description The method, in words. */
+            /** @description The method. */
             method?: string | null;
             /** @description Its name in paths. */
             name: string;
-            /** @description It makes a lab. */
+            /** @description It creates a lab. */
             needs_lab: boolean;
             /** @description It runs commands: refused without `--allow-commands`. */
             runs_commands: boolean;
@@ -4958,26 +4964,26 @@ export interface components {
         };
         /** @description Scenarios of the server's scenario directories. */
         ScenarioList: {
-            /** @description The directories that they are in. */
+            /** @description The directories that were searched. */
             directories: string[];
             /** @description By name. */
             scenarios: components["schemas"]["ScenarioEntry"][];
         };
         /** @description One scenario. */
         ScenarioText: {
-            /** @description Why it can't be read. */
+            /** @description Why it is unreadable. */
             error?: string | null;
-            /** @description Hosts that have to be given; none when it makes a lab. */
+            /** @description Hosts that must be given; none if it creates a lab. */
             hosts: string[];
-            /** @description The method, in words. */
+            /** @description The method. */
             method?: string | null;
             /** @description Its name in paths. */
             name: string;
-            /** @description It makes a lab. */
+            /** @description It creates a lab. */
             needs_lab: boolean;
             /** @description It runs commands: refused without `--allow-commands`. */
             runs_commands: boolean;
-            /** @description The scenario as it is understood, its variables replaced. */
+            /** @description The scenario as parsed, with its variables replaced. */
             scenario?: components["schemas"]["Scenario"] | null;
             /**
              * Format: uint
@@ -5011,7 +5017,7 @@ export interface components {
         SearchKind: "throughput" | "latency" | "frame-loss" | "back-to-back" | "mlrsearch" | "saturation";
         /** @description A search of datagrams. Its test may hold `{rate}` (of all flows together, with its unit), `{seconds}` and `{packets}`. */
         SearchStep: {
-            /** @description Greatest rate. */
+            /** @description Maximum rate. */
             high?: string | null;
             /**
              * @description What is searched.
@@ -5024,7 +5030,7 @@ export interface components {
              * @default 0
              */
             loss_percentage: number;
-            /** @description Least rate, above 0: a trial at it sends 100 packets or more. */
+            /** @description Minimum rate, above 0: a trial at it sends 100 packets or more. */
             low?: string | null;
             /**
              * @description Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of
@@ -5166,11 +5172,11 @@ export interface components {
              */
             start_seconds?: number | null;
         };
-        /** @description The server's limits, in numbers. */
+        /** @description The server's limits. */
         ServerLimits: {
             /**
              * Format: uint
-             * @description Bytes of a body.
+             * @description Length of a body, bytes.
              */
             body_bytes: number;
             /**
@@ -5185,7 +5191,7 @@ export interface components {
             connections: number;
             /**
              * Format: uint
-             * @description Connections of one address at once.
+             * @description Concurrent connections per address.
              */
             connections_per_address: number;
             /**
@@ -5195,7 +5201,7 @@ export interface components {
             emulators: number;
             /**
              * Format: uint
-             * @description Ended tests and experiments that are still listed.
+             * @description Finished tests and experiments in the lists.
              */
             ended_kept: number;
             /**
@@ -5209,24 +5215,24 @@ export interface components {
              */
             head_seconds: number;
             /**
-             * Format: uint64
-             * @description Bytes of an emulator's journal, the configurations beside it included; of emulators that have ended by themselves as many
-             *     journals are kept as there may be emulators.
-             */
-            journal_bytes: number;
-            /**
              * Format: uint
              * @description Labs at once.
              */
             labs: number;
             /**
+             * Format: uint64
+             * @description Size of an emulator's packet trace with its configurations, bytes; the packet traces of as many ended
+             *     emulators are stored as there may be emulators.
+             */
+            packet_trace_bytes: number;
+            /**
              * Format: uint32
-             * @description Requests of one address, a second, on average.
+             * @description Mean requests per second and address.
              */
             requests_per_second: number;
             /**
              * Format: uint
-             * @description Readers of the live stream at once.
+             * @description Concurrent readers of the live stream.
              */
             stream_readers: number;
             /**
@@ -5236,7 +5242,7 @@ export interface components {
             tests: number;
             /**
              * Format: uint64
-             * @description Time in which a peer has to take something of what is sent to it.
+             * @description Write timeout: a peer must take some data within this time.
              */
             write_seconds: number;
         };
@@ -5245,9 +5251,9 @@ export interface components {
             /** @description The token; it goes into a cookie that scripts can't read. */
             token: string;
         };
-        /** @description A value of the set-up that is not the same on both sides. */
+        /** @description A value of the setup that differs between the sides. */
         SetupDifference: {
-            /** @description The values in A; none where no run of it has one. */
+            /** @description The values in A; empty if no run of it has one. */
             a: string[];
             /** @description The values in B. */
             b: string[];
@@ -5260,7 +5266,7 @@ export interface components {
         SideFigure: {
             /**
              * Format: double
-             * @description Independent values that these are worth.
+             * @description Number of independent values that these are worth.
              */
             effective_samples?: number | null;
             /**
@@ -5275,7 +5281,7 @@ export interface components {
             mean?: number | null;
             /**
              * Format: uint64
-             * @description Intervals or runs that it was tested by.
+             * @description Number of intervals or runs tested.
              */
             samples?: number | null;
             /**
@@ -5337,21 +5343,21 @@ export interface components {
         Span: string | number;
         /** @description The stages of the path through the emulator. */
         Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
-        /** @description How far something is. */
+        /** @description The state of a job. */
         State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
-        /** @description An object's life moved on. A reader that was slow gets the latest state only. */
+        /** @description The state of an object changed. A slow reader gets the latest state only. */
         StateEvent: {
             /** @description Why it failed. */
             error?: string | null;
             /** @description Its id. */
             id: string;
             /** @description What kind of object. */
-            kind: components["schemas"]["Kind"];
+            kind: components["schemas"]["ObjectKind"];
             /** @description The run that it became. */
             run_id?: string | null;
             /** @description Its state. */
             state: components["schemas"]["State"];
-            /** @description What it does, in words. */
+            /** @description Its current action. */
             step?: string | null;
         };
         /** @description How a run ended. */
@@ -5407,7 +5413,7 @@ export interface components {
             interrupted?: boolean;
             /** @description Its name. */
             name: string;
-            /** @description What to think of it. */
+            /** @description The outcome. */
             outcome: components["schemas"]["Outcome"];
             /** @description What a command printed (its beginning), or what was collected. */
             output?: string | null;
@@ -5459,7 +5465,7 @@ export interface components {
             /** @constant */
             event: "alarm";
         } | {
-            data: components["schemas"]["Edited"];
+            data: components["schemas"]["DocumentChange"];
             /** @constant */
             event: "edited";
         };
@@ -5587,7 +5593,7 @@ export interface components {
              */
             start_seconds?: number | null;
         };
-        /** @description A sweep to be run, as `weir sweep` does. */
+        /** @description A request to run a sweep, as `weir sweep` does. */
         SweepRequest: {
             /**
              * @description Laws of the emulator in the lab, with `{NAME}` of axes.
@@ -5596,27 +5602,27 @@ export interface components {
             both: string | null;
             /**
              * Format: double
-             * @description Confidence of the intervals in percent.
+             * @description Confidence of the intervals, per cent.
              * @default null
              */
             confidence_percentage: number | null;
             /**
-             * @description A running emulator that is given the laws, by its id.
+             * @description A running emulator that gets the laws, by its id.
              * @default null
              */
             emulator: string | null;
             /**
-             * @description What has to come true at each point.
+             * @description Expectations at each point.
              * @default []
              */
             expect: string[];
             /**
-             * @description Who answers; absent with `lab`.
+             * @description The server; absent with `lab`.
              * @default null
              */
             host: string | null;
             /**
-             * @description The points in the order of the axes.
+             * @description Run the points in the order of the axes.
              * @default false
              */
             in_order: boolean;
@@ -5626,7 +5632,7 @@ export interface components {
              */
             key_name: string | null;
             /**
-             * @description Between two hosts made of namespaces.
+             * @description Run between two hosts in network namespaces.
              * @default false
              */
             lab: boolean;
@@ -5637,7 +5643,7 @@ export interface components {
             metrics: string[];
             /** @description Axes: `NAME=VALUES`, values separated by commas, ranges `A..B:STEP` or `A..B*FACTOR`. */
             over: string[];
-            /** @description What is run at each point. */
+            /** @description The test of each point. */
             plan: components["schemas"]["Plan"];
             /**
              * Format: uint32
@@ -5652,13 +5658,13 @@ export interface components {
             impair?: components["schemas"]["ImpairStep"] | null;
             /** @description The points in the order of the axes, not shuffled. */
             in_order?: boolean;
-            /** @description What is tabulated. Default: throughput, packet_rate, loss, jitter. */
-            metrics?: string[];
             /**
              * Format: uint32
-             * @description Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
+             * @description Maximum number of repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
              */
-            most_runs?: number | null;
+            max_runs?: number | null;
+            /** @description What is tabulated. Default: throughput, packet_rate, loss, jitter. */
+            metrics?: string[];
             /**
              * @description The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does not hold as
              *     `{NAME}` is a parameter of its plan. None: one point, repeated.
@@ -5670,7 +5676,7 @@ export interface components {
             /**
              * Format: double
              * @description Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
-             *     `most_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
+             *     `max_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
              */
             precision_percentage?: number | null;
             /** @description Figures that others published, printed beside ours. */
@@ -5679,7 +5685,7 @@ export interface components {
              * Format: uint32
              * @description Maximum number of times that a host-limited run is repeated.
              */
-            repeat_disturbed?: number;
+            repeat_host_limited?: number;
             /**
              * Format: uint32
              * @description Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
@@ -5693,23 +5699,23 @@ export interface components {
         };
         /** @description Whether an offload or option is used. */
         Switch: "auto" | "on" | "off";
-        /** @description What this server is and may do. */
+        /** @description The server and its permissions. */
         System: {
-            /** @description Calibration of this host, named; absent when there is none. */
+            /** @description Calibration of this host; absent without one. */
             calibration_id?: string | null;
             /** @description The host's name. */
             host?: string | null;
-            /** @description Another one after each start of the server: a page that sees it change knows of the restart. */
+            /** @description Changes at each start of the server, so that a page notices a restart. */
             instance: string;
             /** @description Its kernel. */
             kernel?: string | null;
-            /** @description Names of keys for tests, as `key_name` takes them. */
+            /** @description Names of keys for tests, as in `key_name`. */
             key_names: string[];
             /** @description Limits. */
             limits: components["schemas"]["ServerLimits"];
-            /** @description What may be asked of it. */
-            may: components["schemas"]["May"];
-            /** @description The page that it was built with. */
+            /** @description What the server may do. */
+            may: components["schemas"]["Permissions"];
+            /** @description The embedded page. */
             page: components["schemas"]["PageState"];
             /** @description When the server started, RFC 3339, UTC. */
             started_at: string;
@@ -5718,7 +5724,7 @@ export interface components {
             /** @description Version of Weir. */
             version: string;
         };
-        /** @description Tags of a run: all of them, those that are not named are removed. */
+        /** @description The tags of a run: replaces all of them. */
         Tags: {
             [key: string]: string;
         };
@@ -5839,9 +5845,9 @@ export interface components {
              */
             rttvar_seconds: number;
         };
-        /** @description A test that runs or has ended. */
+        /** @description A running or finished test. */
         Test: {
-            /** @description When it was asked for, RFC 3339, UTC. */
+            /** @description When it was requested, RFC 3339, UTC. */
             asked_at: string;
             /** @description When it ended. */
             ended_at?: string | null;
@@ -5849,27 +5855,27 @@ export interface components {
             error?: string | null;
             /**
              * Format: int32
-             * @description Exit code of its program, as the command line defines them.
+             * @description Exit code, as of the command line.
              */
             exit_code?: number | null;
-            /** @description State of each flow, by its name, as soon as its program tells it. */
+            /** @description State of each flow, by name, once reported. */
             flow_states: {
                 [key: string]: components["schemas"]["FlowState"];
             };
-            /** @description Flows that the plan expands to. */
+            /** @description Number of flows of the plan. */
             flows: components["schemas"]["FlowMeta"][];
             /** @description Who answers. */
             host: string;
-            /** @description Id of the test here; its run has an id of its own. */
+            /** @description Id of the test; its run has an id of its own. */
             id: string;
             /** @description The latest interval. */
             latest?: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description Time of the peer's last message, since the start of the test, where the peer is unreachable; absent while it is reachable.
+             * @description If the peer is unreachable: time of its last message, from the start of the test.
              */
             peer_unreachable_since_seconds?: number | null;
-            /** @description Id that its run has among the runs. */
+            /** @description Id of its run in the store. */
             run_id?: string | null;
             /** @description How far it is. */
             state: components["schemas"]["State"];
@@ -5879,15 +5885,15 @@ export interface components {
             };
             /** @description The plan's title. */
             title?: string | null;
-            /** @description What was warned of, as the stream told it. */
+            /** @description Warnings. */
             warnings: components["schemas"]["Warning"][];
         };
         /** @description The tests of this server, newest first. */
         TestList: {
-            /** @description Those that run and the latest that ended. */
+            /** @description Running and the latest finished ones. */
             tests: components["schemas"]["Test"][];
         };
-        /** @description A test to be run. */
+        /** @description A request to run a test. */
         TestRequest: {
             /**
              * @description Run it on this host of a lab, `LAB/HOST`; absent: here.
@@ -5895,24 +5901,24 @@ export interface components {
              */
             from: string | null;
             /**
-             * @description Who answers: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
+             * @description The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
              * @default null
              */
             host: string | null;
             /**
-             * @description A key of the server's key directory, by its name; absent: none.
+             * @description Name of a key in the server's key directory; absent: none.
              * @default null
              */
             key_name: string | null;
             /**
-             * @description Don't keep the result among the runs.
+             * @description Do not store the result.
              * @default false
              */
             no_store: boolean;
-            /** @description What is to be run. A plan that names no seed gets a new one, which the record tells. */
+            /** @description What to run. Without a seed a new one is drawn, which the record has. */
             plan: components["schemas"]["Plan"];
             /**
-             * @description Labels kept with the result.
+             * @description Labels stored with the result.
              * @default {}
              */
             tags: {
@@ -6048,15 +6054,15 @@ export interface components {
              */
             min: components["schemas"]["Span"];
         };
-        /** @description What became of a document that was looked at. */
+        /** @description The result of checking a document. */
         Validation: {
-            /** @description What is wrong with it, in the parser's words. */
+            /** @description What is wrong with it. */
             errors: components["schemas"]["FieldError"][];
-            /** @description What to expect of it, in words: flows, limits. */
+            /** @description What it will do: flows, limits. */
             notes: string[];
-            /** @description The same as TOML, as it was understood. */
+            /** @description The same as TOML, as parsed. */
             toml?: string | null;
-            /** @description It can be run. */
+            /** @description It is valid. */
             valid: boolean;
         };
         /** @description Expectations and whether they were met. */
@@ -6115,7 +6121,7 @@ export interface components {
             /** @description Its id. */
             id: string;
             /** @description What kind of object. */
-            kind: components["schemas"]["Kind"];
+            kind: components["schemas"]["ObjectKind"];
             /** @description The warning. */
             warning: components["schemas"]["Warning"];
         };
@@ -6267,7 +6273,7 @@ export interface operations {
     compareRuns: {
         parameters: {
             query: {
-                /** @description Confidence of the intervals in percent, 50 to below 100. */
+                /** @description Confidence of the intervals, per cent, 50 to below 100. */
                 confidence?: number;
                 /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once. */
                 runs: string;
@@ -6497,9 +6503,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
+                /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description In its place: the document is to be a new one. */
+                /** @description Alternatively: create a new document. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -6645,7 +6651,30 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    getJournal: {
+    getEmulatorLog: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmulatorLog"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getPacketTrace: {
         parameters: {
             query?: never;
             header?: never;
@@ -6668,7 +6697,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    getJournalConfigurations: {
+    getPacketTraceConfigurations: {
         parameters: {
             query?: never;
             header?: never;
@@ -6686,29 +6715,6 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
-                };
-            };
-            default: components["responses"]["Problem"];
-        };
-    };
-    getEmulatorLog: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description As asked. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmulatorLog"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -6784,16 +6790,16 @@ export interface operations {
     getEvents: {
         parameters: {
             query?: {
-                /** @description Samples of one object at most so often a second, 0.1 to 20. Absent: 10. */
+                /** @description Maximum number of samples per object and second, 0.1 to 20. Absent: 10. */
                 rate?: number;
                 /**
-                 * @description Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a keepalive timeout goes on
-                 *     while somebody reads samples of it.
+                 * @description Objects whose samples are sent, in the same form. Absent: all of `topics`. Reading samples of an emulator
+                 *     restarts its keepalive timeout.
                  */
                 samples?: string;
                 /**
-                 * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
-                 *     `KIND:ID`. Absent: all.
+                 * @description Kinds separated by commas: `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`;
+                 *     one object as `KIND:ID`. Absent: all.
                  */
                 topics?: string;
             };
@@ -6932,8 +6938,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-                 *     with the other forms.
+                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+                 *     with other formats.
                  */
                 figure?: string;
                 /** @description Its form. */
@@ -7211,9 +7217,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
+                /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description In its place: the document is to be a new one. */
+                /** @description Alternatively: create a new document. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -7254,9 +7260,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
+                /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description In its place: the document is to be a new one. */
+                /** @description Alternatively: create a new document. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -7301,11 +7307,11 @@ export interface operations {
     getReportOfRuns: {
         parameters: {
             query: {
-                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. Refused with the other forms. */
+                /** @description With `svg` and `csv`: figure id; absent: the first. Refused with other formats. */
                 figure?: string;
-                /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
+                /** @description Its format; `csv` is the data of one figure; `json` is not supported. */
                 format?: components["schemas"]["ReportFormat"];
-                /** @description A run's id; 1 to 50 of them, each once, in the order in which they are to stand. */
+                /** @description A run's id; 1 to 50 distinct ones, in the order of the page. */
                 run: string[];
             };
             header?: never;
@@ -7334,20 +7340,17 @@ export interface operations {
             query?: {
                 /** @description The peer, exactly. */
                 host?: string;
-                /** @description At most so many, 1 to 1000. */
+                /** @description Maximum number of runs, 1 to 1000. */
                 limit?: number;
                 /** @description Started at or after: a date, an RFC 3339 time, or an age such as `2h` or `7d`. */
                 since?: string;
-                /** @description A tag, `KEY` or `KEY=VALUE`; may be given several times. */
+                /** @description A tag, `KEY` or `KEY=VALUE`; may be repeated. */
                 tag?: string[];
                 /** @description Words in the title. */
                 title?: string;
                 /** @description Started before or at. */
                 until?: string;
-                /**
-                 * @description A condition such as `transport=udp` or `loss>0.1%`, in the words of `weir runs list --where`; may be given several
-                 *     times.
-                 */
+                /** @description A condition such as `transport=udp` or `loss>0.1%`, as of `weir runs list --where`; may be repeated. */
                 where?: string[];
             };
             header?: never;
@@ -7473,8 +7476,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-                 *     with the other forms.
+                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+                 *     with other formats.
                  */
                 figure?: string;
                 /** @description Its form. */
@@ -7532,9 +7535,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
+                /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description In its place: the document is to be a new one. */
+                /** @description Alternatively: create a new document. */
                 "If-None-Match"?: "*";
             };
             path: {

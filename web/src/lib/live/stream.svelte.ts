@@ -1,7 +1,7 @@
 // The live event stream: reads it, reconnects, and dispatches events to listeners, whatever their content.
 
 import { BASE, onUnauthorized } from '../api/client';
-import type { AlarmEvent, Edited, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
+import type { AlarmEvent, DocumentChange, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
 import { isOver } from '../states';
 import { Ages } from './ages';
 import { backoff, EventParser } from './sse';
@@ -12,7 +12,7 @@ export interface Handlers {
   sample: (event: SampleEvent) => void;
   warning: (event: WarningEvent) => void;
   alarm: (event: AlarmEvent) => void;
-  edited: (event: Edited) => void;
+  edited: (event: DocumentChange) => void;
 }
 
 export type Link = 'connecting' | 'live' | 'lost';
