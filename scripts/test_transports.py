@@ -40,6 +40,7 @@ class Transports(unittest.TestCase):
             "use weir_model::plan::TransportName::*;",
             "if c.transport == Transport::tcp() {}",
             'if t.label() == "unix-datagram" {}',
+            "if c.header == HeaderFormat::None {}",
         ):
             self.assertEqual(len(found(f"fn f() {{}}\n{source}\n")), 1, source)
             self.assertIn(":2: ", found(f"fn f() {{}}\n{source}\n")[0])
@@ -49,6 +50,7 @@ class Transports(unittest.TestCase):
             "// not TransportName::Tcp",
             "let c = Transport::tcp();",
             "TransportName::ALL.iter()",
+            "HeaderFormat::ALL.iter()",
             "if t.datagrams() {}",
             "#[cfg(test)]\nmod tests {\n    const T: TransportName = TransportName::Tcp;\n}",
             "use weir_wire::packet::{Packet, Transport};\nmatch p { Transport::Tcp(_) => 1 }",
@@ -57,6 +59,7 @@ class Transports(unittest.TestCase):
         named = "TransportName::Tcp"
         self.assertEqual(found(named, "crates/traffic/src/transport/tcp.rs"), [])
         self.assertEqual(found(named, "crates/report/src/page/tests.rs"), [])
+        self.assertEqual(found("HeaderFormat::None", "crates/wire/src/header/mod.rs"), [])
 
 
 if __name__ == "__main__":

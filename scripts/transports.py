@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that no code asks which transport a connection has: it asks what the transport can do.
+"""Checks that no code asks which transport or header format a connection has: it asks what that can do.
 
     scripts/transports.py [ROOT]
 
 The transports are those that `transports!` in crates/model/src/plan/transport/mod.rs declares. Outside that directory,
 crates/traffic/src/transport/ and tests, no code names a variant (`TransportName::Udp`), imports one, or compares a
 label. Making a plan with a transport (`Transport::udp()`) is no question and allowed, comparing with one is not.
+
+Header formats (`HeaderFormat::None`) are named in crates/model/src/plan/header.rs, crates/wire/src/header/ and tests only.
 
 Exit: 0 the rule holds, 1 each breach is named on stderr.
 """
@@ -16,6 +18,9 @@ import sys
 
 REGISTRATION = "crates/model/src/plan/transport/mod.rs"
 OWN = ("crates/model/src/plan/transport/", "crates/traffic/src/transport/")
+# Header formats: where they are named, and how.
+FORMATS_OWN = ("crates/model/src/plan/header.rs", "crates/wire/src/header/")
+FORMAT = re.compile(r"\bHeaderFormat::(?:[A-Z][a-z]\w*|\*|\{)")
 # `wire::packet` has a `Transport` of its own: what a packet carries, by IP's protocol field.
 PACKETS = re.compile(r"\bpacket::(?:Transport\b|\{[^}]*\bTransport\b)|\benum Transport\b")
 ENTRY = re.compile(r"^    ([A-Z]\w*): (\w+)\(\w+\),$", re.M)
@@ -53,9 +58,14 @@ def breaches(root):
     for path in sorted((root / "crates").glob("*/src/**/*.rs")):
         where = path.relative_to(root).as_posix()
         is_tests = path.stem.endswith("tests") or "/tests/" in where
-        if where.startswith(OWN) or is_tests:
+        if is_tests:
             continue
         text = without_tests(path.read_text())
+        for match in () if where.startswith(FORMATS_OWN) else FORMAT.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{where}:{line}: `{match.group()}`: ask what the header carries (wire::header::Carries)")
+        if where.startswith(OWN):
+            continue
         for pattern in patterns(transports, PACKETS.search(text)):
             for match in pattern.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1

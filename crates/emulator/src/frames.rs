@@ -57,11 +57,6 @@ impl Copies {
     }
 }
 
-/// Minimum payload with sequence, time and flow of the native header.
-const NATIVE_BYTES: usize = 32;
-/// Where the flow's number is in it.
-const NATIVE_FLOW: usize = 20;
-
 /// Sequence and flow of the native data header of a received frame. Unchecked, since the session's key is unknown: a
 /// UDP datagram with 32 bytes of payload or more to or from `port` that is no control datagram counts as native.
 pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
@@ -85,10 +80,8 @@ pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
     if u16::from_be_bytes([s0, s1]) != port && u16::from_be_bytes([d0, d1]) != port {
         return None;
     }
-    if payload.len() < NATIVE_BYTES || looks_like_control(payload) {
+    if looks_like_control(payload) {
         return None;
     }
-    let sequence = u64::from_be_bytes(*payload.first_chunk()?);
-    let flow = u32::from_be_bytes(*payload[NATIVE_FLOW..].first_chunk()?);
-    Some((sequence, flow))
+    weir_wire::header::native::peek(payload)
 }

@@ -4,7 +4,7 @@
 use weir_flow::{IntervalClock, PayloadRing, Receiving, SenderClock, Sending};
 use weir_model::plan::{Connection, Family, Plan, Transport};
 use weir_model::units::ByteSize;
-use weir_wire::data::TagKey;
+use weir_wire::header::TagKey;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

@@ -6,7 +6,7 @@
 use weir_model::plan::{CatchUp, FlowSpec, TransportName};
 use weir_model::record::IntervalCount;
 use weir_stats::Spacing;
-use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
+use weir_wire::header::{Header, HeaderFields, TagKey, native::FLAG_VERIFY};
 
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
@@ -54,7 +54,7 @@ struct TcpSums {
 pub struct Sending {
     transport: TransportName,
     payload: usize,
-    layout: HeaderLayout,
+    header: Header,
     key: TagKey,
     flow: u32,
     flags: u32,
@@ -101,10 +101,10 @@ impl Sending {
         Sending {
             transport: spec.connection.transport.name(),
             payload,
-            layout: HeaderLayout::for_payload(payload),
+            header: Header::new(spec.connection.header, payload),
             key,
             flow: spec.id,
-            flags: if spec.connection.verify { data::FLAG_VERIFY } else { 0 },
+            flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
             rate,
             segmented,
             class: None,
@@ -228,7 +228,7 @@ impl Sending {
     pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
-        if self.layout != HeaderLayout::Empty {
+        if self.header.carries().bytes > 0 {
             let mut fields = HeaderFields {
                 sequence: self.sequence,
                 send_time_ns: now_ns,
@@ -243,7 +243,7 @@ impl Sending {
                     fields.lateness_ns =
                         late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
                 }
-                data::encode(self.layout, &self.key, &fields, packet);
+                self.header.encode(&self.key, &fields, packet);
                 fields.sequence += 1;
             }
         }
@@ -376,6 +376,11 @@ impl Sending {
     /// Payload bytes of a packet.
     pub fn payload(&self) -> usize {
         self.payload
+    }
+
+    /// Header of its datagrams: rings of payloads are shared by flows with the same one.
+    pub fn header(&self) -> Header {
+        self.header
     }
 
     /// When it ends by its duration.

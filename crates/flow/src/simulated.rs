@@ -2,7 +2,7 @@
 
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
 use weir_model::record::Crossing;
-use weir_wire::data::TagKey;
+use weir_wire::header::TagKey;
 
 use crate::{IntervalClock, NextSend, PayloadRing, Receiving, Sending};
 
@@ -207,6 +207,27 @@ fn damage_is_never_a_sequence_number() {
         (rx.corrupted_packets, rx.lost_packets, rx.bit_errors, rx.truncated_packets),
         (Some(3), Some(1), Some(2), Some(1))
     );
+}
+
+/// Without a header a datagram is content from its first byte, and only counts are known.
+#[test]
+fn a_flow_without_a_header_is_counted() {
+    let s = spec(Connection { header: "none".parse().unwrap(), ..udp("1000pps", 64, 1) });
+    let content = PayloadRing::new(s.connection.content, 1, 64);
+    let (sending, receiving) = run(&s, clock(), 0, &mut |n, bytes| {
+        assert_eq!(bytes, content.expected(n), "datagram {n}");
+        match n {
+            7 | 999 => vec![],
+            20 => vec![30_000_000],
+            _ => vec![1000],
+        }
+    });
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((sending.total().0, rx.packets, rx.lost_packets), (1000, 998, Some(2)));
+    assert_eq!((rx.loss_ratio, rx.ambiguous), (Some(0.002), Some(true)));
+    assert_eq!((rx.jitter_seconds, rx.corrupted_packets), (None, None));
+    assert!(rx.one_way_delay.is_none() && rx.delay_variation.is_none() && rx.bursts.is_none());
+    assert!(rx.reordered_packets.is_none() && rx.duplicate_packets.is_none());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use weir_model::plan::{CatchUp, Direction, Family, FlowSpec};
 use weir_model::record::{CpuEnd, Crossing, Flow, LedgerRow, LossLedger, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
-use weir_wire::data::HeaderLayout;
+use weir_wire::header::Header;
 
 use crate::socket_drops::{SocketDrops, is_one_namespace, socket_drops};
 use weir_model::record::stage;
@@ -247,12 +247,16 @@ fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
 }
 
 /// Why what happened to a flow's datagrams is ambiguous.
-fn ambiguity(f: &Flow, r: &Receiver) -> String {
+fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
     let payload = f.payload_bytes;
     let is_contradicted = f.sender.as_ref().is_some_and(|s| {
         r.lost_packets.is_some_and(|lost| r.packets.saturating_add(lost) > s.packets)
     });
-    match HeaderLayout::for_payload(usize::try_from(payload).unwrap_or(usize::MAX)).sequence_bits() {
+    let (format, size) = (spec.connection.header, usize::try_from(payload).unwrap_or(usize::MAX));
+    let carries = Header::new(format, size).carries();
+    let is_contradicted = is_contradicted || !carries.tag && r.duplicate_packets.is_none();
+    match carries.sequence_bits {
+        0 if !format.numbered() => format!("header {format} has no sequence number"),
         0 => format!("payloads of {payload} bytes carry no sequence number"),
         bits @ ..64 => format!(
             "payloads of {payload} bytes carry a sequence number of {bits} bits, and more numbers than these distinguish may have been missing"
@@ -324,7 +328,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
         } else {
             "loss periods, duplicates and reordering may be wrong; totals agree with the sender's count"
         };
-        let text = format!("{}: {consequence}", ambiguity(f, r));
+        let text = format!("{}: {consequence}", ambiguity(f, r, spec));
         out.push(Warning::new("ambiguous-sequence", Severity::Info, text).for_flow(f.id));
     }
     if r.packets == 0

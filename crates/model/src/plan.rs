@@ -7,6 +7,7 @@ mod check;
 mod choices;
 mod connection;
 mod fields;
+mod header;
 mod line;
 mod transport;
 
@@ -21,6 +22,7 @@ use crate::units::{BitRate, Seed, SendRate, Span};
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use connection::Connection;
 pub use fields::ConnectionFields;
+pub use header::HeaderFormat;
 pub use transport::{
     Description, Headers, IpOptions, Misplaced, StreamOptions, TcpOptions, Transport,
     TransportName, UdpOptions,

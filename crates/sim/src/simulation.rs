@@ -17,7 +17,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Family, FlowSpec, Plan};
 use weir_model::record::{ClockRelation, Status, TimeSource};
 use weir_model::report::{EndReport, FlowReport};
-use weir_wire::data::TagKey;
+use weir_wire::header::TagKey;
 use weir_wire::packets;
 
 use crate::frame::{self, A, B, Host};

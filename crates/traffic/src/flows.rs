@@ -12,7 +12,7 @@ use weir_model::record::{IntervalCount, Tcp};
 use weir_model::report::FlowReport;
 use weir_net::tcp::TcpInfo;
 use weir_wire::control::SenderTotal;
-use weir_wire::data::TagKey;
+use weir_wire::header::TagKey;
 
 use crate::engine::{
     ControlRole, Engine, Events, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,

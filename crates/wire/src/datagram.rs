@@ -15,11 +15,10 @@
 //! | 32–55 | t1, t2, t3: ns |
 //! | 56–63 | tag: SipHash-2-4 of bytes 0–55 under the session's 128-bit key |
 //!
-//! **Distinguished from data.** Data and control share one UDP port. A data packet of 64 bytes begins with its
-//! u64 sequence number ([`crate::data::HeaderLayout::Full32`]); the top bit of [`MAGIC`] is set and a flow's
-//! sequence starts at 0 and stays below 2⁶³ (292 years at 10⁹ packets/s), so no sequence number equals it.
-//! Bytes that are not ours and pass [`looks_like_control`] by chance (2⁻⁶⁴) or by intent still
-//! need the tag.
+//! **Distinguished from data.** Data and control share one UDP port, and the 5-tuple of a connected socket names the
+//! flow, whatever header its data has. A control datagram is one of 64 bytes that begins with [`MAGIC`] and whose tag
+//! matches; data that begins so by chance (2⁻⁶⁴) or by intent lacks the tag. Native data never begins so: its u64
+//! sequence number stays below 2⁶³ (292 years at 10⁹ packets/s), and the top bit of [`MAGIC`] is set.
 
 use crate::sip::{SipKey, sip};
 
@@ -50,7 +49,7 @@ impl DatagramKey {
 
     /// Derives the key of a session's control datagrams from the session's key: its two halves are
     /// SipHash-2-4(session key, "weir.udp" ‖ half as u32 LE), half = 0 and 1. It differs from every
-    /// [`crate::data::TagKey`], so a data tag says nothing about a control tag.
+    /// [`crate::header::TagKey`], so a data tag says nothing about a control tag.
     #[must_use]
     pub fn for_session(session_key: &[u8; 16]) -> Self {
         let session = SipKey::from_bytes(session_key);
@@ -214,7 +213,8 @@ impl ControlDatagram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{self, HeaderFields, HeaderLayout, TagKey};
+    use crate::header::native::{self, HeaderLayout};
+    use crate::header::{HeaderFields, TagKey};
     use proptest::prelude::*;
 
     fn key() -> DatagramKey {
@@ -274,7 +274,7 @@ mod tests {
         for sequence in [0, 1, u64::from(u32::MAX), MAGIC >> 1, (1 << 63) - 1] {
             let mut packet = [0xf7; LEN];
             let fields = HeaderFields { sequence, ..HeaderFields::default() };
-            data::encode(HeaderLayout::Full32, &tag_key, &fields, &mut packet);
+            native::encode(HeaderLayout::Full32, &tag_key, &fields, &mut packet);
             assert!(!looks_like_control(&packet), "sequence {sequence}");
         }
         const { assert!(MAGIC >> 63 == 1) };

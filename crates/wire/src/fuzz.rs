@@ -2,29 +2,27 @@
 //! A fuzzer calls them, and so does the replay of seeded mutations in this crate's tests.
 
 use crate::control::{self, ClientMessage, ClockState, ServerMessage};
-use crate::data::{self, HeaderFields, HeaderLayout, SendTime, TagKey};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
 use crate::frame::{FrameDecoder, encode_frame};
+use crate::header::{Header, HeaderFields, SendTime, TagKey};
 use crate::packet::{Ethernet, Icmp, Ipv4, Ipv6, Network, Packet, Tcp, Transport, Udp, UdpLite};
 use crate::packets::{PacketLogReader, PacketLogWriter, PacketsError};
 use crate::preface::{self, Preface};
+use weir_model::plan::HeaderFormat;
 
 /// The key under which corpora are made.
 const KEY: [u8; 16] = *b"weir fuzz corpus";
 
-/// Data header: what decodes is what would have been sent.
+/// Data header of every format: what decodes encodes to what decodes to the same, and under a tag to the same bytes.
 pub fn fuzz_data_header(data: &[u8]) {
     let Some((&selector, payload)) = data.split_first() else { return };
     let key = TagKey::for_flow(&KEY, 1);
-    let layouts = [
-        HeaderLayout::ALL[usize::from(selector) % HeaderLayout::ALL.len()],
-        HeaderLayout::for_payload(payload.len()),
-    ];
-    for layout in layouts {
-        let Ok(got) = data::decode(layout, &key, payload) else {
-            assert!(layout.has_tag() || payload.len() < layout.len());
-            continue;
-        };
+    let formats = HeaderFormat::ALL;
+    let format = formats[usize::from(selector) % formats.len()];
+    // A flow of the arrived size, and one of another.
+    for agreed in [payload.len(), usize::from(selector) / formats.len()] {
+        let header = Header::new(format, agreed);
+        let Ok(got) = header.decode(&key, payload) else { continue };
         let fields = HeaderFields {
             sequence: got.sequence,
             send_time_ns: match got.send_time {
@@ -37,8 +35,9 @@ pub fn fuzz_data_header(data: &[u8]) {
             flags: got.flags.unwrap_or(0),
         };
         let mut again = payload.to_vec();
-        data::encode(layout, &key, &fields, &mut again);
-        assert_eq!(again, payload);
+        header.encode(&key, &fields, &mut again);
+        assert_eq!(header.decode(&key, &again), Ok(got));
+        assert!(!header.carries().tag || again == payload);
     }
 }
 
@@ -295,17 +294,18 @@ mod tests {
     #[test]
     fn data_header() {
         let key = TagKey::for_flow(&KEY, 1);
-        let corpus: Vec<_> = HeaderLayout::ALL
-            .iter()
-            .enumerate()
-            .map(|(i, &layout)| {
-                let mut bytes = vec![0; 41];
+        let mut corpus = vec![];
+        for (i, format) in HeaderFormat::ALL.iter().enumerate() {
+            for payload in [1usize, 2, 4, 8, 16, 32, 40] {
+                let mut bytes = vec![0; payload + 1];
                 let fields = HeaderFields { sequence: 77, flow: 1, ..HeaderFields::default() };
-                data::encode(layout, &key, &fields, &mut bytes[1..]);
+                if payload as u64 >= format.min_payload_bytes() {
+                    Header::new(*format, payload).encode(&key, &fields, &mut bytes[1..]);
+                }
                 bytes[0] = i as u8;
-                bytes
-            })
-            .collect();
+                corpus.push(bytes);
+            }
+        }
         replay(&corpus, fuzz_data_header);
     }
 

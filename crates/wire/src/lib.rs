@@ -1,4 +1,4 @@
-//! Bytes to values and back: the native data header, control datagrams, connection prefaces, frames,
+//! Bytes to values and back: the data header, control datagrams, connection prefaces, frames,
 //! the packet log, packet views and checksums.
 //!
 //! Nothing here reads a clock, opens a socket or starts a thread: bytes, keys and times are arguments.
@@ -10,30 +10,31 @@
 //! * [`preface`]: the first bytes of a TCP connection to the one port;
 //! * [`frame`]: length-prefixed messages on the control connection;
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
-//! * [`data`]: the header that every measured datagram carries as far as its size allows;
+//! * [`header`]: the header of measured datagrams, native or another tool's;
 //! * [`packets`]: the binary packet log `weir.packets/1`;
 //! * [`packet`] and [`checksum`]: Ethernet, IP and transport views over a frame, and Internet checksums.
 //!
 //! ```
-//! use weir_wire::data::{HeaderFields, HeaderLayout, TagKey, decode, encode};
+//! use weir_model::plan::HeaderFormat;
+//! use weir_wire::header::{Header, HeaderFields, TagKey};
 //!
 //! let key = TagKey::for_flow(&[7; 16], 1);
-//! let layout = HeaderLayout::for_payload(160);
+//! let header = Header::new(HeaderFormat::Native, 160);
 //! let mut payload = [0u8; 160];
 //! let fields = HeaderFields { sequence: 42, send_time_ns: 1_000, flow: 1, ..HeaderFields::default() };
-//! encode(layout, &key, &fields, &mut payload);
-//! assert_eq!(decode(layout, &key, &payload)?.sequence, 42);
-//! # Ok::<(), weir_wire::data::DecodeError>(())
+//! header.encode(&key, &fields, &mut payload);
+//! assert_eq!(header.decode(&key, &payload)?.sequence, 42);
+//! # Ok::<(), weir_wire::header::DecodeError>(())
 //! ```
 
 pub mod checksum;
 pub mod control;
 pub mod crc32;
-pub mod data;
 pub mod datagram;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod header;
 pub mod packet;
 pub mod packets;
 pub mod preface;

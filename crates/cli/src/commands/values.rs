@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::names::is_device;
-use weir_model::plan::{DataPorts, Switch, TransportName};
+use weir_model::plan::{DataPorts, HeaderFormat, Switch, TransportName};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
@@ -20,6 +20,12 @@ use crate::time;
 pub(crate) fn transport() -> impl TypedValueParser<Value = TransportName> {
     PossibleValuesParser::new(TransportName::ALL.iter().map(|name| name.label()))
         .try_map(|text| text.parse::<TransportName>())
+}
+
+/// A header format by its name.
+pub(crate) fn header() -> impl TypedValueParser<Value = HeaderFormat> {
+    PossibleValuesParser::new(HeaderFormat::ALL.iter().map(|format| format.label()))
+        .try_map(|text| text.parse::<HeaderFormat>())
 }
 
 /// A range of ports: `FIRST-LAST`.

@@ -1,6 +1,6 @@
 //! The receiving side of one datagram flow: what an arrival means.
 //!
-//! Sequence accounting is exact for datagrams with a full header. Narrow numbers are extended by nearest match; once that
+//! Sequence accounting is exact for datagrams with 64-bit numbers. Narrow numbers are extended by nearest match; once that
 //! may have gone wrong, the flow is accounted for by the number of its datagrams alone. Times are of packets that crossed on their own; a coalesced message has
 //! one arrival time, so that it counts as one batch.
 
@@ -14,7 +14,7 @@ use weir_stats::{
     Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
     SequenceTracker, Time32Unwrapper,
 };
-use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
+use weir_wire::header::{Carries, DecodeError, Epoch, Header, SendTime, TagKey};
 use weir_wire::packets;
 
 use crate::drain::Drain;
@@ -109,7 +109,7 @@ struct Timed {
 }
 
 enum Tracking {
-    /// No number: 0-byte datagrams.
+    /// No number in the header.
     Counted,
     Narrow(SequenceTracker, SequenceExtender),
     Full(SequenceTracker),
@@ -117,7 +117,8 @@ enum Tracking {
 
 /// The receiving side of one datagram flow.
 pub struct Receiving {
-    layout: HeaderLayout,
+    header: Header,
+    carries: Carries,
     payload: usize,
     key: TagKey,
     tracking: Tracking,
@@ -214,11 +215,12 @@ impl Receiving {
         verify: Option<PayloadRing>,
     ) -> Self {
         let payload = spec.payload_bytes as usize;
-        let layout = HeaderLayout::for_payload(payload);
+        let header = Header::new(spec.connection.header, payload);
+        let carries = header.carries();
         let tracker = || {
             SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() })
         };
-        let mut tracking = match layout.sequence_bits() {
+        let mut tracking = match carries.sequence_bits {
             0 => Tracking::Counted,
             64 => Tracking::Full(tracker()),
             bits => Tracking::Narrow(tracker(), SequenceExtender::new(bits)),
@@ -231,7 +233,8 @@ impl Receiving {
         }
         let rate = spec.rate.packets_per_second(spec.payload_bytes);
         Receiving {
-            layout,
+            header,
+            carries,
             payload,
             key,
             tracking,
@@ -285,7 +288,7 @@ impl Receiving {
         self.unwrapper.set_offset(clock.offset_at(self.last_ns.max(clock.reference_ns)));
         self.worst_error_ns = self.worst_error_ns.max(clock.error_ns);
         for mut early in std::mem::take(&mut self.unrelated) {
-            if self.layout == HeaderLayout::Seq32Time32 {
+            if self.carries.time.is_some_and(|time| time.bits == 32) {
                 early.sent_ns = self.unwrapper.unwrap(early.sent_ns as u32, early.received_ns);
             }
             let delay = self.on_delay(&early);
@@ -383,8 +386,8 @@ impl Receiving {
         }
         let mut first = true;
         let chunks = message.chunks(segment);
-        // Full headers in a row are accounted together: the fast path of coalesced receiving.
-        if self.layout == HeaderLayout::Full32 && self.verify.is_none() && chunks.len() > 1 {
+        // Full numbers in a row are accounted together: the fast path of coalesced receiving.
+        if matches!(self.tracking, Tracking::Full(_)) && self.verify.is_none() && chunks.len() > 1 {
             self.on_coalesced(message, segment, now_ns, &mut each);
             return;
         }
@@ -394,7 +397,7 @@ impl Receiving {
         }
     }
 
-    /// Coalesced datagrams with full headers.
+    /// Coalesced datagrams with full numbers.
     fn on_coalesced(
         &mut self,
         message: &[u8],
@@ -405,7 +408,7 @@ impl Receiving {
         let mut run: Option<(u64, u32, u64)> = None;
         let mut timed = false;
         for datagram in message.chunks(segment) {
-            let Ok(header) = data::decode(self.layout, &self.key, datagram) else {
+            let Ok(header) = self.header.decode(&self.key, datagram) else {
                 self.flush(&mut run, now_ns);
                 self.on_datagram(datagram, now_ns, false, each);
                 continue;
@@ -481,7 +484,7 @@ impl Receiving {
         timed: bool,
         each: &mut impl FnMut(Logged),
     ) {
-        let header = match data::decode(self.layout, &self.key, datagram) {
+        let header = match self.header.decode(&self.key, datagram) {
             Ok(header) => header,
             Err(e) => {
                 if matches!(e, DecodeError::Truncated { .. }) {
@@ -559,7 +562,7 @@ impl Receiving {
             return Some(0);
         }
         let ring = self.verify.as_ref()?;
-        let head = self.layout.len();
+        let head = self.carries.bytes;
         let errors = bit_errors(&ring.expected(sequence)[head..], &datagram[head..self.payload]);
         (errors > 0 || datagram.len() > self.payload).then_some(errors)
     }
@@ -567,6 +570,9 @@ impl Receiving {
     #[inline]
     fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
         self.jitter.on_packet(sent_ns, now_ns);
+        if self.carries.time.is_none_or(|time| time.epoch == Epoch::Undefined) {
+            return;
+        }
         let timed = Timed { sequence, sent_ns, lateness_ns, received_ns: now_ns };
         // The relation of the clocks can arrive after the first datagrams.
         if !self.related {
@@ -653,7 +659,10 @@ impl Receiving {
                         sent < t.counts().next || sent - t.counts().next >= quarter
                     })
             }
-            Tracking::Full(_) => false,
+            // Without a tag any number is believed, one that the sender never reached too.
+            Tracking::Full(t) => {
+                !self.carries.tag && self.sent_total.is_some_and(|sent| sent < t.counts().next)
+            }
         }
     }
 

@@ -108,7 +108,7 @@ impl Receiving {
                 let all = self.sum.arrivals() + self.sum.unreadable + self.sum.implausible;
                 all as f64 / self.messages as f64
             }),
-            corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
+            corrupted_packets: (self.carries.tag || self.verify.is_some())
                 .then(|| sum.corrupted - base.corrupted),
             unreadable_packets: Some(sum.unreadable - base.unreadable),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),

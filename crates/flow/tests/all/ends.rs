@@ -8,7 +8,8 @@ use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport, TransportName};
 use weir_model::record::{Crossing, Tcp};
 use weir_model::units::{ByteSize, Span};
-use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
+use weir_wire::header::native::{self, FLAG_VERIFY, HeaderLayout};
+use weir_wire::header::{HeaderFields, SendTime, TagKey};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -50,7 +51,7 @@ fn receiving(rate: &str, change: impl FnOnce(&mut Connection)) -> Receiving {
 fn datagram(payload: usize, sequence: u64, send_time_ns: u64, lateness_ns: i32) -> Vec<u8> {
     let mut bytes = vec![0; payload];
     let fields = HeaderFields { sequence, send_time_ns, lateness_ns, flow: 1, flags: 0 };
-    data::encode(HeaderLayout::for_payload(payload), &key(), &fields, &mut bytes);
+    native::encode(HeaderLayout::for_payload(payload), &key(), &fields, &mut bytes);
     bytes
 }
 
@@ -146,10 +147,10 @@ fn headers_carry_number_time_lateness_and_flags() {
         assert_eq!(count, 4);
         let read: Vec<_> = bytes
             .chunks(100)
-            .map(|b| data::decode(HeaderLayout::Full32, &key(), b).unwrap())
+            .map(|b| native::decode(HeaderLayout::Full32, &key(), b).unwrap())
             .collect();
         assert_eq!(read.iter().map(|d| d.sequence).collect::<Vec<_>>(), [3, 4, 5, 6]);
-        assert!(read.iter().all(|d| d.send_time == Some(data::SendTime::Full(now))));
+        assert!(read.iter().all(|d| d.send_time == Some(SendTime::Full(now))));
         assert!(read.iter().all(|d| d.flags == Some(if verify { FLAG_VERIFY } else { 0 })));
         let late: Vec<_> = read.iter().map(|d| d.lateness_ns.unwrap()).collect();
         assert_eq!(late, [2_000_000, 2_000_000, 2_000_000, -1_000_000], "each by its own slot");

@@ -169,6 +169,11 @@ impl Connection {
                 );
             }
         }
+        if let Some((field, given, accepted)) =
+            self.header.refused(&self.transport, self.payload, self.verify)
+        {
+            return refuse(field, given, &accepted);
+        }
         if let Some((field, given, accepted)) = self.misplaced_option() {
             return refuse(&field, given, &accepted);
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::ConnectionFields;
 use super::transport::{Misplaced, Transport, TransportName};
-use super::{CatchUp, Direction};
+use super::{CatchUp, Direction, HeaderFormat};
 use crate::content::Content;
 use crate::units::{ByteSize, SendRate, Span};
 
@@ -23,6 +23,8 @@ pub struct Connection {
     pub count: u32,
     /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
     pub payload: Option<ByteSize>,
+    /// Format of the data header that begins each datagram.
+    pub header: HeaderFormat,
     /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
     pub rate: Option<SendRate>,
     /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
@@ -62,6 +64,7 @@ impl From<ConnectionFields> for Connection {
             direction: std::mem::replace(&mut fields.direction, rest.direction),
             count: std::mem::replace(&mut fields.count, rest.count),
             payload: std::mem::replace(&mut fields.payload, rest.payload),
+            header: std::mem::replace(&mut fields.header, rest.header),
             rate: std::mem::replace(&mut fields.rate, rest.rate),
             duration: std::mem::replace(&mut fields.duration, rest.duration),
             bytes: std::mem::replace(&mut fields.bytes, rest.bytes),
@@ -84,6 +87,7 @@ impl From<Connection> for ConnectionFields {
             direction: c.direction,
             count: c.count,
             payload: c.payload,
+            header: c.header,
             rate: c.rate,
             duration: c.duration,
             bytes: c.bytes,

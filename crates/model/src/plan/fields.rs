@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CatchUp, Direction, Switch, TransportName};
+use super::{CatchUp, Direction, HeaderFormat, Switch, TransportName};
 use crate::content::Content;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
 
@@ -22,6 +22,9 @@ pub struct ConnectionFields {
     /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteSize>,
+    /// Format of the data header that begins each datagram.
+    #[serde(skip_serializing_if = "is_native")]
+    pub header: HeaderFormat,
     /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<SendRate>,
@@ -97,6 +100,9 @@ pub struct ConnectionFields {
     pub client_port: Option<u16>,
 }
 
+fn is_native(h: &HeaderFormat) -> bool {
+    *h == HeaderFormat::default()
+}
 fn is_zero(s: &Span) -> bool {
     s.0 == 0
 }
@@ -115,6 +121,7 @@ impl Default for ConnectionFields {
             direction: Direction::Forward,
             count: 1,
             payload: None,
+            header: HeaderFormat::default(),
             rate: None,
             duration: None,
             bytes: None,

@@ -4,8 +4,8 @@ use weir_model::ModelError;
 use weir_model::content::Content;
 use weir_model::experiment::Scenario;
 use weir_model::plan::{
-    CatchUp, Connection, ConnectionFields, Family, FlowSpec, IpOptions, MAX_FLOWS, Plan, Switch,
-    TcpOptions, Transport, TransportName,
+    CatchUp, Connection, ConnectionFields, Family, FlowSpec, HeaderFormat, IpOptions, MAX_FLOWS,
+    Plan, Switch, TcpOptions, Transport, TransportName,
 };
 use weir_model::record::{DirectionTotal, Record, Totals};
 use weir_model::units::{ByteSize, RateLimit, Seed, Span};
@@ -166,6 +166,27 @@ fn payloads() {
         })
     };
     assert_eq!((empty_at("10M"), empty_at("10pps")), ("rate".into(), "".into()));
+}
+
+#[test]
+fn a_header_fits_its_payload_and_transport() {
+    for format in HeaderFormat::ALL {
+        let least = format.min_payload_bytes();
+        let with = |payload| udp(|c| (c.header, c.payload) = (*format, Some(ByteSize(payload))));
+        assert_eq!(with(least), "", "{format}");
+        if let Some(below) = least.checked_sub(1) {
+            assert_eq!(with(below), "payload", "{format}");
+        }
+        let verified = udp(|c| (c.header, c.verify) = (*format, true));
+        assert_eq!(verified, if format.numbered() { "" } else { "verify" }, "{format}");
+        assert_eq!(format.label().parse(), Ok(*format));
+    }
+    assert_eq!(connection(|c| c.header = HeaderFormat::None), "", "a stream has no header anyway");
+    assert!("nativ".parse::<HeaderFormat>().is_err());
+    let text = "schema = \"weir.plan/1\"\n[[connection]]\ntransport = \"udp\"\nheader = \"none\"";
+    let parsed = Plan::parse(text).unwrap();
+    assert_eq!(parsed.flows(Family::Ipv4, 1500)[0].connection.header, HeaderFormat::None);
+    assert_eq!(Plan::parse(&parsed.to_toml().unwrap()), Ok(parsed));
 }
 
 #[test]

@@ -378,7 +378,7 @@ mod tests {
     use weir_model::plan::{Connection, Family, Plan, Transport};
     use weir_net::clock::InjectedClock;
     use weir_net::udp::{UdpOptions, UdpSocket};
-    use weir_wire::data::TagKey;
+    use weir_wire::header::TagKey;
 
     #[test]
     fn a_step_of_the_realtime_clock_is_noticed_at_the_next_batch() {

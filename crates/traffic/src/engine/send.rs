@@ -15,6 +15,7 @@ use weir_net::poll::Events as PollEvents;
 use weir_net::thread::set_normal;
 use weir_net::udp::{SendBatch, SendFault};
 use weir_net::waiting::{SPIN_NS, Woken, wait_until};
+use weir_wire::header::Header;
 
 use super::priority::Priority;
 use super::worker::{Inbox, LOST};
@@ -101,8 +102,8 @@ struct Slot {
     at: u64,
 }
 
-/// Alike flows share one ring of payloads: headers are written just before sending, and the kernel copies.
-type Rings = HashMap<(usize, ContentKey, u64), PayloadRing>;
+/// Flows with the same payload and header share one ring: headers are written just before sending, and the kernel copies.
+type Rings = HashMap<(usize, Header, ContentKey, u64), PayloadRing>;
 
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
     let _ = set_timer_slack(1);
@@ -238,7 +239,7 @@ fn serve(
         NextSend::Now(count) => count,
     };
     let payload = state.payload();
-    let key = (payload, content_key(flow.content), flow.seed);
+    let key = (payload, state.header(), content_key(flow.content), flow.seed);
     // A cache: sessions choose their seeds, and a busy worker would collect rings forever.
     if rings.len() >= MAX_RINGS && !rings.contains_key(&key) {
         rings.clear();

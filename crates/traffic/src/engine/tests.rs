@@ -10,8 +10,8 @@ use weir_model::plan::{Connection, Direction, FlowSpec, TransportName};
 use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
-use weir_wire::data::TagKey;
 use weir_wire::datagram::DatagramKey;
+use weir_wire::header::TagKey;
 
 use super::worker::LOST;
 use super::*;

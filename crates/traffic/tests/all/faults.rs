@@ -15,8 +15,8 @@ use weir_model::units::{ByteSize, Span};
 use weir_traffic::{ClientConfig, Event, ServerConfig, Stop, StopReason, TrafficError, run};
 
 /// Carries TCP connections to a server from another address, and can be frozen: connections stay, nothing passes.
-struct Proxy {
-    address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     frozen: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
 }
@@ -30,7 +30,7 @@ struct Damage {
 
 impl Proxy {
     /// At 127.0.0.2 with the server's port, where no UDP is answered.
-    fn before(server: SocketAddr) -> Proxy {
+    pub(crate) fn before(server: SocketAddr) -> Proxy {
         Proxy::damaging(server, None)
     }
 
@@ -82,7 +82,7 @@ impl Proxy {
         Proxy { address, frozen, connections }
     }
 
-    fn client(&self, connections: Vec<Connection>) -> ClientConfig {
+    pub(crate) fn client(&self, connections: Vec<Connection>) -> ClientConfig {
         let plan = weir_model::plan::Plan { port: self.address.port(), ..plan(connections) };
         ClientConfig::new(plan, "127.0.0.2")
     }

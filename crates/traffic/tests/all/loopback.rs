@@ -5,7 +5,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, TransportName, UdpOptions};
+use weir_model::plan::{
+    Connection, DataPorts, Direction, HeaderFormat, Plan, Switch, TransportName, UdpOptions,
+};
 use weir_model::progress::FlowState;
 use weir_model::record::{Crossing, Record, Status};
 use weir_model::units::{ByteSize, Span};
@@ -124,6 +126,32 @@ fn udp_of_every_header_size_both_ways() {
             assert_eq!(r.corrupted_packets, (payload >= 16).then_some(0));
         }
     }
+}
+
+/// Raw payload, even of the size of control datagrams: the socket names the flow.
+#[test]
+fn without_a_header_datagrams_are_counted_and_streams_are_as_ever() {
+    let server = Server::start(ServerConfig::default());
+    let raw = |direction| Connection {
+        header: HeaderFormat::None,
+        payload: Some(ByteSize(64)),
+        rate: Some("1000pps".parse().unwrap()),
+        packets: Some(200),
+        duration: None,
+        direction,
+        ..connection(TransportName::Udp)
+    };
+    let stream = Connection { header: HeaderFormat::None, ..connection(TransportName::Tcp) };
+    let flows = vec![raw(Direction::Forward), raw(Direction::Reverse), stream];
+    let record = server.test(plan(flows)).unwrap();
+    for flow in &record.flows[..2] {
+        let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+        assert_eq!((s.packets, r.packets, r.bytes), (200, 200, 12_800));
+        assert_eq!((r.lost_packets, r.ambiguous, r.jitter_seconds), (Some(0), Some(true), None));
+        assert!(r.one_way_delay.is_none() && r.reordered_packets.is_none());
+    }
+    let (s, r) = (record.flows[2].sender.as_ref(), record.flows[2].receiver.as_ref());
+    assert!(s.unwrap().bytes > 0 && s.unwrap().bytes == r.unwrap().bytes);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod faults_common;
 
 mod faults;
+mod header;
 mod hostile;
 mod loopback;
 mod mptcp;

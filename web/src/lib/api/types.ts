@@ -1419,6 +1419,8 @@ export interface components {
              * @default auto
              */
             gso: components["schemas"]["Switch"];
+            /** @description Format of the data header that begins each datagram. */
+            header?: components["schemas"]["HeaderFormat"];
             /** @description The kernel paces as well (SO_MAX_PACING_RATE), bit/s. */
             kernel_pacing?: components["schemas"]["BitRate"] | null;
             /**
@@ -2970,6 +2972,8 @@ export interface components {
         };
         /** @description What a metric belongs to. A report shows the metrics of a group in one table. */
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
+        /** @description Format of the data header of each datagram. */
+        HeaderFormat: "native" | "none";
         /** @description The first event of a stream. */
         Hello: {
             /** @description Time now, RFC 3339, UTC. */

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
-use weir_model::plan::{CatchUp, DataPorts, Direction, Switch, Transport, TransportName};
+use weir_model::plan::{
+    CatchUp, DataPorts, Direction, HeaderFormat, Switch, Transport, TransportName,
+};
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
@@ -49,7 +51,7 @@ pub(crate) struct TestArgs {
 }
 
 /// The flags that a plan file replaces, one by one, so that a refusal names those that were given.
-const SHAPE: [&str; 40] = [
+const SHAPE: [&str; 41] = [
     "udp",
     "transport",
     "time",
@@ -67,6 +69,7 @@ const SHAPE: [&str; 40] = [
     "catch_up",
     "fq_rate",
     "length",
+    "header",
     "ipv4",
     "ipv6",
     "bind",
@@ -188,6 +191,9 @@ pub(crate) struct RateArgs {
     /// [default: the largest datagram without fragmentation; TCP: 512K, less if paced]
     #[arg(short = 'l', long, value_name = "SIZE")]
     pub(crate) length: Option<ByteSize>,
+    /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
+    #[arg(long, value_name = "FORMAT", value_parser = values::header())]
+    pub(crate) header: Option<HeaderFormat>,
 }
 
 #[derive(Debug, Args)]

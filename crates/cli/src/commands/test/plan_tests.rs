@@ -25,7 +25,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Each meaning that iperf3 users rely on, and each flag once.
-const LINES: [&str; 32] = [
+const LINES: [&str; 33] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -33,6 +33,7 @@ const LINES: [&str; 32] = [
     "h -u -b 10M -P 4 --total-rate",
     "h -u -b 50000pps/32 -l 160 -t 2.5",
     "h -u -l 0",
+    "h -u --header none",
     "h -u -l 0 -b 0 -k 100",
     "h -n 1G",
     "h -n 1M -P 4",

@@ -17,7 +17,10 @@
 //! session's key and the flow's number ([`TagKey::for_flow`]). A header whose tag does not match counts as
 //! corrupted and its sequence number is not believed.
 
-use crate::sip::{SipKey, sip};
+use super::{
+    Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
+};
+use crate::sip::sip;
 
 /// Flag: the bytes behind the header are seeded content that the receiver may verify.
 pub const FLAG_VERIFY: u32 = 1;
@@ -116,92 +119,6 @@ impl HeaderLayout {
     }
 }
 
-/// The 128-bit key of one flow's tags.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TagKey(SipKey);
-
-impl core::fmt::Debug for TagKey {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // A key must not reach a log.
-        f.write_str("TagKey(..)")
-    }
-}
-
-impl TagKey {
-    /// A key from its 16 bytes (little endian, as SipHash reads them).
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8; 16]) -> Self {
-        Self(SipKey::from_bytes(bytes))
-    }
-
-    /// Derives the key of flow number `flow` from the session's key: its two halves are
-    /// SipHash-2-4(session key, "weir.tag" ‖ flow as u32 LE ‖ half as u32 LE), half = 0 and 1.
-    ///
-    /// Flows have keys of their own so that a packet of one flow cannot be taken for another's.
-    #[must_use]
-    pub fn for_flow(session_key: &[u8; 16], flow: u32) -> Self {
-        let session = SipKey::from_bytes(session_key);
-        let label = u64::from_le_bytes(*b"weir.tag");
-        let half = |n: u64| sip::<2, 4, 3>(session, [label, u64::from(flow) | n << 32, 16 << 56]);
-        Self(SipKey { k0: half(0), k1: half(1) })
-    }
-}
-
-/// What the sender says about one datagram. A narrow layout carries less of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeaderFields {
-    /// Number of the datagram in its flow, from 0. Stays below 2⁶³ (see [`crate::datagram`]).
-    pub sequence: u64,
-    /// Actual send time: the sender's monotonic clock, in ns.
-    pub send_time_ns: u64,
-    /// Actual minus intended send time in ns, clamped by the sender to the range of the type (±2.1 s).
-    pub lateness_ns: i32,
-    /// Number of the flow in its session.
-    pub flow: u32,
-    /// Bits such as [`FLAG_VERIFY`]; unknown bits are passed on and ignored.
-    pub flags: u32,
-}
-
-/// The send time as the header carried it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendTime {
-    /// The whole time, ns of the sender's monotonic clock.
-    Full(u64),
-    /// The time in ns mod 2³² (wraps every 4.3 s); the clock fit unwraps it.
-    Low32(u32),
-}
-
-/// What a datagram's header said. A part that its layout does not carry is `None`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded {
-    /// The sequence number as carried: [`HeaderLayout::sequence_bits`] wide, 0 when there is none.
-    pub sequence: u64,
-    /// The send time.
-    pub send_time: Option<SendTime>,
-    /// Actual minus intended send time in ns.
-    pub lateness_ns: Option<i32>,
-    /// Number of the flow.
-    pub flow: Option<u32>,
-    /// Bits such as [`FLAG_VERIFY`].
-    pub flags: Option<u32>,
-}
-
-/// Why a header was not believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// The payload is shorter than the header of its flow's layout.
-    #[error("data header truncated: {have} bytes arrived of the {need} that the layout takes")]
-    Truncated {
-        /// Bytes that arrived.
-        have: usize,
-        /// Bytes that the layout takes.
-        need: usize,
-    },
-    /// The keyed tag does not match: the header was corrupted, or is another session's or flow's.
-    #[error("data header corrupted: its tag does not match")]
-    BadTag,
-}
-
 // The tags are computed from the fields in registers. SipHash reads bytes as little-endian words and the
 // wire is big endian, hence the swaps.
 
@@ -222,6 +139,44 @@ fn tag32(key: &TagKey, sequence: u64, time: u64, lateness_and_flow: u64, flags: 
         u64::from(flags.swap_bytes()) | 28 << 56,
     ];
     sip::<1, 3, 4>(key.0, words) as u32
+}
+
+impl Codec for HeaderLayout {
+    fn for_payload(payload: usize) -> Self {
+        HeaderLayout::for_payload(payload)
+    }
+
+    fn carries(self) -> Carries {
+        Carries {
+            bytes: self.len(),
+            sequence_bits: self.sequence_bits(),
+            first_sequence: 0,
+            time: (self.time_bits() > 0).then_some(TimeField {
+                bits: self.time_bits(),
+                resolution_ns: 1,
+                epoch: Epoch::Monotonic,
+            }),
+            tag: self.has_tag(),
+        }
+    }
+
+    #[inline(always)]
+    fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+        encode(self, key, fields, out);
+    }
+
+    #[inline(always)]
+    fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+        decode(self, key, payload)
+    }
+}
+
+/// Sequence and flow of a [`HeaderLayout::Full32`] header, without a check of its tag: for an observer that has no key.
+#[must_use]
+pub fn peek(payload: &[u8]) -> Option<(u64, u32)> {
+    let head = payload.first_chunk::<32>()?;
+    let sequence = u64::from_be_bytes(*head.first_chunk()?);
+    Some((sequence, u32::from_be_bytes(*head[20..].first_chunk()?)))
 }
 
 /// Writes the header of `layout` into the first [`HeaderLayout::len`] bytes of `out`; the rest is not
@@ -264,8 +219,8 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
 
 /// Reads the header of `layout` from the start of `payload`; what follows is not looked at.
 ///
-/// The layout is the flow's (by the payload size that was agreed), not the arrived packet's: a truncated
-/// packet is then told as such.
+/// The layout is that of the flow (by the agreed payload size), not of the arrived packet, so that a truncated packet is
+/// detected.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] if `payload` is shorter than the header, [`DecodeError::BadTag`] if the
@@ -273,7 +228,7 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
 #[inline(always)]
 pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
     let truncated = || DecodeError::Truncated { have: payload.len(), need: layout.len() };
-    let none = Decoded { sequence: 0, send_time: None, lateness_ns: None, flow: None, flags: None };
+    let none = Decoded::EMPTY;
     match layout {
         HeaderLayout::Empty => Ok(none),
         HeaderLayout::Seq8 => {
@@ -330,6 +285,7 @@ pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Deco
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sip::SipKey;
     use proptest::prelude::*;
 
     fn key() -> TagKey {

@@ -1,0 +1,124 @@
+//! The formats of a datagram's data header, by name. What a format carries is declared by its codec in `wire::header`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+use crate::units::ByteSize;
+
+use super::Transport;
+
+/// What a plan has to know of a format.
+struct Facts {
+    label: &'static str,
+    /// Payload bytes of a datagram, at least.
+    min_payload_bytes: u64,
+    /// Streams may name it.
+    streams: bool,
+    /// Datagrams carry a sequence number.
+    numbered: bool,
+}
+
+/// Declares the formats: variant, name, facts.
+macro_rules! formats {
+    ($($(#[$meta:meta])* $variant:ident: $label:literal { $($fact:ident: $value:expr),* $(,)? },)*) => {
+        /// Format of the data header of each datagram.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+        pub enum HeaderFormat {
+            $($(#[$meta])* #[serde(rename = $label)] $variant,)*
+        }
+
+        impl HeaderFormat {
+            /// Every format; the first is the default.
+            pub const ALL: &[HeaderFormat] = &[$(HeaderFormat::$variant),*];
+
+            fn facts(self) -> Facts {
+                match self {
+                    $(HeaderFormat::$variant => Facts { label: $label, $($fact: $value),* },)*
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    /// Weir's own, which grows with the payload: sequence, send time, flow, and a keyed tag.
+    #[default]
+    Native: "native" { min_payload_bytes: 0, streams: true, numbered: true },
+    /// No header: packets are counted, and loss is the difference of the two ends' counts.
+    None: "none" { min_payload_bytes: 0, streams: true, numbered: false },
+}
+
+impl HeaderFormat {
+    /// Its name in documents and on the command line: `native`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        self.facts().label
+    }
+
+    /// Smallest payload of a datagram, bytes.
+    #[must_use]
+    pub fn min_payload_bytes(self) -> u64 {
+        self.facts().min_payload_bytes
+    }
+
+    /// Whether datagrams with a payload carry a sequence number.
+    #[must_use]
+    pub fn numbered(self) -> bool {
+        self.facts().numbered
+    }
+
+    /// The first field of a connection that does not go with this format: field, value given, what is accepted.
+    pub(super) fn refused(
+        self,
+        transport: &Transport,
+        payload: Option<ByteSize>,
+        verify: bool,
+    ) -> Option<(&'static str, String, String)> {
+        if !transport.datagrams() {
+            let streams = Self::ALL.iter().filter(|format| format.facts().streams);
+            let accepted = crate::words::one_of(streams.map(|format| format.label()));
+            let given = format!("{self} with transport {}", transport.name());
+            return (!self.facts().streams).then_some(("header", given, accepted));
+        }
+        let least = self.min_payload_bytes();
+        if let Some(given) = payload.filter(|payload| payload.0 < least) {
+            let accepted = format!("at least {least} bytes with header {self}");
+            return Some(("payload", given.0.to_string(), accepted));
+        }
+        (verify && !self.numbered()).then(|| {
+            let numbered = Self::ALL.iter().filter(|format| format.numbered());
+            let names = crate::words::one_of(numbered.map(|format| format.label()));
+            let accepted = format!("a header with a sequence number: {names}");
+            ("verify", format!("true with header {self}"), accepted)
+        })
+    }
+}
+
+impl std::fmt::Display for HeaderFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+impl std::str::FromStr for HeaderFormat {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let found = Self::ALL.iter().find(|format| format.label() == text);
+        found.copied().ok_or_else(|| ModelError::Value {
+            what: "header format",
+            given: text.into(),
+            accepted: Self::accepted(),
+        })
+    }
+}
+
+impl HeaderFormat {
+    /// The names of all formats, for a refusal.
+    fn accepted() -> &'static str {
+        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+            crate::words::one_of(HeaderFormat::ALL.iter().map(|format| format.label()))
+        });
+        &NAMES
+    }
+}

@@ -1,0 +1,296 @@
+//! The data header of a flow's datagrams, in the format that its plan names.
+//!
+//! A format is one file here: a [`Codec`]. It declares what its header carries ([`Carries`]); accounting reads that and
+//! [`Decoded`], and never a layout. A new format is its file, its `mod` line and its line in `formats!` here, and its name
+//! in [`weir_model::plan::HeaderFormat`].
+
+pub mod native;
+mod none;
+
+use weir_model::plan::HeaderFormat;
+
+use crate::sip::{SipKey, sip};
+
+/// What the sender says about one datagram. A narrow header carries less of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFields {
+    /// Number of the datagram in its flow, from 0. Stays below 2⁶³.
+    pub sequence: u64,
+    /// Actual send time: the sender's monotonic clock, in ns.
+    pub send_time_ns: u64,
+    /// Actual minus intended send time in ns, clamped by the sender to the range of the type (±2.1 s).
+    pub lateness_ns: i32,
+    /// Number of the flow in its session.
+    pub flow: u32,
+    /// Bits such as [`native::FLAG_VERIFY`]; unknown bits are passed on and ignored.
+    pub flags: u32,
+}
+
+/// The send time as the header carried it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendTime {
+    /// The whole time, ns.
+    Full(u64),
+    /// The time in ns mod 2³² (wraps every 4.3 s); the clock fit unwraps it.
+    Low32(u32),
+}
+
+/// What a datagram's header said. A part that the header does not carry is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The sequence number from 0, [`Carries::sequence_bits`] wide; 0 when there is none.
+    pub sequence: u64,
+    /// The send time.
+    pub send_time: Option<SendTime>,
+    /// Actual minus intended send time in ns.
+    pub lateness_ns: Option<i32>,
+    /// Number of the flow.
+    pub flow: Option<u32>,
+    /// Bits such as [`native::FLAG_VERIFY`].
+    pub flags: Option<u32>,
+}
+
+impl Decoded {
+    /// A header that says nothing.
+    pub(crate) const EMPTY: Self =
+        Decoded { sequence: 0, send_time: None, lateness_ns: None, flow: None, flags: None };
+}
+
+/// Why a header was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The payload is shorter than the header of its flow.
+    #[error("data header truncated: {have} of {need} bytes arrived")]
+    Truncated {
+        /// Bytes that arrived.
+        have: usize,
+        /// Bytes of the header.
+        need: usize,
+    },
+    /// The keyed tag does not match: the header was corrupted, or is another session's or flow's.
+    #[error("data header corrupted: its tag does not match")]
+    BadTag,
+}
+
+/// What a flow's header can carry. A figure that needs more is absent from the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carries {
+    /// Header size in bytes.
+    pub bytes: usize,
+    /// Bits of the sequence number: 0 (none) to 64. It wraps at that width.
+    pub sequence_bits: u32,
+    /// The number that the first datagram carries.
+    pub first_sequence: u64,
+    /// The send time; `None`: not carried.
+    pub time: Option<TimeField>,
+    /// A keyed tag protects the header, so that corruption is detected.
+    pub tag: bool,
+}
+
+/// A send time in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeField {
+    /// Bits of it in ns: 32 (wraps every 4.3 s) or 64.
+    pub bits: u32,
+    /// Resolution in ns.
+    pub resolution_ns: u32,
+    /// What it counts from.
+    pub epoch: Epoch,
+}
+
+/// What a header's send times count from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epoch {
+    /// The sender's monotonic clock, which the session relates to the receiver's: one-way delay is defined.
+    Monotonic,
+    /// The format does not define it: only differences have a meaning, such as jitter's.
+    Undefined,
+}
+
+/// A header format: one layout for each payload size that it distinguishes.
+pub trait Codec: Copy {
+    /// The header of datagrams whose smallest payload is `payload` bytes.
+    fn for_payload(payload: usize) -> Self;
+
+    /// What the header carries.
+    fn carries(self) -> Carries;
+
+    /// Writes the header into the first [`Carries::bytes`] bytes of `out`; the rest is not touched. Narrow fields carry
+    /// the low bits of the wide ones.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the header.
+    fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]);
+
+    /// Reads the header from the start of `payload`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if `payload` is shorter than the header, [`DecodeError::BadTag`] if the header has a tag
+    /// and it does not match.
+    fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError>;
+}
+
+/// Registers the codecs under the names of [`HeaderFormat`].
+macro_rules! formats {
+    ($($variant:ident: $codec:ty,)*) => {
+        /// The header of one flow. Its calls are [`Codec`]'s; one branch selects the codec.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "named by HeaderFormat")]
+        pub enum Header {
+            $($variant($codec),)*
+        }
+
+        impl Header {
+            /// The header of a flow whose smallest payload is `payload` bytes.
+            #[must_use]
+            pub fn new(format: HeaderFormat, payload: usize) -> Self {
+                match format {
+                    $(HeaderFormat::$variant => Self::$variant(Codec::for_payload(payload)),)*
+                }
+            }
+
+            /// What it carries.
+            #[inline]
+            #[must_use]
+            pub fn carries(self) -> Carries {
+                match self {
+                    $(Self::$variant(codec) => codec.carries(),)*
+                }
+            }
+
+            /// See [`Codec::encode`].
+            ///
+            /// # Panics
+            /// If `out` is shorter than the header.
+            // Called for each segment of a super-packet: a call and its spills cost as much as the tag.
+            #[inline(always)]
+            pub fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+                match self {
+                    $(Self::$variant(codec) => codec.encode(key, fields, out),)*
+                }
+            }
+
+            /// See [`Codec::decode`].
+            ///
+            /// # Errors
+            /// [`DecodeError`], as there.
+            #[inline(always)]
+            pub fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+                match self {
+                    $(Self::$variant(codec) => codec.decode(key, payload),)*
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    Native: native::HeaderLayout,
+    None: none::NoHeader,
+}
+
+/// The 128-bit key of one flow's tags.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TagKey(SipKey);
+
+impl core::fmt::Debug for TagKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // A key must not reach a log.
+        f.write_str("TagKey(..)")
+    }
+}
+
+impl TagKey {
+    /// A key from its 16 bytes (little endian, as SipHash reads them).
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; 16]) -> Self {
+        Self(SipKey::from_bytes(bytes))
+    }
+
+    /// Derives the key of flow number `flow` from the session's key: its two halves are
+    /// SipHash-2-4(session key, "weir.tag" ‖ flow as u32 LE ‖ half as u32 LE), half = 0 and 1.
+    ///
+    /// Flows have keys of their own so that a packet of one flow cannot be taken for another's.
+    #[must_use]
+    pub fn for_flow(session_key: &[u8; 16], flow: u32) -> Self {
+        let session = SipKey::from_bytes(session_key);
+        let label = u64::from_le_bytes(*b"weir.tag");
+        let half = |n: u64| sip::<2, 4, 3>(session, [label, u64::from(flow) | n << 32, 16 << 56]);
+        Self(SipKey { k0: half(0), k1: half(1) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn formats() -> impl Strategy<Value = HeaderFormat> {
+        proptest::sample::select(HeaderFormat::ALL)
+    }
+
+    fn fields() -> impl Strategy<Value = HeaderFields> {
+        any::<(u64, u64, i32, u32, u32)>().prop_map(|(sequence, time, lateness_ns, flow, flags)| {
+            HeaderFields {
+                sequence: sequence >> 1,
+                // 136 years: seconds of 32 bits hold them.
+                send_time_ns: time % (u64::from(u32::MAX) * 1_000_000_000),
+                lateness_ns,
+                flow,
+                flags,
+            }
+        })
+    }
+
+    #[test]
+    fn every_format_fits_its_smallest_payload_and_is_as_its_name_says() {
+        for format in HeaderFormat::ALL {
+            let least = usize::try_from(format.min_payload_bytes()).unwrap();
+            for payload in [least, least + 1, 64, 1472, 65_507] {
+                let carries = Header::new(*format, payload).carries();
+                assert!(carries.bytes <= payload, "{format} {payload}");
+                let numbered = format.numbered() && payload > 0;
+                assert_eq!(carries.sequence_bits > 0, numbered, "{format} {payload}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_format_reads_what_it_writes(
+            format in formats(),
+            fields in fields(),
+            extra in 0usize..100,
+            fill: u8,
+        ) {
+            let payload = format.min_payload_bytes() as usize + extra;
+            let header = Header::new(format, payload);
+            let carries = header.carries();
+            let key = TagKey::for_flow(&[7; 16], 1);
+            let mut out = vec![fill; payload];
+            header.encode(&key, &fields, &mut out);
+            prop_assert!(out[carries.bytes..].iter().all(|b| *b == fill), "beyond the header");
+            let got = header.decode(&key, &out).unwrap();
+            let mask = |bits: u32| if bits == 0 { 0 } else { u64::MAX >> (64 - bits) };
+            prop_assert_eq!(got.sequence, fields.sequence & mask(carries.sequence_bits));
+            let read = got.send_time.map(|time| match time {
+                SendTime::Full(ns) => ns,
+                SendTime::Low32(ns) => ns.into(),
+            });
+            let sent = carries.time.map(|time| {
+                let resolution = u64::from(time.resolution_ns);
+                (fields.send_time_ns / resolution * resolution) & mask(time.bits)
+            });
+            prop_assert_eq!(read, sent);
+            // The headers of a flow differ by their numbers alone.
+            prop_assert!(got.flow.is_none_or(|flow| flow == fields.flow));
+            for have in 0..carries.bytes {
+                let need = carries.bytes;
+                prop_assert_eq!(
+                    header.decode(&key, &out[..have]),
+                    Err(DecodeError::Truncated { have, need })
+                );
+            }
+        }
+    }
+}
