@@ -230,6 +230,43 @@ fn a_flow_without_a_header_is_counted() {
     assert!(rx.reordered_packets.is_none() && rx.duplicate_packets.is_none());
 }
 
+/// iperf3's header has numbers and times of microseconds, no tag and no epoch.
+#[test]
+fn iperf3_headers_give_loss_order_and_jitter_and_no_delay() {
+    for header in ["iperf3", "iperf3-64bit"] {
+        let header: weir_model::plan::HeaderFormat = header.parse().unwrap();
+        let s = spec(Connection { header, verify: true, ..udp("1000pps", 64, 2) });
+        let (_, receiving) = run(&s, clock(), 1000 * SECOND, &mut |n, _| match n {
+            7 | 8 | 1999 => vec![],
+            20 => vec![2_500_000],
+            30 => vec![1000, 2000],
+            _ => vec![1000 + n % 2 * 160_000],
+        });
+        let rx = receiving.report("recvmmsg", None, None);
+        assert_eq!((rx.packets, rx.lost_packets), (1997, Some(3)), "{header}");
+        assert_eq!((rx.reordered_packets, rx.duplicate_packets), (Some(1), Some(1)), "{header}");
+        let periods = [("1".to_owned(), 1), ("2".to_owned(), 1)].into_iter().collect();
+        assert_eq!((rx.loss_periods, rx.ambiguous), (Some(periods), Some(false)), "{header}");
+        assert!((rx.jitter_seconds.unwrap() - 160e-6).abs() < 1e-9, "{header}");
+        assert_eq!((rx.bit_errors, rx.corrupted_packets), (Some(0), Some(0)), "{header}");
+        assert!(rx.one_way_delay.is_none() && rx.delay_variation.is_none(), "{header}");
+        assert!(rx.one_way_delay_from_intended.is_none(), "{header}");
+    }
+}
+
+/// Without a tag a changed number is believed. The sender's count shows it, and then only counts are used.
+#[test]
+fn a_number_beyond_the_senders_count_leaves_only_counts() {
+    let s = spec(Connection { header: "iperf3-64bit".parse().unwrap(), ..udp("1000pps", 64, 1) });
+    let (_, receiving) = run(&s, clock(), 0, &mut |n, bytes| {
+        bytes[9] ^= u8::from(n == 500);
+        if n == 7 { vec![] } else { vec![1000] }
+    });
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((rx.packets, rx.lost_packets, rx.ambiguous), (999, Some(1), Some(true)));
+    assert_eq!((rx.corrupted_packets, rx.duplicate_packets, rx.bursts), (None, None, None));
+}
+
 #[test]
 fn tail_loss_is_seen_by_reconciliation() {
     let s = spec(udp("1000pps", 100, 1));

@@ -47,6 +47,10 @@ formats! {
     Native: "native" { min_payload_bytes: 0, streams: true, numbered: true },
     /// No header: packets are counted, and loss is the difference of the two ends' counts.
     None: "none" { min_payload_bytes: 0, streams: true, numbered: false },
+    /// iperf3's: send time in microseconds, and a 32-bit sequence number.
+    Iperf3: "iperf3" { min_payload_bytes: 16, streams: false, numbered: true },
+    /// The same with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
+    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, streams: false, numbered: true },
 }
 
 impl HeaderFormat {

@@ -182,6 +182,18 @@ fn a_header_fits_its_payload_and_transport() {
         assert_eq!(format.label().parse(), Ok(*format));
     }
     assert_eq!(connection(|c| c.header = HeaderFormat::None), "", "a stream has no header anyway");
+    let small = Plan {
+        connections: vec![Connection {
+            transport: Transport::udp(),
+            header: HeaderFormat::Iperf3,
+            payload: Some(ByteSize(15)),
+            ..Connection::default()
+        }],
+        ..Plan::default()
+    };
+    let Err(ModelError::Field { field, given, accepted }) = small.check() else { panic!() };
+    assert_eq!((field.as_str(), given.as_str()), ("connection[0].payload", "15"));
+    assert_eq!(accepted, "at least 16 bytes with header iperf3");
     assert!("nativ".parse::<HeaderFormat>().is_err());
     let text = "schema = \"weir.plan/1\"\n[[connection]]\ntransport = \"udp\"\nheader = \"none\"";
     let parsed = Plan::parse(text).unwrap();

@@ -4,6 +4,7 @@
 //! [`Decoded`], and never a layout. A new format is its file, its `mod` line and its line in `formats!` here, and its name
 //! in [`weir_model::plan::HeaderFormat`].
 
+mod iperf3;
 pub mod native;
 mod none;
 
@@ -70,6 +71,9 @@ pub enum DecodeError {
     /// The keyed tag does not match: the header was corrupted, or is another session's or flow's.
     #[error("data header corrupted: its tag does not match")]
     BadTag,
+    /// The header holds a value that no sender of its format writes.
+    #[error("data header malformed")]
+    Malformed,
 }
 
 /// What a flow's header can carry. A figure that needs more is absent from the result.
@@ -187,6 +191,8 @@ macro_rules! formats {
 formats! {
     Native: native::HeaderLayout,
     None: none::NoHeader,
+    Iperf3: iperf3::Iperf3,
+    Iperf3Wide: iperf3::Iperf3Wide,
 }
 
 /// The 128-bit key of one flow's tags.

@@ -2973,7 +2973,7 @@ export interface components {
         /** @description What a metric belongs to. A report shows the metrics of a group in one table. */
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
         /** @description Format of the data header of each datagram. */
-        HeaderFormat: "native" | "none";
+        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit";
         /** @description The first event of a stream. */
         Hello: {
             /** @description Time now, RFC 3339, UTC. */

@@ -1,0 +1,151 @@
+//! iperf3's UDP header: big-endian seconds and microseconds of the send time, then the number of the datagram from 1, of
+//! 32 bits or, with `--udp-counters-64bit`, of 64.
+//!
+//! iperf3 takes the time from a clock that its build chooses, so that only differences of times have a meaning.
+
+use super::{
+    Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
+};
+
+/// The number of the first datagram.
+const FIRST: u64 = 1;
+const MICROSECONDS: u32 = 1_000_000;
+
+/// With a 32-bit number: 12 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Iperf3;
+
+/// With a 64-bit number: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Iperf3Wide;
+
+impl Codec for Iperf3 {
+    fn for_payload(_: usize) -> Self {
+        Iperf3
+    }
+
+    fn carries(self) -> Carries {
+        carries(12, 32)
+    }
+
+    fn encode(self, _: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+        write_time(fields, out);
+        out[8..12].copy_from_slice(&(number(fields) as u32).to_be_bytes());
+    }
+
+    fn decode(self, _: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+        let head = payload.first_chunk::<12>().ok_or_else(|| truncated(payload, 12))?;
+        let [.., a, b, c, d] = *head;
+        let sequence = u32::from_be_bytes([a, b, c, d]).wrapping_sub(FIRST as u32);
+        read(payload, sequence.into())
+    }
+}
+
+impl Codec for Iperf3Wide {
+    fn for_payload(_: usize) -> Self {
+        Iperf3Wide
+    }
+
+    fn carries(self) -> Carries {
+        carries(16, 64)
+    }
+
+    fn encode(self, _: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+        write_time(fields, out);
+        out[8..16].copy_from_slice(&number(fields).to_be_bytes());
+    }
+
+    fn decode(self, _: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+        let head = payload.first_chunk::<16>().ok_or_else(|| truncated(payload, 16))?;
+        let [_, _, _, _, _, _, _, _, number @ ..] = *head;
+        read(payload, u64::from_be_bytes(number).wrapping_sub(FIRST))
+    }
+}
+
+fn carries(bytes: usize, sequence_bits: u32) -> Carries {
+    Carries {
+        bytes,
+        sequence_bits,
+        first_sequence: FIRST,
+        time: Some(TimeField { bits: 64, resolution_ns: 1000, epoch: Epoch::Undefined }),
+        tag: false,
+    }
+}
+
+fn truncated(payload: &[u8], need: usize) -> DecodeError {
+    DecodeError::Truncated { have: payload.len(), need }
+}
+
+fn number(fields: &HeaderFields) -> u64 {
+    fields.sequence.wrapping_add(FIRST)
+}
+
+fn write_time(fields: &HeaderFields, out: &mut [u8]) {
+    let microseconds = fields.send_time_ns / 1000;
+    let seconds = (microseconds / u64::from(MICROSECONDS)) as u32;
+    let rest = (microseconds % u64::from(MICROSECONDS)) as u32;
+    out[..4].copy_from_slice(&seconds.to_be_bytes());
+    out[4..8].copy_from_slice(&rest.to_be_bytes());
+}
+
+/// A header with this number and the time at the start of `payload`, of which 8 bytes are there.
+fn read(payload: &[u8], sequence: u64) -> Result<Decoded, DecodeError> {
+    let word = payload.first_chunk::<8>().map_or(0, |time| u64::from_be_bytes(*time));
+    let (seconds, rest) = (word >> 32, word as u32);
+    if rest >= MICROSECONDS {
+        return Err(DecodeError::Malformed);
+    }
+    let ns = seconds * 1_000_000_000 + u64::from(rest) * 1000;
+    Ok(Decoded { sequence, send_time: Some(SendTime::Full(ns)), ..Decoded::EMPTY })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First bytes of the payloads of datagrams 1 and 3 of `iperf3 -c 127.0.0.1 -u -b 80k -l 40 -t 1` (3.12), and of the
+    /// same with `--udp-counters-64bit`.
+    const CAPTURED: [&[u8]; 4] = [
+        b"\x00\x00\x02\x87\x00\x02\xb2\xab\x00\x00\x00\x01\x0f\x9a\x14\x4d",
+        b"\x00\x00\x02\x87\x00\x02\xda\xb0\x00\x00\x00\x03\x0f\x9a\x14\x4d",
+        b"\x00\x00\x02\x8f\x00\x06\xe9\xf8\x00\x00\x00\x00\x00\x00\x00\x01",
+        b"\x00\x00\x02\x8f\x00\x07\x09\x8a\x00\x00\x00\x00\x00\x00\x00\x03",
+    ];
+
+    #[test]
+    fn what_iperf3_sends_is_read_and_written() {
+        let key = TagKey::from_bytes(&[0; 16]);
+        let second = 1_000_000_000;
+        let sent = [
+            (0, 647 * second + 176_811_000),
+            (2, 647 * second + 187_056_000),
+            (0, 655 * second + 453_112_000),
+            (2, 655 * second + 461_194_000),
+        ];
+        for (i, (bytes, (sequence, ns))) in CAPTURED.into_iter().zip(sent).enumerate() {
+            let got =
+                if i < 2 { Iperf3.decode(&key, bytes) } else { Iperf3Wide.decode(&key, bytes) };
+            let want = Decoded { sequence, send_time: Some(SendTime::Full(ns)), ..Decoded::EMPTY };
+            assert_eq!(got, Ok(want), "{i}");
+            let fields = HeaderFields { sequence, send_time_ns: ns, ..HeaderFields::default() };
+            let mut out = bytes.to_vec();
+            out[..12].fill(0xee);
+            match i {
+                0..2 => Iperf3.encode(&key, &fields, &mut out),
+                _ => Iperf3Wide.encode(&key, &fields, &mut out),
+            }
+            assert_eq!(out, bytes, "{i}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_sender_writes_is_malformed() {
+        let key = TagKey::from_bytes(&[0; 16]);
+        let mut bytes = CAPTURED[2].to_vec();
+        bytes[4..8].copy_from_slice(&999_999u32.to_be_bytes());
+        assert!(Iperf3Wide.decode(&key, &bytes).is_ok());
+        bytes[4..8].copy_from_slice(&MICROSECONDS.to_be_bytes());
+        assert_eq!(Iperf3Wide.decode(&key, &bytes), Err(DecodeError::Malformed));
+        assert_eq!(Iperf3.decode(&key, &bytes), Err(DecodeError::Malformed));
+    }
+}
