@@ -289,6 +289,19 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             .for_flow(f.id),
         );
     }
+    let full = f.sender.as_ref().and_then(|s| s.queue_full);
+    if let Some(full) = full.filter(|_| f.transport.backpressure()) {
+        let what = f.transport.title();
+        out.push(
+            Warning::new(
+                "backpressure",
+                Severity::Info,
+                format!("the receiver's queue was full {full} times and the sender waited: {what} sockets lose nothing, the rate is the receiver's"),
+            )
+            .with_value(full as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
     if let Some(user) = r.user_timed_messages.filter(|n| *n > 0) {
         out.push(
             Warning::new(

@@ -77,4 +77,4 @@ use portable as sys;
 
 pub use error::{Error, Result};
 #[cfg(target_os = "linux")]
-pub use linux::transparent;
+pub use linux::{transparent, unix};

@@ -23,3 +23,4 @@ pub(crate) mod tcp_info;
 pub(crate) mod thread;
 pub mod transparent;
 pub(crate) mod udp;
+pub mod unix;

@@ -31,6 +31,13 @@ impl AsRawFd for UdpSocket {
     }
 }
 
+impl From<OwnedFd> for UdpSocket {
+    /// Any datagram socket: what does not concern addresses works on it.
+    fn from(fd: OwnedFd) -> Self {
+        UdpSocket { socket: fd.into() }
+    }
+}
+
 impl From<UdpSocket> for OwnedFd {
     fn from(socket: UdpSocket) -> OwnedFd {
         socket.socket.into()

@@ -1,7 +1,9 @@
 //! Setting up the data connections, all at once: TCP handshakes and prefaces, UDP hellos.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use weir_model::plan::{Direction, FlowSpec, Plan};
@@ -11,14 +13,14 @@ use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::Opened;
 use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
-use weir_wire::preface::DataPreface;
+use weir_wire::preface::{DATA_LEN, DataPreface};
 
 use super::connect::bind_address;
 use crate::channel::Meter;
 use crate::engine::{ControlRole, Engine, Events, Feedback};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
-use crate::transport::{self, DatagramTransport, StreamTransport};
+use crate::transport::{self, DatagramSocket, DatagramTransport, StreamTransport};
 use crate::{Address, TrafficError};
 
 /// A hello that is not answered is retransmitted after this time.
@@ -56,6 +58,9 @@ impl Setup<'_> {
             specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
         let mut flows = self.datagrams(&datagrams, specs.len())?;
         flows.extend(self.streams(&streams)?);
+        for spec in specs {
+            flows.extend(self.passed(spec)?);
+        }
         flows.sort_by_key(|f| f.spec.id);
         Ok(flows.into_iter().map(Arc::new).collect())
     }
@@ -109,25 +114,47 @@ impl Setup<'_> {
             let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
             return Err(TrafficError::UdpBlocked { port, address: self.server });
         }
-        let mut flows = vec![];
-        for ((spec, _), socket) in specs.iter().zip(sockets) {
-            let sends = spec.connection.direction == Direction::Forward;
-            let feedback = (!sends)
-                .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
-            let role = ControlRole::Client { key, session: self.facts.session, feedback };
-            flows.push(Flow::datagrams(
-                self.engine,
-                &self.facts,
-                (*spec).clone(),
-                sends,
-                Arc::new(socket),
-                role,
-                Arc::default(),
-                self.events.clone(),
-                self.log.clone().filter(|_| !sends),
-            ));
-        }
-        Ok(flows)
+        let flows = specs.iter().zip(sockets);
+        Ok(flows.map(|((spec, _), socket)| self.on_socket(spec, Arc::new(socket))).collect())
+    }
+
+    /// A datagram flow on its socket.
+    fn on_socket(&self, spec: &FlowSpec, socket: Arc<dyn DatagramSocket>) -> Flow {
+        let key = DatagramKey::for_session(&self.facts.key);
+        let sends = spec.connection.direction == Direction::Forward;
+        let feedback = (!sends)
+            .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
+        let role = ControlRole::Client { key, session: self.facts.session, feedback };
+        Flow::datagrams(
+            self.engine,
+            &self.facts,
+            spec.clone(),
+            sends,
+            socket,
+            role,
+            Arc::default(),
+            self.events.clone(),
+            self.log.clone().filter(|_| !sends),
+        )
+    }
+
+    /// A datagram flow whose socket is passed to the server; `None`: another transport.
+    fn passed(&self, spec: &FlowSpec) -> Result<Option<Flow>, TrafficError> {
+        let Some(transport) = transport::passed(spec) else { return Ok(None) };
+        let receives = spec.connection.direction == Direction::Reverse;
+        let pass = || {
+            let mut stream = transport::connect_unix(self.server)?;
+            stream.write_all(&self.preface(spec))?;
+            transport.pass(spec, stream.as_fd(), receives)
+        };
+        let socket = pass().map_err(|e| Self::failed(spec, e))?;
+        Ok(Some(self.on_socket(spec, socket)))
+    }
+
+    /// What a stream shows first, so that the server knows its flow.
+    fn preface(&self, spec: &FlowSpec) -> [u8; DATA_LEN] {
+        let token = self.facts.token(spec.id);
+        DataPreface { session: self.facts.session, flow: spec.id, token }.encode()
     }
 
     fn streams(
@@ -182,12 +209,7 @@ impl Setup<'_> {
                     return Err(Self::failed(spec, format!("data connection to {remote}: {e}")));
                 }
                 let _ = poller.remove(&stream);
-                let preface = DataPreface {
-                    session: self.facts.session,
-                    flow: spec.id,
-                    token: self.facts.token(spec.id),
-                }
-                .encode();
+                let preface = self.preface(spec);
                 // A fresh connection's send buffer takes 36 bytes at once.
                 match stream.send(&preface) {
                     Ok(n) if n == preface.len() => {}

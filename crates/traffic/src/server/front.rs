@@ -260,7 +260,7 @@ impl Loop {
                 let _ = poller.remove(&socket);
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
                     let _ = socket.send(&ack);
-                    session.attach_datagrams(&self.engine, hello.flow, socket);
+                    session.attach_datagrams(&self.engine, hello.flow, Arc::new(socket));
                 }
             }
             Some((_, Role::Shared { port })) => {
@@ -288,7 +288,7 @@ impl Loop {
                 if probes {
                     self.add(poller, socket, Role::Probes { session: Arc::downgrade(&session) });
                 } else {
-                    session.attach_datagrams(&self.engine, hello.flow, socket);
+                    session.attach_datagrams(&self.engine, hello.flow, Arc::new(socket));
                 }
             }
             _ => {}

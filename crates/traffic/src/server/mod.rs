@@ -10,6 +10,7 @@ mod unix;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,7 @@ use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
 pub(crate) use front::{Front, Registry};
 pub(crate) use ports::DataPortPool;
+use session::Session;
 pub(crate) use session::{Load, Share};
 
 use crate::engine::{Engine, check_scheduling, lock};
@@ -33,7 +35,7 @@ use crate::key::Key;
 use crate::log::PacketLog;
 use crate::report_timeout::ReportTimeout;
 use crate::stop::Stop;
-use crate::{Address, TrafficError};
+use crate::{Address, TrafficError, transport};
 
 /// Limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -393,9 +395,20 @@ async fn connection(
             drop(share);
             let session =
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
-            let (Some(session), Ok(stream)) = (session, stream.into_std()) else { return };
             // A stranger's connection is closed without a message.
-            let _ = session.attach_stream(&shared.engine, &preface, stream.into());
+            let Some(session) = session else { return };
+            let Ok(spec) = session.admit(&shared.engine, &preface) else { return };
+            let Some(transport) = transport::passed(spec) else {
+                if let Ok(stream) = stream.into_std() {
+                    let _ = session.attach_stream(&shared.engine, spec, stream.into());
+                }
+                return;
+            };
+            let take = || transport.take(spec, stream.as_fd(), !Session::sends(spec));
+            let taken = stream.async_io(tokio::io::Interest::READABLE, take);
+            if let Ok(Ok(socket)) = tokio::time::timeout_at(deadline, taken).await {
+                session.attach_datagrams(&shared.engine, spec.id, socket);
+            }
         }
         _ => {}
     }

@@ -17,7 +17,7 @@ use crate::Address;
 use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
-use crate::transport::{self, DatagramTransport};
+use crate::transport::{self, DatagramSocket, DatagramTransport};
 
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
@@ -75,28 +75,37 @@ impl Session {
     }
 
     /// Whether this end sends a flow.
-    fn sends(spec: &FlowSpec) -> bool {
+    pub(crate) fn sends(spec: &FlowSpec) -> bool {
         spec.connection.direction == Direction::Reverse
     }
 
-    /// A stream that has shown its preface. Refused with the reason.
-    pub(crate) fn attach_stream(
+    /// The flow whose preface a stream has shown, once for each flow. Refused with the reason.
+    pub(crate) fn admit(
         &self,
         engine: &Engine,
         preface: &DataPreface,
-        stream: TcpStream,
-    ) -> Result<(), &'static str> {
+    ) -> Result<&FlowSpec, &'static str> {
         if !preface.token_matches(&self.facts.token(preface.flow)) {
             return Err("wrong token");
         }
         let spec = self.specs.get(&preface.flow).ok_or("no such flow")?;
-        let opened_by = transport::stream(spec).ok_or("no such flow")?;
         if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
             return Err("token expired");
         }
         if !lock(&self.used).insert(preface.flow) {
             return Err("token used");
         }
+        Ok(spec)
+    }
+
+    /// A stream that has shown the preface of a flow. Refused with the reason.
+    pub(crate) fn attach_stream(
+        &self,
+        engine: &Engine,
+        spec: &FlowSpec,
+        stream: TcpStream,
+    ) -> Result<(), &'static str> {
+        let opened_by = transport::stream(spec).ok_or("no such flow")?;
         let transport = &spec.connection.transport;
         let ip = transport.ip().cloned().unwrap_or_default();
         if transport.tcp_options().is_some_and(|o| o.no_delay) {
@@ -111,7 +120,7 @@ impl Session {
             && stream.flow_label().ok().flatten() != Some(label)
         {
             let reason = "the server's system does not apply a flow label to accepted connections";
-            let _ = self.events.send(FlowEvent::Failed(preface.flow, reason.into()));
+            let _ = self.events.send(FlowEvent::Failed(spec.id, reason.into()));
             return Err(reason);
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
@@ -171,8 +180,13 @@ impl Session {
             && !lock(&self.flows).contains_key(&flow)
     }
 
-    /// A UDP flow on its connected socket.
-    pub(crate) fn attach_datagrams(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+    /// A datagram flow on its socket.
+    pub(crate) fn attach_datagrams(
+        &self,
+        engine: &Engine,
+        flow: u32,
+        socket: Arc<dyn DatagramSocket>,
+    ) {
         let Some(spec) = self.specs.get(&flow) else { return };
         let alive = Arc::new(AtomicU64::new(engine.clock().monotonic_ns()));
         let role = ControlRole::Server {
@@ -185,7 +199,7 @@ impl Session {
             &self.facts,
             spec.clone(),
             Self::sends(spec),
-            Arc::new(socket),
+            socket,
             role,
             alive,
             self.events.clone(),

@@ -11,7 +11,7 @@ mod udp;
 mod unix;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
@@ -98,10 +98,30 @@ pub(crate) trait DatagramTransport: Sync {
     ) -> UdpOptions;
 }
 
+/// How the datagram sockets of a transport without ports get to both ends: the client makes them, and passes the server's
+/// over a stream to the server that has shown the flow's preface.
+pub(crate) trait PassedTransport: Sync {
+    /// Makes both sockets, passes one, and returns the other. `receives`: data comes in on the returned one.
+    fn pass(
+        &self,
+        spec: &FlowSpec,
+        stream: BorrowedFd<'_>,
+        receives: bool,
+    ) -> io::Result<Arc<dyn DatagramSocket>>;
+    /// Takes a passed socket; `WouldBlock` until it is there.
+    fn take(
+        &self,
+        spec: &FlowSpec,
+        stream: BorrowedFd<'_>,
+        receives: bool,
+    ) -> io::Result<Arc<dyn DatagramSocket>>;
+}
+
 /// The transports of this program, by the plan's names.
 enum Implementation {
     Stream(&'static dyn StreamTransport),
     Datagrams(&'static dyn DatagramTransport),
+    Passed(&'static dyn PassedTransport),
 }
 
 /// The registration: a transport's line here and its `mod` line above.
@@ -118,15 +138,23 @@ fn implementation(name: TransportName) -> Implementation {
 pub(crate) fn stream(spec: &FlowSpec) -> Option<&'static dyn StreamTransport> {
     match implementation(spec.connection.transport.name()) {
         Implementation::Stream(transport) => Some(transport),
-        Implementation::Datagrams(_) => None,
+        _ => None,
     }
 }
 
-/// How a flow's datagram socket is opened; `None`: it is a stream.
+/// How a flow's datagram socket is opened on a port; `None`: it has none.
 pub(crate) fn datagrams(spec: &FlowSpec) -> Option<&'static dyn DatagramTransport> {
     match implementation(spec.connection.transport.name()) {
         Implementation::Datagrams(transport) => Some(transport),
-        Implementation::Stream(_) => None,
+        _ => None,
+    }
+}
+
+/// How a flow's datagram socket is passed over a stream; `None`: it is not.
+pub(crate) fn passed(spec: &FlowSpec) -> Option<&'static dyn PassedTransport> {
+    match implementation(spec.connection.transport.name()) {
+        Implementation::Passed(transport) => Some(transport),
+        _ => None,
     }
 }
 
@@ -134,7 +162,7 @@ pub(crate) fn datagrams(spec: &FlowSpec) -> Option<&'static dyn DatagramTranspor
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),
-        Implementation::Datagrams(_) => None,
+        Implementation::Datagrams(_) | Implementation::Passed(_) => None,
     }
 }
 

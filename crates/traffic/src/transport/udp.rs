@@ -65,7 +65,7 @@ fn options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
 
 /// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as configured.
 pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
-    let options = options(spec);
+    let Some(options) = spec.connection.transport.udp_options() else { return false };
     match options.gro {
         Switch::On => true,
         Switch::Off => false,

@@ -23,6 +23,11 @@ pub trait Description: Sync {
     /// Everything arrives, in order and once; figures of loss and order do not apply.
     fn ordered(&self) -> bool;
 
+    /// A sender waits while the receiver's queue is full, instead of losing datagrams.
+    fn backpressure(&self) -> bool {
+        false
+    }
+
     /// A socket has one peer, and each end knows the other's address.
     fn connected(&self) -> bool {
         true
