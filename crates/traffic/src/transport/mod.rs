@@ -9,6 +9,7 @@ mod mptcp;
 mod tcp;
 mod udp;
 mod unix;
+mod unix_datagram;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -131,6 +132,7 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::Udp => Implementation::Datagrams(&udp::Udp),
         TransportName::Mptcp => Implementation::Stream(&mptcp::Mptcp),
         TransportName::Unix => Implementation::Stream(&unix::Unix),
+        TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
     }
 }
 

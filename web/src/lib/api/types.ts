@@ -6012,7 +6012,7 @@ export interface components {
             reverse?: components["schemas"]["DirectionTotal"] | null;
         };
         /** @description The transport of a connection. */
-        Transport: "tcp" | "udp" | "mptcp" | "unix";
+        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram";
         /** @description Three opinions on each packet: what was asked, what an emulator did, what the receiver saw. */
         Triangulation: {
             /**

@@ -25,7 +25,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Each meaning that iperf3 users rely on, and each flag once.
-const LINES: [&str; 33] = [
+const LINES: [&str; 34] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -51,6 +51,7 @@ const LINES: [&str; 33] = [
     "h -B fe80::1%eth0",
     "h --bind-dev eth0 --fq-rate 100M",
     "unix:/run/x -n 1M",
+    "unix:/run/x -u -k 10",
     "h:5000",
     "[2001:db8::1]:5000 -p 5000",
     "fe80::1%eth0 -6",

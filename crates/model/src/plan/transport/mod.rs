@@ -9,6 +9,7 @@ mod options;
 mod tcp;
 mod udp;
 mod unix;
+mod unix_datagram;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,8 @@ transports! {
     Mptcp: mptcp(mptcp::MptcpOptions),
     /// Unix stream socket; the host is unix:PATH.
     Unix: unix(unix::UnixOptions),
+    /// Unix datagram socket; the host is unix:PATH.
+    UnixDatagram: unix_datagram(unix_datagram::UnixDatagramOptions),
 }
 
 impl Transport {
