@@ -105,6 +105,11 @@ impl StreamReceiving {
         self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
     }
 
+    /// Last arrival, or 0.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

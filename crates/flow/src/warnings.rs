@@ -35,7 +35,12 @@ const LATE: f64 = 0.1;
 const PAUSE_SECONDS: f64 = 1e-3;
 
 /// Adds to `record.warnings` what its figures call for.
-pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Option<u32>) {
+pub(crate) fn add(
+    record: &mut Record,
+    specs: &[FlowSpec],
+    path_mtu_bytes: Option<u32>,
+    one_sided: bool,
+) {
     let mut out = vec![];
     cpu(record, specs, &mut out);
     let drops = socket_drops(record);
@@ -48,7 +53,16 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Optio
         fell_back(flow, &mut out);
         fragmented(flow, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
-        told(flow, &mut out);
+        if !one_sided {
+            told(flow, &mut out);
+        }
+    }
+    if one_sided {
+        let text = format!(
+            "{} has no report of the far end: the figures are those of this host alone",
+            record.peer
+        );
+        out.push(Warning::new("one-sided", Severity::Info, text));
     }
     out.extend(checksum_errors(record));
     line(record, &mut out);

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use weir_flow::assemble::{Parts, assemble};
+use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{
     IntervalClock, NextSend, PayloadRing, PeerReports, Receiving, SenderClock, Sending,
 };
@@ -256,6 +256,8 @@ impl Simulation {
             family: Family::Ipv4,
             local,
             remote: Some(remote),
+            peer: NATIVE_PEER.into(),
+            one_sided: false,
             peer_reports: PeerReports::default(),
             clock: Some(ClockRelation { method: "shared".into(), ..ClockRelation::default() }),
             intervals,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    Drain, FEW_SEGMENTS, IntervalClock, MAX_SEGMENTS, PayloadRing, Receiving, SenderClock, Sending,
-    StreamPool, StreamReceiving,
+    Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, Receiving,
+    SenderClock, Sending, StreamPool, StreamReceiving,
 };
 use weir_model::plan::FlowSpec;
 use weir_model::record::{IntervalCount, Tcp};
@@ -15,10 +15,11 @@ use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
 
 use crate::engine::{
-    ControlRole, Engine, Events, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,
-    WorkerSlot, lock,
+    Engine, Events, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples, WorkerSlot,
+    lock,
 };
 use crate::log::PacketLog;
+use crate::signals::Signals;
 use crate::transport::{
     DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
 };
@@ -34,6 +35,8 @@ pub(crate) struct SessionFacts {
     pub(crate) loss_threshold_ns: u64,
     /// How often a receiver at the client proves that it wants to be sent to.
     pub(crate) feedback_ns: u64,
+    /// The far end does not say how large its datagrams are: any size is received, and none is called truncated.
+    pub(crate) any_size: bool,
 }
 
 impl SessionFacts {
@@ -82,13 +85,15 @@ pub(crate) struct Flow {
     slots: Vec<WorkerSlot>,
     coalesced: bool,
     pub(crate) connect_seconds: Option<f64>,
-    /// Last sign of life of the receiver (server's senders).
-    alive: Arc<AtomicU64>,
+    /// Last sign of life of the receiver, where it must give any (server's senders).
+    alive: Option<Arc<AtomicU64>>,
+    any_size: bool,
     error: Mutex<Option<String>>,
 }
 
 impl Flow {
-    /// A datagram flow on its connected socket. `sends`: this end sends.
+    /// A datagram flow on its connected socket. `sends`: this end sends; with `alive` it stops when that time, of the
+    /// receiver's last sign of life, is too long ago.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn datagrams(
         engine: &Engine,
@@ -96,8 +101,8 @@ impl Flow {
         spec: FlowSpec,
         sends: bool,
         socket: Arc<dyn DatagramSocket>,
-        role: ControlRole,
-        alive: Arc<AtomicU64>,
+        signals: Option<Box<dyn Signals>>,
+        alive: Option<Arc<AtomicU64>>,
         events: Events,
         log: Option<PacketLog>,
     ) -> Flow {
@@ -106,14 +111,13 @@ impl Flow {
         let mut slots = vec![];
         let segmented = sends && wants_segmentation(&spec, &*socket);
         let coalesced = !sends && wants_coalescing(&spec);
-        let is_server = matches!(role, ControlRole::Server { .. });
-        let receive = |state, events, payload, log| ReceiveFlow {
+        let receive = |signals, state, events, payload, log| ReceiveFlow {
             id: spec.id,
             socket: socket.clone(),
             state,
             payload,
             coalesced,
-            role,
+            signals,
             events,
             log,
             direction: spec.connection.direction,
@@ -131,14 +135,15 @@ impl Flow {
                     (true, true) => FEW_SEGMENTS,
                     (true, false) => MAX_SEGMENTS.min(socket.max_segments()),
                 },
-                proof:
-                    is_server.then(|| Proof { alive: alive.clone(), period_ns: facts.feedback_ns }),
+                proof: alive.clone().map(|alive| Proof { alive, period_ns: facts.feedback_ns }),
                 unreachable: None,
                 is_retrying: false,
                 events: events.clone(),
             }));
-            // The peer's signs of life come in on the same socket.
-            slots.push(engine.add_receiver(receive(None, events, 64, None)));
+            // Messages of the peer come in on the same socket.
+            if signals.is_some() {
+                slots.push(engine.add_receiver(receive(signals, None, events, 64, None)));
+            }
             Part::DatagramSend(state)
         } else {
             let ring = spec
@@ -148,10 +153,12 @@ impl Flow {
             let state =
                 Arc::new(Mutex::new(Receiving::new(&spec, key, facts.loss_threshold_ns, ring)));
             let base_overflow = socket.overflow();
+            let most = if facts.any_size { MAX_MESSAGE } else { spec.payload_bytes as usize };
             slots.push(engine.add_receiver(receive(
+                signals,
                 Some(state.clone()),
                 events,
-                spec.payload_bytes as usize,
+                most,
                 log,
             )));
             Part::DatagramReceive { state, base_overflow }
@@ -164,6 +171,7 @@ impl Flow {
             coalesced,
             connect_seconds: None,
             alive,
+            any_size: facts.any_size,
             error: Mutex::new(None),
         }
     }
@@ -207,7 +215,8 @@ impl Flow {
             slots: vec![slot],
             coalesced: false,
             connect_seconds: None,
-            alive: Arc::default(),
+            alive: None,
+            any_size: facts.any_size,
             error: Mutex::new(None),
         }
     }
@@ -233,11 +242,47 @@ impl Flow {
             let mut state = lock(state);
             if !state.is_started() {
                 // The test has just asked for it, once: the receiver is as alive as it was at its hello.
-                self.alive.fetch_max(at_ns, Ordering::Relaxed);
+                if let Some(alive) = &self.alive {
+                    alive.fetch_max(at_ns, Ordering::Relaxed);
+                }
                 state.start(at_ns, clock);
             }
             drop(state);
             self.poke(engine);
+        }
+    }
+
+    /// Counts a datagram that arrived at `at_ns` on another socket than its own.
+    pub(crate) fn deliver(&self, datagram: &[u8], at_ns: u64) {
+        if let Part::DatagramReceive { state, .. } = &self.part {
+            lock(state).on_message(datagram, None, at_ns, |_| {});
+        }
+    }
+
+    /// A receiver ends when nothing has arrived for the time of `drain`.
+    pub(crate) fn drain(&self, engine: &Engine, drain: Drain) {
+        match &self.part {
+            Part::DatagramReceive { state, .. } => lock(state).drain(drain),
+            Part::StreamReceive { state } => lock(state).drain(drain),
+            _ => {}
+        }
+        self.poke(engine);
+    }
+
+    /// When the last data arrived at a receiver, by the clock of the workers, ns; 0 before the first.
+    pub(crate) fn last_arrival_ns(&self) -> u64 {
+        match &self.part {
+            Part::DatagramReceive { state, .. } => lock(state).last_ns(),
+            Part::StreamReceive { state } => lock(state).last_ns(),
+            _ => 0,
+        }
+    }
+
+    /// Sends one datagram of the session protocol from the socket of a flow.
+    pub(crate) fn send_message(&self, bytes: &[u8]) -> std::io::Result<usize> {
+        match &self.socket {
+            Socket::Datagrams(socket) => socket.send_control(bytes),
+            Socket::Stream(_) => Err(std::io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -359,7 +404,9 @@ impl Flow {
                 };
                 state.finish(now_ns);
                 let method = if self.coalesced { "gro" } else { "recvmmsg" };
-                out.receiver = Some(state.report(method, self.buffer(false), dropped));
+                let mut receiver = state.report(method, self.buffer(false), dropped);
+                receiver.truncated_packets = receiver.truncated_packets.filter(|_| !self.any_size);
+                out.receiver = Some(receiver);
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
                 out.time_source = state.time_source().map(Into::into);

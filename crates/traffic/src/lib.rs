@@ -2,6 +2,7 @@
 //!
 //! - [`serve`] runs the server: any number of clients at once on one port, TCP and UDP.
 //! - [`run`] runs one test against it and gives the [`weir_model::record::Record`] of what both ends measured.
+//! - [`session`] is what another tool's session protocol needs of it.
 //! - [`Stop`] ends either, gently first; [`Key`] makes the control connection private and mutual.
 //!
 //! Data moves on plain threads ([`engine`](self)); the control connection is asynchronous, since a server may have
@@ -19,6 +20,8 @@ mod log;
 mod reference;
 mod report_timeout;
 mod server;
+pub mod session;
+mod signals;
 mod stop;
 mod transport;
 

@@ -65,7 +65,7 @@ impl Stop {
     }
 
     /// Waits until it has been asked `times` times.
-    pub(crate) async fn asked(&self, times: u32) -> StopReason {
+    pub async fn asked(&self, times: u32) -> StopReason {
         let mut receiver = self.state.subscribe();
         loop {
             if let (n, Some(reason)) = *receiver.borrow_and_update()

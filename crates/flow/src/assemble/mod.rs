@@ -24,6 +24,9 @@ use rows::intervals;
 pub use rows::{FlowCounts, interval, mark_missing, set_received_sum, sum};
 use totals::{Counted, run_seconds, total};
 
+/// The kind of a peer that speaks Weir's own protocol.
+pub const NATIVE_PEER: &str = "weir";
+
 /// What a record is made of.
 #[derive(Debug, Clone)]
 pub struct Parts {
@@ -37,6 +40,10 @@ pub struct Parts {
     pub local: EndReport,
     /// The other side, if it reported.
     pub remote: Option<EndReport>,
+    /// The kind of the other side: [`NATIVE_PEER`], or the name of another tool.
+    pub peer: String,
+    /// Its protocol has no report, so that the absence of one is no fault.
+    pub one_sided: bool,
     /// What the other side told while the test ran: all there is of it where it did not report.
     pub peer_reports: PeerReports,
     /// The clocks.
@@ -92,7 +99,7 @@ pub fn assemble(parts: Parts) -> Record {
         status: parts.status,
         end_reason: parts.end_reason,
         seed: parts.plan.seed,
-        peer: "weir".into(),
+        peer: parts.peer,
         seconds: run_seconds(&flows),
         total: Totals {
             forward: total(&flows, Direction::Forward, peer_reports.and_then(|h| h.receiver(0))),
@@ -125,7 +132,7 @@ pub fn assemble(parts: Parts) -> Record {
     record.loss_ledger = ledger::ledger(&record);
     record.warnings = parts.local.warnings;
     record.warnings.extend(far.warnings.iter().cloned());
-    warnings::add(&mut record, &parts.specs, parts.path_mtu_bytes);
+    warnings::add(&mut record, &parts.specs, parts.path_mtu_bytes, parts.one_sided);
     record
 }
 

@@ -1,6 +1,6 @@
 //! Two ends' reports made into one record: sums, sides, link usage, ledger and each warning at its bound.
 
-use weir_flow::assemble::{Parts, assemble};
+use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{IntervalClock, PeerReports};
 use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, TransportName};
 use weir_model::record::{
@@ -26,6 +26,8 @@ impl Test {
             family: Family::Ipv4,
             local: EndReport::default(),
             remote: Some(EndReport::default()),
+            peer: NATIVE_PEER.into(),
+            one_sided: false,
             peer_reports: PeerReports::default(),
             clock: None,
             intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
@@ -204,6 +206,19 @@ fn a_lost_peer_that_told_sums_leaves_a_sum() {
         (first.flows, first.sender_flows, first.receiver_flows),
         (Some(3), Some(3), Some(2))
     );
+}
+
+/// The protocols of some tools have no report: then none is missing, and the record says why there is one end only.
+#[test]
+fn a_peer_without_reports_lost_nothing() {
+    let mut t = Test::udp();
+    t.parts.remote = None;
+    (t.parts.peer, t.parts.one_sided) = ("netcat".into(), true);
+    let record = t.record();
+    assert_eq!((record.peer.as_str(), record.flows[0].receiver.is_none()), ("netcat", true));
+    let warnings: Vec<_> = record.warnings.iter().map(|w| (&*w.code, w.severity)).collect();
+    assert_eq!(warnings, [("one-sided", Severity::Info)]);
+    assert!(!record.is_loss_known(Direction::Forward));
 }
 
 /// Killed before its first word of the flow, or where intervals were not asked for: all that arrived is numbered without a

@@ -53,22 +53,25 @@ pub(super) fn resolve(
 }
 
 /// Resolves on a thread of its own, which is left alone when the test is ended meanwhile: a resolver may take long.
-async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, TrafficError> {
+pub(crate) async fn resolve_elsewhere(
+    name: &str,
+    plan: &Plan,
+) -> Result<Vec<SocketAddr>, TrafficError> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    let (host, port, family) = (config.host.clone(), config.plan.port, config.plan.family);
+    let (host, port, family) = (name.to_owned(), plan.port, plan.family);
     std::thread::Builder::new()
         .name("weir-resolve".into())
         .spawn(move || drop(sender.send(resolve(&host, port, family))))
         .map_err(|e| TrafficError::system("starting a thread to resolve names", e))?;
     let found = receiver.await.map_err(|_| TrafficError::Resolve {
-        host: config.host.clone(),
+        host: name.into(),
         reason: "the resolver failed".into(),
     })??;
     // The system's own words would be "invalid argument"; with a device to send by it needs none.
     let scopeless = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0);
-    if config.plan.device.is_none() && found.iter().all(scopeless) {
+    if plan.device.is_none() && found.iter().all(scopeless) {
         let reason = "a link-local address needs its interface, as in fe80::1%eth0".into();
-        return Err(TrafficError::Resolve { host: config.host.clone(), reason });
+        return Err(TrafficError::Resolve { host: name.into(), reason });
     }
     Ok(found)
 }
@@ -93,7 +96,7 @@ pub(super) fn refused(address: Address, code: &str, text: &str) -> TrafficError 
 }
 
 /// Local address to bind to for a peer of this family.
-pub(super) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
+pub(crate) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
     let ip: IpAddr = match plan.bind {
         Some(ip) => ip,
         None if port == 0 => return None,
@@ -104,7 +107,6 @@ pub(super) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<S
 }
 
 async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, TrafficError> {
-    let failed = |reason: String| TrafficError::Connect { address: address.into(), reason };
     let plan = &config.plan;
     if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
         return Err(TrafficError::Input {
@@ -121,8 +123,18 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         nonblocking: true,
         ..TcpOptions::default()
     };
+    established(address, &options, config.connect_timeout).await
+}
+
+/// A connection that the peer has accepted within `timeout`.
+pub(crate) async fn established(
+    address: SocketAddr,
+    options: &TcpOptions,
+    timeout: Duration,
+) -> Result<TcpStream, TrafficError> {
+    let failed = |reason: String| TrafficError::Connect { address: address.into(), reason };
     let stream =
-        weir_net::tcp::TcpStream::start_connect(address, &options).map_err(|e| match e {
+        weir_net::tcp::TcpStream::start_connect(address, options).map_err(|e| match e {
             // No route, refused at once: as unreachable as one that does not answer.
             weir_net::Error::System { operation: "connect to", source, .. } => {
                 failed(source.to_string())
@@ -134,12 +146,10 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         stream.writable().await?;
         stream.take_error()?.map_or(Ok(()), Err)
     };
-    match tokio::time::timeout(config.connect_timeout, connecting).await {
+    match tokio::time::timeout(timeout, connecting).await {
         Ok(Ok(())) => Ok(stream),
         Ok(Err(e)) => Err(failed(e.to_string())),
-        Err(_) => {
-            Err(failed(format!("no answer within {} s", config.connect_timeout.as_secs_f64())))
-        }
+        Err(_) => Err(failed(format!("no answer within {} s", timeout.as_secs_f64()))),
     }
 }
 
@@ -155,7 +165,7 @@ pub(super) async fn connect(
             .map_err(|e| TrafficError::Connect { address, reason: e.to_string() })?;
         return greet(config, stream, address, meter).await;
     }
-    let addresses = resolve_elsewhere(config).await?;
+    let addresses = resolve_elsewhere(&config.host, &config.plan).await?;
     let mut last = None;
     for address in addresses {
         match tcp(config, address).await {

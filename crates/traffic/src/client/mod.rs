@@ -2,7 +2,7 @@
 //! makes the record of what both ends measured.
 
 mod commands;
-mod connect;
+pub(crate) mod connect;
 mod latency;
 mod setup;
 mod test;

@@ -17,9 +17,10 @@ use weir_wire::preface::{DATA_LEN, DataPreface};
 
 use super::connect::bind_address;
 use crate::channel::Meter;
-use crate::engine::{ControlRole, Engine, Events, Feedback};
+use crate::engine::{Engine, Events};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
+use crate::signals::{ClientSignals, Feedback};
 use crate::transport::{self, DatagramSocket, DatagramTransport, StreamTransport};
 use crate::{Address, TrafficError};
 
@@ -124,15 +125,22 @@ impl Setup<'_> {
         let sends = spec.connection.direction == Direction::Forward;
         let feedback = (!sends)
             .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
-        let role = ControlRole::Client { key, session: self.facts.session, feedback };
+        let signals = ClientSignals {
+            key,
+            session: self.facts.session,
+            flow: spec.id,
+            feedback,
+            next_ns: 0,
+            last: 0,
+        };
         Flow::datagrams(
             self.engine,
             &self.facts,
             spec.clone(),
             sends,
             socket,
-            role,
-            Arc::default(),
+            Some(Box::new(signals)),
+            None,
             self.events.clone(),
             self.log.clone().filter(|_| !sends),
         )

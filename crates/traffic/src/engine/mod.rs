@@ -23,21 +23,23 @@ use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
-pub(crate) use receive::{ControlRole, Feedback, ReceiveFlow};
+pub(crate) use receive::ReceiveFlow;
 pub(crate) use send::{NO_WAY, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 use worker::Worker;
 
 use crate::TrafficError;
 
-/// What a worker tells the session of a flow.
+/// What a worker reports to the session of a flow, by the flow's number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FlowEvent {
-    /// The sender has ended.
+pub enum FlowEvent {
+    /// The sender has finished.
     SenderDone(SenderTotal),
-    /// The receiver has accounted for all, or waited long enough.
+    /// The receiver has accounted for everything, or has waited long enough for the rest.
     ReceiverDone(u32),
-    /// The flow can't go on.
+    /// A message among the data says that the far sender has finished ([`Signal::End`](crate::session::Signal::End)).
+    SenderEnded(u32),
+    /// The flow can't continue, and why.
     Failed(u32, String),
     /// A data connection or UDP flow of the server has arrived.
     Ready(u32),
@@ -99,6 +101,16 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// Starts as many workers of each kind as there are processors: those of `cpus`, else those of this process.
+    pub(crate) fn start(
+        cpus: Option<&[usize]>,
+        asked: impl Into<Asked>,
+        clock: Clock,
+    ) -> Result<Engine, TrafficError> {
+        let own = || weir_net::thread::allowed_cpus().map_or(1, |c| c.len());
+        Engine::new(cpus.map_or_else(own, <[usize]>::len), cpus, asked, clock)
+    }
+
     /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given. `asked` is how senders of
     /// datagrams may wait.
     pub(crate) fn new(

@@ -2,24 +2,21 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
 use weir_flow::Receiving;
-use weir_flow::budget::FEEDBACK_BYTES;
 use weir_model::plan::Direction;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::RecvBatch;
 use weir_stats::{ClockReading, RealtimeMap};
-use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, looks_like_control};
 
 use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
-use crate::channel::Meter;
 use crate::log::PacketLog;
+use crate::signals::{Signal, Signals};
 use crate::transport::DatagramSocket;
 
 /// Housekeeping: intervals, overdue packets, feedback.
@@ -38,20 +35,6 @@ const MAX_READY: usize = 4096;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
 
-/// What a flow's socket is for besides data.
-pub(crate) enum ControlRole {
-    /// The server's side of a flow: it answers hellos again and notes signs of life.
-    Server { key: DatagramKey, session: u64, alive: Arc<AtomicU64> },
-    /// The client's side; `feedback`: it must show that it wants to be sent to.
-    Client { key: DatagramKey, session: u64, feedback: Option<Feedback> },
-}
-
-/// How a receiver tells its sender that it still wants to be sent to.
-pub(crate) struct Feedback {
-    pub(crate) period_ns: u64,
-    pub(crate) meter: Meter,
-}
-
 /// A flow that receives datagrams, or one that sends and hears only its peer's signs of life.
 pub(crate) struct ReceiveFlow {
     pub(crate) id: u32,
@@ -60,7 +43,8 @@ pub(crate) struct ReceiveFlow {
     /// Largest datagram expected.
     pub(crate) payload: usize,
     pub(crate) coalesced: bool,
-    pub(crate) role: ControlRole,
+    /// Messages of the session protocol among the data; `None`: all datagrams are data.
+    pub(crate) signals: Option<Box<dyn Signals>>,
     pub(crate) events: Events,
     pub(crate) log: Option<PacketLog>,
     pub(crate) direction: Direction,
@@ -88,9 +72,6 @@ pub(super) enum Command {
 
 struct Slot {
     flow: Box<ReceiveFlow>,
-    next_feedback: u64,
-    /// Number of the last feedback: sent by a client, heard by a server.
-    feedback_count: u64,
     done: bool,
     /// Datagrams may wait in its socket that came before the last wait.
     behind: bool,
@@ -190,16 +171,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
                         ));
                         continue;
                     }
-                    flows.insert(
-                        token,
-                        Slot {
-                            flow,
-                            next_feedback: 0,
-                            feedback_count: 0,
-                            done: false,
-                            behind: false,
-                        },
-                    );
+                    flows.insert(token, Slot { flow, done: false, behind: false });
                     next_tick = 0;
                 }
                 Ok(Command::Poke(token)) => {
@@ -261,10 +233,16 @@ fn receive(
         let mut log = flow.log.as_ref().map(|l| lock(l));
         for message in batch.messages() {
             if message.segment_size.is_none()
-                && looks_like_control(message.data)
-                && control(flow, &mut slot.feedback_count, message.data, now)
+                && let Some(signals) = &mut flow.signals
             {
-                continue;
+                match signals.classify(&*flow.socket, message.data, now) {
+                    Signal::Data => {}
+                    Signal::Message => continue,
+                    Signal::End => {
+                        let _ = flow.events.send(FlowEvent::SenderEnded(flow.id));
+                        continue;
+                    }
+                }
             }
             let Some(state) = &mut state else { continue };
             let at = match (message.kernel_realtime_ns, map) {
@@ -313,52 +291,11 @@ fn receive(
     false
 }
 
-/// A control datagram on a flow's socket; `false` when its tag is wrong, so that it counts as data.
-fn control(flow: &ReceiveFlow, last: &mut u64, bytes: &[u8], now: u64) -> bool {
-    match &flow.role {
-        ControlRole::Server { key, session, alive } => {
-            let Ok(d) = ControlDatagram::decode(bytes, key) else { return false };
-            if d.session != *session || d.flow != flow.id {
-                return true;
-            }
-            match d.kind {
-                // Each counts once: a recorded one shows nothing.
-                DatagramKind::Feedback if d.sequence > *last => {
-                    *last = d.sequence;
-                    alive.store(now, Ordering::Relaxed);
-                }
-                DatagramKind::Hello => {
-                    let ack = ControlDatagram { kind: DatagramKind::HelloAck, ..d }.encode(key);
-                    let _ = flow.socket.send_control(&ack);
-                }
-                _ => {}
-            }
-            true
-        }
-        ControlRole::Client { key, .. } => ControlDatagram::decode(bytes, key).is_ok(),
-    }
-}
-
-/// Intervals, overdue packets and feedback of one flow. `read_until`: everything that arrived before has been read.
+/// Intervals, overdue packets and timed messages of one flow. `read_until`: everything that arrived before has been read.
 fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
     let flow = &mut slot.flow;
-    if let ControlRole::Client { key, session, feedback: Some(feedback) } = &flow.role
-        && now >= slot.next_feedback
-    {
-        slot.next_feedback = now + feedback.period_ns;
-        slot.feedback_count += 1;
-        let d = ControlDatagram {
-            kind: DatagramKind::Feedback,
-            flow: flow.id,
-            session: *session,
-            sequence: slot.feedback_count,
-            t1_ns: now,
-            t2_ns: 0,
-            t3_ns: 0,
-        };
-        if flow.socket.send_control(&d.encode(key)).is_ok() {
-            feedback.meter.add(FEEDBACK_BYTES);
-        }
+    if let Some(signals) = &mut flow.signals {
+        signals.tick(&*flow.socket, now);
     }
     let Some(state) = &flow.state else { return };
     let mut state = lock(state);
@@ -425,17 +362,11 @@ mod tests {
                 state: Some(state.clone()),
                 payload: spec.payload_bytes as usize,
                 coalesced: false,
-                role: ControlRole::Client {
-                    key: DatagramKey::for_session(&[7; 16]),
-                    session: 1,
-                    feedback: None,
-                },
+                signals: None,
                 events,
                 log: None,
                 direction: Direction::Forward,
             }),
-            next_feedback: 0,
-            feedback_count: 0,
             done: false,
             behind: false,
         };

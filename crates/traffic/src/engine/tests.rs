@@ -10,7 +10,6 @@ use weir_model::plan::{Connection, Direction, FlowSpec, TransportName};
 use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
-use weir_wire::datagram::DatagramKey;
 use weir_wire::header::TagKey;
 
 use super::worker::LOST;
@@ -106,11 +105,7 @@ impl Bench {
             state: Some(Arc::new(Mutex::new(state))),
             payload: 64,
             coalesced: false,
-            role: ControlRole::Client {
-                key: DatagramKey::from_bytes(&[0; 16]),
-                session: 1,
-                feedback: None,
-            },
+            signals: None,
             events: self.events.clone(),
             log: None,
             direction: Direction::Forward,

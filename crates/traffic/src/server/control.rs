@@ -289,6 +289,7 @@ impl Task<'_> {
             omit_ns: open.plan.omit.0,
             loss_threshold_ns: open.loss_threshold_ns,
             feedback_ns: StatedRate::of(&open.plan, &specs).feedback_ns(),
+            any_size: false,
         };
         let (events, mut flow_events) = mpsc::unbounded_channel();
         let now = shared.engine.clock().monotonic_ns();
@@ -569,6 +570,8 @@ impl Task<'_> {
                         FlowEvent::SenderDone(total) => ServerMessage::SenderDone(total),
                         FlowEvent::ReceiverDone(flow) => ServerMessage::ReceiverDone { flow },
                         FlowEvent::Ready(flow) => ServerMessage::FlowReady { flow },
+                        // The native protocol says it on the control connection.
+                        FlowEvent::SenderEnded(_) => continue,
                         FlowEvent::Failed(flow, text) => {
                             if let Some(f) = session.flow(flow) {
                                 f.fail(text.clone());

@@ -193,21 +193,16 @@ pub fn serve(
     runtime.block_on(run(config, stop, observe))
 }
 
-/// The addresses to listen on. All of both families where IPv6 exists, else IPv4's.
-fn addresses(config: &ServerConfig) -> Vec<SocketAddr> {
-    if config.unix.is_some() {
-        return vec![];
-    }
-    if config.bind.is_empty() {
-        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        return any.into_iter().map(|ip| SocketAddr::new(ip, config.port)).collect();
-    }
-    config.bind.iter().map(|ip| SocketAddr::new(*ip, config.port)).collect()
-}
-
-fn listen(config: &ServerConfig) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TrafficError> {
+/// Listens for connections on `port` of the addresses `bind`; none: of all of both families where IPv6 exists, else of
+/// IPv4's. With port 0 the system chooses one for all.
+pub(crate) fn listen(
+    bind: &[IpAddr],
+    port: u16,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TrafficError> {
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     let (mut listeners, mut bound): (Vec<TcpListener>, Vec<SocketAddr>) = (vec![], vec![]);
-    for mut address in addresses(config) {
+    for ip in if bind.is_empty() { &any } else { bind } {
+        let mut address = SocketAddr::new(*ip, port);
         // With port 0 the first listener chooses for all.
         if let Some(first) = bound.first() {
             address.set_port(first.port());
@@ -223,7 +218,7 @@ fn listen(config: &ServerConfig) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), 
                 listeners.push(l);
             }
             // A host without IPv6 is served over IPv4.
-            Err(_) if config.bind.is_empty() && address.is_ipv6() => {}
+            Err(_) if bind.is_empty() && address.is_ipv6() => {}
             Err(e) => {
                 return Err(TrafficError::Listen {
                     address: address.into(),
@@ -243,14 +238,12 @@ async fn run(
     // Ten thousand half-open connections need as many descriptors; fewer show as refusals later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     check_scheduling(config.scheduling)?;
-    let (listeners, bound) = listen(&config)?;
+    let (listeners, bound) = match &config.unix {
+        Some(_) => (vec![], vec![]),
+        None => listen(&config.bind, config.port)?,
+    };
     let local = config.unix.as_deref().map(unix::Listener::open).transpose()?;
-    let count = config
-        .cpus
-        .as_ref()
-        .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(
-        count,
+    let engine = Arc::new(Engine::start(
         config.cpus.as_deref(),
         crate::engine::asked(config.scheduling, config.spin),
         config.clock.clone(),

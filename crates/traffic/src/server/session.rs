@@ -14,9 +14,10 @@ use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
 use crate::Address;
-use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
+use crate::engine::{Engine, Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
+use crate::signals::ServerSignals;
 use crate::transport::{self, DatagramSocket, DatagramTransport};
 
 /// Data tokens are valid this long after the session was granted.
@@ -189,10 +190,12 @@ impl Session {
     ) {
         let Some(spec) = self.specs.get(&flow) else { return };
         let alive = Arc::new(AtomicU64::new(engine.clock().monotonic_ns()));
-        let role = ControlRole::Server {
+        let signals = ServerSignals {
             key: self.datagram_key,
             session: self.facts.session,
+            flow,
             alive: alive.clone(),
+            last: 0,
         };
         let flow = Flow::datagrams(
             engine,
@@ -200,8 +203,8 @@ impl Session {
             spec.clone(),
             Self::sends(spec),
             socket,
-            role,
-            alive,
+            Some(Box::new(signals)),
+            Some(alive),
             self.events.clone(),
             self.log.clone(),
         );

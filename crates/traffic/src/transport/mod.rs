@@ -50,7 +50,7 @@ pub(crate) trait StreamSocket: AsFd + Send + Sync + std::fmt::Debug {
 }
 
 /// A socket for datagrams that does not block.
-pub(crate) trait DatagramSocket: AsFd + Send + Sync + std::fmt::Debug {
+pub trait DatagramSocket: AsFd + Send + Sync + std::fmt::Debug {
     /// Sends what a batch holds.
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
     /// Receives into a batch; returns how many messages.

@@ -78,6 +78,8 @@ impl Test<'_> {
             family: self.family,
             local,
             remote,
+            peer: NATIVE_PEER.into(),
+            one_sided: false,
             peer_reports: std::mem::take(&mut self.live.peer_reports),
             clock: relation,
             intervals,

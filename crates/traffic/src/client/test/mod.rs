@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use weir_flow::assemble::{Parts, assemble};
+use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
 use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec};
@@ -171,12 +171,7 @@ pub(super) async fn run(
     })?;
 
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
-    let count = config
-        .cpus
-        .as_ref()
-        .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(
-        count,
+    let engine = Arc::new(Engine::start(
         config.cpus.as_deref(),
         crate::engine::asked(config.scheduling, config.spin),
         config.clock.clone(),
@@ -351,6 +346,7 @@ fn facts(
         omit_ns: config.plan.omit.0,
         loss_threshold_ns,
         feedback_ns: stated.feedback_ns(),
+        any_size: false,
     })
 }
 

@@ -353,7 +353,7 @@ impl Test<'_> {
                 );
                 self.failed.insert(flow, text);
             }
-            FlowEvent::Ready(_) => {}
+            FlowEvent::Ready(_) | FlowEvent::SenderEnded(_) => {}
         }
         Ok(())
     }

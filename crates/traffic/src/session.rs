@@ -1,0 +1,328 @@
+//! What another tool's session protocol needs of this crate: workers, sockets opened as the plan's transport wants them,
+//! flows on sockets that the protocol has connected or accepted, and this end's report.
+//!
+//! A protocol decides who connects, when sending starts and what the end is. An [`End`] moves the data of its flows, counts
+//! it as any test of Weir does, and reports it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weir_flow::{Drain, IntervalClock, Scheduling};
+use weir_model::plan::{FlowSpec, Plan};
+use weir_model::report::EndReport;
+use weir_model::warning::{Severity, Warning};
+use weir_net::clock::Clock;
+use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
+use weir_net::udp::{UdpOptions, UdpSocket};
+
+use crate::client::connect;
+use crate::engine::{Engine, Events, asked, check_scheduling, lock};
+use crate::flows::{Flow, SessionFacts};
+use crate::host::{self, CpuMeter};
+use crate::{TrafficError, transport};
+
+pub use crate::engine::FlowEvent;
+pub use crate::signals::{Signal, Signals};
+pub use crate::transport::DatagramSocket;
+
+/// How the threads that move data run.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Processors for them; absent: all of this process.
+    pub cpus: Option<Vec<usize>>,
+    /// Scheduling of those that send datagrams.
+    pub scheduling: Scheduling,
+    /// How long these spin before a datagram is due.
+    pub spin: Option<Duration>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        WorkerConfig { cpus: None, scheduling: Scheduling::Auto, spin: None, clock: Clock::System }
+    }
+}
+
+/// The running workers. Clones are the same ones.
+#[derive(Clone)]
+pub struct Workers(Arc<Engine>);
+
+impl Workers {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// [`TrafficError::Unavailable`] for a scheduling that is not permitted; [`TrafficError::System`] without threads.
+    pub fn start(config: &WorkerConfig) -> Result<Workers, TrafficError> {
+        check_scheduling(config.scheduling)?;
+        let asked = asked(config.scheduling, config.spin);
+        Ok(Workers(Arc::new(Engine::start(config.cpus.as_deref(), asked, config.clock.clone())?)))
+    }
+
+    /// Time of the clock that they read, ns.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.0.clock().monotonic_ns()
+    }
+}
+
+/// The addresses of `host` at the plan's port, in the resolver's order. The name is resolved on a thread of its own.
+///
+/// # Errors
+/// [`TrafficError::Resolve`].
+pub async fn resolve(host: &str, plan: &Plan) -> Result<Vec<SocketAddr>, TrafficError> {
+    connect::resolve_elsewhere(host, plan).await
+}
+
+/// MTU of the path to a peer, as far as this host knows it, bytes.
+#[must_use]
+pub fn path_mtu_bytes(peer: IpAddr) -> u32 {
+    host::path_mtu(peer)
+}
+
+fn not_a(spec: &FlowSpec, kind: &str) -> TrafficError {
+    let name = spec.connection.transport.name();
+    TrafficError::Unavailable { what: format!("transport {name}"), reason: format!("not a {kind}") }
+}
+
+/// Connects a stream with the options of a flow.
+///
+/// # Errors
+/// [`TrafficError::Connect`] when no answer comes within `timeout`, or a refusal.
+pub async fn connect_stream(
+    plan: &Plan,
+    spec: &FlowSpec,
+    sends: bool,
+    to: SocketAddr,
+    timeout: Duration,
+) -> Result<TcpStream, TrafficError> {
+    let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
+    let options = TcpOptions {
+        bind: connect::bind_address(plan, to, spec.connection.client_port().unwrap_or(0)),
+        device: plan.device.clone(),
+        nonblocking: true,
+        ..transport.options(spec, sends)
+    };
+    let stream = connect::established(to, &options, timeout).await?;
+    Ok(stream.into_std().map_err(|e| TrafficError::system("using a connection", e))?.into())
+}
+
+/// Listens for streams on `port` of the addresses `bind`; none: of all of both families. With port 0 the system chooses.
+///
+/// # Errors
+/// [`TrafficError::Listen`].
+pub fn listen_streams(
+    bind: &[IpAddr],
+    port: u16,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TrafficError> {
+    crate::server::listen(bind, port)
+}
+
+/// Opens a socket of datagrams with the options of a flow: from `local`, or as the plan says, to `peer`. `sends`: data
+/// goes out on it. Several sockets of this user can be bound to one `local`: a datagram goes to the one that is
+/// connected to its source.
+///
+/// # Errors
+/// [`TrafficError::Net`].
+pub fn open_datagrams(
+    plan: &Plan,
+    spec: &FlowSpec,
+    sends: bool,
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+) -> Result<UdpSocket, TrafficError> {
+    let transport = transport::datagrams(spec).ok_or_else(|| not_a(spec, "datagram transport"))?;
+    let of_plan = |peer: SocketAddr| {
+        let port = spec.connection.client_port().unwrap_or(0);
+        connect::bind_address(plan, peer, port).unwrap_or(UdpOptions::connect(peer).bind)
+    };
+    let Some(bind) = local.or_else(|| peer.map(of_plan)) else {
+        return Err(not_a(spec, "flow with an address"));
+    };
+    Ok(UdpSocket::open(&UdpOptions {
+        connect: peer,
+        device: plan.device.clone(),
+        reuse_port: local.is_some(),
+        v6_only: bind.is_ipv6(),
+        ..transport.options(spec, bind, !sends, 1)
+    })?)
+}
+
+/// One end of a session: its flows from their start to their report.
+pub struct End {
+    engine: Arc<Engine>,
+    facts: SessionFacts,
+    flows: Vec<Flow>,
+    events: Events,
+    inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<FlowEvent>>,
+    cpu: Mutex<CpuMeter>,
+    /// Counters of this host before the session; absent where its report has nothing of the host.
+    before: Option<host::Before>,
+    notes_before: usize,
+    warnings: Mutex<Vec<Warning>>,
+}
+
+impl End {
+    /// One without flows. `any_size`: the far end does not say how large its datagrams are.
+    #[must_use]
+    pub fn new(workers: &Workers, plan: &Plan, any_size: bool) -> End {
+        let engine = workers.0.clone();
+        let (events, inbox) = mpsc::unbounded_channel();
+        End {
+            facts: SessionFacts {
+                session: 0,
+                key: [0; 16],
+                token_secret: [0; 16],
+                seed: plan.seed.0,
+                omit_ns: plan.omit.0,
+                loss_threshold_ns: plan.loss_threshold.map_or(0, |t| t.0),
+                feedback_ns: 0,
+                any_size,
+            },
+            flows: vec![],
+            events,
+            inbox: tokio::sync::Mutex::new(inbox),
+            cpu: Mutex::new(CpuMeter::new(engine.clock())),
+            before: None,
+            notes_before: engine.notes().len(),
+            warnings: Mutex::default(),
+            engine,
+        }
+    }
+
+    /// Lets the report hold this host's facts, and what its counters towards `peer` gained from now on.
+    #[must_use]
+    pub fn with_host(mut self, peer: IpAddr, device: Option<&str>) -> End {
+        self.before = Some(host::before(Some(peer), device));
+        self
+    }
+
+    /// A stream on its connection. `sends`: this end sends.
+    ///
+    /// # Errors
+    /// [`TrafficError::Unavailable`] for a transport without streams.
+    pub fn stream(
+        &mut self,
+        spec: &FlowSpec,
+        sends: bool,
+        connected: TcpStream,
+    ) -> Result<(), TrafficError> {
+        let transport = transport::stream(spec).ok_or_else(|| not_a(spec, "stream"))?;
+        connected
+            .set_nonblocking(true)
+            .map_err(|e| TrafficError::system("using a connection", e))?;
+        let (socket, events) = (transport.socket(spec, connected), self.events.clone());
+        self.flows.push(Flow::stream(
+            &self.engine,
+            &self.facts,
+            spec.clone(),
+            sends,
+            socket,
+            events,
+        ));
+        Ok(())
+    }
+
+    /// Datagrams on a socket that does not block. `sends`: this end sends. `signals`: the protocol's messages among them.
+    pub fn datagrams(
+        &mut self,
+        spec: &FlowSpec,
+        sends: bool,
+        socket: impl DatagramSocket + 'static,
+        signals: Option<Box<dyn Signals>>,
+    ) {
+        self.flows.push(Flow::datagrams(
+            &self.engine,
+            &self.facts,
+            spec.clone(),
+            sends,
+            Arc::new(socket),
+            signals,
+            None,
+            self.events.clone(),
+            None,
+        ));
+    }
+
+    /// Starts the intervals, and sending at their beginning.
+    pub fn start(&self, intervals: IntervalClock) {
+        lock(&self.cpu).start();
+        for flow in &self.flows {
+            flow.begin_intervals(intervals);
+            flow.start(&self.engine, intervals.start_ns, intervals);
+        }
+    }
+
+    /// Waits for the next event of a flow. One that failed has its reason in the report.
+    pub async fn event(&self) -> FlowEvent {
+        // This end holds a sender of its own, so that the channel is open.
+        let Some(event) = self.inbox.lock().await.recv().await else {
+            return std::future::pending().await;
+        };
+        if let FlowEvent::Failed(id, text) = &event {
+            self.flow(*id).into_iter().for_each(|flow| flow.fail(text.clone()));
+            let warning = Warning::new("flow-failed", Severity::Error, text.clone()).for_flow(*id);
+            lock(&self.warnings).push(warning);
+        }
+        event
+    }
+
+    fn flow(&self, id: u32) -> Option<&Flow> {
+        self.flows.iter().find(|flow| flow.spec.id == id)
+    }
+
+    /// The far sender has finished: each receiver ends when nothing has arrived for `quiet_ns`.
+    pub fn drain(&self, quiet_ns: u64) {
+        let drain = Drain::datagrams(self.engine.clock().monotonic_ns(), quiet_ns);
+        self.flows.iter().for_each(|flow| flow.drain(&self.engine, drain));
+    }
+
+    /// Counts a datagram of a flow that arrived on another socket than its own.
+    pub fn deliver(&self, flow: u32, datagram: &[u8]) {
+        let now = self.engine.clock().monotonic_ns();
+        self.flow(flow).into_iter().for_each(|flow| flow.deliver(datagram, now));
+    }
+
+    /// Sends one datagram of the protocol from the socket of a flow.
+    ///
+    /// # Errors
+    /// Those of `send`; a stream has no datagrams.
+    pub fn send_message(&self, flow: u32, bytes: &[u8]) -> std::io::Result<usize> {
+        self.flow(flow).ok_or(std::io::ErrorKind::NotFound)?.send_message(bytes)
+    }
+
+    /// When the last data arrived at any receiver, by the workers' clock, ns; 0 before the first.
+    #[must_use]
+    pub fn last_arrival_ns(&self) -> u64 {
+        self.flows.iter().map(Flow::last_arrival_ns).max().unwrap_or(0)
+    }
+
+    /// Stops all senders.
+    pub fn stop(&self) {
+        self.flows.iter().for_each(|flow| flow.stop(&self.engine));
+    }
+
+    /// Takes the flows off the workers and reports. Sockets close with the last owner of this end.
+    #[must_use]
+    pub fn finish(&self) -> EndReport {
+        // Before the reports are made, which takes processor time too.
+        let cpu = lock(&self.cpu).report();
+        let now = self.engine.clock().monotonic_ns();
+        let mut warnings = std::mem::take(&mut *lock(&self.warnings));
+        warnings.extend(self.engine.notes().into_iter().skip(self.notes_before));
+        EndReport {
+            host: self.before.as_ref().and_then(host::after),
+            cpu,
+            warnings,
+            flows: self.flows.iter().map(|flow| flow.report(&self.engine, now)).collect(),
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.flows.iter().for_each(|flow| flow.remove(&self.engine));
+    }
+}
