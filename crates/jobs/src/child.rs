@@ -5,11 +5,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use weir_net::namespace::{Process, process_start_time, signal_group};
-
-/// SIGKILL and SIGTERM, as every Linux numbers them.
-const KILL: i32 = 9;
-const TERMINATE: i32 = 15;
+use weir_net::process;
 
 /// A child process that ends with its owner.
 #[derive(Debug)]
@@ -55,7 +51,7 @@ impl ChildGuard {
     /// Whether it has ended. This does not wait for it, so its process id and its group's stay reserved.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        process_start_time(self.child.id()).is_none()
+        process::has_ended(&self.child)
     }
 
     /// Ends it, with its group where it leads one; returns its exit code where it had one.
@@ -64,18 +60,13 @@ impl ChildGuard {
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM; kills it where the system has no such request.
     pub fn terminate(&mut self) {
-        let pid = self.child.id();
+        // It was not waited for, or it would not be running.
         if self.is_group {
-            // Not waited for yet, or it would not be running.
-            let _ = signal_group(pid, TERMINATE);
-            return;
-        }
-        // Not waited for yet: the process id is its own.
-        let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
-        if process.is_none_or(|process| process.signal(TERMINATE).is_err()) {
-            let _ = self.child.kill();
+            process::terminate_group(&mut self.child);
+        } else {
+            process::terminate(&mut self.child);
         }
     }
 
@@ -117,7 +108,7 @@ impl ChildGuard {
             }
         }
         // Before it is waited for: until then the number of its group is its own.
-        let _ = signal_group(self.child.id(), KILL);
+        process::kill_group(&mut self.child);
         let _ = self.child.wait();
     }
 }
@@ -267,7 +258,7 @@ mod tests {
         ] {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
-            weir_net::namespace::ChildSetup::new().new_session().apply(&mut command).unwrap();
+            process::lead_session(&mut command).unwrap();
             let mut running = ChildGuard::group(command.spawn().unwrap(), Duration::from_secs(20));
             let output = captured(running.child.stdout.take(), 4);
             while !output.text().starts_with("firs") || (code.is_some() && !running.has_ended()) {

@@ -5,8 +5,9 @@
 //! the handshake, [`poll::Poller`] to wait on many of them, and the facts of the host: [`host`], [`interface`],
 //! [`counters`], [`capability`]. [`reference`] tells how far its clock may be off. Settings of interfaces are changed here and nowhere else.
 //!
-//! Only Linux is built in full; elsewhere [`clock`], [`udp`] and [`thread`] stand on the standard library, say "not
-//! available on this system" where that stops, and the other modules are absent. All `unsafe` of the data path is in this crate.
+//! Linux is in `linux/`, other systems are in `portable/`, behind the same interface. What a system lacks returns
+//! [`Error::Unsupported`] ("not available on this system"). `capability`, `namespace`, `restoration` and `watchdog` exist on Linux
+//! alone. All `unsafe` of the data path is in this crate.
 //!
 //! ```
 //! use weir_net::udp::{RecvBatch, RecvMode, SendBatch, UdpOptions, UdpSocket};
@@ -35,31 +36,27 @@
 #[cfg(target_os = "linux")]
 pub mod capability;
 pub mod clock;
-#[cfg(target_os = "linux")]
 pub mod counters;
 pub mod error;
+pub mod file;
 #[doc(hidden)]
 pub mod fuzz;
-#[cfg(target_os = "linux")]
 pub mod host;
-#[cfg(target_os = "linux")]
 pub mod interface;
 #[cfg(target_os = "linux")]
 pub mod namespace;
-#[cfg(target_os = "linux")]
 pub mod output;
-#[cfg(target_os = "linux")]
 pub mod poll;
+pub mod process;
 pub mod reference;
 #[cfg(target_os = "linux")]
 pub mod restoration;
-#[cfg(unix)]
 pub mod secret;
-#[cfg(target_os = "linux")]
+pub mod socket;
 pub mod tcp;
+mod tcp_info;
 pub mod thread;
 pub mod udp;
-#[cfg(target_os = "linux")]
 pub mod waiting;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
@@ -69,8 +66,8 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as sys;
 
-// macOS, Windows and other systems: what the standard library offers, until each has a room of its own beside `linux`.
-#[cfg(any(not(target_os = "linux"), weir_portable))]
+// The tests compile it on Linux too.
+#[cfg(any(not(target_os = "linux"), test))]
 mod portable;
 #[cfg(not(target_os = "linux"))]
 use portable as sys;

@@ -2,8 +2,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
+
+use crate::file::standard_stream;
 
 /// Maximum number of symbolic links that one path leads through, as in the kernel (`path_resolution(7)`).
 pub const MAX_LINKS: u32 = 40;
@@ -51,11 +52,10 @@ fn begin_unless(path: &Path, is_emptied: bool) -> io::Result<File> {
 pub fn descriptor(number: u32, path: &Path) -> io::Result<File> {
     match number {
         1 => {
-            let mut stdout = io::stdout();
-            stdout.flush()?;
-            stdout.as_fd().try_clone_to_owned().map(File::from)
+            io::stdout().flush()?;
+            standard_stream(1)
         }
-        2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        2 => standard_stream(2),
         _ => File::options().append(true).open(path),
     }
 }

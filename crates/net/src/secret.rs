@@ -1,7 +1,8 @@
 //! The permission check for files of keys and tokens.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+
+use crate::file::{mode_owner_group, standard_stream};
 
 /// Permission bits to read and to write, of the group and of others, as [`exposed`] takes them.
 pub const READ: u32 = 0o044;
@@ -11,11 +12,20 @@ pub const WRITE: u32 = 0o022;
 /// The permission bits of a regular file where they grant one of `access` ([`READ`], [`WRITE`]) to users other than its owner.
 ///
 /// Bits of the group don't count where the group is the owner's private one (its number is that of the owner), as with
-/// umask 002. A pipe or a device has no bits that say who reads the secret in it.
+/// umask 002. A pipe or a device has no bits that say who reads the secret in it, nor has a file on Windows.
 #[must_use]
 pub fn exposed(file: &Metadata, access: u32) -> Option<u32> {
-    let mode = file.mode() & 0o777;
-    file.is_file().then_some(mode).filter(|_| is_exposed(mode, file.uid(), file.gid(), access))
+    let (mode, owner, group) = mode_owner_group(file)?;
+    let mode = mode & 0o777;
+    file.is_file().then_some(mode).filter(|_| is_exposed(mode, owner, group, access))
+}
+
+/// The permission bits of the regular file that standard output is, where they grant anything to users other than its owner.
+#[must_use]
+pub fn exposed_stdout() -> Option<u32> {
+    let found =
+        standard_stream(1).and_then(|file| file.metadata()).ok().filter(Metadata::is_file)?;
+    mode_owner_group(&found).map(|(mode, ..)| mode & 0o777).filter(|mode| mode & 0o077 != 0)
 }
 
 fn is_exposed(mode: u32, owner: u32, group: u32, access: u32) -> bool {

@@ -8,7 +8,7 @@ pub use crate::sys::tcp::{
     TcpListener, TcpStream, available_congestion_controls, limit_unsent, try_congestion_control,
     try_protocol, unacknowledged_bytes,
 };
-pub use crate::sys::tcp_info::TcpInfo;
+pub use crate::tcp_info::TcpInfo;
 
 /// How a TCP socket is to be opened. Settings left at `None` or `false` are the system's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

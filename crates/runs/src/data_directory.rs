@@ -155,6 +155,7 @@ impl DataDirectory {
 
 /// Results contain names and addresses of hosts: directory and file are private to the user.
 fn make_directory(path: &Path) -> std::io::Result<()> {
+    #[cfg_attr(not(unix), expect(unused_mut))]
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -2,7 +2,6 @@
 //!
 //! Reading is cancel-safe: what has arrived stays in the decoder, so that it can be used in a `select!`.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -268,7 +267,7 @@ impl Writer {
         let bytes = self.sealed(message)?;
         // Else the system would accept megabytes immediately, without knowing whether the peer reads them.
         let stream: &TcpStream = self.half.as_ref();
-        let _ = weir_net::tcp::limit_unsent(stream.as_fd(), UNSENT_BYTES);
+        let _ = weir_net::tcp::limit_unsent(stream, UNSENT_BYTES);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let now = Instant::now();
@@ -295,7 +294,7 @@ impl Writer {
     /// Bytes that the peer has still to acknowledge; where the system does not tell, always as many.
     fn unacknowledged(&self) -> u32 {
         let stream: &TcpStream = self.half.as_ref();
-        weir_net::tcp::unacknowledged_bytes(stream.as_fd()).unwrap_or(0)
+        weir_net::tcp::unacknowledged_bytes(stream).unwrap_or(0)
     }
 
     /// The bytes of a message on the wire, counted.

@@ -10,10 +10,10 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use super::memfile::MemFile;
 use super::options::{Common, with_flow_label, without_flow_label};
 use super::sockopt::{self, retry};
-use super::tcp_info::TcpInfo;
 use super::{error_queue, udp};
 use crate::error::{Context, Error, Result};
-use crate::tcp::{TcpOptions, ZeroCopyCompletion};
+use crate::socket::{AsSocket, borrow};
+use crate::tcp::{TcpInfo, TcpOptions, ZeroCopyCompletion};
 use crate::udp::{ErrorOrigin, SocketMemory};
 
 /// A TCP connection.
@@ -194,15 +194,15 @@ impl TcpListener {
 }
 
 /// Lets a TCP socket take more only while fewer than `bytes` wait unsent (`TCP_NOTSENT_LOWAT`).
-pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    sockopt::set(socket, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+pub fn limit_unsent(socket: &impl AsSocket, bytes: u32) -> io::Result<()> {
+    sockopt::set(borrow(socket), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
 /// Bytes written to a TCP socket and not yet acknowledged by the peer (`SIOCOUTQ`).
-pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn unacknowledged_bytes(socket: &impl AsSocket) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
-    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    let rc = unsafe { libc::ioctl(borrow(socket).as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if rc == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -444,7 +444,7 @@ impl TcpStream {
 
     /// Bytes written and not yet acknowledged by the peer (`SIOCOUTQ`).
     pub fn unacknowledged_bytes(&self) -> io::Result<u32> {
-        unacknowledged_bytes(self.as_fd())
+        unacknowledged_bytes(self)
     }
 
     /// The socket's memory accounts (`SO_MEMINFO`).

@@ -156,3 +156,45 @@ impl<'a> Iterator for RecvMessages<'a> {
 }
 
 impl ExactSizeIterator for RecvMessages<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::UdpOptions;
+
+    #[test]
+    fn a_batch_arrives_and_has_no_measurement_that_this_system_lacks() {
+        let open = |options: UdpOptions| UdpSocket::open(&options).unwrap();
+        let receiver = open(UdpOptions {
+            gro: true,
+            timestamps: true,
+            rxq_overflow: true,
+            ..UdpOptions::bind("127.0.0.1:0".parse().unwrap())
+        });
+        let sender = open(UdpOptions::connect(receiver.local_addr().unwrap()));
+        let mut batch = SendBatch::new(3);
+        let mut filling = batch.fill();
+        filling.push(b"one", None, None).unwrap();
+        filling.push(b"twothree", Some(4), None).unwrap();
+        filling.push(b"four", Some(4), None).unwrap();
+        assert!(filling.push(b"five", None, None).is_err());
+        assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });
+        // It would have to be cut.
+        assert_eq!(filling.send(&sender).unwrap_err().kind(), io::ErrorKind::Unsupported);
+        filling.skip();
+        assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });
+        assert_eq!(filling.remaining(), 0);
+        let mut received = RecvBatch::new(4, 100);
+        for expected in [&b"one"[..], b"four"] {
+            assert_eq!(received.recv(&receiver, RecvMode::WaitForOne).unwrap(), 1);
+            let message = received.messages().next().unwrap();
+            assert_eq!((message.data, message.from), (expected, sender.local_addr().unwrap()));
+            assert_eq!((message.kernel_realtime_ns, message.overflow_total), (None, None));
+        }
+        let paced = UdpOptions {
+            pacing_bytes_per_second: Some(1),
+            ..UdpOptions::bind("127.0.0.1:0".parse().unwrap())
+        };
+        assert!(matches!(UdpSocket::open(&paced), Err(crate::Error::Unsupported { .. })));
+    }
+}

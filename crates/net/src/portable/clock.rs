@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::{native, unsupported};
 use crate::clock::{ProcessCpu, Zone};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::reference::TimeBound;
 
 fn origin() -> Instant {
@@ -32,10 +33,6 @@ pub(crate) fn sleep_until(until_ns: u64) {
     }
 }
 
-fn unsupported<T>(operation: &'static str, object: &str) -> Result<T> {
-    Err(Error::Unsupported { operation, object: object.to_owned() })
-}
-
 /// Resolution of the monotonic clock, ns, as far as the standard library lets it be known.
 pub fn monotonic_resolution_ns() -> u64 {
     100
@@ -46,14 +43,15 @@ pub fn set_timer_slack(_slack_ns: u64) -> Result<()> {
     unsupported("set timer slack of", "this thread")
 }
 
-/// Not available: always 0.
+/// CPU time used by the calling thread, ns.
 pub fn thread_cpu_ns() -> u64 {
-    0
+    let cpu = native::thread_cpu();
+    cpu.user_ns + cpu.system_ns
 }
 
-/// Not available: always 0.
+/// CPU time used by this process.
 pub fn process_cpu() -> ProcessCpu {
-    ProcessCpu::default()
+    native::process_cpu()
 }
 
 /// Not available.

@@ -1,10 +1,7 @@
 //! Threads as the standard library has them.
 
+use super::unsupported;
 use crate::error::{Error, Result};
-
-fn unsupported<T>(operation: &'static str, object: &str) -> Result<T> {
-    Err(Error::Unsupported { operation, object: object.to_owned() })
-}
 
 /// As many CPUs as may run in parallel, numbered from 0.
 pub fn allowed_cpus() -> Result<Vec<usize>> {

@@ -18,16 +18,14 @@ fn unsupported<T>() -> io::Result<T> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+crate::as_socket!(UdpSocket, socket);
+
 impl UdpSocket {
-    /// Opens, sets, binds and connects a socket; refuses by name what this system does not have.
+    /// Opens, sets, binds and connects a socket; refuses by name what this system does not have. Without coalescing, stamps,
+    /// counts of overflow, TOS and TTL, and queued errors, received messages have none of these.
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
         let object = options.bind.to_string();
         let missing = [
-            (options.gro, "coalesce received datagrams on"),
-            (options.timestamps, "ask for kernel stamps on"),
-            (options.rxq_overflow, "ask for the overflow count on"),
-            (options.receive_tos_ttl, "ask for TOS and TTL on"),
-            (options.receive_errors, "ask for the error queue on"),
             (options.reuse_port, "share the port of"),
             (options.device.is_some(), "bind to a device"),
             (options.pacing_bytes_per_second.is_some(), "pace"),

@@ -1,0 +1,50 @@
+//! Child processes, by pidfd and process group.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use crate::error::{Error, Result};
+use crate::namespace::{ChildSetup, Process, process_start_time, signal_group};
+
+/// Whether a child has ended. This does not wait for it, so that its process id and its group's stay reserved.
+pub fn has_ended(child: &Child) -> bool {
+    process_start_time(child.id()).is_none()
+}
+
+/// Asks a child that was not waited for to end (SIGTERM); kills it where that fails.
+pub fn terminate(child: &mut Child) {
+    let pid = child.id();
+    // Not waited for yet: the process id is its own.
+    let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
+    if process.is_none_or(|process| process.signal(libc::SIGTERM).is_err()) {
+        let _ = child.kill();
+    }
+}
+
+/// Asks the group of a leader that was not waited for to end (SIGTERM).
+pub fn terminate_group(leader: &mut Child) {
+    let _ = signal_group(leader.id(), libc::SIGTERM);
+}
+
+/// Kills the group of a leader that was not waited for: until then the number of its group is its own.
+pub fn kill_group(leader: &mut Child) {
+    let _ = signal_group(leader.id(), libc::SIGKILL);
+}
+
+/// Makes a command's process the leader of a session of its own, out of reach of the terminal's signals.
+///
+/// # Errors
+/// None in practice: nothing is asked of the system until the command is started.
+pub fn lead_session(command: &mut Command) -> Result<()> {
+    let failed = |e: crate::namespace::Error| Error::system(e.operation, e.object, e.source);
+    ChildSetup::new().new_session().apply(command).map_err(failed)
+}
+
+/// The file of this program as it runs, also where its name leads to another since.
+pub fn own_program() -> PathBuf {
+    let running = Path::new("/proc/self/exe");
+    match running.exists() {
+        true => running.into(),
+        false => std::env::current_exe().unwrap_or_else(|_| "weir".into()),
+    }
+}
