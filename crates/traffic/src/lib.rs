@@ -16,6 +16,7 @@ mod error;
 mod flows;
 mod host;
 mod key;
+mod local;
 mod log;
 mod reference;
 mod report_timeout;

@@ -3,15 +3,16 @@
 //! `{"verb":"start","connection":"NAME"}`, `stop`, `status`; a connection is named as in the plan, or by a flow's name.
 //! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use weir_model::progress::FlowState;
 
 use crate::TrafficError;
+use crate::local::{Listener, SocketFile};
 
 /// Longest line taken.
 const LINE: u64 = 4096;
@@ -54,14 +55,13 @@ pub(super) type Asked = (Request, oneshot::Sender<Reply>);
 
 /// The listening socket; its file goes with it.
 pub(super) struct CommandSocket {
-    path: PathBuf,
+    _file: SocketFile,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for CommandSocket {
     fn drop(&mut self) {
         self.task.abort();
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -70,25 +70,20 @@ pub(super) fn listen(
     path: &Path,
     requests: mpsc::UnboundedSender<Asked>,
 ) -> Result<CommandSocket, TrafficError> {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-    let failed = |source| TrafficError::File { what: "control socket", path: path.into(), source };
-    // A socket left by a killed test is in the way; anything else there is not ours to remove.
-    if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && std::os::unix::net::UnixStream::connect(path).is_err()
-    {
-        std::fs::remove_file(path).map_err(failed)?;
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let (listener, file) = Listener::bind(path, true).map_err(|source| TrafficError::File {
+        what: "control socket",
+        path: path.into(),
+        source,
+    })?;
     let task = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        while let Ok(stream) = listener.accept().await {
             tokio::spawn(serve(stream, requests.clone()));
         }
     });
-    Ok(CommandSocket { path: path.into(), task })
+    Ok(CommandSocket { _file: file, task })
 }
 
-async fn serve(stream: UnixStream, requests: mpsc::UnboundedSender<Asked>) {
+async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<Asked>) {
     let (read, mut write) = stream.into_split();
     let mut reader = BufReader::new(read);
     loop {

@@ -12,10 +12,11 @@ mod unix;
 mod unix_datagram;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
+use weir_net::socket::AsSocket;
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpOptions};
 
@@ -24,7 +25,7 @@ use crate::Address;
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
 /// A byte stream that does not block.
-pub(crate) trait StreamSocket: AsFd + Send + Sync + std::fmt::Debug {
+pub(crate) trait StreamSocket: AsSocket + Send + Sync + std::fmt::Debug {
     /// Writes bytes; returns how many were taken.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Writes bytes of a file without copying them through this process.
@@ -50,7 +51,7 @@ pub(crate) trait StreamSocket: AsFd + Send + Sync + std::fmt::Debug {
 }
 
 /// A socket for datagrams that does not block.
-pub trait DatagramSocket: AsFd + Send + Sync + std::fmt::Debug {
+pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     /// Sends what a batch holds.
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
     /// Receives into a batch; returns how many messages.
@@ -170,11 +171,7 @@ pub(crate) fn unavailable(name: TransportName) -> Option<String> {
 
 /// Connects to a Unix socket, which needs no waiting; the result does not block.
 pub(crate) fn connect_unix(to: Address) -> io::Result<std::net::TcpStream> {
-    let path = to.path().ok_or(io::ErrorKind::InvalidInput)?;
-    let stream = std::os::unix::net::UnixStream::connect(path)?;
-    stream.set_nonblocking(true)?;
-    // Every call that is made on it is one of any stream socket.
-    Ok(OwnedFd::from(stream).into())
+    crate::local::connect(to.path().ok_or(io::ErrorKind::InvalidInput)?)
 }
 
 /// The options of a plan's byte stream, or their defaults.

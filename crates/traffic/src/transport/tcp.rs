@@ -1,7 +1,6 @@
 //! TCP.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
@@ -58,11 +57,7 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
+weir_net::as_socket!(Socket, stream);
 
 impl StreamSocket for Socket {
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {

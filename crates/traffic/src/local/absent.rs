@@ -1,0 +1,33 @@
+//! A system without Unix sockets: each request is refused.
+
+use std::io;
+use std::path::Path;
+
+use tokio::net::TcpStream;
+
+use super::SocketFile;
+
+/// A listening socket, of which there is none.
+#[derive(Debug)]
+pub(crate) enum Listener {}
+
+impl Listener {
+    /// Not available.
+    pub(crate) fn bind(_path: &Path, _is_private: bool) -> io::Result<(Listener, SocketFile)> {
+        Err(unavailable())
+    }
+
+    /// Never called.
+    pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
+        match *self {}
+    }
+}
+
+/// Not available.
+pub(crate) fn connect(_path: &Path) -> io::Result<std::net::TcpStream> {
+    Err(unavailable())
+}
+
+fn unavailable() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "Unix sockets are not available on this system")
+}

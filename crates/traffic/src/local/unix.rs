@@ -1,0 +1,79 @@
+//! Unix sockets. A connected one is handed on as a `TcpStream`: every call that is made on it is one of any stream socket.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use tokio::net::{TcpStream, UnixListener};
+
+use super::SocketFile;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener(UnixListener);
+
+impl Listener {
+    /// Listens at `path`; with `is_private` for this user alone. A socket there that nothing answers on is replaced.
+    pub(crate) fn bind(path: &Path, is_private: bool) -> io::Result<(Listener, SocketFile)> {
+        let is_stale = |e: &io::Error| {
+            e.kind() == io::ErrorKind::AddrInUse
+                // A connect to a file that is no socket is refused as well.
+                && std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+                && UnixStream::connect(path)
+                    .is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        let listener = match UnixListener::bind(path) {
+            Err(e) if is_stale(&e) => {
+                std::fs::remove_file(path)?;
+                UnixListener::bind(path)
+            }
+            bound => bound,
+        }?;
+        let file = SocketFile(path.into());
+        if is_private {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        }
+        Ok((Listener(listener), file))
+    }
+
+    /// Takes the next connection.
+    pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.0.accept().await?;
+        TcpStream::from_std(OwnedFd::from(stream.into_std()?).into())
+    }
+}
+
+/// Connects, which needs no waiting; the result does not block.
+pub(crate) fn connect(path: &Path) -> io::Result<std::net::TcpStream> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_nonblocking(true)?;
+    Ok(OwnedFd::from(stream).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_socket_without_a_server_is_replaced() {
+        let dir = std::env::temp_dir().join(format!("weir-local-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let path = dir.join("socket");
+        let (listener, file) = Listener::bind(&path, true).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let in_use = Listener::bind(&path, false).unwrap_err();
+        assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
+        // The server is gone, and left its file.
+        drop(listener);
+        std::mem::forget(file);
+        let (_listener, file) = Listener::bind(&path, false).unwrap();
+        drop(file);
+        assert!(!path.exists());
+        std::fs::write(&path, "text").unwrap();
+        assert!(Listener::bind(&path, false).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
