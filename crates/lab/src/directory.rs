@@ -1,11 +1,12 @@
-//! Where running labs are registered: a directory that no other user can write, read or replace.
+//! The runtime directory of a user: registry of labs, locks and control sockets.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, symlink_metadata};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use weir_net::namespace::effective_user_id;
 
 use crate::error::Error;
@@ -13,12 +14,12 @@ use crate::error::Error;
 /// Environment variable that names the runtime directory.
 pub(crate) const OVERRIDE: &str = "WEIR_RUNTIME_DIR";
 
-/// The runtime directory of this user, made and checked: `$WEIR_RUNTIME_DIR`, else for root
+/// The runtime directory of this user, made with mode 0700 if it is missing: `$WEIR_RUNTIME_DIR`, else for root
 /// `/run/weir`, else `$XDG_RUNTIME_DIR/weir`, else `weir-<uid>` under the temporary directory. It is the same inside a
 /// user namespace as outside.
 ///
 /// # Errors
-/// A directory that belongs to someone else, that others may enter, or that is a symbolic link.
+/// It can't be made.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     let user = effective_user_id();
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -45,48 +46,42 @@ fn choose(
     system: &Path,
 ) -> Result<PathBuf, Error> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let made = |path: PathBuf| match make(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(Error::Registry { operation: "make directory", path, source }),
+    };
     if let Some(path) = absolute(OVERRIDE) {
-        return secure(&path, user).map(|()| path);
+        return made(path);
     }
     // Root of a user namespace may not write to /run: then as any other user.
-    if user == 0 && secure(system, user).is_ok() {
+    if user == 0 && make(system).is_ok() && is_writable(system) {
         return Ok(system.to_owned());
     }
-    if let Some(parent) = absolute("XDG_RUNTIME_DIR").filter(|path| is_own(path, user)) {
-        let path = parent.join("weir");
-        return secure(&path, user).map(|()| path);
+    // After `su`, the variable may still name another user's directory.
+    if let Some(parent) = absolute("XDG_RUNTIME_DIR").filter(|path| is_writable(path)) {
+        return made(parent.join("weir"));
     }
-    let path = std::env::temp_dir().join(format!("weir-{outside}"));
-    secure(&path, user).map(|()| path)
+    made(std::env::temp_dir().join(format!("weir-{outside}")))
 }
 
-fn is_own(path: &Path, user: u32) -> bool {
-    symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user)
+fn is_writable(path: &Path) -> bool {
+    access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// Makes the directory with mode 0700 where it is missing, then checks what is there without
-/// following a link. A directory of ours that only we may write cannot be swapped afterwards, given
-/// a parent that is ours, the system's, or sticky as the temporary directory is.
-pub(crate) fn secure(path: &Path, user: u32) -> Result<(), Error> {
-    let failed = |operation, source| Error::Registry { operation, path: path.to_owned(), source };
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed("make directory", error)),
+/// Makes the directory, and its missing parents, with mode 0700. What exists stays as it is.
+pub(crate) fn make(path: &Path) -> io::Result<()> {
+    // Not by `recursive`, which fails where another program removes a directory that was just found.
+    let create = || match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    match (create(), path.parent()) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+            make(parent)?;
+            create()
+        }
+        (made, _) => made,
     }
-    let metadata = symlink_metadata(path).map_err(|error| failed("look at", error))?;
-    let unsafe_because = |why: String| Err(Error::Unsafe { path: path.to_owned(), why });
-    if !metadata.is_dir() {
-        return unsafe_because("it is not a directory".to_owned());
-    }
-    if metadata.uid() != user {
-        return unsafe_because(format!("it belongs to user {}", metadata.uid()));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        let mode = metadata.mode() & 0o777;
-        return unsafe_because(format!("its mode is {mode:03o}, expected 700 (chmod 700)"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -96,22 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_open_modes_and_files_are_refused() {
-        let user = effective_user_id();
+    fn a_directory_of_the_user_is_used_as_it_is() {
         let temporary = tempfile::tempdir().unwrap();
-        let good = temporary.path().join("good");
-        secure(&good, user).unwrap();
-        secure(&good, user).unwrap();
-        assert_eq!(symlink_metadata(&good).unwrap().mode() & 0o777, 0o700);
+        let there = temporary.path().join("there");
+        make(&there).unwrap();
+        let mode = || there.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o700);
+        std::fs::set_permissions(&there, PermissionsExt::from_mode(0o775)).unwrap();
         let link = temporary.path().join("link");
-        symlink(&good, &link).unwrap();
-        assert!(matches!(secure(&link, user), Err(Error::Unsafe { .. })));
-        let file = temporary.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        assert!(matches!(secure(&file, user), Err(Error::Unsafe { .. })));
-        assert!(matches!(secure(&good, user + 1), Err(Error::Unsafe { .. })));
-        std::fs::set_permissions(&good, PermissionsExt::from_mode(0o750)).unwrap();
-        assert!(matches!(secure(&good, user), Err(Error::Unsafe { .. })));
+        symlink(&there, &link).unwrap();
+        let variable = |name: &str| (name == OVERRIDE).then(|| link.clone().into_os_string());
+        assert_eq!(choose(0, 0, variable, temporary.path()).unwrap(), link);
+        assert_eq!(mode(), 0o775);
     }
 
     #[test]
@@ -131,7 +122,9 @@ mod tests {
         let expected = if user == 0 { system.clone() } else { session.join("weir") };
         assert_eq!(chosen, expected);
         // Where the system's directory is unavailable, the session's is used.
-        let refused = temporary.path().join("missing/system");
+        let file = temporary.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let refused = file.join("system");
         let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &refused).unwrap();
         assert_eq!(chosen, session.join("weir"));
         // Without any of them, by the user's own number, as it is outside a user namespace: root in one is not the

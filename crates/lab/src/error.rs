@@ -76,15 +76,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A registry directory or entry that another user could have created or changed.
-    #[error("{} is not safe to use: {why}", .path.display())]
-    Unsafe {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// A damaged entry of the registry.
+    /// An entry of the registry that cannot be believed.
     #[error("lab entry is damaged: {why}")]
     Damaged {
         /// The rule that it violates.
@@ -130,7 +122,6 @@ impl Error {
             Self::Program { source, .. }
             | Self::Netlink { source, .. }
             | Self::Registry { source, .. } => of_io(source),
-            Self::Unsafe { .. } => ErrorClass::NotPermitted,
             Self::Holder { class, .. } => *class,
             Self::Namespace(_) | Self::Damaged { .. } => ErrorClass::Internal,
         }

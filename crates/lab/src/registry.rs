@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use weir_net::namespace::{NetNamespace, Process, boot_id, effective_user_id};
+use weir_net::namespace::{NetNamespace, Process, boot_id};
 
-use crate::directory::{runtime_directory, secure};
+use crate::directory::{make, runtime_directory};
 use crate::entry::{Entry, MAX_ENTRY_BYTES};
 use crate::error::Error;
 use crate::lab::{Host, command_inside, limits};
@@ -48,29 +48,13 @@ impl Drop for ChangeLock {
 impl Registry {
     /// The registry in [`runtime_directory`].
     pub fn open() -> Result<Self, Error> {
-        Self::at(&runtime_directory()?)
+        Ok(Self::at(&runtime_directory()?))
     }
 
-    /// The registry in `labs` below a given directory, which must be the caller's own with mode 0700.
-    pub fn at(runtime: &Path) -> Result<Self, Error> {
-        let registry = Self { directory: runtime.join("labs") };
-        registry.make()?;
-        Ok(registry)
-    }
-
-    /// Makes what is missing of the directory; another may remove it, being empty, at any moment.
-    fn make(&self) -> Result<(), Error> {
-        let user = effective_user_id();
-        let mut tries = 0;
-        loop {
-            let made = secure(self.runtime(), user).and_then(|()| secure(&self.directory, user));
-            tries += 1;
-            match made {
-                Err(Error::Registry { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && tries < 100 => {}
-                other => return other,
-            }
-        }
+    /// The registry in `labs` below `runtime`; both are made with mode 0700 when they are first needed.
+    #[must_use]
+    pub fn at(runtime: &Path) -> Self {
+        Self { directory: runtime.join("labs") }
     }
 
     /// Removes the directory if no lab is left in it, and its parent if that has our name and is empty. Requires the
@@ -160,22 +144,13 @@ impl Registry {
         let path = &self.directory;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
-            self.make()?;
-            let opened = OpenOptions::new()
-                .read(true)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
-                .open(path);
-            let file = match opened {
-                Ok(file) => file,
-                Err(e) if e.kind() == io::ErrorKind::NotFound && Instant::now() < deadline => {
-                    continue;
-                }
-                Err(error) => return Err(self.failed("open", path, error)),
-            };
-            match self.take(file) {
+            let opened = make(path).and_then(|()| File::open(path));
+            match opened.map_err(TryLockError::Error).and_then(|file| self.take(file)) {
                 Ok(Some(lock)) => return Ok(lock),
-                // Removed, and perhaps created again, between opening and locking.
+                // Removed, and perhaps created again, before it was locked.
                 Ok(None) if Instant::now() < deadline => {}
+                Err(TryLockError::Error(error))
+                    if error.kind() == io::ErrorKind::NotFound && Instant::now() < deadline => {}
                 Ok(None) => return Err(self.failed("lock", path, io::ErrorKind::NotFound.into())),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -194,26 +169,12 @@ impl Registry {
     /// Reads an entry; requires the change lock. A stale or damaged one is removed: `None`.
     pub(crate) fn read(&self, name: &LabName) -> Result<Option<JoinedLab>, Error> {
         let path = self.path(name);
-        let opened = OpenOptions::new()
-            .read(true)
-            // A FIFO must not block, and a link is not followed.
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&path);
-        let mut file = match opened {
+        let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-                self.remove(&path)?;
-                return Ok(None);
-            }
             Err(error) => return Err(self.failed("open", &path, error)),
         };
-        let metadata = file.metadata().map_err(|error| self.failed("look at", &path, error))?;
-        if metadata.is_dir() {
-            return Ok(None); // never ours, and not to be removed lightly
-        }
-        let own = metadata.is_file() && metadata.uid() == effective_user_id();
-        let held = own && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let mut bytes = Vec::new();
         if held {
             (&mut file)
@@ -361,7 +322,7 @@ impl JoinedLab {
 
 /// Whether `path` still names the open file.
 fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
+    match (file.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
         _ => false,
     }
@@ -369,48 +330,43 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::DirBuilderExt;
-
     use super::*;
-
-    fn own_directory() -> tempfile::TempDir {
-        let top = tempfile::tempdir().unwrap();
-        fs::DirBuilder::new().mode(0o700).create(top.path().join("weir-1")).unwrap();
-        top
-    }
 
     #[test]
     fn nothing_is_left_when_no_lab_is() {
-        let top = own_directory();
+        let top = tempfile::tempdir().unwrap();
         let runtime = top.path().join("weir-1");
-        let registry = Registry::at(&runtime).unwrap();
-        assert!(runtime.join("labs").is_dir());
+        let registry = Registry::at(&runtime);
+        drop(registry.lock().unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&runtime), mode(&runtime.join("labs"))), (0o700, 0o700));
         assert!(registry.list().unwrap().is_empty());
         assert!(!runtime.exists(), "the directory stays");
-        // Files of others stay, and so does the directory.
-        let registry = Registry::at(&runtime).unwrap();
+        // What is not ours stays, and so does the directory around it.
+        drop(registry.lock().unwrap());
         fs::write(runtime.join("other"), "").unwrap();
         registry.list().unwrap();
         assert!(runtime.join("other").exists() && !runtime.join("labs").exists());
         // A directory of the user's own choice is the user's.
         let named = top.path().join("mine");
-        Registry::at(&named).unwrap().list().unwrap();
+        Registry::at(&named).list().unwrap();
         assert!(named.is_dir());
     }
 
     #[test]
     fn a_lock_is_never_that_of_a_directory_that_is_gone() {
-        let top = own_directory();
+        let top = tempfile::tempdir().unwrap();
         let runtime = top.path().join("weir-1");
-        let registry = Registry::at(&runtime).unwrap();
-        // Opened, then removed by another program and created again by a third before it is locked.
+        let registry = Registry::at(&runtime);
+        make(&registry.directory).unwrap();
+        // Opened, then removed by another and created again by a third before it is locked.
         let opened = File::open(&registry.directory).unwrap();
         registry.tidy();
         assert!(registry.take(opened).unwrap().is_none(), "the lock of a directory that is gone");
-        registry.make().unwrap();
+        make(&registry.directory).unwrap();
         let opened = File::open(&registry.directory).unwrap();
         registry.tidy();
-        registry.make().unwrap();
+        make(&registry.directory).unwrap();
         assert!(registry.take(opened).unwrap().is_none(), "the lock of another directory");
         // Many concurrently: none fails, and no two hold it together.
         let inside = std::sync::atomic::AtomicU32::new(0);
@@ -418,7 +374,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let registry = Registry::at(&runtime).unwrap();
+                        let registry = Registry::at(&runtime);
                         let _lock = registry.lock().unwrap();
                         let before = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         assert_eq!(before, 0, "two hold the lock");
