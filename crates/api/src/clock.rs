@@ -9,13 +9,13 @@ pub(crate) fn unix_ms() -> u64 {
 
 /// RFC 3339, UTC.
 pub(crate) fn now() -> String {
-    weir_experiment::calibrate::rfc3339(unix_ms())
+    weir_runs::rfc3339(unix_ms())
 }
 
 /// The time of a file, RFC 3339, UTC.
 pub(crate) fn of(time: SystemTime) -> String {
     let ms = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
-    weir_experiment::calibrate::rfc3339(ms)
+    weir_runs::rfc3339(ms)
 }
 
 /// An id that sorts by time.

@@ -9,7 +9,7 @@ use weir_jobs::Event;
 
 use crate::error::CliError;
 use crate::job::{emit, is_job};
-use crate::time::{Format, since_epoch};
+use crate::time::{Format, local_zone, since_epoch};
 
 /// A stream of output that outlives its reader.
 ///
@@ -54,8 +54,7 @@ impl Sink {
             None => text,
             Some(format) => {
                 let now = since_epoch(std::time::SystemTime::now());
-                let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-                let time = format.render(now, &weir_net::clock::local_zone(seconds));
+                let time = format.render(now, local_zone());
                 stamped = text
                     .split_inclusive('\n')
                     .map(|line| format!("{time}{line}"))

@@ -9,8 +9,6 @@ use weir_model::hex;
 use weir_model::plan::Plan;
 use weir_model::record::{Build, RUN_SCHEMA, Record};
 
-use crate::time;
-
 /// Version of Weir.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Version with its commit, where that is known, for `-V`.
@@ -49,9 +47,10 @@ impl Identity {
         now: Duration,
         random: u64,
     ) -> Identity {
+        let now_ms = now.as_millis() as u64;
         Identity {
-            id: weir_runs::new_run_id(now.as_millis() as u64, random),
-            started_at: time::rfc3339(now),
+            id: weir_runs::new_run_id(now_ms, random),
+            started_at: weir_runs::rfc3339(now_ms),
             command: without_secrets(words),
             labels,
         }

@@ -10,25 +10,9 @@ use crate::reference::TimeBound;
 use crate::sys;
 
 pub use crate::sys::clock::{
-    boot_id, children_cpu, clocksource, local_zone, monotonic_resolution_ns, process_cpu,
-    set_timer_slack, thread_cpu_ns, time_namespace,
+    boot_id, children_cpu, clocksource, monotonic_resolution_ns, process_cpu, set_timer_slack,
+    thread_cpu_ns, time_namespace,
 };
-
-/// The local time zone at some moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Zone {
-    /// Local time − UTC, seconds.
-    pub offset_seconds: i32,
-    /// Abbreviation: `UTC`, `CET`.
-    pub name: String,
-}
-
-impl Zone {
-    /// Coordinated universal time.
-    pub fn utc() -> Zone {
-        Zone { offset_seconds: 0, name: "UTC".into() }
-    }
-}
 
 /// CPU time used by this process so far, all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

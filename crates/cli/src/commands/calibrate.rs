@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_experiment::calibrate::{Calibration, Options, calibrate};
 use weir_jobs::{CalibrateJob, Notice};
 use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
-use weir_runs::{DataDirectory, Store, StoredCalibration, new_run_id};
+use weir_runs::{DataDirectory, Store, StoredCalibration, new_run_id, rfc3339};
 
 use super::doctor::style;
 use crate::app::note;

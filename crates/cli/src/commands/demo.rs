@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_experiment::calibrate::{Calibration, Options, calibrate};
 use weir_experiment::demo::path::{self, Floor, PathRow, SEED};
 use weir_experiment::demo::{self, Row, Verdict};
 use weir_jobs::DemoJob;
 use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
-use weir_runs::DataDirectory;
+use weir_runs::{DataDirectory, rfc3339};
 
 use crate::app::{note, style};
 use crate::commands::values;

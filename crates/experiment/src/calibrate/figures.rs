@@ -186,29 +186,6 @@ pub(crate) fn warnings(
     found
 }
 
-/// `2026-11-21T20:30:09.125Z`: RFC 3339 in UTC, from milliseconds since 1970. Years beyond 9999 are clamped.
-pub fn rfc3339(unix_ms: u64) -> String {
-    let ms = unix_ms.min(253_402_300_799_999);
-    let seconds = ms / 1000;
-    // Days since 1970 to a civil date; eras of 400 years, years counted from March so that a leap day ends one.
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let s = seconds % 86_400;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        s / 3600,
-        s / 60 % 60,
-        s % 60,
-        ms % 1000
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,20 +292,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn dates() {
-        assert_eq!(rfc3339(1_795_293_009_125), "2026-11-21T20:30:09.125Z");
-        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(rfc3339(u64::MAX), "9999-12-31T23:59:59.999Z");
-    }
-
     proptest! {
-        #[test]
-        fn later_is_greater(a in 0u64..253_402_300_799_999, b in 0u64..253_402_300_799_999) {
-            prop_assert_eq!(a.cmp(&b), rfc3339(a).cmp(&rfc3339(b)));
-        }
-
         #[test]
         fn delay_does_not_depend_on_the_origin(origin in 0u64..u64::MAX / 2, ways in prop::collection::vec(0u64..1 << 40, 20..200)) {
             let arrivals: Vec<_> = ways.iter().enumerate().map(|(n, way)| {

@@ -27,7 +27,7 @@ mod paced;
 mod path;
 mod rates;
 
-pub use figures::{Arrival, CalibratedHost, Calibration, Figures, Paced, rfc3339};
+pub use figures::{Arrival, CalibratedHost, Calibration, Figures, Paced};
 
 use weir_lab::{Lab, LabSpec};
 use weir_model::warning::{Severity, Warning};

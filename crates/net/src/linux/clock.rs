@@ -1,9 +1,8 @@
 //! The Linux clocks: `clock_gettime`, absolute sleeps, CPU time, and what identifies this machine's time.
 
-use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;
 
-use crate::clock::{ProcessCpu, Zone};
+use crate::clock::ProcessCpu;
 use crate::error::{Context, Error, Result};
 use crate::reference::{KernelTime, TimeBound};
 
@@ -111,24 +110,6 @@ pub fn clocksource() -> Option<String> {
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .ok()?;
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
-}
-
-/// The local time zone (`TZ`, else the system's) at `unix_seconds` since 1970; UTC where it is unknown.
-pub fn local_zone(unix_seconds: i64) -> Zone {
-    // SAFETY: `tm` is plain numbers and a pointer that is not followed, for which all bits zero are a value.
-    let mut local: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to valid, exclusively borrowed values. The function reads TZ, which nothing in this
-    // program ever changes while it runs.
-    if unsafe { libc::localtime_r(&raw const unix_seconds, &raw mut local) }.is_null() {
-        return Zone::utc();
-    }
-    let name = match local.tm_zone.is_null() {
-        true => String::new(),
-        // SAFETY: not null, hence a string of the C library that lives as long as the program: names of zones are kept.
-        false => unsafe { CStr::from_ptr(local.tm_zone) }.to_string_lossy().into_owned(),
-    };
-    // Within a day whatever TZ says, so that it fits.
-    Zone { offset_seconds: local.tm_gmtoff as i32, name }
 }
 
 /// The bound that a daemon told the kernel of the realtime clock's error.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{native, unsupported};
-use crate::clock::{ProcessCpu, Zone};
+use crate::clock::ProcessCpu;
 use crate::error::Result;
 use crate::reference::TimeBound;
 
@@ -57,11 +57,6 @@ pub fn process_cpu() -> ProcessCpu {
 /// Not available.
 pub fn children_cpu() -> ProcessCpu {
     ProcessCpu::default()
-}
-
-/// Not available: always UTC.
-pub fn local_zone(_unix_seconds: i64) -> Zone {
-    Zone::utc()
 }
 
 /// Not available.

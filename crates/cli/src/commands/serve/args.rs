@@ -123,9 +123,9 @@ pub(crate) struct OutputArgs {
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
-    /// Prefix each line of text with the local time (TZ) in this strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
-    /// %F %T %s %z %:z %Z %%) [default: %FT%T.%L%:z and a space]
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%L%:z ", value_parser = values::time_format)]
+    /// Prefix each line of text with the local time (TZ) in this strftime format (%Y %m %d %H %M %S, %3f ms, %N ns,
+    /// %F %T %s %z %:z %Z %%) [default: %FT%T.%3f%:z and a space]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%3f%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
     /// Write one entry per received packet to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
