@@ -337,17 +337,14 @@ fn conntrack() -> Fact<(u64, u64)> {
 }
 
 fn ruleset() -> Fact<Ruleset> {
-    let from = "nft -a list ruleset";
-    // Not in PATH for ordinary users on some systems.
+    let from = "nft -j list ruleset";
+    // Off the path of an ordinary user on some systems.
     let programs = ["nft", "/usr/sbin/nft", "/sbin/nft"];
     let mut why = String::from("nft is not installed");
     for program in programs {
-        match Command::new(program).args(["-a", "list", "ruleset"]).output() {
+        match Command::new(program).args(["-j", "list", "ruleset"]).output() {
             Ok(out) if out.status.success() => {
-                return Fact::read(
-                    from,
-                    Ruleset::parse(&String::from_utf8_lossy(&out.stdout), PORT),
-                );
+                return Fact::of(from, Ruleset::parse(&out.stdout, PORT));
             }
             Ok(out) => {
                 let first = String::from_utf8_lossy(&out.stderr);

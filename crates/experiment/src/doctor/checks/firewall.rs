@@ -30,7 +30,11 @@ fn rules(facts: &Facts) -> Vec<Finding> {
                         "no test {side} can start: its control connection is refused or times out"
                     ),
                 };
-                let change = match block.handle {
+                let rule = match block.handle {
+                    Some(handle) => format!("rule with handle {handle}"),
+                    None => "policy drop".to_owned(),
+                };
+                let change = match block.handle.filter(|_| block.names_port) {
                     Some(handle) => format!("nft delete rule {} handle {handle}", block.chain),
                     None => format!(
                         "nft insert rule {} {} dport {PORT} accept",
@@ -42,7 +46,7 @@ fn rules(facts: &Facts) -> Vec<Finding> {
                     Severity::Warning,
                     format!("firewall-{}-{}", block.protocol, block.hook),
                     format!("{name} {PORT} {may} blocked at {}", block.hook),
-                    format!("{from}: chain {}: {}", block.chain, block.rule),
+                    format!("{from}: chain {}: {rule}", block.chain),
                     effect,
                 )
                 .change(change)
@@ -125,43 +129,43 @@ fn conntrack(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::super::super::facts::Fact;
     use super::super::super::ruleset::Ruleset;
+    use super::super::super::ruleset::tests::{accept, drop, listing, to_port};
     use super::*;
+    use serde_json::{Value, json};
 
-    fn with(rules: &str, policy: &str) -> Vec<Finding> {
-        let text = format!(
-            "table inet f {{\n chain in {{\n type filter hook input priority 0; policy {policy};\n {rules}\n }}\n}}\n"
-        );
-        check(&Facts {
-            ruleset: Fact::read("nft -a list ruleset", Ruleset::parse(&text, PORT)),
-            ..Facts::default()
-        })
+    fn with(rules: &[Value], policy: &str) -> Vec<Finding> {
+        let ruleset = Ruleset::parse(&listing(policy, rules), PORT).unwrap();
+        check(&Facts { ruleset: Fact::read("nft", ruleset), ..Facts::default() })
     }
 
     #[test]
     fn a_block_has_the_command_that_lifts_it() {
-        let found = with("udp dport 9347 drop # handle 7", "accept");
+        let found = with(&[json!([to_port("udp", json!(9347)), drop()])], "accept");
         assert_eq!(found.len(), 1);
         assert_eq!(
-            (found[0].severity, found[0].title.as_str()),
-            (Severity::Warning, "UDP 9347 is blocked at input")
+            (found[0].severity, found[0].id.as_str()),
+            (Severity::Warning, "firewall-udp-input")
         );
-        assert_eq!(found[0].change.as_deref(), Some("nft delete rule inet f in handle 7"));
-        assert_eq!(found[0].evidence, "nft -a list ruleset: chain inet f in: udp dport 9347 drop");
-        let policy = with("tcp dport 9347 accept # handle 8", "drop");
-        assert_eq!(
-            policy[0].change.as_deref(),
-            Some("nft insert rule inet f in udp dport 9347 accept")
-        );
-        assert!(with("jump x # handle 1", "drop")[0].title.contains("may be"));
+        assert_eq!(found[0].change.as_deref(), Some("nft delete rule inet f in handle 4"));
+        assert!(found[0].evidence.ends_with("handle 4"));
+        let insert = Some("nft insert rule inet f in udp dport 9347 accept");
+        let policy = with(&[json!([to_port("tcp", json!(9347)), accept()])], "drop");
+        assert_eq!(policy[0].change.as_deref(), insert);
+        // A rule that drops more than this port stays.
+        let all = with(&[json!([drop()])], "accept");
+        assert_eq!(all[0].change.as_deref(), insert);
+        assert!(all[0].evidence.ends_with("handle 4"));
+        let jump = json!([{ "jump": { "target": "x" } }]);
+        assert!(with(&[jump], "drop")[0].title.contains("may be"));
     }
 
     #[test]
     fn rules_that_do_not_block() {
-        assert_eq!(with("", "accept")[0].severity, Severity::Ok);
-        let other = with("tcp dport 22 drop # handle 1", "accept");
+        assert_eq!(with(&[], "accept")[0].severity, Severity::Ok);
+        let other = with(&[json!([to_port("tcp", json!(22)), drop()])], "accept");
         assert_eq!(
             (other[0].severity, other[0].evidence.as_str()),
-            (Severity::Info, "nft -a list ruleset: 1 rules")
+            (Severity::Info, "nft: 1 rules")
         );
     }
 
