@@ -6,6 +6,7 @@ use axum::routing::{delete, get, post, put};
 use serde_json::Value;
 use weir_emulator::Report;
 use weir_experiment::doctor::Diagnosis;
+use weir_jobs::{CalibrateJob, DemoJob};
 use weir_model::experiment::Experiment;
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -23,9 +24,9 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::GET, "/system", get(system::system), Operation::new("getSystem", "system", "This server and its permissions.").answers::<System>(200))
         .add(&Method::GET, "/doctor", get(system::doctor), Operation::new("getDoctor", "system", "Checks this host for settings that affect measurements; takes about a second.").answers::<Diagnosis>(200))
         .add(&Method::GET, "/calibration", get(system::calibration), Operation::new("getCalibration", "system", "This host's noise floor.").answers::<CalibrationState>(200))
-        .add(&Method::POST, "/calibration", post(system::calibrate), Operation::new("startCalibration", "system", "Measures and stores this host's noise floor.").body::<CalibrationRequest>().answers::<CalibrationState>(202))
+        .add(&Method::POST, "/calibration", post(system::calibrate), Operation::new("startCalibration", "system", "Measures and stores this host's noise floor.").body::<CalibrateJob>().answers::<CalibrationState>(202))
         .add(&Method::GET, "/demo", get(system::demo), Operation::new("getDemo", "system", "The running or latest demo: requested, realised and measured values.").answers::<DemoState>(200))
-        .add(&Method::POST, "/demo", post(system::run_demo), Operation::new("runDemo", "system", "Runs the demo, as `weir demo` does, in labs of its own that are removed afterwards; at most one at a time.").body::<DemoRequest>().answers::<DemoState>(202))
+        .add(&Method::POST, "/demo", post(system::run_demo), Operation::new("runDemo", "system", "Runs the demo, as `weir demo` does, in labs of its own that are removed afterwards; at most one at a time.").body::<DemoJob>().answers::<DemoState>(202))
         .add(&Method::POST, "/demo/stop", post(system::stop_demo), Operation::new("stopDemo", "system", "Stops the demo; the runs that it stored stay.").answers::<DemoState>(202))
         .add(&Method::GET, "/interfaces", get(system::interfaces), Operation::new("listInterfaces", "system", "The interfaces of this host.").answers::<InterfaceList>(200))
         .add(&Method::GET, "/schemas", get(system::schemas), Operation::new("listSchemas", "system", "The published JSON Schemas.").answers::<SchemaList>(200))

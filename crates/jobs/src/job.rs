@@ -384,20 +384,25 @@ pub struct LabDownJob {
 
 /// A calibration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct CalibrateJob {
-    /// Without the parts that need a lab.
-    #[serde(default)]
+    /// Over loopback only, without the two hosts of a lab.
     pub no_lab: bool,
 }
 
 /// The demo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct DemoJob {
-    /// Length of each test, s.
+    /// Seconds for which each test through the emulator sends, 1 to 60. With 1, the demo takes about a minute.
+    #[schemars(range(min = 1, max = 60))]
     pub seconds: u32,
-    /// On a virtual clock.
-    #[serde(default)]
+    /// The rows with the emulator on a virtual clock: no network, no rights, nothing stored.
     pub simulate: bool,
+}
+
+impl Default for DemoJob {
+    fn default() -> Self {
+        DemoJob { seconds: 1, simulate: false }
+    }
 }

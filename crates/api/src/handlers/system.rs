@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_experiment::calibrate::Calibration;
 use weir_experiment::doctor::{Diagnosis, Options, examine};
-use weir_jobs::Job;
+use weir_jobs::{CalibrateJob, DemoJob, Job};
 use weir_model::schema;
 use weir_net::interface;
 use weir_runs::Store;
@@ -117,9 +117,9 @@ async fn state(app: &Shared) -> Result<CalibrationState, Problem> {
 
 pub(crate) async fn calibrate(
     State(app): State<Shared>,
-    Json(request): Json<CalibrationRequest>,
+    Json(job): Json<CalibrateJob>,
 ) -> Result<Response, Problem> {
-    supervise::calibrate(&app, request.no_lab).await?;
+    supervise::calibrate(&app, job).await?;
     Ok(answer(StatusCode::ACCEPTED, &state(&app).await?, None))
 }
 
@@ -129,17 +129,16 @@ pub(crate) async fn demo(State(app): State<Shared>) -> Json200<DemoState> {
 
 pub(crate) async fn run_demo(
     State(app): State<Shared>,
-    Json(request): Json<DemoRequest>,
+    Json(job): Json<DemoJob>,
 ) -> Result<Response, Problem> {
-    let seconds = request.seconds.unwrap_or(1);
-    if !(1..=60).contains(&seconds) {
-        return Err(Problem::field("/seconds", seconds.to_string(), "1 to 60"));
+    if !(1..=60).contains(&job.seconds) {
+        return Err(Problem::field("/seconds", job.seconds.to_string(), "1 to 60"));
     }
-    if !request.simulate && app.launcher.is_there() && !app.config.may_make_labs {
+    if !job.simulate && app.launcher.is_there() && !app.config.may_make_labs {
         let accepted = "true: this server may not create labs";
         return Err(Problem::field("/simulate", "false", accepted));
     }
-    supervise::demo::start(&app, seconds, request.simulate).await?;
+    supervise::demo::start(&app, job).await?;
     Ok(answer(StatusCode::ACCEPTED, &app.demo.state(), None))
 }
 

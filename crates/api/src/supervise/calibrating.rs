@@ -29,7 +29,7 @@ impl Calibrating {
 }
 
 /// Starts one.
-pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
+pub(crate) async fn start(app: &Shared, job: CalibrateJob) -> Result<(), Problem> {
     {
         let mut progress = lock(&app.calibrating.0);
         if progress.running {
@@ -37,14 +37,13 @@ pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
         }
         *progress = Progress { running: true, ..Progress::default() };
     }
-    let started =
-        match app.launcher.start(Order::job(Job::Calibrate(CalibrateJob { no_lab }))).await {
-            Ok(started) => started,
-            Err(problem) => {
-                *lock(&app.calibrating.0) = Progress::default();
-                return Err(problem);
-            }
-        };
+    let started = match app.launcher.start(Order::job(Job::Calibrate(job))).await {
+        Ok(started) => started,
+        Err(problem) => {
+            *lock(&app.calibrating.0) = Progress::default();
+            return Err(problem);
+        }
+    };
     tell(app, State::Running, None);
     let app = app.clone();
     tokio::spawn(async move {

@@ -51,7 +51,7 @@ fn none() -> DemoState {
 }
 
 /// Starts one.
-pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<(), Problem> {
+pub(crate) async fn start(app: &Shared, job: DemoJob) -> Result<(), Problem> {
     let before = {
         let mut inner = lock(&app.demo.0);
         if inner.latest.as_ref().and_then(|d| d.state).is_some_and(|s| !s.is_over()) {
@@ -62,15 +62,14 @@ pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<
         let new = Inner { latest: Some(asked), ..Inner::default() };
         std::mem::replace(&mut *inner, new)
     };
-    let started =
-        match app.launcher.start(Order::job(Job::Demo(DemoJob { seconds, simulate }))).await {
-            Ok(started) => started,
-            Err(problem) => {
-                // The previous result is more useful than that of a demo that never started.
-                *lock(&app.demo.0) = before;
-                return Err(problem);
-            }
-        };
+    let started = match app.launcher.start(Order::job(Job::Demo(job))).await {
+        Ok(started) => started,
+        Err(problem) => {
+            // The previous result is more useful than that of a demo that never started.
+            *lock(&app.demo.0) = before;
+            return Err(problem);
+        }
+    };
     let pid = started.pid;
     let is_stopped = {
         let mut inner = lock(&app.demo.0);

@@ -1,21 +1,9 @@
 //! The demo.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{AnyJson, State};
-
-/// A request to run the demo, as `weir demo` does.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DemoRequest {
-    /// Sending time of each test through the emulator, 1 to 60 s. Absent: 1, with which the demo takes about a
-    /// minute.
-    #[schemars(range(min = 1, max = 60))]
-    pub seconds: Option<u32>,
-    /// Simulate the rows with the emulator: no network, no permissions, nothing stored.
-    pub simulate: bool,
-}
 
 /// The running or latest demo of this server: two hosts in network namespaces, real tests between them, and the
 /// requested, realised and measured values.

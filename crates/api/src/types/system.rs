@@ -161,14 +161,6 @@ pub struct CalibrationState {
     pub error: Option<String>,
 }
 
-/// A request to calibrate.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CalibrationRequest {
-    /// Over loopback only, without the two hosts of a lab.
-    pub no_lab: bool,
-}
-
 /// A published schema.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SchemaEntry {
