@@ -318,7 +318,7 @@ impl EmulatorJob {
 }
 
 /// A scenario.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScenarioJob {
     /// The id of its experiment; absent: a new one.
@@ -341,6 +341,22 @@ pub struct ScenarioJob {
     pub seed: Option<Seed>,
     /// Its runs and a checkpoint are stored.
     pub store: bool,
+}
+
+impl Default for ScenarioJob {
+    fn default() -> Self {
+        ScenarioJob {
+            id: None,
+            text: String::new(),
+            directory: PathBuf::new(),
+            quick: false,
+            simulate: false,
+            set: Variables::default(),
+            hosts: BTreeMap::new(),
+            seed: None,
+            store: true,
+        }
+    }
 }
 
 /// An experiment that is resumed from its checkpoint.

@@ -145,6 +145,14 @@ mod tests {
     }
 
     #[test]
+    fn results_are_stored_by_default() {
+        let job = |line: &str| parse_job(line).unwrap();
+        assert!(matches!(job(r#"{"job":"test"}"#), Job::Test(test) if test.store));
+        let scenario = job(r#"{"job":"scenario","text":""}"#);
+        assert!(matches!(scenario, Job::Scenario(scenario) if scenario.store));
+    }
+
+    #[test]
     fn what_is_refused_is_named() {
         for (line, field, accepted) in [
             (r#"{"job":"serve","prot":1}"#, "prot", "port"),

@@ -119,7 +119,6 @@ pub(crate) async fn start(
         simulate: request.simulate,
         hosts: specs,
         seed: request.seed,
-        store: true,
         ..ScenarioJob::default()
     };
     let state =
@@ -267,7 +266,7 @@ pub(crate) async fn sweep(
     let title = request.plan.title.clone();
     let scenario = sweeps::scenario(request, host, socket, key_file)?;
     let text = serde_json::to_string(&scenario).map_err(Problem::internal)?;
-    let job = |id| ScenarioJob { id: Some(id), text, store: true, ..ScenarioJob::default() };
+    let job = |id| ScenarioJob { id: Some(id), text, ..ScenarioJob::default() };
     let state = supervise::start_experiment(&app, "sweep", title, job, None).await?;
     Ok(answer(StatusCode::CREATED, &state, None))
 }
