@@ -67,34 +67,7 @@ pub fn fuzz_engine(data: &[u8]) {
 mod tests {
     use super::*;
     use crate::key::tests::udp_frame;
-
-    /// Seeded mutations: flips, cuts and splices of good bytes.
-    fn mutate(seed: &[u8], rounds: usize, body: fn(&[u8])) {
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        body(seed);
-        for _ in 0..rounds {
-            let mut data = seed.to_vec();
-            for _ in 0..=(next() % 4) {
-                let at = (next() as usize) % data.len().max(1);
-                match next() % 4 {
-                    0 if !data.is_empty() => data[at] = next() as u8,
-                    1 if !data.is_empty() => data[at] ^= 1 << (next() % 8),
-                    2 => data.truncate(at),
-                    _ => {
-                        let from = (next() as usize) % seed.len();
-                        data.extend_from_slice(&seed[from..(from + 20).min(seed.len())]);
-                    }
-                }
-            }
-            body(&data);
-        }
-    }
+    use weir_laws::mutation::replay;
 
     /// What fuzzing found: a frame of UDP without a checksum of which no bit was to be flipped was changed; a packet left
     /// before it came, since another one's stamp had gone back.
@@ -117,15 +90,15 @@ mod tests {
         for choice in [0x11, 0x46, 0x9d, 0xd4, 0xff] {
             let mut data = vec![choice];
             data.extend(udp_frame((1000, 2000), b"some payload"));
-            mutate(&data, 3000, fuzz_frame);
+            replay(&[&data], 3000, fuzz_frame);
             let mut tagged = data.clone();
             tagged.splice(13..13, [0x81, 0x00, 0x00, 0x09]);
-            mutate(&tagged, 1000, fuzz_frame);
+            replay(&[&tagged], 1000, fuzz_frame);
             let mut v6 = data[..13].to_vec();
             v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 44, 64]);
             v6.extend([0xfe; 32]);
             v6.extend([58, 0, 0, 1, 0, 0, 0, 9, 128, 0, 1, 2, 3, 4, 5, 6]);
-            mutate(&v6, 3000, fuzz_frame);
+            replay(&[&v6], 3000, fuzz_frame);
         }
     }
 
@@ -140,7 +113,7 @@ mod tests {
             let mut data = laws.as_bytes().to_vec();
             data.push(0);
             data.extend((0..2000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8));
-            mutate(&data, 200, fuzz_engine);
+            replay(&[&data], 200, fuzz_engine);
         }
     }
 }

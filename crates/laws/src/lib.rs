@@ -21,6 +21,8 @@
 
 mod chance;
 mod draws;
+#[doc(hidden)]
+pub mod mutation;
 mod philox;
 mod quantile;
 pub mod slot;

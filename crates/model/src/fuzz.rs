@@ -70,32 +70,8 @@ pub fn fuzz_record(data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Seeded mutations: flips, cuts and splices of a good document.
-    fn mutate(seed: &[u8], body: fn(&[u8])) {
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        body(seed);
-        for _ in 0..3000 {
-            let mut data = seed.to_vec();
-            for _ in 0..=(next() % 4) {
-                let at = (next() as usize) % data.len().max(1);
-                match next() % 4 {
-                    0 if !data.is_empty() => data[at] = next() as u8,
-                    1 if !data.is_empty() => data[at] ^= 1 << (next() % 8),
-                    2 => data.truncate(at),
-                    _ => {
-                        let from = (next() as usize) % seed.len();
-                        data.extend_from_slice(&seed[from..(from + 20).min(seed.len())]);
-                    }
-                }
-            }
-            body(&data);
-        }
+    fn mutate(sample: &[u8], body: fn(&[u8])) {
+        weir_laws::mutation::replay(&[sample], 3000, body);
     }
 
     #[test]

@@ -247,48 +247,8 @@ fn look_at(packet: &Packet<'_>, data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Seeded mutations of a corpus: flips, cuts, doubled and overwritten ranges, and noise.
-    fn replay(corpus: &[Vec<u8>], body: impl Fn(&[u8])) {
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut random = |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as usize % below.max(1)
-        };
-        body(&[]);
-        for seed in corpus {
-            body(seed);
-            for cut in 0..seed.len().min(300) {
-                body(&seed[..cut]);
-            }
-            for _ in 0..4000 {
-                let mut bytes = seed.clone();
-                for _ in 0..=random(4) {
-                    let at = random(bytes.len());
-                    match random(6) {
-                        0 if !bytes.is_empty() => bytes[at] ^= 1 << random(8),
-                        1 if !bytes.is_empty() => bytes[at] = random(256) as u8,
-                        2 => bytes.truncate(at),
-                        3 => bytes.insert(at, [0, 1, 0x7f, 0x80, 0xff][random(5)]),
-                        4 => {
-                            let tail = bytes[at..].to_vec();
-                            bytes.extend(tail);
-                        }
-                        _ => {
-                            for byte in bytes.iter_mut().skip(at).take(4) {
-                                *byte = [0, 0xff][random(2)];
-                            }
-                        }
-                    }
-                }
-                body(&bytes);
-            }
-        }
-        for len in 0..600 {
-            let noise: Vec<u8> = (0..len).map(|_| random(256) as u8).collect();
-            body(&noise);
-        }
+    fn replay(samples: &[Vec<u8>], body: impl Fn(&[u8])) {
+        weir_laws::mutation::replay(samples, 4000, body);
     }
 
     #[test]

@@ -97,36 +97,7 @@ pub fn fuzz_speed_session(data: &[u8]) {
 mod tests {
     use super::*;
     use crate::speed::frame::tests::client;
-
-    /// SplitMix64: seeded mutations without another dependency.
-    struct Draws(u64);
-
-    impl Draws {
-        fn below(&mut self, most: usize) -> usize {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ z >> 31) % most.max(1) as u64) as usize
-        }
-
-        fn mutate(&mut self, sample: &[u8]) -> Vec<u8> {
-            let mut bytes = sample.to_vec();
-            for _ in 0..=self.below(4) {
-                let at = self.below(bytes.len());
-                match self.below(4) {
-                    0 => bytes[at] ^= 1 << self.below(8),
-                    1 => bytes[at] = self.below(256) as u8,
-                    2 => bytes.truncate(at.max(1)),
-                    _ => {
-                        let piece = bytes[at..].to_vec();
-                        bytes.extend(piece);
-                    }
-                }
-            }
-            bytes
-        }
-    }
+    use weir_laws::mutation::replay;
 
     #[test]
     fn mutations_of_frames_are_harmless() {
@@ -136,13 +107,8 @@ mod tests {
                 .concat(),
             [vec![1], client(0x82, &[9; 70_000])].concat(),
         ];
-        let mut draws = Draws(5);
-        for n in 0..6000 {
-            fuzz_speed_frames(&draws.mutate(&samples[n % 2]));
-        }
-        for _ in 0..50 {
-            fuzz_speed_frames(&draws.mutate(&samples[2]));
-        }
+        replay(&samples[..2], 3000, fuzz_speed_frames);
+        replay(&samples[2..], 50, fuzz_speed_frames);
     }
 
     #[test]
@@ -155,10 +121,6 @@ mod tests {
 {"type":"stop"}
 {"type":"result","download":{"bytes":9000,"seconds":7.0,"bits_per_second":1.0},"latency":{"idle":[0.012],"download":[],"upload":[0.05]}}
 {"type":"result"}"#;
-        fuzz_speed_session(sample);
-        let mut draws = Draws(11);
-        for _ in 0..6000 {
-            fuzz_speed_session(&draws.mutate(sample));
-        }
+        replay(&[sample], 6000, fuzz_speed_session);
     }
 }

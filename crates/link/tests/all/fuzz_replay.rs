@@ -1,47 +1,8 @@
 //! Replays seeded mutations of small corpora through the fuzz bodies, so that every test run exercises them.
 
+use weir_laws::mutation::replay;
 use weir_link::capture::{CaptureFormat, CaptureWriter};
 use weir_link::fuzz::{fuzz_capture, fuzz_checksum, fuzz_segment};
-
-/// xorshift64*: enough to vary bytes, the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
-
-fn replay(corpus: &[Vec<u8>], rounds: usize, body: fn(&[u8])) {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for seed in corpus {
-        body(seed);
-        for _ in 0..rounds {
-            let mut bytes = seed.clone();
-            for _ in 0..=random.below(4) {
-                let at = random.below(bytes.len());
-                match random.below(4) {
-                    0 => bytes.truncate(at),
-                    1 => bytes.insert(at, random.next() as u8),
-                    2 if at + 4 <= bytes.len() => {
-                        let word = [0, 1, u32::MAX, 1 << 31, 262_144][random.below(5)];
-                        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
-                    }
-                    _ if at < bytes.len() => bytes[at] = random.next() as u8,
-                    _ => {}
-                }
-            }
-            body(&bytes);
-        }
-    }
-}
 
 fn frames() -> Vec<Vec<u8>> {
     let mut v4 = [[2; 12], [0; 12]].concat()[..12].to_vec();

@@ -3,48 +3,8 @@
 
 use weir_net::fuzz::*;
 
-/// SplitMix64: the same mutations on every machine.
-struct Mutator(u64);
-
-impl Mutator {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    fn mutate(&mut self, seed: &[u8]) -> Vec<u8> {
-        let mut bytes = seed.to_vec();
-        for _ in 0..=self.below(6) {
-            let at = self.below(bytes.len());
-            match self.below(5) {
-                0 if !bytes.is_empty() => bytes[at] = self.next() as u8,
-                1 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-                2 => bytes.truncate(at),
-                3 => bytes.insert(at, self.next() as u8),
-                _ if !bytes.is_empty() => bytes[at] = [0, 0xff, 0x7f, 0x80, b' '][self.below(5)],
-                _ => {}
-            }
-        }
-        bytes
-    }
-}
-
-fn replay(corpus: &[Vec<u8>], body: fn(&[u8])) {
-    let mut mutator = Mutator(9347);
-    body(&[]);
-    for seed in corpus {
-        body(seed);
-        for _ in 0..5000 {
-            body(&mutator.mutate(seed));
-        }
-    }
+fn replay(samples: &[Vec<u8>], body: fn(&[u8])) {
+    weir_laws::mutation::replay(samples, 5000, body);
 }
 
 fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
