@@ -1,7 +1,7 @@
 //! Values of flags that are no plain unit: each says what was given and what is accepted.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -128,6 +128,20 @@ pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
         "expected an IPv4 or IPv6 address of this host, such as 192.0.2.1 or 2001:db8::1"
             .to_string()
     })
+}
+
+/// `ADDRESS:PORT`, `ADDRESS` or `:PORT`, with what stands for the missing one.
+pub(crate) fn listen_address(text: &str, address: IpAddr, port: u16) -> Result<SocketAddr, String> {
+    if let Ok(both) = text.parse() {
+        return Ok(both);
+    }
+    if let Ok(address) = text.trim_matches(['[', ']']).parse() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse) {
+        return Ok(SocketAddr::new(address, port));
+    }
+    Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
 }
 
 /// A format of the time before lines.

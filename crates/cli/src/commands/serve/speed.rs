@@ -1,6 +1,6 @@
 //! `weir serve --speed-test`: the speed test of a visitor's browser, next to the server on a thread of its own.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use weir_jobs::{Event, SpeedTestJob};
 use weir_runs::DataDirectory;
 
 use crate::commands::runs::RunsError;
+use crate::commands::values;
 use crate::error::CliError;
 use crate::stamp::VERSION;
 
@@ -49,16 +50,7 @@ impl SpeedArgs {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT));
-    }
-    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse) {
-        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
-    }
-    Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
+    values::listen_address(text, Ipv6Addr::UNSPECIFIED.into(), PORT)
 }
 
 /// A speed test that is being served, until this is dropped.

@@ -3,7 +3,7 @@
 //! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
 //! and starts everything else, the test server included, as programs of their own.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +22,7 @@ use super::output::Telling;
 use crate::app::note;
 use crate::commands::experiment::plan_from_flags;
 use crate::commands::runs::RunsError;
+use crate::commands::values;
 use crate::engine::Stop;
 use crate::error::CliError;
 use crate::output::Sink;
@@ -66,18 +67,8 @@ pub(crate) struct LauncherArgs {
     directory: PathBuf,
 }
 
-/// `ADDRESS:PORT`, `ADDRESS` or `:PORT`.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT));
-    }
-    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse) {
-        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
-    }
-    Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
+    values::listen_address(text, Ipv4Addr::LOCALHOST.into(), PORT)
 }
 
 /// Runs the launcher, whose orders come by its standard input.

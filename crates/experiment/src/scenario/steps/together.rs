@@ -178,22 +178,7 @@ mod tests {
     use super::*;
 
     fn test(runs: &[RunRef]) -> StepOutcome {
-        StepOutcome {
-            name: String::new(),
-            action: "test".into(),
-            outcome: Outcome::Passed,
-            reason: None,
-            seconds: 0.0,
-            runs: runs.to_vec(),
-            axes: vec![],
-            points: vec![],
-            found: vec![],
-            together: None,
-            output: None,
-            expectations: vec![],
-            steps: vec![],
-            interrupted: false,
-        }
+        StepOutcome { outcome: Outcome::Passed, runs: runs.to_vec(), ..begun("", "test") }
     }
 
     fn run(repetition: u32, metrics: &[(&str, f64)]) -> RunRef {
