@@ -1,11 +1,12 @@
 //! State shared by all handlers.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use weir_experiment::doctor::Diagnosis;
+pub(crate) use weir_net::thread::lock;
 
 use crate::audit::Audit;
 use crate::bodies::Bodies;
@@ -100,9 +101,4 @@ impl App {
     pub(crate) fn last_edit(&self, document: &str) -> Option<DocumentChange> {
         lock(&self.edits).get(document).cloned()
     }
-}
-
-/// Locks a mutex, poisoned or not: the guarded code only assigns.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

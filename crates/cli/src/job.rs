@@ -5,11 +5,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use weir_jobs::{Command, Event, Job, MAX_JOB_BYTES, Notice, parse_job};
 use weir_model::impairment::Impairment;
+use weir_net::thread::lock;
 
 use crate::commands;
 use crate::engine::StopReason;
@@ -53,7 +54,7 @@ pub(crate) fn emit(event: &Event) {
 /// What an emulator does when it gets a command to put another configuration into force.
 pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Send + 'static) {
     if let Some(session) = SESSION.get() {
-        *session.on_set.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handler));
+        *lock(&session.on_set) = Some(Box::new(handler));
     }
 }
 
@@ -107,7 +108,7 @@ fn dispatch(job: Job) -> Result<i32, CliError> {
 /// No thread.
 pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
     let Some(session) = SESSION.get() else { return Ok(()) };
-    let input = session.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let input = lock(&session.input).take();
     let Some(input) = input else { return Ok(()) };
     let is_detached = session.is_detached;
     let read = move || {
@@ -136,7 +137,7 @@ pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Resul
 }
 
 fn set(session: &Session, impairment: Impairment) {
-    let mut handler = session.on_set.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handler = lock(&session.on_set);
     let done = match handler.as_mut() {
         Some(handler) => handler(impairment),
         None => Err("this job has no configuration".to_owned()),

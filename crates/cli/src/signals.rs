@@ -1,5 +1,7 @@
 //! Signals become requests to stop; the first lets the test end in order, the second at once.
 
+use weir_net::thread::lock;
+
 use crate::engine::Stop;
 #[cfg(unix)]
 use crate::engine::StopReason;
@@ -101,7 +103,7 @@ pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), 
 }
 
 fn call(told: &std::sync::Mutex<impl FnMut(StopReason)>, reason: StopReason) {
-    let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut told = lock(told);
     (*told)(reason);
 }
 

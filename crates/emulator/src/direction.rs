@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use weir_impair::{ImpairError, Prepared, Retired};
@@ -11,7 +11,7 @@ use weir_link::{Receive, ReceiveStatistics, Transmit};
 use weir_model::impairment::Impairment;
 use weir_net::clock::{Clock, set_timer_slack, thread_cpu_ns};
 use weir_net::poll::{Events, Interest, Poller, Waker};
-use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
+use weir_net::thread::{allowed_cpus, lock, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
 use crate::datapath::{Datapath, MAX};
@@ -83,14 +83,9 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Order>>> {
-        // A queue of complete orders: a thread that panicked with the lock left it consistent.
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Passes an order; an order to a direction that has ended is dropped, and its answer never arrives.
     pub(crate) fn post(&self, order: Order) {
-        if let Some(orders) = &mut *self.lock() {
+        if let Some(orders) = &mut *lock(&self.orders) {
             orders.push_back(order);
         }
         self.waiting.store(true, Ordering::Release);
@@ -99,7 +94,7 @@ impl Mailbox {
 
     /// Waiting callers get an error instead of an answer.
     fn close(&self) {
-        *self.lock() = None;
+        *lock(&self.orders) = None;
     }
 
     /// Ends the direction at its next turn.
@@ -371,7 +366,7 @@ impl Worker {
     }
 
     fn obey(&mut self) {
-        let orders = match &mut *self.mailbox.lock() {
+        let orders = match &mut *lock(&self.mailbox.orders) {
             Some(orders) => std::mem::take(orders),
             None => return,
         };

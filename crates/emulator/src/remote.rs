@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_impair::Prepared;
@@ -12,6 +12,7 @@ use weir_laws::Direction;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction as Side;
 use weir_net::clock::Clock;
+pub(crate) use weir_net::thread::lock;
 
 use crate::alarm::{Alarm, Alarms};
 use crate::config::is_timed;
@@ -413,9 +414,4 @@ pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
             source: std::io::ErrorKind::TimedOut.into(),
         },
     })
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values are replaced whole: a thread that died left them consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

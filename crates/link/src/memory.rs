@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(unix)]
 use std::os::unix::net::UnixDatagram;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use weir_net::thread::lock;
 
 use crate::error::{Error, Result};
 use crate::link::{
@@ -78,11 +80,6 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
     let link =
         Link { receiver: Box::new(receiver), transmitter: Box::new(transmitter), description };
     Ok((link, outside))
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // Queues of whole frames: a thread that died holding them left nothing half-done.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Outside {

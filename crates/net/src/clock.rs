@@ -4,7 +4,7 @@
 //! Times are unsigned nanoseconds: monotonic since the platform's arbitrary origin (`CLOCK_MONOTONIC`), realtime since
 //! 1970-01-01 UTC (`CLOCK_REALTIME`, which is what kernel packet stamps carry).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::reference::TimeBound;
 use crate::sys;
@@ -238,8 +238,7 @@ impl InjectedClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // The state is plain numbers: a thread that died holding it left nothing half-done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::thread::lock(&self.0)
     }
 }
 

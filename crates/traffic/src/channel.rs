@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
+use weir_net::thread::lock;
 use weir_wire::control;
 use weir_wire::frame::{FrameDecoder, FrameError, PREFIX_LEN, TRAILER_LEN, encode_frame};
 
@@ -214,7 +215,7 @@ impl Reader {
                 && let Some(message) = sealed.next()?
             {
                 let mut plain = vec![0; message.len()];
-                let mut cipher = cipher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut cipher = lock(cipher);
                 let n =
                     cipher.read_message(&message, &mut plain).map_err(|_| ChannelError::Crypto)?;
                 self.frames.push(&plain[..n]);
@@ -305,7 +306,7 @@ impl Writer {
             Some(cipher) => {
                 let mut out = Vec::with_capacity(frame.len() + 64);
                 let mut sealed = vec![0; NOISE_MAX];
-                let mut cipher = cipher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut cipher = lock(cipher);
                 for part in frame.chunks(NOISE_MAX - NOISE_TAG) {
                     let n = cipher
                         .write_message(part, &mut sealed)

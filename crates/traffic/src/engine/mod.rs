@@ -14,12 +14,13 @@ mod tests;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use weir_flow::{Asked, Sending};
 use weir_model::content::Content;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
+pub(crate) use weir_net::thread::lock;
 use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
@@ -47,11 +48,6 @@ pub enum FlowEvent {
 
 /// Where flow events go.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
-
-/// Locks, also after a panic elsewhere: counters are valid at every moment.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a sender tells at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {

@@ -63,7 +63,7 @@ impl<C: Send + 'static> Worker<C> {
                     // Refused when the processor is not ours: the flag was checked, so it went away meanwhile.
                     let _ = weir_net::thread::pin_to_cpu(cpu);
                 }
-                // What the worker shares lies behind mutexes whose contents are valid at every moment (`super::lock`).
+                // What the worker shares lies behind mutexes whose contents are valid at every moment.
                 while catch_unwind(AssertUnwindSafe(|| work(&inbox))).is_err() {
                     inbox.renew();
                 }

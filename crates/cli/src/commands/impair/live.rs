@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{ControlSocket, LastContact};
@@ -13,6 +13,7 @@ use weir_emulator::{
 use weir_jobs::{EmulatorJob, Event, Notice, Ready};
 use weir_model::Refusal;
 use weir_net::restoration::{Restoration, restore};
+use weir_net::thread::lock;
 use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
@@ -230,14 +231,14 @@ struct Leavings {
 
 /// Leaves in the note what was in fact switched off.
 fn settle(leavings: &Mutex<Leavings>) {
-    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut leavings = lock(leavings);
     if let Some(Err(reason)) = leavings.restoration.as_mut().map(Restoration::settle) {
         note(&format!("warning: the note of offloads could not be corrected: {reason}"));
     }
 }
 
 fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {
-    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut leavings = lock(leavings);
     leavings.socket = path.map(Path::to_owned);
 }
 
@@ -245,7 +246,7 @@ fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {
 /// nothing is noted for the next start. The watchdog, which comes after, finds its work done.
 fn take_away(leavings: &Weak<Mutex<Leavings>>) {
     let Some(leavings) = leavings.upgrade() else { return };
-    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut leavings = lock(&leavings);
     if let Some(path) = leavings.socket.take() {
         let _ = std::fs::remove_file(path);
     }

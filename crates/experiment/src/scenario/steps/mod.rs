@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
@@ -16,6 +16,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
 use weir_model::record::{Crossing, Record};
 use weir_model::units::{RateLimit, SendRate};
+use weir_net::thread::lock;
 use weir_sim::Simulation;
 
 use super::checkpoint::{Checkpoint, StoredRun};
@@ -102,10 +103,6 @@ struct StepContext {
     start_at_ns: Option<u64>,
     /// Metrics to sum over concurrent tests.
     metrics: Vec<Metric>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl<'a> Execution<'a> {
