@@ -1,4 +1,5 @@
-//! `weir demo` with real programs: dispositions and ledger are exact on any host, and nothing is left behind.
+//! `weir demo` with real programs, one of them with all messages replaced: dispositions and ledger are exact on any
+//! host, and nothing is left behind.
 
 use crate::common;
 use std::io::Read;
@@ -26,9 +27,10 @@ impl Drop for Demo {
 }
 
 impl Demo {
-    fn start() -> Demo {
+    fn start(program: &Path) -> Demo {
         let directory = tempfile::tempdir().unwrap();
         let child = Command::new(common::WEIR)
+            .env("WEIR_PROGRAM", program)
             .args(["demo", "--json", "--no-store"])
             .env("WEIR_RUNTIME_DIR", directory.path().join("runtime"))
             .env(MARK, directory.path())
@@ -110,7 +112,8 @@ fn every_fate_and_the_ledger_are_exact_and_only_times_may_be_open() {
         return;
     }
     let _turn = common::turn();
-    let mut demo = Demo::start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut demo = Demo::start(&common::mute(elsewhere.path()));
     let (code, text) = demo.ended();
     let found: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert!(code == Some(0) || code == Some(5), "{code:?}: {found:#}");
@@ -140,7 +143,7 @@ fn an_interrupted_demo_leaves_nothing() {
         return;
     }
     let _turn = common::turn();
-    let mut demo = Demo::start();
+    let mut demo = Demo::start(Path::new(common::WEIR));
     demo.await_emulator();
     demo.signal("INT");
     assert_eq!(demo.ended().0, Some(130));
@@ -153,7 +156,7 @@ fn a_killed_demo_leaves_nothing() {
         return;
     }
     let _turn = common::turn();
-    let mut demo = Demo::start();
+    let mut demo = Demo::start(Path::new(common::WEIR));
     demo.await_emulator();
     demo.signal("KILL");
     assert_eq!(demo.ended().0, None);

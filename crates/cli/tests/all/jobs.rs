@@ -1,10 +1,9 @@
-//! Jobs as programs of their own: nothing that starts one reads text that is meant for people, and a job whose starter is
-//! gone ends.
+//! Jobs as programs of their own: nothing that starts one reads text that is meant for people (those that the API starts:
+//! `ui.rs`; the demo's: `demo.rs`), and a job whose starter is gone ends.
 
 use crate::common;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,24 +12,11 @@ use serde_json::{Value, json};
 /// Ends a broken run; no good one comes near it.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Weir with every text that is meant for people replaced: in its events, and on standard error.
-fn mute(directory: &Path) -> PathBuf {
-    let path = directory.join("mute");
-    let script = format!(
-        "#!/bin/bash\nset -o pipefail\n\
-         '{}' \"$@\" 2>/dev/null | sed -u -E 's/\"(message|reason|end_reason|text)\":\"([^\"\\\\]|\\\\.)*\"/\"\\1\":\"?\"/g'\n",
-        common::WEIR
-    );
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
 fn weir(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(common::WEIR);
     command.args(arguments).env("XDG_DATA_HOME", directory.join("data"));
     command.env("WEIR_RUNTIME_DIR", directory.join("runtime"));
-    command.env("WEIR_PROGRAM", mute(directory)).stdin(Stdio::null());
+    command.env("WEIR_PROGRAM", common::mute(directory)).stdin(Stdio::null());
     command
 }
 
@@ -64,6 +50,11 @@ fn everything_works_with_all_messages_replaced() {
         ["impair", "exec", "--both", "delay 1ms", "--", "sh", "-c", "test -n \"$WEIR_EMULATOR\""];
     let status = weir(dir.path(), &exec).stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert_eq!(status.unwrap().code(), Some(0));
+    // A lab with an emulator in the middle, without which it is not up.
+    for words in [["lab", "up", "--impair=delay 1ms"].as_slice(), &["lab", "down"]] {
+        let status = weir(dir.path(), words).stdout(Stdio::null()).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{words:?}");
+    }
 }
 
 /// A job with its standard input open.

@@ -33,6 +33,16 @@ impl Drop for Ui<'_> {
 
 impl<'a> Ui<'a> {
     fn start(directory: &Path, lab: Option<(&'a Lab, &'a str)>, words: &[&str]) -> Ui<'a> {
+        Ui::start_with(Path::new(WEIR), directory, lab, words)
+    }
+
+    /// A server whose jobs are run by `program`.
+    fn start_with(
+        program: &Path,
+        directory: &Path,
+        lab: Option<(&'a Lab, &'a str)>,
+        words: &[&str],
+    ) -> Ui<'a> {
         let mut command = match lab {
             Some((lab, host)) => lab.command(host, WEIR).unwrap(),
             None => Command::new(WEIR),
@@ -41,7 +51,7 @@ impl<'a> Ui<'a> {
         command.env_remove("WEIR_KEY").env("NO_COLOR", "1");
         command.env("WEIR_DATA_DIR", directory.join("data"));
         command.env("WEIR_CONFIG_DIR", directory.join("config"));
-        command.env("WEIR_RUNTIME_DIR", directory.join("runtime"));
+        command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("WEIR_PROGRAM", program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -141,6 +151,61 @@ fn a_test_is_started_watched_and_kept() {
     ui.ask("DELETE", &format!("/tests/{id}"), None).expect(204);
     ui.ask("GET", &format!("/tests/{id}"), None).expect(404);
     ui.get(&format!("/runs/{run}"));
+}
+
+#[test]
+fn all_jobs_work_with_all_messages_replaced() {
+    const TEST: &str = "all_jobs_work_with_all_messages_replaced";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let ui = Ui::start_with(&common::mute(dir.path()), dir.path(), None, &["-p", &port]);
+    // In the background of the others: it takes some seconds.
+    ui.ask("POST", "/calibration", Some(json!({ "no_lab": true }))).expect(202);
+    let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": udp(200, "1000pps") });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    until("the test has ended", || {
+        ui.get(&format!("/tests/{}", test["id"].as_str().unwrap()))["state"] == "ended"
+    });
+    let record = ui.get(&format!("/tests/{}/record", test["id"].as_str().unwrap()));
+    assert_eq!(record["flows"][0]["sender"]["packets"], 200);
+    assert!(ui.get("/doctor")["findings"].as_array().is_some_and(|all| !all.is_empty()));
+    // A refusal of a job has its field.
+    let lab = json!({ "name": "muted", "middle": true });
+    ui.ask("POST", "/labs", Some(lab)).expect(201);
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let wrong = json!({ "interfaces": ["to-a", "to-z"], "lab": "muted/m" });
+        let refused = ui.ask("POST", "/emulators", Some(wrong)).expect(422);
+        assert_eq!(refused["errors"][0]["field"], "/interfaces/1", "{refused}");
+        let emulator = json!({ "interfaces": ["to-a", "to-b"], "lab": "muted/m" });
+        let emulator = ui.ask("POST", "/emulators", Some(emulator)).expect(201);
+        let path = format!("/emulators/{}", emulator["id"].as_str().unwrap());
+        assert!(ui.get(&format!("{path}/counters"))["directions"].is_array());
+        ui.ask("DELETE", &path, None).expect(204);
+    }));
+    ui.ask("DELETE", "/labs/muted", None).expect(204);
+    if let Err(why) = found {
+        std::panic::resume_unwind(why);
+    }
+    // A lab, servers, an emulator and tests of its own.
+    let scenario = json!({
+        "schema": "weir.scenario/1", "name": "muted", "lab": { "middle": true }, "emulator": { "m": { "both": "delay 1ms" } },
+        "step": [{ "name": "tcp", "test": { "plan": { "schema": "weir.plan/1",
+            "connection": [{ "transport": "tcp", "bytes": "100K" }] } } }],
+    });
+    let experiment =
+        ui.ask("POST", "/experiments", Some(json!({ "document": scenario }))).expect(201);
+    let path = format!("/experiments/{}", experiment["id"].as_str().unwrap());
+    until("the experiment has ended", || ui.get(&path)["state"] == "ended");
+    assert_eq!(ui.get(&path)["outcome"]["outcome"], "done");
+    ui.ask("POST", "/demo", Some(json!({ "simulate": true }))).expect(202);
+    until("the demo has ended", || ui.get("/demo")["state"] == "ended");
+    assert_eq!(ui.get("/demo")["result"]["exit_code"], 0);
+    until("the calibration has ended", || ui.get("/calibration")["running"] == false);
+    let calibration = ui.get("/calibration");
+    assert!(calibration["kept"]["figures"].is_object(), "{calibration}");
 }
 
 #[test]

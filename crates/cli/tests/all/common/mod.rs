@@ -19,6 +19,20 @@ pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 /// Ends a broken run; no good one comes near it.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// A script in `directory` for `WEIR_PROGRAM`: Weir with every text that is meant for people replaced, in its events and on
+/// standard error.
+pub(crate) fn mute(directory: &Path) -> PathBuf {
+    let path = directory.join("mute");
+    let script = format!(
+        "#!/bin/bash\nset -o pipefail\n\
+         '{}' \"$@\" 2>/dev/null | sed -u -E 's/\"(message|reason|end_reason|text)\":\"([^\"\\\\]|\\\\.)*\"/\"\\1\":\"?\"/g'\n",
+        WEIR
+    );
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
 /// Waits until no other test that measures is running: they share the machine's processors.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
