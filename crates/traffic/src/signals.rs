@@ -64,7 +64,8 @@ impl Signals for ServerSignals {
                     self.alive.store(now_ns, Ordering::Relaxed);
                 }
                 DatagramKind::Hello => {
-                    let ack = ControlDatagram { kind: DatagramKind::HelloAck, ..d }.encode(&self.key);
+                    let ack =
+                        ControlDatagram { kind: DatagramKind::HelloAck, ..d }.encode(&self.key);
                     let _ = socket.send_control(&ack);
                 }
                 _ => {}

@@ -81,7 +81,7 @@ impl HeaderFormat {
     ) -> Option<(&'static str, String, String)> {
         if !transport.datagrams() {
             let streams = Self::ALL.iter().filter(|format| format.facts().streams);
-            let accepted = crate::words::one_of(streams.map(|format| format.label()));
+            let accepted = crate::phrases::one_of(streams.map(|format| format.label()));
             let given = format!("{self} with transport {}", transport.name());
             return (!self.facts().streams).then_some(("header", given, accepted));
         }
@@ -92,7 +92,7 @@ impl HeaderFormat {
         }
         (verify && !self.numbered()).then(|| {
             let numbered = Self::ALL.iter().filter(|format| format.numbered());
-            let names = crate::words::one_of(numbered.map(|format| format.label()));
+            let names = crate::phrases::one_of(numbered.map(|format| format.label()));
             let accepted = format!("a header with a sequence number: {names}");
             ("verify", format!("true with header {self}"), accepted)
         })
@@ -121,7 +121,7 @@ impl HeaderFormat {
     /// The names of all formats, for a refusal.
     fn accepted() -> &'static str {
         static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-            crate::words::one_of(HeaderFormat::ALL.iter().map(|format| format.label()))
+            crate::phrases::one_of(HeaderFormat::ALL.iter().map(|format| format.label()))
         });
         &NAMES
     }

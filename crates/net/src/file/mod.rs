@@ -8,7 +8,7 @@ mod windows;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::output::MOST_LINKS;
+use crate::output::MAX_LINKS;
 #[cfg(unix)]
 use unix as sys;
 #[cfg(windows)]
@@ -37,7 +37,7 @@ impl Identity {
         }
         // Where it would be created: at the end of links that lead nowhere yet.
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             let Ok(target) = path.read_link() else { break };
             path = path.parent().unwrap_or(Path::new("")).join(target);
         }

@@ -71,7 +71,7 @@ impl DatagramSocket for Socket {
         self.0.send_control(bytes)
     }
 
-    fn most_segments(&self) -> usize {
+    fn max_segments(&self) -> usize {
         1
     }
 
