@@ -102,7 +102,7 @@ impl Poller {
         })
     }
 
-    /// Waits for events at most `timeout_ns` (for ever: `None`; not at all: 0). Returns their number; 0 when the time
+    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 when the time
     /// is over.
     pub fn wait(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
         events.events.clear();

@@ -26,7 +26,7 @@ pub(crate) fn entry(socket: RawSocket, events: i16) -> PollEntry {
     libc::pollfd { fd: socket, events, revents: 0 }
 }
 
-/// Waits until an entry has an event, at most `timeout_ms` (for ever: −1).
+/// Waits until an entry has an event, at most `timeout_ms` (forever: −1).
 pub(crate) fn poll(entries: &mut [PollEntry], timeout_ms: i32) -> io::Result<()> {
     let count = entries.len() as libc::nfds_t;
     // SAFETY: `entries` is writable for `count` entries through the call.

@@ -34,7 +34,7 @@ pub(crate) fn entry(socket: RawSocket, events: i16) -> PollEntry {
     WSAPOLLFD { fd: socket as usize, events, revents: 0 }
 }
 
-/// Waits until an entry has an event, at most `timeout_ms` (for ever: −1). Before Windows 10 version 2004 a failed connect
+/// Waits until an entry has an event, at most `timeout_ms` (forever: −1). Before Windows 10 version 2004 a failed connect
 /// is not reported.
 pub(crate) fn poll(entries: &mut [PollEntry], timeout_ms: i32) -> io::Result<()> {
     let count = u32::try_from(entries.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
