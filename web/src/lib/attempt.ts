@@ -1,4 +1,4 @@
-// Does something and tells what went wrong, so that no refusal is lost.
+// Runs an action and reports its error, so that no refusal is lost.
 
 import { ApiError, wordsOf } from './api/client';
 import { toasts } from './ui/toasts.svelte';
@@ -10,7 +10,7 @@ export async function attempt(work: () => Promise<unknown> | unknown): Promise<b
     return true;
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') return false;
-    // The banner tells that the server is away, and 401 asks for the token.
+    // The banner shows that the server is unreachable, and 401 asks for the token.
     if (error instanceof ApiError && (error.status === 0 || error.status === 401)) return false;
     toasts.say('bad', wordsOf(error));
     return false;

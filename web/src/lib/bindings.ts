@@ -14,7 +14,7 @@ export interface Binding {
   copies: number;
 }
 
-/** Numbers of connections, which they keep while they are edited, moved and removed; and what they are bound to. */
+/** Stable numbers of connections while they are edited, moved and removed; and their bindings to tests. */
 export class Bindings {
   /** Number of each connection of the plan, in its order. */
   ids: number[] = [];
@@ -30,7 +30,7 @@ export class Bindings {
     return this.#next++;
   }
 
-  /** Numbers for the next state of a plan: kept in place where there are as many connections, else by the connections themselves. */
+  /** Numbers for the next state of a plan: by position if the number of connections is unchanged, else by their content. */
   follow(before: JsonObject, after: JsonObject): void {
     const [old, now] = [connectionsOf(before), connectionsOf(after)];
     if (old.length === now.length) return;
@@ -57,12 +57,12 @@ export class Bindings {
     return binding === undefined || row.copy >= binding.copies ? undefined : { test: binding.test, flow: binding.first + row.copy };
   }
 
-  /** As it is kept over a reload: each connection's name and binding, in the order of the plan. */
+  /** The state stored over a reload: each connection's name and binding, in the order of the plan. */
   toJson(plan: JsonObject): Json {
     return connectionsOf(plan).map((one, index) => ({ name: String(one['name'] ?? ''), ...this.#bound.get(this.ids[index] ?? 0) }));
   }
 
-  /** What was kept, where it is of this plan. */
+  /** The stored state, if it belongs to this plan. */
   static of(kept: unknown, plan: JsonObject): Bindings {
     const connections = connectionsOf(plan);
     const made = new Bindings(connections.length);

@@ -10,9 +10,9 @@ const OWN = ['--json-stream', '--no-store', '--label=', '--control-socket=', '--
 const PLACES = ['weir-run-', 'weir-ui-'];
 
 /**
- * The command that repeats a run. One that another program of ours started had its plan in such a directory, which nothing else tells
+ * The command that repeats a run. A run started by a scenario or the API had its plan in such a directory, which shows
  * from a plan of a person's own: the stored plan is used instead, as on the run's page of `weir report` (`repeating` of
- * crates/report/src/page/run.rs). Of a run that was not kept there is only the plan of its record, to be put into the file named.
+ * crates/report/src/page/run.rs). A run that was not stored has only the plan of its record, to be saved to the named file.
  */
 export function repeating(words: string[], id: string): string {
   const plan = words.find((word) => word.startsWith('--plan='))?.slice('--plan='.length) ?? '';

@@ -65,7 +65,7 @@ function lineOf(figure: Json, flows: boolean): DemoLine {
   };
 }
 
-/** Rows with the emulator in the middle; the last line of each counts packets: sent, as predicted, told alike by both. */
+/** Rows with the emulator in the middle; the last line of each counts packets: sent, as predicted, with both ends in agreement. */
 export function demoRows(result: unknown): DemoRow[] {
   return list((result as Json | undefined)?.['paths']).map((row) => {
     const figures = list(row['figures']);

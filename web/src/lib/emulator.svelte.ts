@@ -1,4 +1,4 @@
-// One running emulator as the page works on it: what is in force, what is staged, and what it counts.
+// A running emulator on the page: its configuration, staged changes and counters.
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
 import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
@@ -23,8 +23,8 @@ type FlowReport = Report['impairment']['flows'][number];
 export type DirectionReport = Report['directions'][number];
 
 /**
- * Staged changes put on another base: what was not touched here is theirs, what both touched is ours. Lists of named
- * members are merged by their names; of the laws of a slot, which exclude each other, one side's are taken.
+ * Rebases staged changes: untouched parts are theirs, parts changed by both are ours. Lists of named
+ * members are merged by their names; of the laws of a slot, which exclude each other, one side is chosen.
  */
 export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject, root: Schema = {}): JsonObject {
   return merged(base, staged, next, root, root) as JsonObject;
@@ -71,7 +71,7 @@ type Named = [string[], Part];
 function lists([before, base]: Named, [ours, mine]: Named, [others, theirs]: Named, root: Schema, schema: Schema): Json[] {
   const member = (list: Part, name: string): Part => (Array.isArray(list) ? list.find((one) => isObject(one) && one['name'] === name) : undefined);
   const common = (names: string[], other: string[]) => names.filter((name) => other.includes(name));
-  // Who moved members tells the order; the other side's new ones follow those that they followed there.
+  // The side that moved members determines the order; the other side's new ones follow their predecessors.
   const moved = !same(common(ours, before), common(before, ours));
   const [first, second] = moved ? [ours, others] : [others, ours];
   const order = [...first];
@@ -84,7 +84,7 @@ function lists([before, base]: Named, [ours, mine]: Named, [others, theirs]: Nam
   return order.flatMap((name) => merged(member(base, name), member(mine, name), member(theirs, name), root, items) ?? []);
 }
 
-/** A change as a whole, so that it can be taken back from what has come of it since. */
+/** A change with both states, so that it can be undone after later changes. */
 interface Step {
   from: JsonObject;
   to: JsonObject;
@@ -117,7 +117,7 @@ export class Board {
   /** Another client changed it while changes are staged here. */
   conflict = $state.raw<DocumentChange | undefined>();
   applying = $state(false);
-  /** Orders that were given here, so that what says of them is asked for again. */
+  /** Commands sent from here, after which the state is read again. */
   orders = $state(0);
   gone = $state(false);
   paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
@@ -125,7 +125,7 @@ export class Board {
   #etag: string | undefined;
   /** Of `weir.impair/1`, once it has come: which laws exclude each other. */
   schema: Schema = {};
-  /** Staged edits, and what was applied: what it was before and after. */
+  /** Staged edits, and applied changes with the states before and after. */
   #undo = $state.raw<Step[]>([]);
   #before = $state.raw<Step[]>([]);
   #checking: ReturnType<typeof setTimeout> | undefined;
@@ -221,7 +221,7 @@ export class Board {
     this.#set(next);
   }
 
-  /** Sets the value at a pointer of the configuration; empty objects on the way are taken out again. */
+  /** Sets the value at a pointer of the configuration; empty objects on the path are removed. */
   change(where: string, next: Json | undefined): void {
     let made = put(this.staged, where, next) as JsonObject;
     for (let up = where.replace(/\/[^/]*$/, ''); up !== ''; up = up.replace(/\/[^/]*$/, '')) {
@@ -337,7 +337,7 @@ export class Board {
     await this.load();
   }
 
-  /** Starts a new period of counting, of a flow or of all: what was asked is compared with what happens from now on. */
+  /** Starts a new period of counting, for a flow or all: requested and realised values are compared from now on. */
   async reset(name?: string): Promise<void> {
     await call('POST', name === undefined ? path`/emulators/${this.id}/reset` : path`/emulators/${this.id}/flows/${name}/reset`);
     this.orders += 1;
@@ -351,7 +351,7 @@ export class Board {
     return this.entry.packet_trace === 'none' ? 'This emulator was started without a packet trace' : undefined;
   }
 
-  /** Whether a flow's verdicts go to the packet trace, as the emulator tells. */
+  /** Whether a flow's verdicts go to the packet trace, as reported by the emulator. */
   isLogged(name: string): boolean {
     return this.report?.impairment.flows.some((flow) => flow.name === name && flow.logged === true) ?? false;
   }
@@ -380,7 +380,7 @@ class Emulators {
 
   async refresh(): Promise<void> {
     this.list = await get<EmulatorList>('/emulators');
-    // Alarms come with samples. To read them keeps an emulator with a keepalive timeout going, which only its own view is to do.
+    // Alarms come with samples. Reading them restarts an emulator's keepalive timeout, which only its own view should do.
     const free = this.list.emulators.filter((one) => !one.keepalive_timeout_seconds);
     stream.want('emulators', free.map((one) => `emulators:${one.id}`));
   }

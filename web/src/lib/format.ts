@@ -1,4 +1,4 @@
-// Figures as people read them: four significant digits, the unit always beside, absent told from zero.
+// Formatting of figures: four significant digits, always with the unit, absent distinguished from zero.
 
 /** A figure cut into number and unit, so that a table can align the numbers. */
 export interface Figure {

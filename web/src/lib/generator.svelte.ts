@@ -1,4 +1,4 @@
-// The generator's plan while it is edited, and what runs of it.
+// The generator's plan while it is edited, and its running tests.
 
 import { Bindings } from './bindings';
 import { ApiError, call, errorsBelow, get, path, post, remove } from './api/client';
@@ -33,7 +33,7 @@ function draft(): JsonObject {
 
 class Generator {
   plan = $state.raw<JsonObject>(draft());
-  /** Name under which it was loaded or saved, and what it was then. */
+  /** Name under which it was loaded or saved, and its content then. */
   name = $state('');
   etag = $state<string | undefined>();
   #saved = $state.raw<JsonObject>(emptyPlan());
@@ -107,7 +107,7 @@ class Generator {
     }
   }
 
-  /** Asks the server what it thinks of the plan. */
+  /** Lets the server check the plan. */
   async check(): Promise<void> {
     if (connectionsOf(this.plan).length === 0) {
       this.errors = new Map();
@@ -252,7 +252,7 @@ class Generator {
     this.#saved = this.plan;
   }
 
-  /** Removes a kept plan; refused (412) when it is no more what the list showed. */
+  /** Removes a stored plan; refused (412) if it has changed since it was listed. */
   async forget(name: string, etag: string): Promise<void> {
     await remove(path`/plans/${name}`, etag);
   }

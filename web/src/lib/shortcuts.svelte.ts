@@ -1,4 +1,4 @@
-// Single keys that do something, listed on `?`; off where the person wants them off (WCAG 2.1.4).
+// Single keys that do something, listed on `?`; disabled by preference (WCAG 2.1.4).
 
 import { untrack } from 'svelte';
 import { preferences } from './preferences.svelte';
@@ -20,7 +20,7 @@ class Shortcuts {
     return () => untrack(() => (this.#groups = this.#groups.filter((one) => one !== group)));
   }
 
-  /** Handles a key press that no field and no dialog wants. */
+  /** Handles a key press that no field and no dialog handles. */
   handle(event: KeyboardEvent): void {
     if (!preferences.keys || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement | null;

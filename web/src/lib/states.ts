@@ -1,10 +1,10 @@
-// How far tests, experiments, emulators and the demo are, as the API tells it.
+// States of tests, experiments, emulators and the demo in the API.
 
 import type { StateEvent } from './api/shapes';
 
 export type State = StateEvent['state'];
 
-/** Whether the program behind it is gone. */
+/** Whether its process has ended. */
 export const isOver = (state: State | null | undefined): boolean => state === 'ended' || state === 'interrupted' || state === 'failed';
 
 /** The look of its tag. */

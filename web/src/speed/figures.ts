@@ -1,4 +1,4 @@
-// What a speed test's samples come to, and what to say of it. Pure.
+// Figures of a speed test from its samples, and their description. Pure.
 
 export interface Throughput {
   bytes: number;
@@ -80,5 +80,5 @@ export function jitter(values: readonly number[]): number | undefined {
 /** The word of the server's grade as a heading. */
 export const GRADES = { good: 'A good connection', usable: 'A usable connection', poor: 'A poor connection' };
 
-/** The server's sentence, as one that stands alone; absent where it told none. */
+/** The server's sentence, capitalised; absent without one. */
 export const sentence = (verdict: string | undefined): string | undefined => (verdict ? verdict.charAt(0).toUpperCase() + verdict.slice(1) : undefined);

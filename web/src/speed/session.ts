@@ -50,7 +50,7 @@ export class SpeedSession {
   #marks: Mark[] = [];
   #latency: Latencies = { idle: [], download: [], upload: [] };
   #sending = false;
-  /** Whether the phase is being measured: not before it has begun, nor while what it left in the queues still comes. */
+  /** Whether the phase is being measured: neither before its start nor while queued data still arrives. */
   #measuring = false;
   #heard = 0;
 
@@ -59,7 +59,7 @@ export class SpeedSession {
     this.#onprogress = onprogress;
   }
 
-  /** Runs all phases; resolves with the result and, where it was kept, its link. */
+  /** Runs all phases; resolves with the result and, if stored, its link. */
   async run(): Promise<{ result: Result; url: string | undefined; note: string | undefined }> {
     try {
       return await Promise.race([this.#play(), new Promise<never>((_, reject) => (this.#failure = reject))]);
@@ -78,7 +78,7 @@ export class SpeedSession {
     this.#data = await Promise.all(Array.from({ length: hello.streams }, () => this.#join(hello.session)));
     const pinging = setInterval(() => this.#ping(), hello.ping_seconds * 1000);
     try {
-      // Idle is what was before the first phase: between two, the path may still hold what the first left in it.
+      // Idle is before the first phase: between phases, the path may still have queued data.
       this.#measuring = true;
       await sleep(hello.idle_seconds);
       this.#measuring = false;
@@ -132,7 +132,7 @@ export class SpeedSession {
     this.#began = performance.now();
     this.#measuring = true;
     if (phase === 'upload') this.#feed();
-    // Marks come with data. Where none comes, time goes on all the same.
+    // Marks come with data. Without data, time still advances.
     const ticking = phase === 'download' ? setInterval(() => this.#mark(this.#bytes, this.#elapsed()), LONGEST_MARK_SECONDS * 1000) : undefined;
     const over = this.#await('stopped');
     await Promise.race([sleep(hello.phase_seconds), over]);

@@ -5,7 +5,7 @@ import { stepsOf } from '../schema/model';
 
 export const BASE = '/api/v1';
 
-/** A refusal or a failure as the server told it. */
+/** A refusal or failure reported by the server. */
 export class ApiError extends Error {
   readonly status: number;
   readonly problem: Problem;
@@ -32,7 +32,7 @@ interface FieldError {
   message: string;
 }
 
-/** Messages by pointer below `root`; what lies elsewhere is left out. */
+/** Messages by pointer below `root`; others are omitted. */
 export function errorsBelow(errors: readonly FieldError[], root: string): Map<string, string> {
   const found = new Map<string, string>();
   for (const { field, message } of errors) {
@@ -65,10 +65,10 @@ export function byPlace(errors: Map<string, string>, document: unknown): Map<str
 /** Gives the server its token; it comes back as a cookie that scripts can't read. */
 export const unlock = async (token: string): Promise<void> => void (await call('POST', '/session', { body: { token } }));
 
-/** Called when the server wants a token that it did not get. */
+/** Called when the server requires a token. */
 export const onUnauthorized: { ask: () => void } = { ask: () => {} };
 
-/** An entity tag as documents and events tell it: a header's has quotes around it, and a proxy may call it weak. */
+/** An entity tag as in documents and events: that of a header is quoted, and a proxy may mark it as weak. */
 export const bareTag = (tag: string): string => tag.replace(/^W\//, '').replace(/^"(.*)"$/, '$1');
 
 export interface Answer<T> {

@@ -1,4 +1,4 @@
-// Series that have x values of their own, put over one axis as uPlot wants them.
+// Aligns series with different x values on one axis, as uPlot requires.
 
 import type { FigureData } from '../api/shapes';
 

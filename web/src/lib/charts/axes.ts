@@ -13,7 +13,7 @@ export const strokeOf = (index: number): { colour: number; dash: boolean } => ({
 
 const MOST_EXTRA = 6;
 
-/** Labels of an axis, with as many digits as tell them apart; one that still repeats is left out. */
+/** Labels of an axis, with enough digits to differ; a repeated one is omitted. */
 export function labelsOf(splits: readonly (number | null)[], write: (value: number, extra: number) => string): string[] {
   for (let extra = 0; ; extra += 1) {
     const labels = splits.map((split) => (split === null ? '' : write(split, extra)));

@@ -1,4 +1,4 @@
-// What a report's figure has beside its lines: intervals, stretches, references, what is left out, what was host_limited. Pure.
+// Drawings of a report's figure other than lines: intervals, ranges, references, omitted and host-limited values. Pure.
 
 import type { FigureData } from '../api/shapes';
 
@@ -24,7 +24,7 @@ export function baselineOf(line: number, top: number, ratio: number): number {
   return above - 11 * ratio < top ? line + 13 * ratio : above;
 }
 
-/** All marks, and how far they reach: what the axes have to hold beside the values. */
+/** All marks, and their range, which the axes must include. */
 export function marksOf(figure: Shown): Marks & { least: { x: number; y: number }; most: { x: number; y: number } } {
   const log = { x: figure.x.scale === 'log', y: figure.y.scale === 'log' };
   const usable = (value: number | null | undefined, way: 'x' | 'y'): value is number => is(value) && (!log[way] || value > 0);

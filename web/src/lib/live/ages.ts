@@ -20,7 +20,7 @@ export class Ages {
     this.#over.clear();
   }
 
-  /** Figures of an object came, which the server had at `at`. */
+  /** Figures of an object arrived, which the server had at `at`. */
   came(object: string, at: string, now: number): void {
     const difference = now - Date.parse(at);
     if (Number.isNaN(difference) || this.#over.has(object)) return;

@@ -1,4 +1,4 @@
-// Loss of a running test, of all its packets so far: what the lines and corrections of its intervals add up to.
+// Loss of a running test, of all its packets so far: the sum of its intervals with their corrections.
 
 import type { Interval, IntervalCount } from '../api/shapes';
 
@@ -19,7 +19,7 @@ class Direction {
     this.#arrived += receiver.packets;
   }
 
-  /** The end that is here has counted all; figures of the other end may be withheld, though not its losses. */
+  /** The local end has counted all; figures of the other end may be withheld, but not its losses. */
   get expected(): number {
     return Math.max(this.#sent, this.#arrived + this.lost);
   }

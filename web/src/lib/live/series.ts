@@ -50,7 +50,7 @@ export class Series {
     return this.#length === 0 ? this.#next : undefined;
   }
 
-  /** A column, oldest first, with `null` for gaps as uPlot wants them. */
+  /** A column, oldest first, with `null` for gaps, as uPlot requires. */
   column(name: string): (number | null)[] {
     const values = this.#values[this.columns.indexOf(name)];
     if (values === undefined) return [];

@@ -26,7 +26,7 @@ class Stream {
   /** How old the latest figures of the object that is furthest behind were when they came, s; 0 while all are fresh. */
   behind = $state(0);
   #listeners = new Set<Partial<Handlers>>();
-  /** Kinds and objects whose samples are read, by who wants them. */
+  /** Kinds and objects whose samples are requested, by requester. */
   #wanted = new Map<string, readonly string[]>([['tests', ['tests']]]);
   #abort: AbortController | undefined;
   #changing: ReturnType<typeof setTimeout> | undefined;
@@ -45,7 +45,7 @@ class Stream {
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    // A page that the browser keeps for "back" would keep its connection too, of the six that a browser opens to a server.
+    // A page in the browser's back/forward cache would keep its connection, one of six per server.
     globalThis.addEventListener?.('pagehide', () => {
       this.#left = true;
       this.#abort?.abort();
@@ -71,7 +71,7 @@ class Stream {
     return [...new Set([...this.#wanted.values()].flat())].sort().join(',');
   }
 
-  /** Tries at once. */
+  /** Retries immediately. */
   retry(): void {
     this.#wake?.();
   }
@@ -97,7 +97,7 @@ class Stream {
         // Told by the banner; the reason is the network's.
       }
       if (abort.signal.aborted) {
-        // Other samples are wanted, or the page was left: nothing was lost.
+        // The subscription changed, or the page was left: not an error.
         attempt = -1;
         if (this.#left) await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;

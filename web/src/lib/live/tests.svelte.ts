@@ -9,7 +9,7 @@ import { Series } from './series';
 import { isOver } from '../states';
 import { stream } from './stream.svelte';
 
-/** What is shown of a flow or a total: the receiver's, but for what was sent and a stream's round trip. */
+/** The figures shown of a flow or a total: the receiver's, except for the sent rate and a stream's round trip. */
 export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
 export type Column = (typeof COLUMNS)[number];
 
@@ -44,7 +44,7 @@ const MOST_COUNTS = 50_000;
 
 type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
 
-/** The figures of one interval. What the receiver has not told is absent: what was sent does not stand for what arrived. */
+/** The figures of one interval. Figures that the receiver has not reported are absent, not replaced by the sender's. */
 export function rowOf(counts: Counts): Row {
   const { sender, receiver } = counts;
   return {
@@ -86,7 +86,7 @@ export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'
 export class LiveTest {
   #test = $state.raw() as Test;
   interval: Interval | undefined;
-  /** How many flows it was asked for, from before the program has told them. */
+  /** Requested number of flows, until the program reports it. */
   expected = $state(0);
   skipped = 0;
   /** Whether its figures are those of the record. */
@@ -99,7 +99,7 @@ export class LiveTest {
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
-  /** As the test has them, and as the stream tells them meanwhile. */
+  /** From the test, and meanwhile from the stream. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
   /** When (the test's time, s) the far end last reported each flow. */
@@ -124,7 +124,7 @@ export class LiveTest {
     if (!isKnown && this.warnings.length < 100) this.warnings.push(warning);
   }
 
-  /** The test as the server told it last. */
+  /** The latest state of the test. */
   get test(): Test {
     return this.#test;
   }
@@ -134,14 +134,14 @@ export class LiveTest {
     this.#warned();
   }
 
-  /** One of its flows as its program told it. */
+  /** One of its flows as reported. */
   flow(id: number): Test['flows'][number] | undefined {
     // Numbers count from 1, in the order of the flows.
     const found = this.test.flows[id - 1];
     return found?.id === id ? found : this.test.flows.find((one) => one.id === id);
   }
 
-  /** How far one of its flows is; absent until its program has told it. */
+  /** State of one of its flows; absent until reported. */
   state(id: number): FlowState | undefined {
     return this.test.flow_states[this.flow(id)?.name ?? ''];
   }
@@ -154,7 +154,7 @@ export class LiveTest {
     for (const flow of interval.flows) {
       const row = rowOf(flow as Counts);
       this.flows.set(flow.id, row);
-      // One end is here: where both have figures, the other has told. Of a flow that has not started there are none.
+      // One end is local: if both have figures, the other has reported. A flow that has not started has none.
       const state = this.state(flow.id);
       if ((flow.sender && flow.receiver) || (state !== undefined && state !== 'started')) this.#told.set(flow.id, interval.end_seconds);
       let series = this.#series.get(flow.id);
@@ -197,7 +197,7 @@ export class LiveTest {
     this.finished = true;
   }
 
-  /** Whether one of its flows runs and the far end's figures of it have not come for a while: they are withheld while control traffic would take too much. */
+  /** Whether the far end's figures of a running flow are late: they are withheld while control traffic would exceed its budget. */
   isWaiting(flow: number): boolean {
     const now = this.interval?.end_seconds;
     if (now === undefined || this.test.state !== 'running' || !this.flows.has(flow) || this.state(flow) !== 'started') return false;
@@ -292,7 +292,7 @@ class Tests {
     }
   }
 
-  /** The test as an order's answer tells it. */
+  /** The test in the response to a command. */
   told(test: Test): void {
     this.#adopt(test);
     this.list = [...this.list];
@@ -307,7 +307,7 @@ class Tests {
   #adopt(test: Test): LiveTest {
     const live = this.find(test.id);
     if (live === undefined) return new LiveTest(test);
-    // An answer may come after the stream has told more.
+    // A response may arrive after newer events of the stream.
     if (STATES.indexOf(test.state) >= STATES.indexOf(live.test.state)) live.test = test;
     return live;
   }

@@ -189,7 +189,7 @@ export function applies(object: Schema, name: string, value: JsonObject): boolea
 /** The properties of which at most one is set, when the object is a slot for a law. */
 export const lawsOf = (object: Schema): string[] => object['x-one-of'] ?? [];
 
-/** A first value for a field that is switched on: the schema's example, so that it can be tried at once. */
+/** Initial value of a field that is switched on: the schema's example, which works immediately. */
 export function starterOf(root: Schema, field: Field): Json {
   if (field.initial !== undefined && field.initial !== null) return field.initial;
   if (field.example !== undefined) return structuredClone(field.example);
