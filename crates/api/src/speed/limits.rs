@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(refused.retry_after_seconds, 3510);
         book.enter(b, &limits, 100 * S).unwrap();
         book.leave(b);
-        assert!(book.enter(b, &limits, 100 * S).unwrap_err().text.contains("were made here"));
+        assert!(book.enter(b, &limits, 100 * S).unwrap_err().text.contains("were started here"));
         book.enter(a, &limits, 3610 * S).unwrap();
     }
 

@@ -590,7 +590,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
     }
     let none = get(s.address, "/experiments/1-killed/report").expect(409);
-    assert!(none["detail"].as_str().unwrap().contains("before it told"), "{none}");
+    assert!(none["detail"].as_str().unwrap().contains("without a result"), "{none}");
     for id in ["4-other", "5-other", "5-named", "6-nothing"] {
         resume(id).expect(404);
     }

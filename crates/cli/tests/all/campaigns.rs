@@ -106,7 +106,7 @@ fn what_is_ended_by_its_user_is_told_so_and_goes_on() {
             .unwrap_or_else(|| panic!("{out}"));
         assert!(step.contains(" of 100 runs were made"), "{step}");
         assert!(out.contains("\nsweep: interrupted, "), "{out}");
-        let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+        let id = out.lines().last().unwrap().strip_prefix("to resume: weir run --resume ").unwrap();
         let kept = std::fs::read_to_string(dir.path().join(format!("weir/experiments/{id}.json")));
         let kept: Value = serde_json::from_str(&kept.unwrap()).unwrap();
         assert_eq!(
@@ -175,7 +175,7 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     scenario(dir.path(), &text.replace("-u", "-u -t 1"));
     assert!(resumed().contains(told), "{}", resumed());
     std::fs::remove_file(&path).unwrap();
-    assert!(!resumed().contains("is not what it was"), "it is gone");
+    assert!(!resumed().contains("has changed since"), "it is gone");
 
     let dir = tempfile::tempdir().unwrap();
     let plan = |seconds: u32| {
@@ -189,7 +189,7 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     let (code, out, err) = run(dir.path(), &words);
     assert_eq!(code, Some(3), "{out}{err}");
     let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
-    assert!(!resumed().contains("is not what it was"), "{}", resumed());
+    assert!(!resumed().contains("has changed since"), "{}", resumed());
     plan(2);
     assert!(
         resumed().contains("p.toml has changed since this experiment started"),

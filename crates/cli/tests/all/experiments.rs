@@ -693,7 +693,7 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     let result: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
     assert_eq!((&result["status"], &result["outcome"]), (&"partial".into(), &"error".into()));
-    assert!(err.contains("to go on: weir run --resume "), "{err}");
+    assert!(err.contains("to resume: weir run --resume "), "{err}");
     let runs = result["steps"][0]["runs"].as_array().unwrap();
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
     // One at most was lost in another way: by silence, in the middle.

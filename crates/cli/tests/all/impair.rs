@@ -448,7 +448,7 @@ fn interfaces_in_use_are_refused_with_the_reason() {
     let mut command = path.weir("a", &["impair", "eth0", "peer"]);
     command.env("SSH_CONNECTION", "198.18.0.2 51000 198.18.0.1 22");
     let ended = run(command);
-    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("your session uses it"), "{}", ended.stderr);
 }
 
 #[test]
@@ -480,7 +480,7 @@ fn an_interface_that_others_work_through_is_refused() {
     let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
     command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
     let ended = run(command);
-    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("your session uses it"), "{}", ended.stderr);
     // An unused upper interface is no reason.
     ip(&["address", "flush", "dev", "upper"]).good();
     let emulator = path.emulator(&["--both", "delay 1ms"]);

@@ -458,7 +458,7 @@ fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
         command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
         let ended = run(command);
         assert_eq!(ended.stdout, format!("{count}\n"), "{limit}: {}", ended.stderr);
-        assert!(ended.stderr.contains("ended before their time"), "{limit}: {}", ended.stderr);
+        assert!(ended.stderr.contains("were ended early"), "{limit}: {}", ended.stderr);
         assert!(!ended.stderr.contains("dropped:"), "{limit}: {}", ended.stderr);
     }
 }

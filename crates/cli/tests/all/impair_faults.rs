@@ -246,7 +246,7 @@ fn what_the_memory_cap_drops_is_counted_and_told() {
     signal("INT", &emulator.child);
     let (code, stdout, stderr) = emulator.interrupt();
     assert_eq!(code, Some(130), "{stderr}");
-    assert!(stderr.contains("beyond is dropped"), "{stderr}");
+    assert!(stderr.contains("further packets are dropped"), "{stderr}");
     let line = stdout.lines().find(|line| line.contains("A to B")).unwrap();
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let (received, sent, unplanned) = (numbers[0], numbers[1], numbers[8]);
@@ -315,7 +315,7 @@ fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
     // The administrator wants it off, before, during and after the next emulator.
     set(false);
     let (code, _, stderr) = path.emulator(&[]).interrupt();
-    assert_eq!((code, stderr.contains("is on again")), (Some(130), false), "{stderr}");
+    assert_eq!((code, stderr.contains("is enabled again")), (Some(130), false), "{stderr}");
     assert!(!path.offloads("to-a").contains("rx-gro"));
 }
 

@@ -79,7 +79,7 @@ fn kept_runs_by_id_beginning_or_last() {
     let dir = tempfile::tempdir().unwrap();
     let nothing = weir(dir.path(), &["report"], "");
     assert_eq!(nothing.code, 2);
-    assert!(nothing.stderr.contains("nothing is kept"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("no run is stored"), "{}", nothing.stderr);
     for name in ["everything.json", "udp_loss.json", "partial.json"] {
         assert_eq!(
             weir(dir.path(), &["runs", "import", record(name).to_str().unwrap()], "").code,
@@ -277,7 +277,7 @@ fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
     let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
     let run = text.replace("20261121-203009-ab12cd", "20261122-093000-dddddd");
     assert_eq!(weir(dir.path(), &["runs", "import", "-"], &run).code, 0);
-    refused(&["20261122-09"], "begins runs and experiments");
+    refused(&["20261122-09"], "matches runs and experiments");
     refused(&["20261122-090000-aaaaaa", "last"], "an experiment and runs");
     let whole = weir(dir.path(), &["report", "20261122-090000-aaaaaa", "--format", "md"], "");
     assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);

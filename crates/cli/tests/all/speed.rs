@@ -59,7 +59,7 @@ fn a_speed_test_shows_the_impairment() {
     assert_eq!(record["peer"], "browser");
     assert_eq!(record["round_trips"][0]["phase"], "idle");
     let text = run(weir(&["runs", "show", "last"])).good();
-    assert!(text.contains("what the browser said"), "{text}");
+    assert!(text.contains("the browser measured"), "{text}");
     signal("INT", server.child());
     assert_eq!(server.finish().status.code(), Some(130));
     emulator.interrupt();

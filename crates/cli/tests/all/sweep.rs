@@ -105,7 +105,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
     let go_on = out.lines().last().unwrap();
-    assert!(go_on.starts_with("to go on: weir run --resume "), "{out}");
+    assert!(go_on.starts_with("to resume: weir run --resume "), "{out}");
     let id = go_on.rsplit(' ').next().unwrap();
     let kept = dir.path().join(format!("weir/experiments/{id}.json"));
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
@@ -118,7 +118,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert_eq!(runs.len(), whole + 3, "{kept}");
     let reason = kept["steps"][0]["reason"].as_str().unwrap();
     if whole + 3 < 20 {
-        let rest = format!("the other {} were not tried", 20 - whole - 3);
+        let rest = format!("the remaining {} runs were not made", 20 - whole - 3);
         assert!(reason.contains(&rest), "{reason}");
     }
     // As one object on stdout, messages on stderr; the resumed experiment is named first.
@@ -134,7 +134,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(err.matches("(done before)").count(), whole, "{err}");
-    assert!(!out.contains("to go on"), "{out}");
+    assert!(!out.contains("to resume"), "{out}");
 }
 
 /// Where each point runs once, none of those behind the loss had its peer before: one more run of one that had tells.
@@ -157,7 +157,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
-    let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+    let id = out.lines().last().unwrap().strip_prefix("to resume: weir run --resume ").unwrap();
     let kept = dir.path().join(format!("weir/experiments/{id}.json"));
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
     let runs = kept["steps"][0]["runs"].as_array().unwrap();
@@ -169,7 +169,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
         let last = format!("one more at size={}", 100 * whole);
         assert!(reason.contains(&last), "{reason}");
         let rest = 12 - whole - 3;
-        assert!(reason.contains(&format!(" {rest} were not tried")) || rest == 1, "{reason}");
+        assert!(reason.contains(&format!(" {rest} runs were not made")) || rest == 1, "{reason}");
     }
     let (code, out, err) = run(dir.path(), &["runs", "list", "--json"]);
     assert_eq!(code, Some(0), "{err}");

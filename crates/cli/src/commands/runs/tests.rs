@@ -41,7 +41,7 @@ fn nothing_kept_yet() {
     assert_eq!(weir(dir.path(), &["list", "--json"]).1, "{\n  \"runs\": []\n}\n");
     let error = weir(dir.path(), &["show"]).0.unwrap_err();
     assert_eq!(error.exit_code(), 2);
-    assert!(error.to_string().contains("nothing is kept"), "{error}");
+    assert!(error.to_string().contains("no run is stored"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "looking makes nothing");
 }
 

@@ -203,7 +203,7 @@ mod tests {
         let bounds = found.bounds.unwrap();
         assert!((299_000.0..=304_000.0).contains(&bounds.low.unwrap()) && bounds.high.is_none());
         assert!(found.text.starts_with("at least"), "{}", found.text);
-        assert!(found.text.contains("bound of the sender"), "{}", found.text);
+        assert!(found.text.contains("the sender is the limit"), "{}", found.text);
         assert!(searched.open[0].starts_with("throughput: at least"), "{:?}", searched.open);
     }
 
