@@ -90,7 +90,7 @@ mod tests {
         let first = InterfaceLock::take("x", index).unwrap();
         let other = InterfaceLock::take("y", 1_000_000_000 + std::process::id()).unwrap();
         let error = InterfaceLock::take("x", index).unwrap_err();
-        let wanted = format!("x: it is taken by the emulator of process {}", std::process::id());
+        let wanted = format!("x: it is in use by the emulator of process {}", std::process::id());
         assert_eq!(error.to_string(), wanted);
         drop(first);
         let again = InterfaceLock::take("x", index).unwrap();

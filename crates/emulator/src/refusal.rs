@@ -205,7 +205,7 @@ mod tests {
             ..made(7, None, None)
         };
         let why = Refusal::Upper("i7".into(), Box::new(addresses(&with_address).unwrap()));
-        assert!(why.to_string().starts_with("i7 works through it, and of that one: it has addr"));
+        assert!(why.to_string().starts_with("i7 depends on it: it has addr"));
         assert!(why.may_be_forced());
     }
 

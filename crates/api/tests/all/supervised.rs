@@ -566,7 +566,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let unread = get(s.address, "/experiments/2-unread").expect(200);
     assert_eq!(unread["name"], "2-unread");
     let why = unread["error"].as_str().unwrap();
-    assert!(why.contains("it has a scenario that this version does not take: "), "{unread}");
+    assert!(why.contains("it has a scenario that this version refuses: "), "{unread}");
     let stopped = get(s.address, "/experiments/2-stopped").expect(200);
     assert_eq!(stopped["outcome"]["status"], "interrupted");
     assert_eq!((&stopped["name"], &stopped["verdict"]), (&json!("of"), &json!("passed")));
@@ -579,10 +579,10 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     assert_eq!(get(s.address, "/experiments/4-partial").expect(200)["error"], "no peer");
     let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
     for (id, words) in [
-        ("8-shell", "it runs \"/bin/sh\", which is no script of this server's --allow-commands"),
-        ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
+        ("8-shell", "it runs \"/bin/sh\", which is not a script of this server's --allow-commands"),
+        ("8-deeper", "deeper/ours\", which is not a script of this server's --allow-commands"),
         ("8-files", "it names files that an earlier server created for it"),
-        ("2-unread", "it has a scenario that this version does not take: "),
+        ("2-unread", "it has a scenario that this version refuses: "),
         ("4-done", "it is complete"),
         ("4-partial", "it is complete, or its checkpoint is missing"),
     ] {

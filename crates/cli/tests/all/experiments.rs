@@ -367,11 +367,11 @@ fn a_sweep_says_how_much_it_will_be() {
     let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
     assert!(out.contains("8 runs at 4 points, 24 s of sending;"), "{out}{err}");
     for (step, wanted) in [
-        ("wait = { time = 5 }", "s: 1 step, nothing is wrong with it\nno runs, 5 s of pauses\n"),
-        ("test = { args = \"-t 3 -O 1\" }", "\n1 run, 4 s of sending; what it needs"),
+        ("wait = { time = 5 }", "s: 1 step, valid\nno runs, 5 s of pauses\n"),
+        ("test = { args = \"-t 3 -O 1\" }", "\n1 run, 4 s of sending, plus start"),
         (
             "sweep = { over = [\"size=64,128\"], pause = 20, test = { args = \"-u -t 3\" } }",
-            "\n2 runs at 2 points, 6 s of sending and 40 s of pauses; what each",
+            "\n2 runs at 2 points, 6 s of sending and 40 s of pauses, plus start",
         ),
     ] {
         let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n{step}\n");
@@ -868,7 +868,7 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
         ),
         (
             "search = { high = \"1M\", low = \"2M\", trial = 1, test = { args = \"-u -l 100\" } }",
-            ".low: a rate below the greatest",
+            ".low: a rate below the maximum",
         ),
         ("compare = { with = { transport = \"udp\", mss = 536 } }", ".mss: it is TCP's"),
     ] {
@@ -1029,7 +1029,7 @@ fn senders_that_start_together_are_summed_and_their_skew_is_told() {
     // Both hosts have this machine's clock.
     assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
     let (_, text, _) = run(dir.path(), &["run", &path, "--no-store"]);
-    assert!(text.contains("2 tests began together: their first packets arrived within "), "{text}");
+    assert!(text.contains("2 tests started together: their first packets arrived within "), "{text}");
 }
 
 /// A small file system of its own, gone with the test.
@@ -1145,7 +1145,7 @@ fn an_experiment_does_not_go_on_with_other_files() {
     write(2);
     let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");
+    assert!(err.contains("plan.toml has changed since the experiment started"), "{err}");
     write(1);
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(output.status.code(), Some(3), "no server: {out}{err}");

@@ -22,7 +22,7 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
     let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
     let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
     let emulator = path.emulator(&["--both", "delay 40ms", "--seed", "7"]);
-    assert!(emulator.head.contains("tpacket-v2 (delay and rate count"), "{}", emulator.head);
+    assert!(emulator.head.contains("tpacket-v2 (delay and rate need"), "{}", emulator.head);
     assert!(emulator.head.contains("delay 40ms") && emulator.head.contains("seed 0x7"));
     let changed = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
     assert_ne!(before, changed);
@@ -239,7 +239,7 @@ fn an_interface_belongs_to_one_emulator() {
         command.env("WEIR_RUNTIME_DIR", path.file("other"));
         let ended = run(command);
         let pid = emulator.child.id();
-        let wanted = format!("{interface}: it is taken by the emulator of process {pid}");
+        let wanted = format!("{interface}: it is in use by the emulator of process {pid}");
         assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
         assert!(ended.stderr.contains(&wanted), "{}", ended.stderr);
         assert!(!ended.stderr.contains("--force takes it"), "{}", ended.stderr);
@@ -469,7 +469,7 @@ fn an_interface_that_others_work_through_is_refused() {
         let ended = run(path.weir("m", &["impair", "to-a", "to-b"]));
         assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
         assert!(ended.stderr.contains(why), "{}", ended.stderr);
-        assert!(ended.stderr.contains("to-a: upper works through it"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("to-a: upper depends on it"), "{}", ended.stderr);
         assert!(ended.stderr.contains("--force"), "{}", ended.stderr);
     };
     ip(&["address", "add", "203.0.113.1/24", "dev", "upper"]).good();

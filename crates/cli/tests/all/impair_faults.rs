@@ -357,7 +357,7 @@ fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
     assert_eq!((offloads(), noted().len()), (off, 1));
     let (code, _, stderr) = path.emulator(&[]).interrupt();
     assert_eq!(code, Some(130), "{stderr}");
-    assert!(stderr.contains("to-a: rx-gro is on again"), "{stderr}");
+    assert!(stderr.contains("to-a: rx-gro is enabled again"), "{stderr}");
     assert_eq!(offloads(), before);
     assert!(noted().is_empty(), "{:?}", noted());
 }

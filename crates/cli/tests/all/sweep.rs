@@ -166,7 +166,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     assert_eq!((runs.len(), &kept["status"]), (whole + 3, &"partial".into()), "{kept}");
     if whole < 9 {
         let reason = kept["steps"][0]["reason"].as_str().unwrap();
-        let last = format!("one more at size={}", 100 * whole);
+        let last = format!("a further one at size={}", 100 * whole);
         assert!(reason.contains(&last), "{reason}");
         let rest = 12 - whole - 3;
         assert!(reason.contains(&format!(" {rest} runs were not made")) || rest == 1, "{reason}");

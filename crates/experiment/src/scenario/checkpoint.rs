@@ -707,7 +707,7 @@ mod tests {
         assert_eq!(version.unwrap(), "0.1.0 (commit abc), 0.1.0 (commit def)");
         assert_eq!(words.len(), 1);
         assert!(
-            words[0].contains("at T by another program: 0.1.0 (commit abc), 0.1.0 (commit def)")
+            words[0].contains("at T by another version: 0.1.0 (commit abc), 0.1.0 (commit def)")
         );
         let (_, words) = of(&[first.clone(), session("0.1.0", Some("abc"), "two", "y")]);
         assert_eq!(words, ["resumed at T on another host: one, two"]);

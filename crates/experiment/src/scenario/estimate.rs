@@ -103,8 +103,8 @@ impl Estimate {
         }
         if self.sending >= Duration::from_secs(1) {
             text += match self.runs {
-                1 => "plus start and end of the run",
-                _ => "plus start and end of each run",
+                1 => ", plus start and end of the run",
+                _ => ", plus start and end of each run",
             };
         }
         text
@@ -217,18 +217,18 @@ mod tests {
     fn what_is_to_come_is_told_in_words() {
         let run = Estimate::of(&plan(vec![lasting(10)]));
         assert!(!run.is_worth_showing(), "one run is what was asked for");
-        assert_eq!(run.text(None), "1 run, 10 s of sendingplus start and end of the run");
+        assert_eq!(run.text(None), "1 run, 10 s of sending, plus start and end of the run");
         let sweep = Estimate { points: 193, ..run.times(193) };
         assert!(sweep.is_worth_showing());
         assert_eq!(
             sweep.text(None),
-            "193 runs at 193 points, 32 min 10 s of sendingplus start and end of each run"
+            "193 runs at 193 points, 32 min 10 s of sending, plus start and end of each run"
         );
         let paused =
             Estimate { points: 4, ..run.times(8) } + Estimate::pause(Duration::from_secs(40));
         assert_eq!(
             paused.text(None),
-            "8 runs at 4 points, 1 min 20 s of sending and 40 s of pausesplus start and end of each run"
+            "8 runs at 4 points, 1 min 20 s of sending and 40 s of pauses, plus start and end of each run"
         );
         assert_eq!(
             paused.text(Some(3)),

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(spans.outcome, Outcome::Inconclusive);
         assert_eq!(
             spans.reason,
-            "measured 96 Mbit/s in the mean of 3 runs, 95 % interval 93.52 Mbit/s to 98.48 Mbit/s, which spans the bound; \
+            "measured 96 Mbit/s as the mean of 3 runs, 95 % interval 93.52 Mbit/s to 98.48 Mbit/s, which spans the bound; \
              expected >= 95 Mbit/s"
         );
     }

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(repetition.needed(&FIRST[..2]), RequiredRuns::Open);
         let mut series = ran(&repetition, &[], 0);
         assert_eq!(repetition.planned(&series), 3);
-        let stage = "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs";
+        let stage = "the standard deviation of the first 3 runs is 1.04 %: ± 1 % needs 21 runs";
         for (value, words) in FIRST.into_iter().zip([None, None, Some(stage)]) {
             assert_eq!(repetition.ran(&mut series, Some(value)).as_deref(), words);
         }
@@ -338,21 +338,21 @@ mod tests {
         };
         assert_eq!(
             words(21, &[("", &[&FIRST[..], &[96.0; 18]].concat())]),
-            "± 1 % of the first runs' mean was reached, which needed 21 runs (intervals by the deviation of the first 3 runs)"
+            "± 1 % of the first runs' mean was reached, which needed 21 runs (intervals by the standard deviation of the first 3 runs)"
         );
         assert_eq!(
             repetition(Some(3), 10, 1.0).stage_words(&FIRST).unwrap(),
-            "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs; 10 are made at most, so that it will not be reached"
+            "the standard deviation of the first 3 runs is 1.04 %: ± 1 % needs 21 runs; at most 10 are made, so that it will not be reached"
         );
         assert_eq!(
             repetition(Some(3), 10, 1.0).stage_words(&[0.0; 3]).unwrap(),
-            "the first 3 runs deviate by 0.00 %: ± 1 % needs 3 runs"
+            "the standard deviation of the first 3 runs is 0.00 %: ± 1 % needs 3 runs"
         );
         let short = [&FIRST[..], &[96.0; 7]].concat();
         assert_eq!(
             words(10, &[("", &short)]),
             "± 1 % was not reached: 21 runs were needed, 10 gave the figure \
-             (intervals by the deviation of the first 3 runs)"
+             (intervals by the standard deviation of the first 3 runs)"
         );
         let points: [(&str, &[f64]); 4] = [
             ("size=1", &short),
@@ -363,8 +363,8 @@ mod tests {
         assert_eq!(
             words(10, &points),
             "± 1 % was not reached at 3 of 4 points: size=1: 21 runs were needed, 10 gave the figure; \
-             size=2: no number of runs would do after the first 3; size=4: 1 of the 3 runs of the first stage gave the figure \
-             (intervals by the deviation of the first 3 runs)"
+             size=2: no number of runs suffices after the first 3; size=4: 1 of the 3 runs of the first stage gave the figure \
+             (intervals by the standard deviation of the first 3 runs)"
         );
     }
 }

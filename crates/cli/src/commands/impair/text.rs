@@ -269,7 +269,7 @@ mod tests {
         let text = table(&report, &Style::PLAIN);
         let rows: Vec<&str> = text.lines().filter(|line| line.contains("(no flow)")).collect();
         assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
-        assert!(text.contains("71 frames dropped by the kernel: longer than"), "{text}");
+        assert!(text.contains("71 frames dropped by the kernel: too long"), "{text}");
         assert!(!text.contains("ring was full"), "{text}");
         for told in
             ["alarm at 1.2 s: packets are lost", "alarm at 1.2 s (passed): packets are lost"]

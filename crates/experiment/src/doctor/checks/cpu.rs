@@ -264,7 +264,7 @@ mod tests {
         let busy = one(&sample(&[0.1, 0.95], 0.0), "busy-cores");
         assert_eq!((busy.severity, busy.title.as_str()), (Severity::Warning, "busy: core 1"));
         assert!(busy.evidence.contains("cc1 (pid 77) 90 %"));
-        assert!(busy.effect.ends_with("let cc1 (pid 77) end, or run it elsewhere"), "{busy:?}");
+        assert!(busy.effect.ends_with("stop cc1 (pid 77) while measuring, or run it elsewhere"), "{busy:?}");
         // No command for another user's process.
         assert_eq!(busy.change, None);
         assert_eq!(one(&sample(&[0.9, 0.9], 0.0), "busy-cores").title, "all cores are busy");

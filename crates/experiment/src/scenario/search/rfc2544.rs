@@ -218,7 +218,7 @@ mod tests {
                 .starts_with("the sender reached 850000 packets/s of 1000000 packets/s")
         );
         assert_eq!(searched.found[2].text, "800000 packets/s sent");
-        assert_eq!(searched.open, ["frame loss: the sender fell short at 2 of 4 rates"]);
+        assert_eq!(searched.open, ["frame loss: the sender was too slow at 2 of 4 rates"]);
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         };
         let searched = search(&terms, &mut deaf).unwrap();
         assert_eq!(of(&searched).value, None);
-        assert_eq!(searched.open, ["mean latency: 2 of 3 trials told it"]);
+        assert_eq!(searched.open, ["mean latency: 2 of 3 trials reported it"]);
     }
 
     #[test]

@@ -384,7 +384,7 @@ mod tests {
             ("99pps", "1000pps", "", "s.low: 99 packets in a trial of 1 s"),
             // 4000 bits are a packet.
             ("100K", "1M", "", "s.low: 25 packets in a trial"),
-            ("1000pps", "1000pps", "", "s.low: a rate below the greatest"),
+            ("1000pps", "1000pps", "", "s.low: a rate below the maximum"),
             ("1M", "1000pps", "", "s.low: a rate of the same unit"),
             ("200pps", "", "", "s.high: missing"),
             ("200pps", "1000pps", "1M", "s.nominal: one of"),
