@@ -232,7 +232,7 @@ mod tests {
         );
         assert_eq!(
             paused.text(Some(3)),
-            "8 runs (of which 3 are done) at 4 points, 1 min 20 s of sending and 40 s of pauses in allplus \
+            "8 runs (of which 3 are done) at 4 points, 1 min 20 s of sending and 40 s of pauses in all, plus \
             start and end of each run"
         );
         assert!(paused.text(Some(1)).contains("(of which 1 is done)"));
