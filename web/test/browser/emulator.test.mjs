@@ -92,7 +92,7 @@ test('without a packet trace no flow can be logged, and the page says why', opti
   await page.getByTitle('This emulator was started without a packet trace').first().waitFor();
   assert.ok(await log.isDisabled());
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
-  await page.getByText('No packet trace: flows are logged by an emulator').waitFor();
+  await page.getByText('No packet trace: start an emulator with one').waitFor();
   await never(page.getByRole('link', { name: 'Download' }), 'of what is not there');
   site.quiet();
 });
