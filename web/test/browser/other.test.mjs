@@ -159,7 +159,7 @@ test('the demo is run, watched and stopped; its table tells asked, realised and 
     ['Path', 'Figure', 'Asked', 'Realised', 'Measured', 'Tolerance', 'Verdict'],
     ['loss loss 5%', 'lost', '50 pkt', '48 pkt', '48 pkt', '12 to 97', 'passed'],
     ['dispositions', '1\u202f000 pkt', '1\u202f000 pkt', '1\u202f000 pkt', 'exact', 'passed'],
-    ['rate 10M rate 10M queue 200ms the host was disturbed; measured 3 times', 'rate', '10.00 Mbit/s', '10.00 Mbit/s', '–', '± 100.0 kbit/s', 'undecided'],
+    ['rate 10M rate 10M queue 200ms the host was busy; measured 3 times', 'rate', '10.00 Mbit/s', '10.00 Mbit/s', '–', '± 100.0 kbit/s', 'undecided'],
     ['dispositions', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
     ['delay delay 20ms', 'the peer was lost', 'failed'],
   ]);
