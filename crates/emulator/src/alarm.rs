@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_is_told_once_until_it_has_passed() {
+    fn an_alarm_is_reported_once_until_it_has_passed() {
         let mut alarms = Alarms::default();
         let mut set = |holds, at| {
             alarms.set(AlarmKind::LinkDown, "eth0", holds, at, || format!("down at {at}"));

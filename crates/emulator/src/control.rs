@@ -479,7 +479,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_distinguished() {
         let system = |reason: std::io::ErrorKind| EmulatorError::System {
             operation: "get an answer",
             source: reason.into(),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_laws_that_give_something_up_are_told() {
+    fn only_laws_that_give_something_up_are_reported() {
         assert_eq!(predictions(&config("delay 40ms, loss 1%")), [] as [String; 0]);
         let told = predictions(&config("delay 40ms ±5ms normal"));
         assert_eq!(told.len(), 1, "both ways alike: once: {told:?}");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_a_receiver_s_part_until_then() {
+    fn what_was_reported_is_a_receiver_s_part_until_then() {
         let (mut peer_reports, clock) = (PeerReports::default(), clock(SECOND));
         for index in [0, 1, 3] {
             peer_reports.take(&clock, index, [(1, count(10 + index as u64))], 0);

@@ -93,7 +93,7 @@ fn a_clean_path_is_measured_as_clean() {
 }
 
 #[test]
-fn starts_and_ends_are_told_on_each_end_s_clock() {
+fn starts_and_ends_are_reported_on_each_end_s_clock() {
     let s = spec(udp("10pps", 160, 2));
     let (sending, receiving) = run(&s, clock(), 1000 * SECOND, &mut |_, _| vec![20_000_000]);
     let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
@@ -140,7 +140,7 @@ fn the_source_of_arrival_times_is_named() {
 }
 
 #[test]
-fn loss_copies_and_order_are_told_apart() {
+fn loss_copies_and_order_are_distinguished() {
     for payload in [2, 3, 4, 8, 16, 40, 1472] {
         let s = spec(udp("1000pps", payload, 4));
         let (_, receiving) = run(&s, clock(), 0, &mut |n, _| match n {

@@ -243,7 +243,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn told_where_is_told_exactly() {
+    fn reported_where_is_reported_exactly() {
         let mut frame = partial_frame(true, protocol::TCP, &[], b"xyz");
         assert!(complete_at(&mut frame, 54, 16));
         assert_eq!(

@@ -405,7 +405,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn frames_that_fill_a_chunk_take_what_is_told_of_each() {
+    fn frames_that_fill_a_chunk_have_their_reported_lengths() {
         for (size, slots) in SLOT_BYTES.into_iter().zip(SLOTS_LOG2) {
             let (len, count) = (size as usize, 1_u64 << slots);
             let mut slabs = Slabs::new(1 << 20);

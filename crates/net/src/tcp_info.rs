@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shorter_structs_leave_later_fields_untold() {
+    fn shorter_structs_leave_later_fields_unset() {
         let mut bytes = [0_u8; 240];
         bytes[68..72].copy_from_slice(&150_u32.to_ne_bytes());
         bytes[208..216].copy_from_slice(&(1_u64 << 40).to_ne_bytes());

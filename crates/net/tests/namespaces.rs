@@ -329,9 +329,9 @@ fn a_child_inherits_what_it_is_to_and_nothing_else() {
 }
 
 #[test]
-fn a_child_sees_another_file_and_nobody_else_does() {
+fn a_child_sees_another_file_and_no_other_process_does() {
     use std::io::Read;
-    let test = "a_child_sees_another_file_and_nobody_else_does";
+    let test = "a_child_sees_another_file_and_no_other_process_does";
     let Some(parts) = one_namespace(test) else { return };
     let before = fs::read("/etc/hostname").unwrap();
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();

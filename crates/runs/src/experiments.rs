@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_go_on_with_is_the_newest_that_has_not_ended() {
+    fn the_last_to_resume_is_the_newest_that_has_not_ended() {
         let (_dir, all) =
             kept(&["1.checkpoint", "2.checkpoint", "3.checkpoint", "4.checkpoint", "5.json"]);
         all.keep("2", r#"{"status":"interrupted"}"#).unwrap();

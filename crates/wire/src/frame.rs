@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_told_by_its_first_words() {
+    fn another_protocol_is_reported_by_its_first_words() {
         for (answer, told) in [
             (&b"HTTP/1.1 400 Bad Request"[..], "is that a Weir server? it answers HTTP"),
             (b"SSH-2.0-x", "it answers SSH"),

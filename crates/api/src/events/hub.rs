@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_told_to_those_who_want_them_and_the_rest_to_all() {
+    fn samples_are_reported_to_those_who_want_them_and_the_rest_to_all() {
         let hub = Hub::default();
         let reader = join(&hub, "", "tests");
         hub.sample(ObjectKind::Emulators, "e", "emulator", &1);

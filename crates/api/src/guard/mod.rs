@@ -222,7 +222,7 @@ mod tests {
     use tower::ServiceExt;
 
     #[tokio::test]
-    async fn a_change_goes_on_and_is_logged_when_its_asker_hangs_up() {
+    async fn a_change_continues_and_is_logged_when_its_client_disconnects() {
         let (_, app) = crate::server::for_tests();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (go, may_go) = tokio::sync::oneshot::channel::<()>();

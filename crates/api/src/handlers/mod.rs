@@ -158,7 +158,7 @@ mod unit {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_holds_its_place_to_its_end() {
+    async fn work_that_without_a_waiter_holds_its_place_to_its_end() {
         let (_, app) = crate::server::for_tests();
         let all = app.heavy.available_permits();
         let (begun, has_begun) = tokio::sync::oneshot::channel();

@@ -359,7 +359,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_close_tells_its_code_and_an_empty_message_is_one() {
+    fn a_close_reports_its_code_and_an_empty_message_is_one() {
         assert_eq!(read(&client(0x88, b""), 9, 9).unwrap().1, [Event::Close(None)]);
         assert_eq!(read(&client(0x88, b"\x03\xe8ok"), 9, 9).unwrap().1, [Event::Close(Some(1000))]);
         assert_eq!(read(&client(0x81, b""), 9, 9).unwrap().0, [(MessageKind::Text, vec![])]);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_has_so_many_and_the_wait_is_told() {
+    fn an_hour_has_so_many_and_the_wait_is_reported() {
         let limits = SpeedLimits {
             tests_per_hour_per_address: 2,
             tests_per_hour: 3,

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bottleneck_at_an_end_is_told() {
+    fn a_bottleneck_at_an_end_is_reported() {
         let busy = Load { thread_ratio: 0.95, busiest_core_ratio: Some(0.5) };
         let tcp = Tcp { busy_us: 1000, window_limited_us: 600, retransmits: 0 };
         let outcome = Outcome { bytes_used_up: true, ..outcome() };

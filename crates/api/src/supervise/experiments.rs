@@ -543,7 +543,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_try_is_told_behind_what_was_told() {
+    fn the_latest_try_is_reported_behind_what_was_reported() {
         let first = not_gone_on(Some("no peer"), "busy");
         assert_eq!(first, "no peer; it could not be resumed: busy");
         let second = not_gone_on(Some(&first), "killed");
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_of_it_before_is_not_told_of_one_that_is_being_gone_on_with() {
+    async fn what_came_of_it_before_is_not_reported_of_one_that_is_being_resumed() {
         let (_, app) = crate::server::for_tests();
         let id = "1-x";
         let text = serde_json::json!({

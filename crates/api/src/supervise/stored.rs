@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_gone_on_with_is_found_behind_many_that_have_come_to_their_end() {
+    fn what_can_be_resumed_is_found_behind_many_that_have_come_to_their_end() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _in = runtime.enter();
         let (_, app) = crate::server::for_tests();

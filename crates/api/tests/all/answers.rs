@@ -11,7 +11,7 @@ fn plan(rate: &str) -> Value {
 }
 
 #[test]
-fn the_server_tells_what_it_is() {
+fn the_server_reports_what_it_is() {
     let s = serve(|_| {});
     let system = get(s.address, "/system").expect(200);
     assert_eq!(system["version"], "0.0.0");
@@ -119,7 +119,7 @@ fn a_wrong_value_is_refused_beside_its_field() {
 }
 
 #[test]
-fn two_editors_the_second_is_told_who_came_first() {
+fn a_second_editor_is_refused_with_the_name_of_the_first() {
     let s = serve(|_| {});
     let put = |rate: &str, tag: Option<&str>| {
         let headers: Vec<(&str, &str)> = tag.iter().map(|t| ("If-Match", *t)).collect();

@@ -21,7 +21,7 @@ fn the_schema_names_the_engines_counters() {
 }
 
 #[test]
-fn the_document_tells_each_counters_meaning_and_stage_as_the_schema_does() {
+fn the_document_reports_each_counters_meaning_and_stage_as_the_schema_does() {
     let document = weir_api::openapi();
     let of_document = &document["components"]["schemas"]["EmulatorCounters"]["properties"];
     let schema = weir_model::schema::impair_schema();

@@ -37,7 +37,7 @@ fn answers_allow_a_page_nothing_from_elsewhere() {
 }
 
 #[test]
-fn without_its_token_nobody_gets_anything() {
+fn without_its_token_no_client_gets_anything() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokens");
     let token = weir_api::make_token_file(&path, "anna").unwrap();

@@ -121,7 +121,7 @@ fn two_thousand_connections_leave_room_when_they_go() {
 }
 
 #[test]
-fn who_asks_too_often_is_told_to_wait() {
+fn who_asks_too_often_is_asked_to_wait() {
     let s = serve(|c| c.limits.requests_per_second = 2);
     let replies: Vec<_> = (0..40).map(|_| get(s.address, "/schemas")).collect();
     assert!(replies[..8].iter().all(|r| r.status == 200));
@@ -134,7 +134,7 @@ fn who_asks_too_often_is_told_to_wait() {
 }
 
 #[test]
-fn readers_are_told_once_and_counted() {
+fn readers_are_reported_once_and_counted() {
     let s = serve(|c| c.limits.stream_readers = 6);
     let system = get(s.address, "/system").expect(200);
     let mut readers: Vec<Events> = (0..5).map(|_| Events::open(connect(s.address), "")).collect();
@@ -209,7 +209,7 @@ fn who_reads_nothing_does_not_keep_its_connection() {
 }
 
 #[test]
-fn lengths_that_are_only_told_keep_nobody_out() {
+fn lengths_that_are_only_declared_keep_no_client_out() {
     let s = serve(|_| {});
     let path = "/api/v1/validate/plan";
     let silent: Vec<TcpStream> = (0..32)

@@ -287,7 +287,7 @@ fn a_whole_test_is_measured_kept_and_shown() {
 }
 
 #[test]
-fn limits_are_told_and_places_are_given_back() {
+fn limits_are_reported_and_places_are_given_back() {
     let bench = Bench::up(SpeedLimits { tests_per_address: 1, ..limits() }, false);
     let (first, _) = bench.control();
     let mut second = bench.open("/speed/v1").unwrap();

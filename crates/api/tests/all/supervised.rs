@@ -185,7 +185,7 @@ fn sweep() -> Value {
 }
 
 #[test]
-fn an_interrupted_experiment_is_gone_on_with() {
+fn an_interrupted_experiment_is_resumed() {
     // The first session is interrupted, the second too, the third completes once it may.
     let script = "case $1 in\n\
          scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; tell interrupted; exit 130;;\n\
@@ -326,7 +326,7 @@ fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
 }
 
 #[test]
-fn how_an_experiment_ended_is_told() {
+fn how_an_experiment_ended_is_reported() {
     // Refused, killed with a checkpoint and without one, and a step that could not be done.
     let script = "checkpoint() { sed \"s/ID/$id/g\" $here/head > $kept/$id.checkpoint; }\n\
          case $job in\n\
@@ -357,7 +357,7 @@ fn how_an_experiment_ended_is_told() {
 }
 
 #[test]
-fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before() {
+fn one_that_measured_more_and_was_killed_is_reported_without_what_it_came_to_before() {
     // The second session begins and is killed, the third makes a run before, the fourth completes.
     let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.checkpoint; }\n\
          one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.checkpoint; }\n\
@@ -485,7 +485,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
 }
 
 #[test]
-fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
+fn what_an_earlier_server_began_is_resumed_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let kept = weir_runs::Experiments::prepare(&served::data(directory.path())).unwrap();
     let scripts = tempfile::tempdir().unwrap();

@@ -90,7 +90,7 @@ fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32
 
 /// Interrupting a campaign prints that it was interrupted and how to resume it, and no error; the run in progress is marked.
 #[test]
-fn what_is_ended_by_its_user_is_told_so_and_goes_on() {
+fn what_is_ended_by_its_user_is_reported_and_continues() {
     let server = Server::start();
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let dir = tempfile::tempdir().unwrap();
@@ -164,7 +164,7 @@ fn a_long_check_is_ended_at_once() {
 
 /// A changed file is not used when resuming, and Weir prints which one.
 #[test]
-fn a_changed_file_is_told_where_its_experiment_goes_on() {
+fn a_changed_file_is_reported_where_its_experiment_continues() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
@@ -354,7 +354,7 @@ fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
 
 /// An experiment's id given as a run is refused, naming the commands that accept it.
 #[test]
-fn an_experiment_where_a_run_is_meant_is_told_as_one() {
+fn an_experiment_where_a_run_is_meant_is_reported_as_one() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
@@ -374,7 +374,7 @@ fn an_experiment_where_a_run_is_meant_is_told_as_one() {
 
 /// A running experiment has no page yet, and can't be resumed, so that the refusal does not suggest it.
 #[test]
-fn a_running_experiment_is_told_as_one() {
+fn a_running_experiment_is_reported_as_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(
         dir.path(),

@@ -52,7 +52,7 @@ fn help_is_what_was_agreed() {
 }
 
 #[test]
-fn version_tells_the_build() {
+fn version_reports_the_build() {
     let output = weir(&["--version"]);
     assert_eq!(code(&output), 0);
     let text = out(&output);
@@ -135,7 +135,7 @@ fn a_plan_is_saved_without_a_host_and_reads_back() {
 }
 
 #[test]
-fn a_key_is_made_each_time_anew_and_is_taken() {
+fn a_key_is_made_each_time_again_and_is_taken() {
     let (one, two) = (out(&weir(&["keygen"])), out(&weir(&["keygen"])));
     assert_ne!(one, two);
     assert!((44..=65).contains(&one.len()) && one.ends_with('\n'), "{one:?}");

@@ -280,7 +280,7 @@ fn the_bound_holds_with_100_ppm_of_skew() {
 }
 
 #[test]
-fn a_step_of_the_clock_during_a_test_is_told_and_bounded() {
+fn a_step_of_the_clock_during_a_test_is_reported_and_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let [there, here] = ["server", "client"].map(|n| directory.path().join(n));
     for step_seconds in [-3i64, 3] {
@@ -375,8 +375,11 @@ fn the_ends_own_time_services_bound_the_delay_when_they_are_tighter() {
 }
 
 #[test]
-fn a_time_service_that_the_probes_prove_wrong_is_told_and_not_used() {
-    if !has_tools("a_time_service_that_the_probes_prove_wrong_is_told_and_not_used", &["python3"]) {
+fn a_time_service_that_the_probes_prove_wrong_is_reported_and_not_used() {
+    if !has_tools(
+        "a_time_service_that_the_probes_prove_wrong_is_reported_and_not_used",
+        &["python3"],
+    ) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

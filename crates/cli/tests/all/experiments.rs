@@ -282,8 +282,8 @@ fn a_precision_that_was_not_reached_ends_with_5() {
 
 /// A processor that is not there is refused by the program that is to run on it.
 #[test]
-fn how_threads_are_to_run_is_told_to_the_program_of_the_test() {
-    let Some(_turn) = turn("how_threads_are_to_run_is_told_to_the_program_of_the_test") else {
+fn how_threads_are_to_run_is_reported_to_the_program_of_the_test() {
+    let Some(_turn) = turn("how_threads_are_to_run_is_reported_to_the_program_of_the_test") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -442,8 +442,8 @@ fn a_peer_that_is_not_there_is_an_error_and_the_rest_is_skipped() {
 
 /// A sweep in a lab, killed and resumed: completed runs are not repeated.
 #[test]
-fn a_killed_sweep_goes_on_where_it_was() {
-    let Some(_turn) = turn("a_killed_sweep_goes_on_where_it_was") else { return };
+fn a_killed_sweep_resumes_where_it_was() {
+    let Some(_turn) = turn("a_killed_sweep_resumes_where_it_was") else { return };
     let dir = tempfile::tempdir().unwrap();
     let words = [
         "sweep",
@@ -990,8 +990,9 @@ fn a_borrowed_emulator_gets_its_laws_back() {
 /// Two senders and one receiver: what arrives from both, and how closely they began. What such a host reached is
 /// proved all the same, so both expectations hold or fail on any machine.
 #[test]
-fn senders_that_start_together_are_summed_and_their_skew_is_told() {
-    let Some(_turn) = turn("senders_that_start_together_are_summed_and_their_skew_is_told") else {
+fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
+    let Some(_turn) = turn("senders_that_start_together_are_summed_and_their_skew_is_reported")
+    else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -1029,7 +1030,10 @@ fn senders_that_start_together_are_summed_and_their_skew_is_told() {
     // Both hosts have this machine's clock.
     assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
     let (_, text, _) = run(dir.path(), &["run", &path, "--no-store"]);
-    assert!(text.contains("2 tests started together: their first packets arrived within "), "{text}");
+    assert!(
+        text.contains("2 tests started together: their first packets arrived within "),
+        "{text}"
+    );
 }
 
 /// A small file system of its own, gone with the test.
@@ -1130,7 +1134,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
 
 /// A file that is changed between two sessions is named, and nothing is mixed.
 #[test]
-fn an_experiment_does_not_go_on_with_other_files() {
+fn an_experiment_does_not_resume_with_other_files() {
     let dir = tempfile::tempdir().unwrap();
     let plan = dir.path().join("plan.toml");
     let write = |seconds| {

@@ -303,7 +303,7 @@ fn signals_before_the_test_and_while_it_drains() {
 }
 
 #[test]
-fn a_server_that_is_signalled_ends_and_tells_its_clients() {
+fn a_server_that_is_signalled_ends_and_reports_its_clients() {
     for (signal, code) in [(INT, 130), (TERM, 143)] {
         let mut server = Serve::start(&[]);
         let words = ["-u", "-t", "3600", "-i", "0.1", "-b", "2M", "--json-stream", "--no-store"];
@@ -357,9 +357,9 @@ fn a_server_for_one_client_that_it_refuses_serves_the_next() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_no_result() {
+fn a_full_disk_is_reported_and_loses_no_result() {
     if !Path::new("/dev/full").exists() {
-        eprintln!("SKIPPED a_full_disk_is_told_and_loses_no_result: no /dev/full");
+        eprintln!("SKIPPED a_full_disk_is_reported_and_loses_no_result: no /dev/full");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -397,7 +397,7 @@ fn a_full_disk_is_told_and_loses_no_result() {
 }
 
 #[test]
-fn wrong_keys_are_told() {
+fn wrong_keys_are_reported() {
     let key = |_| out(&weir().arg("keygen").output().unwrap()).trim().to_string();
     let [right, wrong] = [0, 1].map(key);
     let port = free_port().to_string();

@@ -52,8 +52,8 @@ fn client(lab: &Lab, words: &[&str]) -> std::process::Command {
 }
 
 #[test]
-fn a_firewall_that_drops_udp_is_told_as_such() {
-    let test = "a_firewall_that_drops_udp_is_told_as_such";
+fn a_firewall_that_drops_udp_is_reported_as_such() {
+    let test = "a_firewall_that_drops_udp_is_reported_as_such";
     let Some(lab) = lab(test) else { return };
     let _server = serve(&lab);
     for words in [

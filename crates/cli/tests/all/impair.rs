@@ -156,8 +156,8 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
 }
 
 #[test]
-fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
-    let test = "a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched";
+fn a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched() {
+    let test = "a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let packet_trace = path.file("packet_trace");
     std::fs::write(&packet_trace, "an earlier measurement").unwrap();
@@ -205,8 +205,8 @@ fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
 }
 
 #[test]
-fn a_seed_that_was_drawn_is_told_and_a_packet_trace_ends_at_its_limit() {
-    let test = "a_seed_that_was_drawn_is_told_and_a_packet_trace_ends_at_its_limit";
+fn a_seed_that_was_drawn_is_reported_and_a_packet_trace_ends_at_its_limit() {
+    let test = "a_seed_that_was_drawn_is_reported_and_a_packet_trace_ends_at_its_limit";
     let Some(path) = Path::up(test, &["ping"]) else { return };
     let (laws, packet_trace) = (path.file("laws"), path.file("packet_trace"));
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();

@@ -339,8 +339,8 @@ fn a_command_that_does_not_end_is_killed_when_asked_again() {
 }
 
 #[test]
-fn an_emulator_that_dies_ends_the_command_and_is_told() {
-    let test = "an_emulator_that_dies_ends_the_command_and_is_told";
+fn an_emulator_that_dies_ends_the_command_and_is_reported() {
+    let test = "an_emulator_that_dies_ends_the_command_and_is_reported";
     let Some(lab) = world(test) else { return };
     for (name, code) in [("KILL", 70), ("TERM", 3)] {
         let directory = tempfile::tempdir().unwrap();
@@ -395,8 +395,8 @@ fn without_a_resolv_conf_the_command_runs_all_the_same() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours() {
-    let test = "a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours";
+fn a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ours() {
+    let test = "a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ours";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let resolver = directory.path().join("resolv.conf");

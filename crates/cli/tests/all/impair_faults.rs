@@ -213,8 +213,8 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
 }
 
 #[test]
-fn what_the_memory_cap_drops_is_counted_and_told() {
-    let test = "what_the_memory_cap_drops_is_counted_and_told";
+fn what_the_memory_cap_drops_is_counted_and_reported() {
+    let test = "what_the_memory_cap_drops_is_counted_and_reported";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     path.introduce();
     let file = path.file("cap.toml");

@@ -103,8 +103,8 @@ fn every_tenth_lost_is_runs_of_one() {
 }
 
 #[test]
-fn runs_and_a_lost_tail_are_told() {
-    let Some(mut bench) = Bench::up("runs_and_a_lost_tail_are_told", &["nft"]) else { return };
+fn runs_and_a_lost_tail_are_reported() {
+    let Some(mut bench) = Bench::up("runs_and_a_lost_tail_are_reported", &["nft"]) else { return };
     bench.serve(&[]);
     // Of each twenty the last three; and with 1000 sent the very last ones too.
     bench.nft("b", &rules("numgen inc mod 20 >= 17"));

@@ -172,8 +172,8 @@ const DAMAGING: &str = "table netdev weir {
 }";
 
 #[test]
-fn damage_on_the_path_is_told_from_a_full_socket_by_the_kernels_counters() {
-    let test = "damage_on_the_path_is_told_from_a_full_socket_by_the_kernels_counters";
+fn damage_on_the_path_is_distinguished_from_a_full_socket_by_the_kernels_counters() {
+    let test = "damage_on_the_path_is_distinguished_from_a_full_socket_by_the_kernels_counters";
     let Some(mut bench) = Bench::up(test, &["nft", "ethtool"]) else { return };
     bench.serve(&[]);
     bench.nft("b", DAMAGING);

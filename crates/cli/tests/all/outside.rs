@@ -114,7 +114,7 @@ fn a_reader_that_left_is_no_failure_of_any_command() {
 
 /// The parser prints help and version, and ignores write errors.
 #[test]
-fn a_disk_that_is_full_is_an_error_of_whoever_prints() {
+fn a_disk_that_is_full_is_an_error_of_the_printer() {
     let home = tempfile::tempdir().unwrap();
     let _server = with_things(home.path());
     // stderr says that there is no lab.

@@ -87,7 +87,7 @@ fn checkpoint_lines(home: &Path) -> usize {
 /// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried forever, and the
 /// last line says how to go on, which makes what is missing.
 #[test]
-fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
+fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     let dir = tempfile::tempdir().unwrap();
     let (server, port) = Server::start();
     let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "10"];
@@ -290,7 +290,7 @@ fn nothing_that_is_read_is_written_over() {
 
 /// What grows while a test runs goes on behind what is in the file of a descriptor.
 #[test]
-fn rows_of_a_test_go_on_in_a_descriptors_file() {
+fn rows_of_a_test_continue_in_a_descriptors_file() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, port) = Server::start();
     let all = dir.path().join("all");

@@ -209,7 +209,7 @@ fn all_jobs_work_with_all_messages_replaced() {
 }
 
 #[test]
-fn a_new_token_is_told_once_and_in_no_log() {
+fn a_new_token_is_reported_once_and_in_no_log() {
     use std::os::unix::fs::PermissionsExt;
     for json in [false, true] {
         let dir = tempfile::tempdir().unwrap();
@@ -527,8 +527,8 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
 }
 
 #[test]
-fn a_named_lab_and_its_emulator_are_told_of_by_their_names() {
-    const TEST: &str = "a_named_lab_and_its_emulator_are_told_of_by_their_names";
+fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
+    const TEST: &str = "a_named_lab_and_its_emulator_are_reported_by_their_names";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -653,7 +653,7 @@ fn a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer() {
 }
 
 #[test]
-fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
+fn an_experiment_outlives_its_server_and_is_resumed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let words = ["-p", &*port, "-B", "127.0.0.1"];

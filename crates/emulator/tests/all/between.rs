@@ -116,7 +116,7 @@ fn everything_that_came_in_is_accounted_for_and_the_packet_trace_agrees() {
 }
 
 #[test]
-fn what_has_nothing_to_change_is_not_told_to_be_changed() {
+fn what_has_nothing_to_change_is_not_reported_as_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("packet_trace");
     let config =
@@ -351,7 +351,7 @@ fn configurations_beside_a_packet_trace_are_within_its_limit() {
 }
 
 #[test]
-fn which_flows_are_logged_is_told_where_there_is_a_packet_trace() {
+fn which_flows_are_logged_is_reported_where_there_is_a_packet_trace() {
     let dir = tempfile::tempdir().unwrap();
     let with = EmulatorConfig { packet_trace: Some(dir.path().join("j")), ..config("none") };
     for (config, wanted) in [(with, Some(true)), (config("none"), None)] {
@@ -969,7 +969,7 @@ fn the_control_socket_answers_everything_put_to_it() {
 }
 
 #[test]
-fn a_flow_that_is_not_to_run_is_told_and_is_started_by_its_name() {
+fn a_flow_that_is_not_to_run_is_reported_and_is_started_by_its_name() {
     let text = r#"
         schema = "weir.impair/1"
         [[flow]]
@@ -999,7 +999,7 @@ fn a_flow_that_is_not_to_run_is_told_and_is_started_by_its_name() {
 }
 
 #[test]
-fn laws_set_where_laws_are_stopped_are_told_to_be_of_no_effect() {
+fn laws_set_where_laws_are_stopped_are_reported_to_be_of_no_effect() {
     use serde_json::json;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
@@ -1018,7 +1018,7 @@ fn laws_set_where_laws_are_stopped_are_told_to_be_of_no_effect() {
 }
 
 #[test]
-fn only_laws_that_were_set_and_rest_are_told_to_be_of_no_effect() {
+fn only_laws_that_were_set_and_rest_are_reported_to_be_of_no_effect() {
     use serde_json::json;
     let text =
         "schema = 'weir.impair/1'\n[[flow]]\nname = 'x'\n[[flow]]\nname = 'y'\nrun = false\n";
@@ -1051,7 +1051,7 @@ fn whether_a_control_socket_can_be_had_is_found_out_and_leaves_nothing() {
 }
 
 #[test]
-fn configurations_that_are_told_of_are_bounded() {
+fn configurations_that_are_reported_are_bounded() {
     let (emulator, _a, _b) = start(config("none"), 100);
     for seed in 0..1100 {
         let laws = if seed % 2 == 0 { "loss 1%" } else { "none" };

@@ -12,9 +12,9 @@ use weir_net::clock::InjectedClock;
 use weir_net::namespace::effective_user_id;
 
 #[test]
-fn a_step_of_the_clock_changes_no_delay_and_is_told() {
+fn a_step_of_the_clock_changes_no_delay_and_is_reported() {
     if effective_user_id() != 0 {
-        eprintln!("SKIPPED a_step_of_the_clock_changes_no_delay_and_is_told: needs root");
+        eprintln!("SKIPPED a_step_of_the_clock_changes_no_delay_and_is_reported: needs root");
         return;
     }
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() }).unwrap();

@@ -69,7 +69,7 @@ fn a_delay_moves_every_frame_by_as_much_and_changes_nothing_else() {
 }
 
 #[test]
-fn the_side_is_told_by_the_address_when_one_is_given() {
+fn the_side_is_reported_by_the_address_when_one_is_given() {
     let input = capture(CaptureFormat::Pcap, 100);
     let a_mac = Some([2, 0, 0, 0, 0, 0]);
     let (out, report) = run(&Replay { a_mac, ..replay("loss every 2") }, &input);
@@ -117,7 +117,7 @@ fn what_is_no_ethernet_capture_is_refused_by_name() {
 }
 
 #[test]
-fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
+fn a_capture_that_is_cut_is_reported_and_what_came_before_goes_out_whole() {
     let input = capture(CaptureFormat::Pcap, 200);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("packet_trace");
@@ -166,7 +166,7 @@ fn a_slow_packet_trace_is_waited_for_since_a_capture_has_time() {
 }
 
 #[test]
-fn a_packet_trace_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_whole() {
+fn a_packet_trace_that_cannot_be_written_is_reported_and_the_capture_and_its_counts_are_whole() {
     let full = std::path::PathBuf::from("/dev/full");
     if !full.exists() {
         eprintln!("SKIPPED a_packet_trace_that_cannot_be_written: no /dev/full");

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_with_their_place() {
+    fn losses_are_reported_with_their_place() {
         let mut r = record(1000, 900, 0, 3);
         let row = |stage: &str, packets, kind: &str| LedgerRow {
             stage: stage.into(),

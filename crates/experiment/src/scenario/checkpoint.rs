@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_tells_the_head_and_whether_somebody_has_it_and_changes_nothing() {
+    fn a_look_reports_the_head_and_whether_it_is_locked_and_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let begun = head();
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_other_programs_and_hosts_are_told() {
+    fn sessions_of_other_programs_and_hosts_are_reported() {
         let of = |sessions: &[Session]| (versions(sessions), differences(sessions));
         let first = session("0.1.0", Some("abc"), "one", "x");
         assert_eq!(of(&[]), (None, vec![]));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_is_told_in_words() {
+    fn what_is_to_come_is_reported_in_words() {
         let run = Estimate::of(&plan(vec![lasting(10)]));
         assert!(!run.is_worth_showing(), "one run is what was asked for");
         assert_eq!(run.text(None), "1 run, 10 s of sending, plus start and end of the run");

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_and_waits_are_told_beside_what_sends() {
+    fn pauses_and_waits_are_reported_beside_what_sends() {
         let of = |steps: &str| {
             let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n{steps}");
             let scenario =

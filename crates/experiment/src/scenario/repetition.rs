@@ -246,7 +246,7 @@ mod tests {
     const FIRST: [f64; 3] = [95.0, 96.0, 97.0];
 
     #[test]
-    fn the_first_stage_tells_how_many_runs_are_needed() {
+    fn the_first_stage_reports_how_many_runs_are_needed() {
         let of = |percentage| repetition(Some(3), 100, percentage).needed(&FIRST);
         assert_eq!(of(1.0), RequiredRuns::Runs(21));
         assert_eq!(of(2.6), RequiredRuns::Runs(3));
@@ -310,7 +310,7 @@ mod tests {
 
     /// The same as data.
     #[test]
-    fn what_came_of_a_precision_is_told_in_fields() {
+    fn what_came_of_a_precision_is_reported_in_fields() {
         let short = [&FIRST[..], &[96.0; 7]].concat();
         let whole = [&FIRST[..], &[96.0; 18]].concat();
         let of = |most, values: &[f64]| {

@@ -7,7 +7,7 @@ use weir_model::experiment::Experiment;
 
 /// The same experiment as in the tests of pages. `WEIR_BLESS=1` rewrites the text: read it before committing.
 #[test]
-fn an_experiment_is_told_as_it_was() {
+fn an_experiment_is_reported_as_it_was() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let input =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden/experiment.json");

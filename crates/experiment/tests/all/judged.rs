@@ -83,7 +83,7 @@ fn an_expectation_of_an_axis_around_is_judged_there_alone() {
 /// Two stages: the first five runs tell how many are needed, what they are later does not; the table's interval and the verdict's
 /// are of the first five runs' deviation. A cap leaves the precision unreached, and says so.
 #[test]
-fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
+fn a_precision_is_reached_by_the_number_that_its_first_stage_reported() {
     let repeated = |most: u32| {
         told(&format!(
             "[lab]\nmiddle = true\n[emulator.m]\nboth = \"loss 10%\"\n[[step]]\nname = \"s\"\n\

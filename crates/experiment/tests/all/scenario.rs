@@ -170,7 +170,7 @@ fn an_experiment_that_was_stopped_is_not_passed() {
 }
 
 #[test]
-fn a_test_that_nobody_waited_for_is_judged() {
+fn a_test_that_no_step_waited_for_is_judged() {
     let bench = Bench::new();
     let text = format!(
         "{HOST}[[step]]\nname = \"bg\"\ntest = {{ background = true }}\nexpect = [\"throughput >= 1\"]\n\
@@ -193,7 +193,7 @@ fn a_test_that_nobody_waited_for_is_judged() {
 }
 
 #[test]
-fn what_failed_is_made_again_when_it_goes_on() {
+fn what_failed_is_made_again_when_it_is_resumed() {
     let bench = Bench::new();
     let text = format!(
         "{HOST}[[step]]\nname = \"one\"\ntest = {{ runs = 2 }}\n[[step]]\nname = \"two\"\ntest = {{}}\n"
@@ -211,7 +211,7 @@ fn what_failed_is_made_again_when_it_goes_on() {
 }
 
 #[test]
-fn other_programs_and_hosts_are_told_with_the_result() {
+fn other_programs_and_hosts_are_reported_with_the_result() {
     let bench = Bench::new();
     let text = format!("{HOST}[[step]]\ntest = {{}}\n");
     let first = bench.run(&text, bench.checkpoint()).experiment;

@@ -199,7 +199,7 @@ fn empty_datagrams_close_an_interval_too() {
 }
 
 #[test]
-fn fifo_is_told_only_of_a_flow_that_was_always_sent_under_it() {
+fn fifo_is_reported_only_of_a_flow_that_was_always_sent_under_it() {
     use weir_flow::Class::{Fifo, Normal};
     let told = |classes: &[weir_flow::Class]| {
         let mut s = sending("0", false, |_| {});
@@ -429,7 +429,7 @@ fn a_short_send_time_is_made_whole_by_the_clocks_relation() {
 }
 
 #[test]
-fn late_and_long_datagrams_are_told_from_good_ones() {
+fn late_and_long_datagrams_are_distinguished_from_good_ones() {
     let mut r = receiving("1000pps", |_| {});
     r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
     r.on_message(&datagram(100, 2, 0, 0), None, MS, |_| {});
@@ -733,7 +733,7 @@ fn a_mean_delay_is_over_the_delays_and_not_the_packets() {
 }
 
 #[test]
-fn contradicting_counts_and_too_many_runs_are_told() {
+fn contradicting_counts_and_too_many_runs_are_reported() {
     let mut r = receiving("1000pps", |_| {});
     for n in 0..3 {
         r.on_message(&datagram(100, n, 0, 0), None, n, |_| {});

@@ -174,7 +174,7 @@ fn lost_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Re
 }
 
 #[test]
-fn a_lost_peer_leaves_what_it_had_told() {
+fn a_lost_peer_leaves_what_it_had_reported() {
     let record = lost_peer(1, vec![(1, told(390))], 0);
     let r = record.flows[0].receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.lost_packets, r.reported_until_seconds), (390, Some(10), Some(1.0)));
@@ -195,7 +195,7 @@ fn a_lost_peer_leaves_what_it_had_told() {
 }
 
 #[test]
-fn a_lost_peer_that_told_sums_leaves_a_sum() {
+fn a_lost_peer_that_reported_sums_leaves_a_sum() {
     let record = lost_peer(3, vec![(0, told(780))], 2);
     assert!(record.flows.iter().all(|f| f.receiver.is_none()));
     let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
@@ -224,7 +224,7 @@ fn a_peer_without_reports_lost_nothing() {
 /// Killed before its first word of the flow, or where intervals were not asked for: all that arrived is numbered without a
 /// gap, and yet it is unknown how much more was sent.
 #[test]
-fn a_lost_sender_that_told_nothing_leaves_no_loss() {
+fn a_lost_sender_that_reported_nothing_leaves_no_loss() {
     let mut t = Test::of(vec![connection(TransportName::Udp, Direction::Reverse)]);
     assert!(t.record().warnings.is_empty() && t.record().is_loss_known(Direction::Reverse));
     t.parts.remote = None;
@@ -246,7 +246,7 @@ fn a_lost_sender_that_told_nothing_leaves_no_loss() {
 }
 
 #[test]
-fn what_a_peer_had_told_gives_way_to_its_report() {
+fn what_a_peer_had_reported_gives_way_to_its_report() {
     let mut t = Test::udp();
     let clock = t.parts.intervals;
     t.parts.peer_reports.take(&clock, 0, [(1, told(3))], 0);
@@ -257,7 +257,7 @@ fn what_a_peer_had_told_gives_way_to_its_report() {
 }
 
 #[test]
-fn stolen_time_is_told_above_two_percent() {
+fn stolen_time_is_reported_above_two_percent() {
     assert_eq!(Test::udp().with(|t| t.parts.local.cpu = busy(0.1, 0.02)), []);
     for local in [true, false] {
         let warnings = Test::udp().with(|t| {
@@ -313,7 +313,7 @@ fn a_busy_processor_bounds_what_was_not_paced() {
 }
 
 #[test]
-fn a_processor_that_others_fill_is_told_so() {
+fn a_processor_that_others_fill_is_reported() {
     let text = |own: f64| {
         let mut t = Test::udp();
         t.spec().rate = SendRate::UNLIMITED;
@@ -513,7 +513,7 @@ fn more_than_a_line_can_carry_is_an_error() {
 }
 
 #[test]
-fn delays_that_contradict_their_error_are_told() {
+fn delays_that_contradict_their_error_are_reported() {
     let delay = |min: f64, mean: f64, error: f64, negative: Option<u64>| {
         Test::udp().with(|t| {
             t.receiver().one_way_delay = Some(Delay {

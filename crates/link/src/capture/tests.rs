@@ -97,7 +97,7 @@ fn pcapng_in_each_byte_order_with_options_and_unknown_blocks() {
 }
 
 #[test]
-fn a_new_section_begins_anew_even_in_the_other_byte_order() {
+fn a_new_section_begins_again_even_in_the_other_byte_order() {
     let bytes =
         [section(false, &[], 1, ENHANCED_PACKET), section(true, &[], 2, ENHANCED_PACKET)].concat();
     let times: Vec<u64> = read_all(&bytes).expect("a capture").iter().map(|f| f.0).collect();

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_that_are_too_long_are_told_from_a_full_ring() {
+    fn frames_that_are_too_long_are_distinguished_from_a_full_ring() {
         let read = |rx_dropped, rx_ring_full, rx_fill_ring_empty_descs| libc::xdp_statistics {
             rx_dropped,
             rx_invalid_descs: 0,

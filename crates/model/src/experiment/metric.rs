@@ -335,7 +335,7 @@ mod tests {
     /// A sender that was lost before its first word leaves no entry: what came behind the last number that arrived is no
     /// more known than where it had told something.
     #[test]
-    fn the_loss_of_datagrams_whose_sender_told_nothing_is_not_known() {
+    fn the_loss_of_datagrams_whose_sender_reported_nothing_is_not_known() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
         let mut cut = record();
         cut.flows[1].sender = None;

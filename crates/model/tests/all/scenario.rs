@@ -114,7 +114,7 @@ fn precision_says_how_far_it_may_repeat() {
 
 /// The name that people mean is often the flag's, which is no field of a plan.
 #[test]
-fn an_unknown_parameter_is_told_with_the_nearest_short_name() {
+fn an_unknown_parameter_is_reported_with_the_nearest_short_name() {
     let plan = weir_model::experiment::test_plan(
         &serde_json::json!({ "connection": [{ "transport": "udp" }] }),
     )

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_told_as_the_system_has_it() {
+    fn root_is_reported_as_the_system_has_it() {
         let got = capabilities().unwrap();
         // SAFETY: takes nothing.
         assert_eq!(got.root, unsafe { libc::geteuid() } == 0);

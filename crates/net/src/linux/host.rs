@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_tells_itself() {
+    fn this_host_reports_itself() {
         let host = host().unwrap();
         assert!(
             !host.kernel.is_empty() && host.cpu_cores >= 1 && host.memory_bytes > Some(1 << 20)

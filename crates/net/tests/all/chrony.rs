@@ -13,7 +13,7 @@ use weir_net::reference::{ClockReference, ReferenceReader, TimeService};
 
 /// Set in the copy of this program that runs inside the namespaces.
 const INSIDE: &str = "WEIR_TEST_INSIDE";
-const NAME: &str = "chronys_bound_is_told_as_chronyc_tells_it";
+const NAME: &str = "chronys_bound_is_reported_as_chronyc_reports_it";
 /// The daemon that is followed; the other one has the socket that chronyc asks by itself.
 const UPSTREAM: [&str; 6] = [
     "local stratum 5",
@@ -142,7 +142,7 @@ fn inside() {
 }
 
 #[test]
-fn chronys_bound_is_told_as_chronyc_tells_it() {
+fn chronys_bound_is_reported_as_chronyc_reports_it() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }

@@ -154,7 +154,7 @@ fn largest_payloads_pass_and_larger_ones_are_too_long() {
 }
 
 #[test]
-fn kernel_stamps_tos_and_ttl_are_told() {
+fn kernel_stamps_tos_and_ttl_are_reported() {
     for family in FAMILIES {
         let options = UdpOptions {
             timestamps: true,
@@ -211,7 +211,7 @@ fn overflow_is_counted_exactly() {
 }
 
 #[test]
-fn buffers_are_what_was_asked_or_told() {
+fn buffers_are_what_was_asked_or_reported() {
     let options = UdpOptions {
         receive_buffer: Some(300_000),
         send_buffer: Some(200_000),

@@ -795,7 +795,7 @@ mod tests {
 
     /// A command that can't be given again is none.
     #[test]
-    fn what_the_api_began_is_told_in_words() {
+    fn what_the_api_began_is_reported_in_words() {
         let told = |line: &str| {
             let command = line.split(' ').map(Into::into).collect();
             let experiment = Experiment { command, ..experiment(sweep(&[], &[])) };

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_told_in_words() {
+    fn rates_are_reported_in_words() {
         for (given, words) in [
             ("10M/10", "10 Mbit/s in bursts of 10"),
             ("2.5G", "2.5 Gbit/s"),

@@ -228,7 +228,7 @@ fn documented_columns_are_current() {
 }
 
 #[test]
-fn content_that_was_verified_is_told_when_nothing_is_wrong_with_it() {
+fn content_that_was_verified_is_reported_when_nothing_is_wrong_with_it() {
     let told = |bit_errors| {
         let mut record = support::udp_loss();
         for flow in &mut record.flows {
@@ -250,7 +250,7 @@ fn content_that_was_verified_is_told_when_nothing_is_wrong_with_it() {
 }
 
 #[test]
-fn the_loss_line_says_how_far_a_lost_end_had_told() {
+fn the_loss_line_says_how_far_a_lost_end_had_reported() {
     let line = |record: &Record| {
         let text = terminal(record, &TextOptions { width: 400, ..TextOptions::default() });
         text.lines().find(|l| l.trim_start().starts_with("Loss")).unwrap().to_owned()

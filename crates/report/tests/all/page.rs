@@ -59,7 +59,7 @@ fn an_experiment_is_shown_as_it_was() {
 }
 
 #[test]
-fn a_page_tells_everything_of_a_run() {
+fn a_page_reports_everything_of_a_run() {
     let record = support::everything();
     golden("everything.json", &json_pretty(&record));
     let page = html(&of_run(&record));
@@ -356,7 +356,7 @@ fn an_hour_of_sixteen_flows_is_below_five_megabytes() {
 }
 
 #[test]
-fn thousand_flows_are_told_by_their_range() {
+fn thousand_flows_are_reported_by_their_range() {
     let document = of_run(&support::thousand());
     let page = html(&document);
     assert!(text_of(&page).contains("median, and the range from the smallest to the largest"));

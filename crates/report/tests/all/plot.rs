@@ -116,7 +116,7 @@ fn asked_against_measured() {
 }
 
 #[test]
-fn many_series_are_told_apart() {
+fn many_series_are_distinguished() {
     let mut figure = Figure::over_time("sixteen", "Sixteen flows", rate());
     for n in 0..16 {
         let points = (0..60).map(|t| {

@@ -61,7 +61,7 @@ fn what_is_kept_comes_back() {
 }
 
 #[test]
-fn a_list_tells_the_main_figures_newest_first() {
+fn a_list_reports_the_main_figures_newest_first() {
     let (_dir, _, mut store) = fresh();
     for json in [UDP, TCP, PARTIAL] {
         store.insert(&read(json)).unwrap();
@@ -289,7 +289,7 @@ fn many_may_set_the_file_up_at_once() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_store_stays_whole() {
+fn a_full_disk_is_reported_and_the_store_stays_whole() {
     let (_dir, path, mut store) = fresh();
     store.insert(&small("before")).unwrap();
     drop(store);

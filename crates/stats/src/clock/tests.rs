@@ -93,7 +93,7 @@ fn a_thousand_seconds_apart_on_a_lopsided_path_with_100_ppm() {
 }
 
 #[test]
-fn a_step_is_told_and_starts_anew() {
+fn a_step_is_reported_and_starts_again() {
     let before = Remote { offset_ns: 5_000_000, skew: 0.0 };
     let after = Remote { offset_ns: 35_000_000, skew: 0.0 };
     let mut estimator = ClockEstimator::new();
@@ -169,7 +169,7 @@ fn realtime_follows_a_slew() {
 }
 
 #[test]
-fn realtime_steps_are_told() {
+fn realtime_steps_are_reported() {
     for by_ns in [3_600 * SECOND as i64, -5_000_000] {
         let mut map = RealtimeMap::new(reading(SECOND, EPOCH, 60)).unwrap();
         assert_eq!(map.refit(reading(2 * SECOND, EPOCH + SECOND, 60)).unwrap(), None);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_is_absent() {
+    fn what_reports_nothing_is_absent() {
         assert_eq!(effective_size(&[1.0; 7]), None);
         assert_eq!(effective_size(&[1.0; 8]), Some(8.0));
         assert_eq!(effective_size(&[f64::INFINITY; 10]), None);

@@ -94,7 +94,7 @@ fn an_extent_beyond_the_kept_gaps_is_a_bound() {
 }
 
 #[test]
-fn narrow_numbers_go_on_from_the_highest() {
+fn narrow_numbers_continue_from_the_highest() {
     let mut e = SequenceExtender::new(8);
     for n in 0..=300u64 {
         let extended = e.extend(n & 255, 0);

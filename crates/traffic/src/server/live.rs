@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sum_says_of_how_many_flows_it_is_and_is_told_anew_when_it_is_whole() {
+    async fn a_sum_says_of_how_many_flows_it_is_and_is_reported_again_when_it_is_whole() {
         let mut live = live();
         let most = |_| received(1..400, 1000);
         let at = SECOND + PATIENCE_NS;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_voice_flow_is_told_of_four_times_a_second_within_a_tenth_of_its_rate() {
+    async fn a_voice_flow_is_reported_four_times_a_second_within_a_tenth_of_its_rate() {
         let quarter = SECOND / 4;
         let (told, bytes) = played(live_of(Some(68_800.0), quarter), quarter, 400, 2150);
         assert_eq!(told, 400);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_told_stays_within_8_kbit_where_little_or_nothing_comes() {
+    async fn what_is_reported_stays_within_8_kbit_where_little_or_nothing_comes() {
         for (interval_ns, bytes, least) in [(SECOND, 0, 300), (SECOND / 20, 10, 2000)] {
             let intervals = 300 * SECOND / interval_ns;
             let (told, sent) = played(live_of(None, interval_ns), interval_ns, intervals, bytes);

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_are_found_and_their_end_is_told() {
+    fn free_ports_are_found_and_their_end_is_reported() {
         let pool = DataPortPool::new(Some(5000..=5002));
         let mut taken = vec![5001];
         for _ in 0..2 {

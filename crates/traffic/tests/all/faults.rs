@@ -97,7 +97,7 @@ impl Drop for Proxy {
 }
 
 #[test]
-fn a_control_connection_that_is_damaged_on_the_path_is_told_as_such() {
+fn a_control_connection_that_is_damaged_on_the_path_is_reported_as_such() {
     // The request for a session, or the server's hello: in the length, its check, and the message.
     for towards_server in [true, false] {
         for at in [0, 2, 5, 8, 20] {
@@ -114,7 +114,7 @@ fn a_control_connection_that_is_damaged_on_the_path_is_told_as_such() {
 }
 
 #[test]
-fn blocked_udp_is_told_as_such_and_never_as_loss() {
+fn blocked_udp_is_reported_as_such_and_never_as_loss() {
     let server = Server::start(ServerConfig::default());
     let proxy = Proxy::before(server.address);
     let port = proxy.address.port();
@@ -178,9 +178,9 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_record_is_there() {
+fn a_full_disk_is_reported_and_the_record_is_there() {
     if !std::path::Path::new("/dev/full").exists() {
-        eprintln!("SKIPPED a_full_disk_is_told_and_the_record_is_there: no /dev/full");
+        eprintln!("SKIPPED a_full_disk_is_reported_and_the_record_is_there: no /dev/full");
         return;
     }
     let short =

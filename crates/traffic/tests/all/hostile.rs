@@ -305,7 +305,7 @@ fn sent_to(server: &Server) -> (Raw, weir_wire::control::Opened, std::net::UdpSo
 }
 
 #[test]
-fn sending_goes_on_by_fresh_signs_of_life_only() {
+fn sending_continues_by_fresh_signs_of_life_only() {
     let server = Server::start(ServerConfig::default());
     // At 1000 packets/s: something after every 250, for 5 s.
     let sent = |sign: fn(&mut Raw, &weir_wire::control::Opened, &std::net::UdpSocket, u64)| {

@@ -193,7 +193,7 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
 }
 
 #[test]
-fn a_packet_log_tells_each_arrival_and_its_direction() {
+fn a_packet_log_reports_each_arrival_and_its_direction() {
     let path = std::env::temp_dir().join(format!("weir-loopback-{}.log", std::process::id()));
     let server = Server::start(ServerConfig::default());
     let mut c = connection(TransportName::Udp);
@@ -354,7 +354,7 @@ fn a_server_that_goes_away_leaves_a_partial_record() {
 }
 
 #[test]
-fn nobody_there_is_told_by_name() {
+fn a_missing_server_is_named() {
     let config = ClientConfig::new(
         Plan { port: 1, connections: vec![Connection::default()], ..Plan::default() },
         "127.0.0.1",
@@ -442,7 +442,7 @@ fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
 }
 
 #[test]
-fn a_nominal_rate_that_cannot_be_found_is_told() {
+fn a_nominal_rate_that_cannot_be_found_is_reported() {
     let server = Server::start(ServerConfig::default());
     let few = Connection { packets: Some(10), duration: None, ..connection(TransportName::Udp) };
     for (nominal_auto, told) in [(true, 1), (false, 0)] {

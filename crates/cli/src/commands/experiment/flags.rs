@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_told_by_the_flag_that_set_it() {
+    fn a_field_is_reported_by_the_flag_that_set_it() {
         let axes = ["size".to_owned(), "loss".to_owned()];
         for (field, flag) in [
             ("step[0].sweep.over size", "--over size"),

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_told_and_nothing_when_nothing_was() {
+    fn what_was_lost_is_reported_and_nothing_when_nothing_was() {
         let lost = Lost::default();
         assert_eq!(lost.text(), None);
         lost.datagram();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn laws_are_told_of_flows_aggregates_and_the_rest() {
+    fn laws_are_reported_for_flows_aggregates_and_the_rest() {
         let flows: String = (0..6).map(|i| format!("[[flow]]\nname = \"f{i}\"\n")).collect();
         let text = format!(
             "schema = \"weir.impair/1\"\n{flows}[[aggregate]]\n\
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_packet_trace_lacks_verdicts_is_told() {
+    fn why_a_packet_trace_lacks_verdicts_is_reported() {
         let told = |bytes: u64, limit: Option<u64>| {
             let report = serde_json::json!({
                 "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_untrue_is_told_of_flows_that_do_not_run_or_are_too_many() {
+    fn nothing_untrue_is_reported_flows_that_do_not_run_or_are_too_many() {
         let flow = |i| {
             let loss = "{ loss = { percentage = 1 } }";
             format!("[[flow]]\nname = \"f{i}\"\nrun = {}\na_to_b = {loss}\n", i > 0)

@@ -182,7 +182,7 @@ impl std::io::Write for Gone {
 }
 
 #[test]
-fn when_nobody_reads_the_test_is_stopped_once_and_kept() {
+fn without_a_reader_the_test_is_stopped_once_and_kept() {
     let words: Vec<OsString> = ["test", "h", "-t", "0"].iter().map(Into::into).collect();
     let mut job = prepared(&Line::parse_from(&words).args, &words).unwrap();
     job.outputs = job.outputs.with_sink(crate::output::Sink::to(Box::new(Gone)));

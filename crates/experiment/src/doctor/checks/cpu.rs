@@ -264,7 +264,10 @@ mod tests {
         let busy = one(&sample(&[0.1, 0.95], 0.0), "busy-cores");
         assert_eq!((busy.severity, busy.title.as_str()), (Severity::Warning, "busy: core 1"));
         assert!(busy.evidence.contains("cc1 (pid 77) 90 %"));
-        assert!(busy.effect.ends_with("stop cc1 (pid 77) while measuring, or run it elsewhere"), "{busy:?}");
+        assert!(
+            busy.effect.ends_with("stop cc1 (pid 77) while measuring, or run it elsewhere"),
+            "{busy:?}"
+        );
         // No command for another user's process.
         assert_eq!(busy.change, None);
         assert_eq!(one(&sample(&[0.9, 0.9], 0.0), "busy-cores").title, "all cores are busy");
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_is_told_only_when_there_is_one() {
+    fn quota_is_reported_only_when_there_is_one() {
         let with = |cores| Facts {
             cpu_quota: Fact::read("/sys/fs/cgroup/x/cpu.max", cores),
             ..Facts::default()

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_loss_is_told_by_its_law() {
+    fn much_loss_is_reported_by_its_law() {
         let of = |laws: &str| losing(&Impairment::of_both(laws.parse().unwrap()));
         assert_eq!(of("loss 95%, delay 5ms").as_deref(), Some("loss 95%"));
         assert_eq!(of("loss every 2, duplicate 1%").as_deref(), Some("loss every 2"));

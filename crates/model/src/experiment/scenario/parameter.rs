@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_value_is_told_by_the_name_that_was_used_and_what_is_accepted() {
+    fn a_refused_value_is_reported_by_the_name_that_was_used_and_what_is_accepted() {
         let plan = test_plan(&serde_json::json!({ "connection": [{ "transport": "udp" }] }));
         let plan = plan.unwrap();
         let refused = |name, value| set_parameters(&plan, [(name, value)]).unwrap_err().to_string();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_words_of_the_reader() {
+    fn what_is_wrong_is_reported_without_the_words_of_the_reader() {
         for (text, wanted) in [
             (
                 "[[step]]\ncommand = \"ls\"",
