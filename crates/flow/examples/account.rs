@@ -12,7 +12,7 @@ fn main() {
     let coalesced = arguments.next().is_some_and(|m| m == "coalesced");
     let connection = Connection {
         transport: Transport::udp(),
-        payload: Some(ByteSize(160)),
+        payload: Some(ByteSize(160).into()),
         rate: Some(
             if coalesced { "0" } else { "100000pps" }
                 .parse()

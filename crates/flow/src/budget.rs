@@ -50,7 +50,7 @@ impl StatedRate {
         let rate = |spec: &FlowSpec| match spec.rate.limit {
             RateLimit::Unlimited => None,
             RateLimit::Bits(bits) => Some(bits.0 as f64),
-            RateLimit::Packets(packets) => Some(8.0 * packets * spec.payload_bytes.max(1) as f64),
+            RateLimit::Packets(packets) => Some(8.0 * packets * spec.payload_bytes().max(1) as f64),
         };
         let asked = specs.iter().map(rate).sum::<Option<f64>>().filter(|_| !specs.is_empty());
         let nominal = plan.nominal.map(|nominal| nominal.0 as f64);

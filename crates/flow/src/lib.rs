@@ -5,6 +5,8 @@
 //!
 //! - [`Pacer`]: the schedule of a paced sender, with its catch-up policy.
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
+//! - [`Gaps`]: the intervals of a paced flow, where they differ.
+//! - [`Sizes`]: the payload size of each packet.
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
 //! - [`Drain`]: how long a receiver waits once its sender has finished.
@@ -17,6 +19,7 @@ pub mod assemble;
 pub mod budget;
 mod drain;
 mod emulated;
+mod gaps;
 mod intervals;
 mod ledger;
 mod loss_lines;
@@ -26,12 +29,14 @@ mod peer_reports;
 mod receive;
 mod scheduling;
 mod send;
+mod sizes;
 mod socket_drops;
 mod stream;
 mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
+pub use gaps::Gaps;
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
@@ -43,6 +48,7 @@ pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 pub use send::{NextSend, SendCount, Sending};
+pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};
 
 #[cfg(test)]

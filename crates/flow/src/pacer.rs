@@ -2,16 +2,24 @@
 //!
 //! Slot k is due at `start + k × period`. The period is kept as a 64.64 fixed-point number of nanoseconds, so that
 //! after 10^12 slots the schedule is still right to the nanosecond: the achieved rate has no rounding error of ours.
+//! Where intervals differ ([`Gaps`]), each slot is due an interval after the one before; slots that are skipped take the
+//! mean interval and draw none.
+
+use std::collections::VecDeque;
 
 use weir_model::plan::CatchUp;
 
+use crate::gaps::{Gaps, fixed};
+
 /// A backlog beyond this is not made up: its slots are skipped and counted as missed.
 pub const MAX_BACKLOG_NS: u64 = 100_000_000;
+/// Most slots of differing intervals that are due together.
+const MAX_AHEAD: u32 = 1024;
 
 /// The schedule of one paced flow.
 #[derive(Debug, Clone)]
 pub struct Pacer {
-    /// ns × 2^64.
+    /// The mean interval, ns × 2^64.
     period: u128,
     start_ns: u64,
     /// Next slot to serve.
@@ -22,6 +30,53 @@ pub struct Pacer {
     not_before_ns: u64,
     late: u64,
     missed: u64,
+    drawn: Option<Box<Drawn>>,
+}
+
+/// A schedule of differing intervals.
+#[derive(Debug, Clone)]
+struct Drawn {
+    gaps: Gaps,
+    /// When the burst of the next slot is due, ns × 2^64 since the start.
+    due: u128,
+    /// Sum of the intervals of its slots that were served.
+    within: u128,
+    /// Intervals of the next slots.
+    ahead: VecDeque<u128>,
+    /// The packet whose interval is drawn next.
+    packet: u64,
+}
+
+impl Drawn {
+    /// Draws the intervals of the next `count` slots.
+    fn look_ahead(&mut self, count: usize) {
+        while self.ahead.len() < count {
+            self.ahead.push_back(self.gaps.after(self.packet));
+            self.packet += 1;
+        }
+    }
+
+    /// When each of the slots that were looked at is due, from `slot`, the next one, on.
+    fn deadlines(&self, slot: u64, burst: u64) -> impl Iterator<Item = u128> {
+        let (mut due, mut end) = (self.due, self.due.saturating_add(self.within));
+        let gaps = self.ahead.iter();
+        std::iter::once(due).chain(gaps.zip(slot + 1..).map(move |(gap, slot)| {
+            end = end.saturating_add(*gap);
+            if slot.is_multiple_of(burst) {
+                due = end;
+            }
+            due
+        }))
+    }
+
+    /// The next slot, `slot`, was served.
+    fn serve(&mut self, slot: u64, burst: u64) {
+        self.look_ahead(1);
+        self.within = self.within.saturating_add(self.ahead.pop_front().unwrap_or(0));
+        if (slot + 1).is_multiple_of(burst) {
+            self.due = self.due.saturating_add(std::mem::take(&mut self.within));
+        }
+    }
 }
 
 /// What a pacer says.
@@ -38,12 +93,8 @@ impl Pacer {
     pub fn new(packets_per_second: f64, burst: u32, catch_up: CatchUp, start_ns: u64) -> Self {
         let rate =
             if packets_per_second.is_finite() { packets_per_second.clamp(1e-6, 1e9) } else { 1e9 };
-        let nanoseconds = 1e9 / rate;
-        // The whole part exactly, the fraction with the 53 bits that a double has.
-        let whole = nanoseconds.trunc();
-        let period = (whole as u128) << 64 | ((nanoseconds - whole) * 2f64.powi(64)) as u128;
         Pacer {
-            period,
+            period: fixed(1e9 / rate),
             start_ns,
             slot: 0,
             burst: burst.max(1),
@@ -51,11 +102,26 @@ impl Pacer {
             not_before_ns: start_ns,
             late: 0,
             missed: 0,
+            drawn: None,
         }
     }
 
-    /// The time at which a slot is meant to be sent; slots of one burst share that of their first.
+    /// The same with differing intervals, where there are any.
+    #[must_use]
+    pub fn with_gaps(mut self, gaps: Option<Gaps>) -> Self {
+        self.drawn = gaps.map(|gaps| {
+            Box::new(Drawn { gaps, due: 0, within: 0, ahead: VecDeque::new(), packet: 0 })
+        });
+        self
+    }
+
+    /// The time at which a slot is meant to be sent; slots of one burst share that of their first. Where intervals differ,
+    /// that of the next slot and of those behind it that [`Pacer::due`] has let go.
+    #[inline]
     pub fn intended_ns(&self, slot: u64) -> u64 {
+        if let Some(drawn) = &self.drawn {
+            return self.drawn_ns(drawn, slot);
+        }
         let first = slot - slot % u64::from(self.burst);
         // slot × period needs up to 64 + 104 bits: split so that no step overflows.
         let whole = (self.period >> 64) as u64;
@@ -65,7 +131,19 @@ impl Pacer {
         self.start_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// One period, rounded to nanoseconds.
+    fn drawn_ns(&self, drawn: &Drawn, slot: u64) -> u64 {
+        let ahead = slot.saturating_sub(self.slot);
+        let left = u64::from(self.burst) - self.slot % u64::from(self.burst);
+        let due = if ahead < left {
+            drawn.due
+        } else {
+            let known = ahead.min(drawn.ahead.len() as u64) as usize;
+            drawn.deadlines(self.slot, self.burst.into()).nth(known).unwrap_or(drawn.due)
+        };
+        self.start_ns.saturating_add((due.saturating_add(1 << 63) >> 64) as u64)
+    }
+
+    /// The mean period, rounded to nanoseconds.
     pub fn period_ns(&self) -> u64 {
         ((self.period + (1 << 63)) >> 64) as u64
     }
@@ -117,6 +195,7 @@ impl Pacer {
         }
         let left_in_burst = self.burst - (self.slot % u64::from(self.burst)) as u32;
         Due::Now(match self.catch_up {
+            CatchUp::Burst(most) if self.drawn.is_some() => self.drawn_due(now_ns, most),
             CatchUp::Burst(most) => {
                 let due = self.first_from(now_ns.saturating_add(1)).saturating_sub(self.slot);
                 u32::try_from(due.min(u64::from(most))).unwrap_or(most).max(left_in_burst)
@@ -125,13 +204,33 @@ impl Pacer {
         })
     }
 
+    /// Slots of differing intervals that are due at `now_ns`: those left of the burst, or up to `most`.
+    fn drawn_due(&mut self, now_ns: u64, most: u32) -> u32 {
+        let burst = u64::from(self.burst);
+        let left = self.burst - (self.slot % burst) as u32;
+        let most = most.min(MAX_AHEAD);
+        // A burst may be longer than what may be looked at.
+        if most <= left {
+            return left;
+        }
+        let now = u128::from(now_ns.saturating_sub(self.start_ns)) << 64;
+        let Some(drawn) = &mut self.drawn else { return left };
+        drawn.look_ahead(most as usize);
+        let due = drawn.deadlines(self.slot, burst).take(most as usize);
+        (due.take_while(|due| *due <= now).count() as u32).max(left)
+    }
+
     /// `count` slots were served at `now_ns`.
     pub fn served(&mut self, count: u32, now_ns: u64) {
         let period = self.period_ns();
+        let due_before = self.drawn.as_ref().map(|drawn| drawn.due);
         let bursts_before = self.slot / u64::from(self.burst);
         for _ in 0..count {
             if now_ns > self.intended_ns(self.slot).saturating_add(period) {
                 self.late += 1;
+            }
+            if let Some(drawn) = &mut self.drawn {
+                drawn.serve(self.slot, self.burst.into());
             }
             self.slot += 1;
         }
@@ -140,7 +239,11 @@ impl Pacer {
             && ended > 0
         {
             let slots = ended as f64 * f64::from(self.burst);
-            let gap = self.period_ns() as f64 * slots / (1.0 + percent / 100.0);
+            let planned = match (&self.drawn, due_before) {
+                (Some(drawn), Some(before)) => (drawn.due.saturating_sub(before) >> 64) as f64,
+                _ => self.period_ns() as f64 * slots,
+            };
+            let gap = planned / (1.0 + percent / 100.0);
             // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but at most
             // half a gap back, so that a stall does not end in two packets at once.
             let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64 / 2));
@@ -168,6 +271,22 @@ impl Pacer {
 
     /// Skips, as missed, the slots that were due before `then_ns`, in whole bursts.
     fn skip_to(&mut self, then_ns: u64) {
+        if let Some(drawn) = &mut self.drawn {
+            let then = u128::from(then_ns.saturating_sub(self.start_ns)) << 64;
+            if then <= drawn.due {
+                return;
+            }
+            let burst = u64::from(self.burst);
+            let mean = self.period.saturating_mul(u128::from(burst)).max(1);
+            let bursts = (then - drawn.due).div_ceil(mean);
+            drawn.due = drawn.due.saturating_add(mean.saturating_mul(bursts));
+            drawn.within = 0;
+            let slots = u64::try_from(bursts).unwrap_or(u64::MAX).saturating_mul(burst);
+            let skipped = slots.saturating_sub(self.slot % burst);
+            self.missed = self.missed.saturating_add(skipped);
+            self.slot = self.slot.saturating_add(skipped);
+            return;
+        }
         let target = self.first_from(then_ns);
         if target > self.slot {
             self.missed += target - self.slot;

@@ -8,10 +8,12 @@ use weir_model::record::IntervalCount;
 use weir_stats::Spacing;
 use weir_wire::header::{Header, HeaderFields, TagKey, native::FLAG_VERIFY};
 
+use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
 use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
+use crate::sizes::Sizes;
 
 /// What a sending flow wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +55,14 @@ struct TcpSums {
 #[derive(Debug, Clone)]
 pub struct Sending {
     transport: TransportName,
-    payload: usize,
+    sizes: Sizes,
     header: Header,
     key: TagKey,
     flow: u32,
     flags: u32,
     rate: Option<(f64, u32, CatchUp)>,
+    /// Its intervals, where they differ.
+    gaps: Option<Gaps>,
     segmented: bool,
     /// Of the thread that sends; `Fifo` only while every packet was sent under it.
     class: Option<Class>,
@@ -89,23 +93,25 @@ impl Sending {
     /// A flow that has not started. `segmented`: datagrams leave in super-packets, so that a paced flow is served by
     /// whole messages.
     pub fn new(spec: &FlowSpec, key: TagKey, omit_ns: u64, segmented: bool) -> Self {
-        let payload = spec.payload_bytes as usize;
-        let rate = spec.rate.packets_per_second(spec.payload_bytes).map(|pps| {
+        let sizes = Sizes::of(spec);
+        let rate = spec.packets_per_second().map(|pps| {
             let burst = if segmented {
-                spec.rate.burst.max(segments_per_message(payload, FEW_SEGMENTS) as u32)
+                spec.rate.burst.max(segments_per_message(sizes.max(), FEW_SEGMENTS) as u32)
             } else {
                 spec.rate.burst
             };
             (pps, burst, spec.connection.catch_up)
         });
+        let gaps = rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
         Sending {
             transport: spec.connection.transport.name(),
-            payload,
-            header: Header::new(spec.connection.header, payload),
+            header: Header::new(spec.connection.header, sizes.min()),
+            sizes,
             key,
             flow: spec.id,
             flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
             rate,
+            gaps,
             segmented,
             class: None,
             pacer: None,
@@ -134,7 +140,9 @@ impl Sending {
     pub fn start(&mut self, at_ns: u64, intervals: IntervalClock) {
         self.started = Some(at_ns);
         self.end_ns = self.duration_ns.map_or(u64::MAX, |d| at_ns.saturating_add(d));
-        self.pacer = self.rate.map(|(pps, burst, policy)| Pacer::new(pps, burst, policy, at_ns));
+        self.pacer = self.rate.map(|(pps, burst, policy)| {
+            Pacer::new(pps, burst, policy, at_ns).with_gaps(self.gaps.clone())
+        });
         if self.log.clock().is_none() {
             self.log.start(intervals);
         }
@@ -158,9 +166,9 @@ impl Sending {
     /// What it asks of the thread that sends it.
     pub fn demand(&self) -> Demand {
         let most = if self.segmented { FEW_SEGMENTS } else { 1 };
-        let segments = segments_per_message(self.payload, most);
+        let segments = segments_per_message(self.sizes.max(), most);
         self.rate.map_or(Demand::UNLIMITED, |(pps, burst, _)| {
-            Demand::paced(pps, burst, self.payload, segments)
+            Demand::paced(pps, burst, self.sizes.max(), segments)
         })
     }
 
@@ -207,15 +215,16 @@ impl Sending {
         let by_packets = self.limit_packets.saturating_sub(self.sequence);
         let by_bytes = match self.limit_bytes {
             u64::MAX => u64::MAX,
-            limit => limit.saturating_sub(self.bytes).div_ceil(self.payload.max(1) as u64),
+            // Where sizes vary as many as certainly fit; asked again after them.
+            limit => limit.saturating_sub(self.bytes).div_ceil(self.sizes.max().max(1) as u64),
         };
         u32::try_from(by_packets.min(by_bytes)).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of the next write of a stream: the payload, less at a byte limit.
+    /// Bytes of the next write of a stream: its payload, less at a byte limit.
     pub fn write_length(&self) -> usize {
         let left = self.limit_bytes.saturating_sub(self.bytes);
-        usize::try_from(left).unwrap_or(usize::MAX).min(self.payload)
+        usize::try_from(left).unwrap_or(usize::MAX).min(self.sizes.at(self.sequence))
     }
 
     /// Position in a stream.
@@ -223,8 +232,9 @@ impl Sending {
         self.bytes
     }
 
-    /// Writes headers for up to `count` datagrams from the next sequence number into the ring, and returns their bytes
-    /// and how many they are. Nothing is counted until [`Sending::sent`].
+    /// Writes headers for up to `count` datagrams from the next sequence number into the ring, and returns their slots of
+    /// [`Sending::payload`] bytes each and how many they are. Where sizes vary, [`Sending::size`] says how much of its slot
+    /// a datagram is. Nothing is counted until [`Sending::sent`].
     pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
@@ -237,7 +247,7 @@ impl Sending {
                 flags: self.flags,
             };
             let slot = self.pacer.as_ref().map(Pacer::slot);
-            for (i, packet) in bytes.chunks_exact_mut(self.payload).enumerate() {
+            for (i, packet) in bytes.chunks_exact_mut(self.sizes.max()).enumerate() {
                 if let (Some(pacer), Some(slot)) = (&self.pacer, slot) {
                     let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
                     fields.lateness_ns =
@@ -255,7 +265,7 @@ impl Sending {
         if packets == 0 {
             return;
         }
-        let bytes = u64::from(packets) * self.payload as u64;
+        let bytes = self.sizes.sum(self.sequence, packets);
         self.messages += u64::from(messages);
         self.account(packets, bytes, now_ns);
     }
@@ -373,9 +383,19 @@ impl Sending {
         self.transport
     }
 
-    /// Payload bytes of a packet.
+    /// Largest payload of a packet, bytes.
     pub fn payload(&self) -> usize {
-        self.payload
+        self.sizes.max()
+    }
+
+    /// Whether all packets have the same size.
+    pub fn has_one_size(&self) -> bool {
+        self.sizes.is_constant()
+    }
+
+    /// Payload bytes of the packet `ahead` of the next one.
+    pub fn size(&self, ahead: usize) -> usize {
+        self.sizes.at(self.sequence + ahead as u64)
     }
 
     /// Header of its datagrams: rings of payloads are shared by flows with the same one.
@@ -428,6 +448,9 @@ impl Sending {
             end_seconds: from.and_then(|f| since_zero(to.max(f))),
             bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(packets),
+            mean_payload_bytes: (!self.sizes.is_constant() && packets > 0)
+                .then(|| bytes as f64 / packets as f64),
+            mean_spacing_seconds: self.mean_spacing(),
             io_calls: Some(self.calls),
             method: method.into(),
             segments_per_message: (self.transport.datagrams() && self.messages > 0)
@@ -442,6 +465,12 @@ impl Sending {
             scheduling: self.class.map(|c| c.name().into()),
             reported_until_seconds: None,
         }
+    }
+
+    /// Realised mean interval, s, where intervals differ.
+    fn mean_spacing(&self) -> Option<f64> {
+        let first = self.first_ns.filter(|_| self.gaps.is_some() && self.sequence > 1)?;
+        Some(self.last_ns.saturating_sub(first) as f64 / 1e9 / (self.sequence - 1) as f64)
     }
 
     fn spacing_report(&self, pacer: &Pacer) -> Option<weir_model::record::Spacing> {

@@ -18,7 +18,7 @@ fn udp(rate: &str, payload: u64, seconds: u64) -> Connection {
     Connection {
         transport: Transport::udp(),
         rate: Some(rate.parse().unwrap()),
-        payload: Some(weir_model::units::ByteSize(payload)),
+        payload: Some(weir_model::units::ByteSize(payload).into()),
         duration: Some(weir_model::units::Span::from_seconds(seconds)),
         ..Connection::default()
     }
@@ -30,7 +30,7 @@ type Path<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>) -> Vec<u64>;
 /// Runs a flow to its end; the sender's clock is `offset` ahead of the receiver's.
 fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sending, Receiving) {
     let key = TagKey::for_flow(&[7; 16], spec.id);
-    let mut ring = PayloadRing::new(spec.connection.content, 1, spec.payload_bytes as usize);
+    let mut ring = PayloadRing::new(spec.connection.content, 1, spec.max_payload() as usize);
     let mut sending = Sending::new(spec, key, clock.omit_ns, false);
     let verify = spec.connection.verify.then(|| ring.clone());
     let mut receiving = Receiving::new(spec, key, 2 * SECOND, verify);
@@ -49,9 +49,9 @@ fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sendi
             NextSend::At(t) => now = t - offset,
             NextSend::Now(count) => {
                 let (bytes, count) = sending.fill(&mut ring, count.min(32), now + offset);
-                let payload = spec.payload_bytes as usize;
+                let slot = spec.max_payload() as usize;
                 for i in 0..count as usize {
-                    let mut datagram = bytes[i * payload..(i + 1) * payload].to_vec();
+                    let mut datagram = bytes[i * slot..][..sending.size(i)].to_vec();
                     for delay in path(n, &mut datagram) {
                         flying.push((now + delay, n, datagram.clone()));
                     }

@@ -51,7 +51,7 @@ pub(crate) fn add(
             stream(record, flow, spec, &mut out);
         }
         fell_back(flow, &mut out);
-        fragmented(flow, path_mtu_bytes, &mut out);
+        fragmented(flow, spec, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
         if !one_sided {
             told(flow, &mut out);
@@ -111,10 +111,11 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
         let Some(busiest) = end.busiest_core_ratio.filter(|b| *b >= BUSY) else { continue };
         let unlimited = |direction: Direction| {
             // By what was asked: the sender's own report is absent when it was lost.
-            record.flows.iter().zip(specs).any(|(f, spec)| {
-                f.direction == direction
-                    && spec.rate.packets_per_second(spec.payload_bytes).is_none()
-            })
+            record
+                .flows
+                .iter()
+                .zip(specs)
+                .any(|(f, spec)| f.direction == direction && !spec.is_paced())
         };
         let sends = unlimited(if local { Direction::Forward } else { Direction::Reverse });
         let receives = unlimited(if local { Direction::Reverse } else { Direction::Forward });
@@ -238,7 +239,7 @@ fn fell_back(f: &Flow, out: &mut Vec<Warning>) {
 }
 
 /// Datagrams that don't fit into a packet of the path.
-fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
+fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
     let datagrams = f.transport.headers().filter(|_| f.transport.datagrams());
     let (Some(mtu), Some(headers)) = (path_mtu_bytes, datagrams) else { return };
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
@@ -246,13 +247,14 @@ fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
         mtu_bytes: mtu,
         ..LinkShape::new(LinkTransport::datagrams(headers.bytes), family)
     };
-    let packets = shape.packet(f.payload_bytes).frames;
+    let largest = spec.max_payload();
+    let packets = shape.packet(largest).frames;
     if packets > 1 {
         out.push(
             Warning::new(
                 "fragmented",
                 Severity::Info,
-                format!("each datagram of {} bytes is sent as {packets} IP fragments (path MTU {mtu} bytes): one lost fragment loses the datagram", f.payload_bytes),
+                format!("each datagram of {largest} bytes is sent as {packets} IP fragments (path MTU {mtu} bytes): one lost fragment loses the datagram"),
             )
             .with_value(packets as f64, 1.0)
             .for_flow(f.id),
@@ -262,7 +264,8 @@ fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
 
 /// Why what happened to a flow's datagrams is ambiguous.
 fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
-    let payload = f.payload_bytes;
+    // The header has room in the smallest.
+    let payload = spec.size.moments().min_bytes;
     let is_contradicted = f.sender.as_ref().is_some_and(|s| {
         r.lost_packets.is_some_and(|lost| r.packets.saturating_add(lost) > s.packets)
     });
@@ -389,8 +392,7 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let received = f.receiver.as_ref().and_then(|r| r.bits_per_second);
     let carried = received.or_else(|| f.sender.as_ref()?.bits_per_second);
     let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
-    let asked = spec.rate.packets_per_second(spec.payload_bytes);
-    let asked = asked.map(|packets| 8.0 * spec.payload_bytes as f64 * packets);
+    let asked = spec.bits_per_second();
     if carried.zip(asked).is_some_and(|(carried, asked)| carried >= KEPT * asked) {
         return;
     }

@@ -10,5 +10,9 @@ pub const RATE: u8 = 2;
 pub const DELAY: u8 = 3;
 /// Content.
 pub const CONTENT: u8 = 4;
+/// Payload sizes of a generated flow.
+pub const SIZE: u8 = 16;
+/// Intervals between packets of a generated flow.
+pub const SPACING: u8 = 17;
 /// Added to a slot's number for control traffic of a Weir test, whose packets have indices of their own.
 pub const CONTROL: u8 = 64;

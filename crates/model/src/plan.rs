@@ -9,6 +9,8 @@ mod connection;
 mod fields;
 mod header;
 mod line;
+mod size;
+mod spacing;
 mod transport;
 
 use std::net::IpAddr;
@@ -17,12 +19,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-use crate::units::{BitRate, Seed, SendRate, Span};
+use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use connection::Connection;
 pub use fields::ConnectionFields;
 pub use header::HeaderFormat;
+pub use size::{Size, SizeLaw, SizeMoments};
+pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
 pub use transport::{
     Description, Headers, IpOptions, Misplaced, StreamOptions, TcpOptions, Transport,
     TransportName, UdpOptions,
@@ -128,14 +132,48 @@ pub struct FlowSpec {
     pub id: u32,
     /// Name, unique in the plan.
     pub name: String,
-    /// Payload bytes of a datagram or of a write.
-    pub payload_bytes: u64,
+    /// Law of the payload bytes of a datagram or of a write.
+    pub size: Size,
     /// Rate, resolved.
     pub rate: SendRate,
     /// Length of sending in ns; `None` until another limit or a stop.
     pub duration_ns: Option<u64>,
+    /// Seed of its laws: the plan's.
+    pub seed: Seed,
     /// The connection that it came from (its `count` is 1).
     pub connection: Connection,
+}
+
+impl FlowSpec {
+    /// Mean payload, bytes, rounded.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.size.moments().mean_bytes.round() as u64
+    }
+
+    /// Largest payload, bytes: what buffers hold.
+    #[must_use]
+    pub fn max_payload(&self) -> u64 {
+        self.size.moments().max_bytes
+    }
+
+    /// Mean packets per second; `None` when unlimited.
+    #[must_use]
+    pub fn packets_per_second(&self) -> Option<f64> {
+        self.rate.packets_per_second(self.size.moments().mean_bytes)
+    }
+
+    /// Mean payload bits per second; `None` when unlimited.
+    #[must_use]
+    pub fn bits_per_second(&self) -> Option<f64> {
+        self.packets_per_second().map(|packets| 8.0 * packets * self.size.moments().mean_bytes)
+    }
+
+    /// Whether its sender is paced.
+    #[must_use]
+    pub fn is_paced(&self) -> bool {
+        self.packets_per_second().is_some()
+    }
 }
 
 impl Plan {
@@ -198,14 +236,15 @@ impl Plan {
                 if let Some(ip) = connection.transport.ip_mut() {
                     ip.client_port = ip.client_port.map(|p| p.wrapping_add(n as u16));
                 }
+                let size = c.payload.clone().unwrap_or_else(|| {
+                    ByteSize(c.transport.default_payload(c.rate, family, path_mtu_bytes)).into()
+                });
                 out.push(FlowSpec {
                     id,
                     name,
-                    payload_bytes: c.payload.map_or_else(
-                        || c.transport.default_payload(c.rate, family, path_mtu_bytes),
-                        |p| p.0,
-                    ),
-                    rate: c.rate.unwrap_or_else(|| c.transport.default_rate(c.payload)),
+                    size,
+                    rate: c.send_rate(),
+                    seed: self.seed,
                     duration_ns: match c.duration {
                         Some(Span(0)) => None,
                         Some(d) => Some(d.0),
@@ -243,7 +282,6 @@ fn with_hint(reason: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::ByteSize;
 
     fn plan(text: &str) -> Result<Plan, ModelError> {
         Plan::parse(&format!("schema = \"weir.plan/1\"\n{text}"))
@@ -255,10 +293,10 @@ mod tests {
             plan("[[connection]]\ntransport = \"udp\"\nrate = \"50000pps\"\ncount = 3").unwrap();
         let flows = p.flows(Family::Ipv4, 1500);
         assert_eq!(flows.len(), 3);
-        assert_eq!(flows[2].payload_bytes, 1472);
+        assert_eq!(flows[2].payload_bytes(), 1472);
         assert_eq!(flows[2].name, "udp-forward-3");
         assert_eq!(flows[0].duration_ns, Some(10_000_000_000));
-        assert_eq!(p.flows(Family::Ipv6, 1500)[0].payload_bytes, 1452);
+        assert_eq!(p.flows(Family::Ipv6, 1500)[0].payload_bytes(), 1452);
     }
 
     #[test]

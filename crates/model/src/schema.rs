@@ -212,7 +212,7 @@ mod tests {
         "name",
     ];
     /// Fields of a flow that say which one it is.
-    const IDENTITY: [&str; 9] = [
+    const IDENTITY: [&str; 11] = [
         "id",
         "name",
         "transport",
@@ -222,6 +222,8 @@ mod tests {
         "source",
         "destination",
         "payload_bytes",
+        "payload_law",
+        "spacing_law",
     ];
 
     /// Collects the fields of every object of a schema, as pairs of the object's key and the field.

@@ -51,10 +51,13 @@ macro_rules! string_serde {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct V;
-                impl Visitor<'_> for V {
+                impl<'de> Visitor<'de> for V {
                     type Value = $name;
                     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                         f.write_str($expect)
+                    }
+                    fn visit_newtype_struct<D: Deserializer<'de>>(self, d: D) -> Result<$name, D::Error> {
+                        d.deserialize_any(self)
                     }
                     fn visit_str<E: de::Error>(self, v: &str) -> Result<$name, E> {
                         v.parse().map_err(E::custom)
@@ -72,7 +75,8 @@ macro_rules! string_serde {
                         convert(v).ok_or_else(|| E::invalid_value(de::Unexpected::Float(v), &self))
                     }
                 }
-                deserializer.deserialize_any(V)
+                // By its name, so that a deserializer knows the quantity.
+                deserializer.deserialize_newtype_struct(stringify!($name), V)
             }
         }
         impl JsonSchema for $name {
@@ -319,11 +323,11 @@ impl SendRate {
     /// No limit.
     pub const UNLIMITED: SendRate = SendRate { limit: RateLimit::Unlimited, burst: 1 };
 
-    /// The packets per second that this rate means at a payload size; `None` when unlimited.
-    pub fn packets_per_second(&self, payload_bytes: u64) -> Option<f64> {
+    /// The packets per second that this rate means at a mean payload size; `None` when unlimited.
+    pub fn packets_per_second(&self, payload_bytes: f64) -> Option<f64> {
         match self.limit {
             RateLimit::Unlimited => None,
-            RateLimit::Bits(b) => Some(b.0 as f64 / (8.0 * payload_bytes.max(1) as f64)),
+            RateLimit::Bits(b) => Some(b.0 as f64 / (8.0 * payload_bytes.max(1.0))),
             RateLimit::Packets(p) => Some(p),
         }
     }

@@ -1,7 +1,7 @@
 //! What is known when a test starts: the header is made of it, and the lines of intervals refer to it.
 
 use serde::{Deserialize, Serialize};
-use weir_model::plan::{Direction, FlowSpec, Plan, TransportName};
+use weir_model::plan::{Direction, FlowSpec, Plan, Size, Spacing, TransportName};
 use weir_model::record::{Flow, Record};
 
 /// What a line about a flow needs to know of it.
@@ -22,8 +22,14 @@ pub struct FlowMeta {
     /// The receiver's.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub destination: String,
-    /// Payload of a datagram or of a write.
+    /// Payload of a datagram or of a write; the mean of its law where sizes vary.
     pub payload_bytes: u64,
+    /// The law of payload sizes, where they vary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload_law: Option<Size>,
+    /// The law of the intervals between packets, where they vary by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spacing_law: Option<Spacing>,
     /// Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rate: String,
@@ -39,6 +45,8 @@ impl From<&Flow> for FlowMeta {
             source: flow.source.clone(),
             destination: flow.destination.clone(),
             payload_bytes: flow.payload_bytes,
+            payload_law: flow.payload_law.clone(),
+            spacing_law: flow.spacing_law.clone(),
             rate: String::new(),
         }
     }
@@ -51,7 +59,9 @@ impl From<&FlowSpec> for FlowMeta {
             name: spec.name.clone(),
             transport: spec.connection.transport.name(),
             direction: spec.connection.direction,
-            payload_bytes: spec.payload_bytes,
+            payload_bytes: spec.payload_bytes(),
+            payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
+            spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
             rate: spec.rate.to_string(),
             ..Default::default()
         }

@@ -85,7 +85,7 @@ fn run(number: u64) -> Record {
     let connection = Connection {
         transport: transport.clone(),
         rate: limit,
-        payload: Some(ByteSize(64 + random.below(1400))),
+        payload: Some(ByteSize(64 + random.below(1400)).into()),
         ..Default::default()
     };
     let plan = Plan {

@@ -70,10 +70,9 @@ fn parameters(record: &Record) -> Vec<Parameters> {
 
 /// One connection with the defaults of `weir test`; the flow has those that depend on the path.
 fn of(connection: &Connection, family: Option<Family>, flow: Option<&Flow>) -> Parameters {
-    let payload = connection.payload.map(|p| p.0).or(flow.map(|f| f.payload_bytes));
-    let rate = connection.rate.unwrap_or_else(|| {
-        connection.transport.default_rate(payload.map(weir_model::units::ByteSize))
-    });
+    let payload = connection.payload.as_ref().map(|size| size.moments().mean_bytes.round() as u64);
+    let payload = payload.or(flow.map(|f| f.payload_bytes));
+    let rate = connection.send_rate();
     let bits = payload.map(|bytes| 8.0 * bytes as f64).filter(|bits| *bits > 0.0);
     let (rate_bits, rate_packets) = match rate.limit {
         RateLimit::Unlimited => (None, None),

@@ -173,7 +173,7 @@ impl Simulation {
             if self.plan.family == Some(Family::Ipv6) {
                 return refuse("is over IPv6", "IPv4");
             }
-            if spec.rate.packets_per_second(spec.payload_bytes).is_none() {
+            if !spec.is_paced() {
                 return refuse("has no rate", "a rate: a virtual clock makes every send free");
             }
             if spec.duration_ns.is_none() && c.packets.is_none() && c.bytes.is_none() {
@@ -182,11 +182,11 @@ impl Simulation {
             if !c.autostart {
                 return refuse("waits for a command", "a flow that starts by itself");
             }
-            if spec.payload_bytes > frame::MAX_PAYLOAD {
+            if spec.max_payload() > frame::MAX_PAYLOAD {
                 return refuse("is longer than a packet", "up to 65507 bytes of payload");
             }
             let key = TagKey::for_flow(&[0; 16], spec.id);
-            let ring = PayloadRing::new(c.content, self.plan.seed.0, spec.payload_bytes as usize);
+            let ring = PayloadRing::new(c.content, self.plan.seed.0, spec.max_payload() as usize);
             let mut sending = Sending::new(&spec, key, clock.omit_ns, false);
             let verify = c.verify.then(|| ring.clone());
             let mut receiving = Receiving::new(&spec, key, threshold, verify);
@@ -300,9 +300,10 @@ impl Emulator {
         slot.flow = flow.spec.id;
         slot.sequence = flow.sending.total().0;
         slot.owed = 1;
+        let size = flow.sending.size(0);
         let (payload, _) = flow.sending.fill(&mut flow.ring, 1, now);
         let (from, to) = hosts(self.way);
-        frame::write(&mut slot.frame, from, to, flow.ports, payload);
+        frame::write(&mut slot.frame, from, to, flow.ports, &payload[..size]);
         flow.sending.sent(1, 1, now);
         flow.sending.called(1, 0);
         self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)

@@ -130,7 +130,7 @@ impl Flow {
                 state: state.clone(),
                 content,
                 seed: facts.seed,
-                max_segments: match (segmented, spec.rate.packets_per_second(1).is_some()) {
+                max_segments: match (segmented, spec.is_paced()) {
                     (false, _) => 1,
                     (true, true) => FEW_SEGMENTS,
                     (true, false) => MAX_SEGMENTS.min(socket.max_segments()),
@@ -149,11 +149,11 @@ impl Flow {
             let ring = spec
                 .connection
                 .verify
-                .then(|| PayloadRing::new(content, facts.seed, spec.payload_bytes as usize));
+                .then(|| PayloadRing::new(content, facts.seed, spec.max_payload() as usize));
             let state =
                 Arc::new(Mutex::new(Receiving::new(&spec, key, facts.loss_threshold_ns, ring)));
             let base_overflow = socket.overflow();
-            let most = if facts.any_size { MAX_MESSAGE } else { spec.payload_bytes as usize };
+            let most = if facts.any_size { MAX_MESSAGE } else { spec.max_payload() as usize };
             slots.push(engine.add_receiver(receive(
                 signals,
                 Some(state.clone()),

@@ -145,9 +145,9 @@ pub(crate) fn oversized<'a>(
     let most = u64::from(path_mtu_bytes).saturating_sub(headers);
     let too_large = specs.find(|s| {
         let udp = s.connection.transport.udp_options();
-        udp.is_some_and(|o| o.dont_fragment) && s.payload_bytes > most
+        udp.is_some_and(|o| o.dont_fragment) && s.max_payload() > most
     })?;
-    Some(Oversized { payload_bytes: too_large.payload_bytes, most, path_mtu_bytes })
+    Some(Oversized { payload_bytes: too_large.max_payload(), most, path_mtu_bytes })
 }
 
 /// Speed of the interface towards a peer, and its name, where the interface is a real one that knows it.

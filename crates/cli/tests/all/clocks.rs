@@ -205,7 +205,7 @@ impl Server {
             direction,
             duration: Some(Span(seconds * 1_000_000_000)),
             rate: Some("500pps".parse().unwrap()),
-            payload: Some(ByteSize(64)),
+            payload: Some(ByteSize(64).into()),
             ..Connection::default()
         };
         let plan = Plan {

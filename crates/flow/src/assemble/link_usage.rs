@@ -2,9 +2,11 @@
 
 use weir_model::plan::{Direction, Family};
 use weir_model::record::{Flow, LinkUsage, Receiver, Record};
+use weir_model::units::Seed;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
 use super::totals::{Counted, union_seconds};
+use crate::sizes::Sizes;
 
 /// Use of a nominal rate by what the receivers of the busier direction got.
 pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Option<LinkUsage> {
@@ -16,7 +18,7 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
         for f in record.flows.iter().filter(|f| f.direction == direction) {
             let Some(r) = &f.receiver else { continue };
             times.push(Counted::receiver(r));
-            for (sum, bits) in sums.iter_mut().zip(level_bits(f, r, mtu)) {
+            for (sum, bits) in sums.iter_mut().zip(level_bits(f, r, mtu, record.seed)) {
                 *sum += bits;
             }
         }
@@ -40,8 +42,11 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
     })
 }
 
+/// Packets whose sizes stand for those of a flow.
+const SAMPLE: u64 = 4096;
+
 /// Bits of a flow as received: payload, IP, Ethernet, wire.
-fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
+fn level_bits(f: &Flow, r: &Receiver, mtu: u32, seed: Seed) -> [f64; 4] {
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
     let carrier = f.carried_by.unwrap_or(f.transport);
     let Some(headers) = carrier.headers() else { return [0.0; 4] };
@@ -55,6 +60,19 @@ fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
         (LinkTransport::datagrams(headers.bytes), f.payload_bytes)
     };
     let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(transport, family) };
+    if let Some(law) = f.payload_law.as_ref().filter(|_| !carrier.segments()) {
+        // The payload is exact. Headers, padding and fragments are those of the flow's first packets, by the mean.
+        let sizes = Sizes::new(law, seed, &f.name, f.direction);
+        let count = r.packets.clamp(1, SAMPLE);
+        let mut added = [0; 4];
+        for one in (0..count).map(|n| shape.packet(sizes.at(n) as u64)) {
+            for (sum, bytes) in added.iter_mut().zip([0, one.ip, one.ethernet, one.wire]) {
+                *sum += bytes.saturating_sub(one.payload);
+            }
+        }
+        let packets = r.packets as f64 / count as f64;
+        return added.map(|bytes| 8.0 * (r.bytes as f64 + bytes as f64 * packets));
+    }
     let one = shape.packet(packet);
     let packets = match carrier.segments() {
         true => r.bytes as f64 / packet as f64,

@@ -20,6 +20,7 @@ use weir_wire::packets;
 use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
+use crate::sizes::Sizes;
 
 pub use report::delay_record;
 
@@ -119,7 +120,7 @@ enum Tracking {
 pub struct Receiving {
     header: Header,
     carries: Carries,
-    payload: usize,
+    sizes: Sizes,
     key: TagKey,
     tracking: Tracking,
     expected_packets_per_second: f64,
@@ -214,8 +215,8 @@ impl Receiving {
         loss_threshold_ns: u64,
         verify: Option<PayloadRing>,
     ) -> Self {
-        let payload = spec.payload_bytes as usize;
-        let header = Header::new(spec.connection.header, payload);
+        let sizes = Sizes::of(spec);
+        let header = Header::new(spec.connection.header, sizes.min());
         let carries = header.carries();
         let tracker = || {
             SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() })
@@ -225,17 +226,17 @@ impl Receiving {
             64 => Tracking::Full(tracker()),
             bits => Tracking::Narrow(tracker(), SequenceExtender::new(bits)),
         };
-        let by_bytes = spec.connection.bytes.map(|b| b.0.div_ceil(spec.payload_bytes.max(1)));
+        let by_bytes = spec.connection.bytes.map(|b| b.0.div_ceil(sizes.min().max(1) as u64));
         if let (Tracking::Full(t) | Tracking::Narrow(t, _), Some(most)) =
             (&mut tracking, spec.connection.packets.into_iter().chain(by_bytes).min())
         {
             t.announce_total(most);
         }
-        let rate = spec.rate.packets_per_second(spec.payload_bytes);
+        let rate = spec.packets_per_second();
         Receiving {
             header,
             carries,
-            payload,
+            sizes,
             key,
             tracking,
             expected_packets_per_second: rate.unwrap_or(0.0),
@@ -387,7 +388,11 @@ impl Receiving {
         let mut first = true;
         let chunks = message.chunks(segment);
         // Full numbers in a row are accounted together: the fast path of coalesced receiving.
-        if matches!(self.tracking, Tracking::Full(_)) && self.verify.is_none() && chunks.len() > 1 {
+        if matches!(self.tracking, Tracking::Full(_))
+            && self.verify.is_none()
+            && self.sizes.is_constant()
+            && chunks.len() > 1
+        {
             self.on_coalesced(message, segment, now_ns, &mut each);
             return;
         }
@@ -413,7 +418,7 @@ impl Receiving {
                 self.on_datagram(datagram, now_ns, false, each);
                 continue;
             };
-            if datagram.len() != self.payload {
+            if datagram.len() != self.sizes.max() {
                 self.flush(&mut run, now_ns);
                 self.on_datagram(datagram, now_ns, !timed, each);
                 timed = true;
@@ -522,7 +527,8 @@ impl Receiving {
             Some(SendTime::Low32(low)) => Some(self.unwrapper.unwrap(low, now_ns)),
             None => None,
         };
-        let errors = self.damage(sequence, datagram);
+        let expected = self.expected_bytes(sequence);
+        let errors = self.damage(sequence, datagram, expected);
         each(Logged {
             sequence,
             send_ns: sent,
@@ -543,7 +549,7 @@ impl Receiving {
         if matches!(arrival, Arrival::Duplicate | Arrival::Late | Arrival::Implausible) {
             return;
         }
-        if datagram.len() < self.payload {
+        if datagram.len() < expected {
             self.truncated += 1;
         }
         if let Some(errors) = errors {
@@ -557,14 +563,26 @@ impl Receiving {
 
     /// Bits of a datagram's content that are wrong; `None` when nothing is. A length that is not the sent one is damage
     /// too, without bits of it counted when bytes are missing.
-    fn damage(&self, sequence: u64, datagram: &[u8]) -> Option<u64> {
-        if datagram.len() < self.payload {
+    fn damage(&self, sequence: u64, datagram: &[u8], expected: usize) -> Option<u64> {
+        if datagram.len() < expected {
             return Some(0);
         }
         let ring = self.verify.as_ref()?;
         let head = self.carries.bytes;
-        let errors = bit_errors(&ring.expected(sequence)[head..], &datagram[head..self.payload]);
-        (errors > 0 || datagram.len() > self.payload).then_some(errors)
+        let content = ring.expected(sequence);
+        let errors = bit_errors(&content[head..expected], &datagram[head..expected]);
+        (errors > 0 || datagram.len() > expected).then_some(errors)
+    }
+
+    /// Bytes that datagram `sequence` was sent with; the minimum where its number is uncertain.
+    #[inline]
+    fn expected_bytes(&self, sequence: u64) -> usize {
+        match &self.tracking {
+            _ if self.sizes.is_constant() => self.sizes.max(),
+            Tracking::Full(_) => self.sizes.at(sequence),
+            Tracking::Narrow(_, extender) if !extender.is_ambiguous() => self.sizes.at(sequence),
+            _ => self.sizes.min(),
+        }
     }
 
     #[inline]

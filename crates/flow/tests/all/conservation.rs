@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 fn spec(payload: u64, change: impl FnOnce(&mut Connection)) -> FlowSpec {
     let mut connection = Connection {
         transport: Transport::udp(),
-        payload: Some(ByteSize(payload)),
+        payload: Some(ByteSize(payload).into()),
         rate: Some("1000pps".parse().unwrap()),
         ..Connection::default()
     };

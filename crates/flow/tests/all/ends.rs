@@ -17,7 +17,7 @@ const SECOND: u64 = 1000 * MS;
 fn spec(transport: TransportName, rate: &str, change: impl FnOnce(&mut Connection)) -> FlowSpec {
     let mut connection = Connection {
         transport: transport.into(),
-        payload: Some(ByteSize(100)),
+        payload: Some(ByteSize(100).into()),
         rate: Some(rate.parse().unwrap()),
         ..Connection::default()
     };
@@ -191,7 +191,7 @@ fn a_sender_reports_what_the_network_took() {
 
 #[test]
 fn empty_datagrams_close_an_interval_too() {
-    let mut s = sending("0", false, |c| c.payload = Some(ByteSize(0)));
+    let mut s = sending("0", false, |c| c.payload = Some(ByteSize(0).into()));
     s.sent(3, 3, 10 * SECOND + 1);
     s.finish(10 * SECOND + 2);
     let counts = s.interval_counts();
@@ -417,7 +417,7 @@ fn quantiles_of_delay_and_variation_are_those_named() {
 #[test]
 fn a_short_send_time_is_made_whole_by_the_clocks_relation() {
     // A payload of 8 bytes carries 32 bits of a time on a clock 1000 s ahead.
-    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(8)));
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(8).into()));
     let ahead = 1000 * SECOND;
     r.set_clock(SenderClock { offset_ns: ahead as i64, ..SenderClock::default() });
     let mut send_ns = None;
@@ -479,12 +479,12 @@ fn verification_reads_every_byte_behind_the_header() {
     // Narrow headers have no tag; damage is known only by verification.
     let s = spec(TransportName::Udp, "1000pps", |c| {
         c.verify = true;
-        c.payload = Some(ByteSize(10));
+        c.payload = Some(ByteSize(10).into());
     });
     let ring = PayloadRing::new(Content::Random, 1, 10);
     let r = Receiving::new(&s, key(), 2 * SECOND, Some(ring));
     assert_eq!(r.report("", None, None).corrupted_packets, Some(0));
-    let r = receiving("1000pps", |c| c.payload = Some(ByteSize(10)));
+    let r = receiving("1000pps", |c| c.payload = Some(ByteSize(10).into()));
     assert_eq!(r.report("", None, None).corrupted_packets, None);
 }
 
@@ -492,7 +492,7 @@ fn verification_reads_every_byte_behind_the_header() {
 #[test]
 fn datagrams_before_the_clocks_relation_have_a_delay() {
     for payload in [10, 100] {
-        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(payload)));
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(payload).into()));
         r.start(IntervalClock { start_ns: 10 * SECOND, interval_ns: SECOND, omit_ns: 0 });
         // Ahead by more than the header's 32 bits of time can hold.
         let ahead = 1000 * SECOND;
@@ -565,7 +565,7 @@ fn merged_copies_and_strangers_count_once() {
         assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
     }
     // Small coalesced datagrams take the plain way: one time a message as well.
-    let mut r = receiving("0", |c| c.payload = Some(ByteSize(16)));
+    let mut r = receiving("0", |c| c.payload = Some(ByteSize(16).into()));
     r.set_clock(SenderClock::default());
     let small: Vec<u8> = (0..3).flat_map(|n| datagram(16, n, 0, 0)).collect();
     r.on_message(&small, Some(16), 1000, |_| {});
@@ -636,20 +636,20 @@ fn the_omitted_start_is_forgotten_by_every_figure() {
 #[test]
 fn narrow_numbers_tell_when_they_may_be_wrong() {
     // 8 bits: an arrival 200 numbers ahead can't be distinguished from one 56 back.
-    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1).into()));
     for n in 0..10 {
         r.on_message(&datagram(1, n, 0, 0), None, n, |_| {});
     }
     r.finish(SECOND);
     assert_eq!(r.report("", None, None).ambiguous, Some(false));
-    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+    let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1).into()));
     r.on_message(&datagram(1, 0, 0, 0), None, 0, |_| {});
     r.on_message(&datagram(1, 100, 0, 0), None, 1, |_| {});
     r.finish(SECOND);
     assert_eq!(r.report("", None, None).ambiguous, Some(true));
     // At 1000/s 128 numbers, half of all, take 128 ms: after so long a silence the next may stand for more than itself.
     for (silence, ambiguous) in [(127 * MS, false), (128 * MS, true)] {
-        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1).into()));
         r.on_message(&datagram(1, 0, 0, 0), None, SECOND, |_| {});
         // What has no number ends no silence.
         r.on_message(&[], None, SECOND + MS, |_| {});

@@ -60,7 +60,7 @@ impl Test {
                 seconds: 1.0,
                 bits_per_second: Some(8e6),
                 packets_per_second: Some(1000.0),
-                asked_packets_per_second: spec.rate.packets_per_second(1000),
+                asked_packets_per_second: spec.packets_per_second(),
                 ..Sender::default()
             });
             receives.receiver = Some(Receiver {
@@ -126,7 +126,7 @@ fn connection(transport: TransportName, direction: Direction) -> Connection {
     Connection {
         transport: transport.into(),
         direction,
-        payload: Some(ByteSize(1000)),
+        payload: Some(ByteSize(1000).into()),
         rate: Some("1000pps".parse().unwrap()),
         duration: Some(Span::from_seconds(1)),
         ..Connection::default()
@@ -442,7 +442,7 @@ fn a_window_below_rate_times_round_trip_is_warned_of() {
 fn datagrams_above_the_path_mtu_are_noted_as_fragments() {
     let fragments = |payload: u64, family: Family, mtu: Option<u32>| {
         let mut t = Test::udp();
-        t.spec().payload_bytes = payload;
+        t.spec().size = ByteSize(payload).into();
         t.parts.family = family;
         t.parts.path_mtu_bytes = mtu;
         let warnings = t.record().warnings;
@@ -480,7 +480,7 @@ fn a_stalled_sender_is_warned_of() {
 fn why_sequence_numbers_are_ambiguous_is_stated() {
     let text = |payload: u64, late: u64, sent: u64| {
         let mut t = Test::udp();
-        t.spec().payload_bytes = payload;
+        t.spec().size = ByteSize(payload).into();
         t.sender().packets = sent;
         let r = t.receiver();
         (r.ambiguous, r.late_packets) = (Some(true), Some(late));

@@ -24,7 +24,7 @@ pub(super) fn written<L: Serialize>(name: &str, law: &L) -> String {
     format!("{name}({arguments})")
 }
 
-fn word(value: &Value) -> String {
+pub(super) fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         // Without the decimal point that JSON gives a whole number.
@@ -52,7 +52,7 @@ pub(super) fn read<L: DeserializeOwned>(
         accepted: refusal.accepted,
     };
     if !arguments.is_empty() && !arguments.contains(['=', ',']) {
-        let value = Argument { key: name, word: arguments };
+        let value = Argument { key: name, word: arguments, is_size: false };
         return L::deserialize(value).map_err(|refusal| refused(refusal, arguments));
     }
     let mut pairs: Vec<(&str, Argument)> = vec![];
@@ -65,7 +65,7 @@ pub(super) fn read<L: DeserializeOwned>(
             let refusal = Refusal { key: Some(key.into()), ..Refusal::of("each key once") };
             return Err(refused(refusal, part));
         }
-        pairs.push((key, Argument { key, word }));
+        pairs.push((key, Argument { key, word, is_size: false }));
     }
     L::deserialize(MapDeserializer::new(pairs.into_iter()))
         .map_err(|refusal| refused(refusal, arguments))
@@ -116,6 +116,8 @@ impl de::Error for Refusal {
 struct Argument<'a> {
     key: &'a str,
     word: &'a str,
+    /// A bare number is accepted of a quantity that has no unit but its own.
+    is_size: bool,
 }
 
 impl Argument<'_> {
@@ -145,7 +147,7 @@ impl<'de> Deserializer<'de> for Argument<'de> {
 
     /// Times and other quantities: words with their unit.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        if self.word.parse::<f64>().is_ok_and(|number| number != 0.0) {
+        if !self.is_size && self.word.parse::<f64>().is_ok_and(|number| number != 0.0) {
             return Err(self.refusal("a value with its unit, such as 10ms"));
         }
         let value: Result<_, Refusal> = visitor.visit_str(self.word);
@@ -174,10 +176,10 @@ impl<'de> Deserializer<'de> for Argument<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        visitor.visit_newtype_struct(self)
+        visitor.visit_newtype_struct(Argument { is_size: name == "ByteSize", ..self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

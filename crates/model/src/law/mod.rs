@@ -1,4 +1,5 @@
-//! What a law states in its own file, and the lists that register laws: `impairment/loss`, `impairment/delay`.
+//! What a law states in its own file, and the lists that register laws: `impairment/loss`, `impairment/delay`,
+//! `plan/size`, `plan/spacing`.
 //!
 //! A law is one type: its parameters with their schema. In the same file it says how its parameters are checked, which
 //! short one-line form it has, how it decides for a packet, and what it does on average. Everything else (the table in
@@ -93,13 +94,15 @@ pub(crate) fn raise_examples(slot: &mut Schema) {
     }
 }
 
-/// The forms that a slot accepts: every law's short ones, and the general one with the laws' names.
+/// The forms that a slot accepts: every law's short ones, and the general one with the laws' names. `slot` precedes each; it
+/// may be empty.
 pub(crate) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
     let mut out = String::new();
     for form in short.iter().copied().flatten() {
-        out += &format!("{slot} {form}, ");
+        out += format!("{slot} {form}, ").trim_start();
     }
-    out + &format!("or {slot} LAW(KEY=VALUE, …) with LAW one of {}", names.join(", "))
+    let general = format!("{slot} LAW(KEY=VALUE, …)");
+    out + &format!("or {} with LAW one of {}", general.trim_start(), names.join(", "))
 }
 
 /// The slot of a choice of laws, each registered by a line `module: Law`: the table with a property for each, and what all of them have in common.
@@ -193,6 +196,189 @@ macro_rules! slot_of_laws {
     };
 }
 pub(crate) use slot_of_laws;
+
+/// The first example of each law, in its one-line form.
+pub(crate) fn example<L: Law>(name: &str) -> Option<String> {
+    let schema = L::json_schema(&mut SchemaGenerator::default());
+    let first = |of: &Value| of.get("examples")?.get(0).map(general::word);
+    if let Some(value) = first(schema.as_value()) {
+        return Some(value);
+    }
+    let properties = schema.get("properties")?.as_object()?;
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
+    let pairs = properties.iter().filter(|(key, _)| is_required(key));
+    let pairs: Option<Vec<_>> =
+        pairs.map(|(key, of)| Some(format!("{key}={}", first(of)?))).collect();
+    let pairs = pairs?.join(", ");
+    Some(if pairs.is_empty() { name.into() } else { format!("{name}({pairs})") })
+}
+
+/// A choice of one law that documents write as a word, each registered by a line `module: Law`.
+macro_rules! choice_of_laws {
+    (
+        $(#[$doc:meta])*
+        $choice:ident($term:literal): $rule:ident;
+        $(#[$running_doc:meta])*
+        $running:ident -> $outcome:ty;
+        { $($module:ident: $law:ident,)* }
+    ) => {
+        $(mod $module; use $module::$law;)*
+
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(missing_docs, reason = "each law describes itself")]
+        pub enum $choice {
+            $($law($law),)*
+        }
+
+        static FORM: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+            crate::law::forms("", &[$(<$law as Law>::SHORT_FORMS),*], &$choice::NAMES)
+        });
+
+        impl $choice {
+            /// The laws to choose from, in the order in which they are offered.
+            pub const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
+
+            fn stated(&self) -> (&'static str, &dyn crate::law::Stated) {
+                match self { $(Self::$law(law) => (stringify!($module), law),)* }
+            }
+
+            fn rule(&self) -> &dyn $rule {
+                match self { $(Self::$law(law) => law,)* }
+            }
+
+            fn read(words: &mut crate::law::Words) -> Result<Self, ModelError> {
+                if words.has_arguments() {
+                    let name = words.next()?;
+                    $(if name == stringify!($module) {
+                        return words.arguments(stringify!($module), $term).map(Self::$law);
+                    })*
+                    return Err(words.bad());
+                }
+                $({
+                    let mut ahead = words.clone();
+                    if let Some(law) = <$law as Law>::read_short(&mut ahead)? {
+                        *words = ahead;
+                        return Ok(Self::$law(law));
+                    }
+                })*
+                Err(words.bad())
+            }
+
+            /// Checks the law's parameters; `at` is its path in the document.
+            fn check_parameters(&self, at: &str) -> Result<(), ModelError> {
+                let (name, law) = self.stated();
+                law.check(&format!("{at}.{name}"))
+            }
+
+            /// What a document or a flag accepts.
+            #[must_use]
+            pub fn form() -> &'static str {
+                &FORM
+            }
+
+            /// The law before its first packet.
+            #[must_use]
+            pub fn start(&self) -> $running {
+                match self { $(Self::$law(law) => $running::$law(law.start()),)* }
+            }
+        }
+
+        impl std::str::FromStr for $choice {
+            type Err = ModelError;
+            fn from_str(text: &str) -> Result<Self, ModelError> {
+                static LANGUAGE: crate::law::Language =
+                    crate::law::Language { what: $term, is_term: |_| false, separator: "" };
+                let (before, arguments, behind) = crate::law::parenthesised(text);
+                let list = crate::law::words_of(&format!("{before} {behind}"));
+                let mut words = crate::law::Words::new(&LANGUAGE, text, &FORM, &list, arguments);
+                let law = Self::read(&mut words)?;
+                words.end()?;
+                law.check_parameters($term)?;
+                Ok(law)
+            }
+        }
+
+        impl std::fmt::Display for $choice {
+            fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                let (name, law) = self.stated();
+                f.pad(&law.text(name))
+            }
+        }
+
+        crate::law::word_of_laws!($choice, $($law = $module),*);
+
+        $(#[$running_doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each law describes itself")]
+        pub enum $running {
+            $($law(<$law as Law>::Running),)*
+        }
+
+        impl $running {
+            /// What it decides for the next packet; `draws` are those of its place.
+            #[inline]
+            pub fn next(&mut self, draws: &mut Draws<'_>) -> $outcome {
+                match self { $(Self::$law(running) => running.next(draws),)* }
+            }
+        }
+    };
+}
+pub(crate) use choice_of_laws;
+
+/// Reading and writing of a choice of laws in documents: a word, or the number that is a word's text.
+macro_rules! word_of_laws {
+    ($choice:ident, $($law:ident = $module:ident),*) => {
+        impl Serialize for $choice {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $choice {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Word;
+                impl serde::de::Visitor<'_> for Word {
+                    type Value = $choice;
+                    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                        f.write_str(&FORM)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<$choice, E> {
+                        word.parse().map_err(E::custom)
+                    }
+                    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<$choice, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<$choice, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<$choice, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                }
+                deserializer.deserialize_any(Word)
+            }
+        }
+
+        impl JsonSchema for $choice {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($choice).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let examples = [$(crate::law::example::<$law>(stringify!($module))),*];
+                let examples = examples.into_iter().flatten().filter_map(|text| text.parse::<$choice>().ok());
+                let examples: Vec<String> = examples.map(|law| law.to_string()).collect();
+                schemars::json_schema!({
+                    "type": ["string", "number"],
+                    "description": FORM.as_str(),
+                    "examples": examples,
+                })
+            }
+        }
+    };
+}
+pub(crate) use word_of_laws;
 
 /// A refusal of a field; `field` may be empty for the object at `at` itself.
 pub(crate) fn refuse(

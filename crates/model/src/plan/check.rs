@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, TransportName,
+    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Switch,
+    TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
@@ -151,26 +152,37 @@ impl Connection {
         if !(1..=100_000).contains(&self.count) {
             return refuse("count", self.count.to_string(), "1 to 100000");
         }
-        if let Some(p) = self.payload {
+        if let Some(payload) = &self.payload {
             let (least, most) = self.transport.payload_bytes(family);
-            if !(least..=most).contains(&p.0) {
-                let (of, most) = match self.transport.datagrams() {
-                    true => (self.transport.title(), most.to_string()),
-                    false => ("a write", ByteSize(most).to_string()),
-                };
-                let accepted = format!("{least} to {most} bytes for {of}");
-                return refuse("payload", p.0.to_string(), &accepted);
-            }
-            if p.0 == 0 && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_))) {
+            let of = if self.transport.datagrams() { self.transport.title() } else { "a write" };
+            payload.check(&format!("{at}.payload"), of, least, most)?;
+            if self.max_payload() == Some(0)
+                && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_)))
+            {
                 return refuse(
                     "rate",
                     "bit/s with an empty payload".into(),
                     "packets per second (50000pps) or 0",
                 );
             }
+            let gso = self.transport.udp_options().map(|udp| udp.gso);
+            if gso == Some(Switch::On) && !payload.is_constant() {
+                let accepted = "auto or off: datagrams of one message have the same size";
+                return refuse("gso", format!("on with payload {payload}"), accepted);
+            }
         }
+        self.spacing.check(&format!("{at}.spacing"))?;
+        if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {
+            let given = format!("{rate} with spacing {}", self.spacing);
+            return refuse("rate", given, "one of them: these intervals are a rate");
+        }
+        if !self.spacing.is_constant() && self.send_rate().limit == RateLimit::Unlimited {
+            let given = format!("{} at an unlimited rate", self.spacing);
+            return refuse("spacing", given, "a rate, or a law with its mean");
+        }
+        let smallest = self.payload.as_ref().map(|size| ByteSize(size.moments().min_bytes));
         if let Some((field, given, accepted)) =
-            self.header.refused(&self.transport, self.payload, self.verify)
+            self.header.refused(&self.transport, smallest, self.verify)
         {
             return refuse(field, given, &accepted);
         }
@@ -214,7 +226,7 @@ impl Connection {
             let accepted = "one of duration (-t), bytes (-n) and packets (-k)";
             return refuse(second, format!("set in addition to {first}"), accepted);
         }
-        if self.bytes.is_some() && self.payload == Some(ByteSize(0)) {
+        if self.bytes.is_some() && self.max_payload() == Some(0) {
             return refuse("bytes", "set with an empty payload".into(), "packets or duration");
         }
         if self.verify && self.transport.stream().is_some_and(|s| s.discard) {

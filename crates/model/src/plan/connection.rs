@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::ConnectionFields;
 use super::transport::{Misplaced, Transport, TransportName};
-use super::{CatchUp, Direction, HeaderFormat};
+use super::{CatchUp, Direction, HeaderFormat, Size, Spacing};
 use crate::content::Content;
-use crate::units::{ByteSize, SendRate, Span};
+use crate::units::{ByteSize, RateLimit, SendRate, Span};
 
 /// One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,12 +21,14 @@ pub struct Connection {
     pub direction: Direction,
     /// How many flows like this one, 1 to 100 000.
     pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
-    pub payload: Option<ByteSize>,
+    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
+    pub payload: Option<Size>,
     /// Format of the data header that begins each datagram.
     pub header: HeaderFormat,
     /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
     pub rate: Option<SendRate>,
+    /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
+    pub spacing: Spacing,
     /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
     pub duration: Option<Span>,
     /// Stop after this many payload bytes.
@@ -66,6 +68,7 @@ impl From<ConnectionFields> for Connection {
             payload: std::mem::replace(&mut fields.payload, rest.payload),
             header: std::mem::replace(&mut fields.header, rest.header),
             rate: std::mem::replace(&mut fields.rate, rest.rate),
+            spacing: std::mem::replace(&mut fields.spacing, rest.spacing),
             duration: std::mem::replace(&mut fields.duration, rest.duration),
             bytes: std::mem::replace(&mut fields.bytes, rest.bytes),
             packets: std::mem::replace(&mut fields.packets, rest.packets),
@@ -89,6 +92,7 @@ impl From<Connection> for ConnectionFields {
             payload: c.payload,
             header: c.header,
             rate: c.rate,
+            spacing: c.spacing,
             duration: c.duration,
             bytes: c.bytes,
             packets: c.packets,
@@ -128,6 +132,22 @@ impl JsonSchema for Connection {
 }
 
 impl Connection {
+    /// Largest payload that the plan names, bytes.
+    #[must_use]
+    pub fn max_payload(&self) -> Option<u64> {
+        self.payload.as_ref().map(|size| size.moments().max_bytes)
+    }
+
+    /// The rate: that of the intervals where their law states it, the default where the plan names none.
+    #[must_use]
+    pub fn send_rate(&self) -> SendRate {
+        if let Some(packets) = self.spacing.packets_per_second() {
+            return SendRate { limit: RateLimit::Packets(packets), burst: 1 };
+        }
+        let payload = self.max_payload().map(ByteSize);
+        self.rate.unwrap_or_else(|| self.transport.default_rate(payload))
+    }
+
     /// Port of the client, where the transport has ports and the plan names one.
     #[must_use]
     pub fn client_port(&self) -> Option<u16> {

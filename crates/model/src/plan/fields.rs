@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CatchUp, Direction, HeaderFormat, Switch, TransportName};
+use super::{CatchUp, Direction, HeaderFormat, Size, Spacing, Switch, TransportName};
 use crate::content::Content;
+use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
 
 /// A connection as documents have it: one flat table. Options that only some transports have are absent unless given.
@@ -19,15 +20,18 @@ pub struct ConnectionFields {
     pub direction: Direction,
     /// How many flows like this one, 1 to 100 000.
     pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
+    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<ByteSize>,
+    pub payload: Option<Size>,
     /// Format of the data header that begins each datagram.
     #[serde(skip_serializing_if = "is_native")]
     pub header: HeaderFormat,
     /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<SendRate>,
+    /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spacing: Spacing,
     /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
@@ -123,6 +127,7 @@ impl Default for ConnectionFields {
             payload: None,
             header: HeaderFormat::default(),
             rate: None,
+            spacing: Spacing::default(),
             duration: None,
             bytes: None,
             packets: None,

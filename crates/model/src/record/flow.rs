@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Crossing;
-use crate::plan::{Direction, Family, TransportName};
+use crate::plan::{self, Direction, Family, Size, TransportName};
 
 record! {
     /// One flow: what its sender did and what its receiver saw.
@@ -29,8 +29,14 @@ record! {
         source: String,
         /// The receiver's.
         destination: String,
-        /// Payload of a datagram or of a write.
+        /// Payload of a datagram or of a write; the mean of its law where sizes vary.
         payload_bytes: u64,
+        /// The law of payload sizes, where they vary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload_law: Option<Size>,
+        /// The law of the intervals between packets, where they vary by one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spacing_law: Option<plan::Spacing>,
         /// The sending side.
         #[serde(skip_serializing_if = "Option::is_none")]
         sender: Option<Sender>,
@@ -73,6 +79,12 @@ record! {
         /// Packet rate; absent as the payload rate is.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
+        /// Realised mean payload of a datagram or of a write, where sizes vary.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_payload_bytes: Option<f64>,
+        /// Realised mean interval between packets, where intervals vary by their law or with the size.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mean_spacing_seconds: Option<f64>,
         /// System calls that sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,

@@ -143,7 +143,7 @@ fn names_and_counts() {
 
 #[test]
 fn payloads() {
-    let of = |p: u64| move |c: &mut Connection| c.payload = Some(ByteSize(p));
+    let of = |p: u64| move |c: &mut Connection| c.payload = Some(ByteSize(p).into());
     for (bytes, ok) in [(0, false), (1, true), (16 << 20, true), ((16 << 20) + 1, false)] {
         assert_eq!(connection(of(bytes)).is_empty(), ok, "write of {bytes}");
     }
@@ -155,13 +155,13 @@ fn payloads() {
         refused(|p| {
             p.family = Some(Family::Ipv6);
             p.connections[0].transport = Transport::udp();
-            p.connections[0].payload = Some(ByteSize(bytes));
+            p.connections[0].payload = Some(ByteSize(bytes).into());
         })
     };
     assert_eq!((six(65_527).as_str(), six(65_528).as_str()), ("", "connection[0].payload"));
     let empty_at = |rate: &str| {
         udp(|c| {
-            c.payload = Some(ByteSize(0));
+            c.payload = Some(ByteSize(0).into());
             c.rate = Some(rate.parse().unwrap());
         })
     };
@@ -172,7 +172,8 @@ fn payloads() {
 fn a_header_fits_its_payload_and_transport() {
     for format in HeaderFormat::ALL {
         let least = format.min_payload_bytes();
-        let with = |payload| udp(|c| (c.header, c.payload) = (*format, Some(ByteSize(payload))));
+        let with =
+            |payload| udp(|c| (c.header, c.payload) = (*format, Some(ByteSize(payload).into())));
         assert_eq!(with(least), "", "{format}");
         if let Some(below) = least.checked_sub(1) {
             assert_eq!(with(below), "payload", "{format}");
@@ -186,7 +187,7 @@ fn a_header_fits_its_payload_and_transport() {
         connections: vec![Connection {
             transport: Transport::udp(),
             header: HeaderFormat::Iperf3,
-            payload: Some(ByteSize(15)),
+            payload: Some(ByteSize(15).into()),
             ..Connection::default()
         }],
         ..Plan::default()
@@ -231,7 +232,7 @@ fn options_of_a_connection() {
     assert_eq!(connection(|c| c.packets = Some(0)), "packets");
     assert_eq!(connection(|c| c.bytes = Some(ByteSize(0))), "bytes");
     let empty = |c: &mut Connection| {
-        c.payload = Some(ByteSize(0));
+        c.payload = Some(ByteSize(0).into());
         c.bytes = Some(ByteSize(1));
     };
     assert_eq!(udp(empty), "bytes");
@@ -288,19 +289,19 @@ fn flows_have_every_default_resolved() {
     assert_eq!(of(|_| {}).rate.limit, RateLimit::Unlimited);
     assert_eq!(of(|c| c.transport = Transport::udp()).rate, "1M".parse().unwrap());
     let empty = |c: &mut Connection| {
-        (c.transport, c.payload) = (Transport::udp(), Some(ByteSize(0)));
+        (c.transport, c.payload) = (Transport::udp(), Some(ByteSize(0).into()));
     };
     assert_eq!(of(empty).rate, "1000pps".parse().unwrap());
     let payload = |rate: &str| {
         let c = Connection { rate: Some(rate.parse().unwrap()), ..Connection::default() };
-        flows(vec![c], 1500)[0].payload_bytes
+        flows(vec![c], 1500)[0].payload_bytes()
     };
     // A thousand writes a second, within bounds.
     assert_eq!((payload("1M"), payload("80M"), payload("10G")), (1448, 10_000, 128 << 10));
     assert_eq!((payload("5pps"), payload("0")), (128 << 10, 512 << 10));
     let datagram = |mtu| {
         let c = Connection { transport: Transport::udp(), ..Connection::default() };
-        flows(vec![c], mtu)[0].payload_bytes
+        flows(vec![c], mtu)[0].payload_bytes()
     };
     assert_eq!([100, 576, 1500, 9000, 65_536].map(datagram), [548, 548, 1472, 8972, 8972]);
 }

@@ -143,10 +143,10 @@ fn send_rates() {
 #[test]
 fn a_rate_in_packets_and_shared() {
     let rate = |text: &str| text.parse::<SendRate>().unwrap();
-    assert_eq!(rate("8M").packets_per_second(1000), Some(1000.0));
-    assert_eq!(rate("8").packets_per_second(0), Some(1.0), "an empty payload counts as a byte");
-    assert_eq!(rate("250pps").packets_per_second(1000), Some(250.0));
-    assert_eq!(rate("0").packets_per_second(1000), None);
+    assert_eq!(rate("8M").packets_per_second(1000.0), Some(1000.0));
+    assert_eq!(rate("8").packets_per_second(0.0), Some(1.0), "an empty payload counts as a byte");
+    assert_eq!(rate("250pps").packets_per_second(1000.0), Some(250.0));
+    assert_eq!(rate("0").packets_per_second(1000.0), None);
     assert_eq!(rate("10M/4").divided(5), rate("2M/4"));
     assert_eq!(rate("100pps").divided(8), rate("12.5pps"));
     assert_eq!(rate("3").divided(10), rate("1"), "never 0, which is unlimited");

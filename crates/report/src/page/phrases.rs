@@ -80,8 +80,12 @@ pub(super) fn what_ran(record: &Record) -> String {
 /// What was asked of a connection: size and rate.
 fn asked(connection: &weir_model::plan::Connection) -> String {
     let mut parts = vec![];
-    if let Some(payload) = connection.payload {
-        parts.push(format!("{}-byte {}", payload.0, connection.transport.unit_of_payload()));
+    if let Some(payload) = &connection.payload {
+        let units = connection.transport.unit_of_payload();
+        parts.push(match payload.is_constant() {
+            true => format!("{}-byte {units}", payload.moments().max_bytes),
+            false => format!("{units} of {payload} bytes"),
+        });
     }
     if let Some(rate) = connection.rate {
         parts.push(rate_in_words(&rate.to_string()));

@@ -94,7 +94,11 @@ fn describe(flow: &FlowMeta) -> String {
         (true, true) => {}
         _ => text += &format!(" {} -> {}", clean(&flow.source), clean(&flow.destination)),
     }
-    text += &format!(", {}-byte {}", flow.payload_bytes, flow.transport.unit_of_payload());
+    let units = flow.transport.unit_of_payload();
+    text += &match &flow.payload_law {
+        Some(law) => format!(", {units} of {law} bytes"),
+        None => format!(", {}-byte {units}", flow.payload_bytes),
+    };
     match flow.rate.as_str() {
         "" => {}
         "0" => text += ", unlimited",
@@ -102,6 +106,9 @@ fn describe(flow: &FlowMeta) -> String {
             text += ", ";
             text += &rate_in_words(rate);
         }
+    }
+    if let Some(law) = &flow.spacing_law {
+        text += &format!(", {law} intervals");
     }
     if !flow.name.is_empty() {
         text += &format!(" ({})", clean(&flow.name));

@@ -11,7 +11,7 @@ fn udp(packets: u64) -> Connection {
     Connection {
         transport: Transport::udp(),
         rate: Some("1000pps".parse().unwrap()),
-        payload: Some(ByteSize(160)),
+        payload: Some(ByteSize(160).into()),
         packets: Some(packets),
         ..Connection::default()
     }
@@ -131,7 +131,7 @@ fn directions_and_filters_are_kept_apart() {
 fn a_link_limits_the_rate_and_its_queue_the_delay() {
     let fast = Connection {
         rate: Some("150M".parse().unwrap()),
-        payload: Some(ByteSize(1472)),
+        payload: Some(ByteSize(1472).into()),
         packets: Some(10_000),
         ..udp(0)
     };

@@ -45,7 +45,7 @@ impl Row {
         let connection = Connection {
             transport: Transport::udp(),
             rate: Some("1000pps".parse().unwrap()),
-            payload: Some(ByteSize(PAYLOAD)),
+            payload: Some(ByteSize(PAYLOAD).into()),
             packets: Some(PACKETS),
             ..Connection::default()
         };

@@ -32,7 +32,7 @@ fn run(profile: &str, laws: &[Laws; 2], share: f64, packets: u64) -> Outcome {
             transport: Transport::udp(),
             direction,
             rate: format!("{bits:.0}").parse().ok(),
-            payload: Some(ByteSize(PAYLOAD)),
+            payload: Some(ByteSize(PAYLOAD).into()),
             packets: Some(packets),
             ..Connection::default()
         }

@@ -360,7 +360,7 @@ mod tests {
                 id: spec.id,
                 socket,
                 state: Some(state.clone()),
-                payload: spec.payload_bytes as usize,
+                payload: spec.max_payload() as usize,
                 coalesced: false,
                 signals: None,
                 events,
@@ -373,7 +373,7 @@ mod tests {
         let clock = Clock::System;
         let (mut stamps, notes) = (Stamps::default(), Notes::default());
         stamps.refit(&clock, clock.monotonic_ns(), &notes);
-        let mut ring = PayloadRing::new(Default::default(), 1, spec.payload_bytes as usize);
+        let mut ring = PayloadRing::new(Default::default(), 1, spec.max_payload() as usize);
         let mut sending = Sending::new(&spec, key, 0, false);
         sending.start(0, IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
         let mut batch = RecvBatch::new(SMALL_MESSAGES, SMALL_BYTES);

@@ -251,9 +251,9 @@ fn serve(
     let (bytes, count) = state.fill(ring, count.min(most as u32), now);
     let segment = (segments > 1).then_some(payload as u16);
     let mut filling = batch.fill();
-    if payload == 0 {
-        for _ in 0..count {
-            let _ = filling.push(&[], None, None);
+    if payload == 0 || !state.has_one_size() {
+        for i in 0..count as usize {
+            let _ = filling.push(&bytes[i * payload..][..state.size(i)], None, None);
         }
     } else {
         for message in bytes.chunks(segments * payload) {

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use weir_flow::{Drain, IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Direction, FlowSpec, TransportName};
+use weir_model::units::{ByteSize, Seed};
 use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -19,7 +20,8 @@ fn spec(id: u32, transport: TransportName) -> FlowSpec {
     FlowSpec {
         id,
         name: "x".into(),
-        payload_bytes: 64,
+        size: ByteSize(64).into(),
+        seed: Seed(0),
         rate: "1000pps".parse().unwrap(),
         duration_ns: None,
         connection: Connection { transport: transport.into(), ..Connection::default() },

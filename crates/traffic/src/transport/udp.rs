@@ -32,10 +32,8 @@ impl DatagramTransport for Udp {
         let ip = &udp.ip;
         let share = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
         let window = c.window.map(|w| w.0 as usize);
-        let receive_buffer = match spec.rate.packets_per_second(1) {
-            Some(_) => RECEIVE_BUFFER,
-            None => UNLIMITED_RECEIVE_BUFFER,
-        };
+        let receive_buffer =
+            if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
         UdpOptions {
             send_buffer: (!receives).then(|| window.unwrap_or(share(SEND_BUFFER))),
             receive_buffer: receives.then(|| window.unwrap_or(share(receive_buffer))),
@@ -69,18 +67,22 @@ pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
     match options.gro {
         Switch::On => true,
         Switch::Off => false,
-        Switch::Auto => spec.rate.packets_per_second(1).is_none() && options.gso != Switch::Off,
+        Switch::Auto => !spec.is_paced() && options.gso != Switch::Off,
     }
 }
 
 /// Whether a sender hands over super-packets.
 pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -> bool {
-    let possible =
-        spec.payload_bytes > 0 && spec.payload_bytes * 2 <= 65_507 && socket.max_segments() > 1;
+    let payload = spec.max_payload();
+    // The kernel cuts a message into datagrams of one size.
+    let possible = spec.size.is_constant()
+        && payload > 0
+        && payload * 2 <= 65_507
+        && socket.max_segments() > 1;
     match options(spec).gso {
         Switch::On => possible,
         Switch::Off => false,
-        Switch::Auto => possible && spec.rate.packets_per_second(1).is_none(),
+        Switch::Auto => possible && !spec.is_paced(),
     }
 }
 

@@ -86,7 +86,7 @@ fn every_header_gives_the_figures_that_it_carries() {
             transport: Transport::udp(),
             header: *format,
             // The size of control datagrams.
-            payload: Some(ByteSize(64)),
+            payload: Some(ByteSize(64).into()),
             rate: Some("500pps".parse().unwrap()),
             packets: Some(200),
             verify: format.numbered(),
@@ -124,7 +124,7 @@ fn flows_with_different_headers_share_no_payload() {
     let flow = |header: &HeaderFormat| Connection {
         transport: Transport::udp(),
         header: *header,
-        payload: Some(ByteSize(100)),
+        payload: Some(ByteSize(100).into()),
         rate: Some("2000pps".parse().unwrap()),
         packets: Some(500),
         verify: header.numbered(),

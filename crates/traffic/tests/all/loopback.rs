@@ -108,7 +108,7 @@ fn udp_of_every_header_size_both_ways() {
     for payload in [0u64, 1, 2, 4, 8, 16, 32, 64, 1472, 65_507] {
         for direction in [Direction::Forward, Direction::Reverse] {
             let mut c = connection(TransportName::Udp);
-            c.payload = Some(ByteSize(payload));
+            c.payload = Some(ByteSize(payload).into());
             c.rate = Some("500pps".parse().unwrap());
             c.packets = Some(100);
             c.duration = None;
@@ -134,7 +134,7 @@ fn without_a_header_datagrams_are_counted_and_streams_are_as_ever() {
     let server = Server::start(ServerConfig::default());
     let raw = |direction| Connection {
         header: HeaderFormat::None,
-        payload: Some(ByteSize(64)),
+        payload: Some(ByteSize(64).into()),
         rate: Some("1000pps".parse().unwrap()),
         packets: Some(200),
         duration: None,
@@ -160,7 +160,7 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
     for gso in [Switch::Auto, Switch::Off] {
         let mut c = connection(TransportName::Udp);
         c.rate = Some("0".parse().unwrap());
-        c.payload = Some(ByteSize(160));
+        c.payload = Some(ByteSize(160).into());
         c.transport = UdpOptions { gso, ..UdpOptions::default() }.into();
         let record = server.test(plan(vec![c])).unwrap();
         let flow = &record.flows[0];
@@ -199,7 +199,7 @@ fn a_packet_log_reports_each_arrival_and_its_direction() {
     let mut c = connection(TransportName::Udp);
     (c.packets, c.duration, c.direction) = (Some(20), None, Direction::Reverse);
     c.rate = Some("1000pps".parse().unwrap());
-    c.payload = Some(ByteSize(100));
+    c.payload = Some(ByteSize(100).into());
     let config = ClientConfig { packet_log: Some(path.clone()), ..server.config(plan(vec![c])) };
     run(config, Stop::new(), &mut |_| {}).unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -246,7 +246,7 @@ fn many_flows_many_clients() {
                 connection(if i % 2 == 0 { TransportName::Udp } else { TransportName::Tcp });
             c.count = 20;
             c.rate = Some("100pps".parse().unwrap());
-            c.payload = Some(ByteSize(200));
+            c.payload = Some(ByteSize(200).into());
             c.duration = Some(Span(1_000_000_000));
             let config = server.config(plan(vec![c]));
             std::thread::spawn(move || run(config, Stop::new(), &mut |_| {}).unwrap())
@@ -304,7 +304,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
     assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
     let mut u = connection(TransportName::Udp);
     (u.packets, u.duration) = (Some(50), None);
-    u.payload = Some(ByteSize(100));
+    u.payload = Some(ByteSize(100).into());
     let mut p = plan(vec![u]);
     p.data_ports = DataPorts::Dedicated;
     let record = server.test(p).unwrap();
@@ -380,7 +380,7 @@ fn flows_one_after_another_are_summed_over_the_whole_time() {
         let first = Connection {
             direction,
             rate: Some("4M".parse().unwrap()),
-            payload: Some(ByteSize(1000)),
+            payload: Some(ByteSize(1000).into()),
             ..connection(transport)
         };
         let second = Connection { start_after: Span(500_000_000), ..first.clone() };
@@ -418,7 +418,7 @@ fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
     let slow = Connection {
         count: 200,
         rate: Some("20pps".parse().unwrap()),
-        payload: Some(ByteSize(100)),
+        payload: Some(ByteSize(100).into()),
         duration: Some(Span(2_200_000_000)),
         ..connection(TransportName::Udp)
     };
@@ -498,7 +498,7 @@ fn live_figures_of_a_slow_flow_arrive_while_it_runs() {
     let voice = Connection {
         duration: Some(Span(6_000_000_000)),
         rate: Some("50pps".parse().unwrap()),
-        payload: Some(ByteSize(172)),
+        payload: Some(ByteSize(172).into()),
         ..connection(TransportName::Udp)
     };
     let plan = Plan { interval: Span(250_000_000), ..plan(vec![voice]) };
@@ -535,7 +535,7 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             duration: Some(Span::from_seconds(seconds)),
             rate: Some("16k".parse().unwrap()),
             // Without send times there is no distribution of delays, with which the report would grow.
-            payload: Some(ByteSize(4)),
+            payload: Some(ByteSize(4).into()),
             ..connection(TransportName::Udp)
         };
         let plan = Plan { interval: Span(0), ..plan(vec![slow]) };

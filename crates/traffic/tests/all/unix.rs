@@ -104,7 +104,7 @@ fn datagrams_over_a_unix_socket_wait_instead_of_getting_lost() {
         window: Some(ByteSize(64 << 10)),
         ..paced.clone()
     };
-    let empty = Connection { payload: Some(ByteSize(0)), verify: false, ..paced.clone() };
+    let empty = Connection { payload: Some(ByteSize(0).into()), verify: false, ..paced.clone() };
     let reverse = |c: &Connection| Connection { direction: Direction::Reverse, ..c.clone() };
     let connections = vec![reverse(&paced), reverse(&flood), empty, paced, flood];
     let sent = [400, 50_000, 400, 400, 50_000];

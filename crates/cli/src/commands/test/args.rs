@@ -8,7 +8,7 @@ use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
-    CatchUp, DataPorts, Direction, HeaderFormat, Switch, Transport, TransportName,
+    CatchUp, DataPorts, Direction, HeaderFormat, Size, Spacing, Switch, Transport, TransportName,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -51,7 +51,7 @@ pub(crate) struct TestArgs {
 }
 
 /// The flags that a plan file replaces, one by one, so that a refusal names those that were given.
-const SHAPE: [&str; 41] = [
+const SHAPE: [&str; 42] = [
     "udp",
     "transport",
     "time",
@@ -67,6 +67,7 @@ const SHAPE: [&str; 41] = [
     "bitrate",
     "total_rate",
     "catch_up",
+    "spacing",
     "fq_rate",
     "length",
     "header",
@@ -178,6 +179,8 @@ pub(crate) struct RateArgs {
     /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
     #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
     pub(crate) bitrate: Option<SendRate>,
+    #[arg(long, value_name = "LAW", help = spacing())]
+    pub(crate) spacing: Option<Spacing>,
     /// -b is the total rate of all connections of a direction, divided equally
     #[arg(long, requires = "bitrate")]
     pub(crate) total_rate: bool,
@@ -187,13 +190,28 @@ pub(crate) struct RateArgs {
     /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
     #[arg(long, value_name = "RATE")]
     pub(crate) fq_rate: Option<BitRate>,
-    /// Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M
-    /// [default: the largest datagram without fragmentation; TCP: 512K, less if paced]
-    #[arg(short = 'l', long, value_name = "SIZE")]
-    pub(crate) length: Option<ByteSize>,
+    #[arg(short = 'l', long, value_name = "SIZE", help = length())]
+    pub(crate) length: Option<Size>,
     /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
     #[arg(long, value_name = "FORMAT", value_parser = values::header())]
     pub(crate) header: Option<HeaderFormat>,
+}
+
+/// The help of `--spacing`, with the laws that there are.
+fn spacing() -> String {
+    format!(
+        "Intervals between packets: {}. Their mean is that of -b unless the law states it, instead of -b [default: constant]",
+        Spacing::form()
+    )
+}
+
+/// The help of `-l`, with the laws that there are.
+fn length() -> String {
+    format!(
+        "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: {} \
+         [default: the largest datagram without fragmentation; TCP: 512K, less if paced]",
+        Size::form()
+    )
 }
 
 #[derive(Debug, Args)]

@@ -112,7 +112,7 @@ fn udp(rate: &str, payload: u64, seconds: u32) -> Result<Connection, ModelError>
     Ok(Connection {
         transport: Transport::udp(),
         rate: Some(rate.parse()?),
-        payload: Some(ByteSize(payload)),
+        payload: Some(ByteSize(payload).into()),
         duration: Some(Span::from_seconds(u64::from(seconds))),
         ..Connection::default()
     })

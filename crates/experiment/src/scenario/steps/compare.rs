@@ -289,7 +289,7 @@ fn own_plan(load: &Load, coalesced: bool) -> Plan {
             TcpOptions { mss: load.mss, ..TcpOptions::default() }.into()
         },
         count: load.connections,
-        payload: load.size.map(ByteSize),
+        payload: load.size.map(|size| ByteSize(size).into()),
         rate: bits.or(load.is_udp.then_some(SendRate::UNLIMITED)),
         duration: Some(Span::from_seconds(u64::from(load.seconds))),
         ..Connection::default()

@@ -201,21 +201,20 @@ impl Room<'_> {
     fn shape(&self, plan: &Plan, unit: &str) -> Result<(Shape, f64), ScenarioError> {
         let family = plan.family.unwrap_or(Family::Ipv4);
         let flows = plan.flows(family, MTU_BYTES);
-        let payload_bytes = flows.first().map_or(0, |f| f.payload_bytes);
+        let payload_bytes = flows.first().map_or(0, |flow| flow.payload_bytes());
         let headers = flows.first().and_then(|f| f.connection.transport.headers());
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
             return self.refuse("test", "a stream: a search counts datagrams (-u)");
         }
-        if self.step.nominal.is_some() && flows.iter().any(|f| f.payload_bytes != payload_bytes) {
+        if self.step.nominal.is_some()
+            && !flows.iter().all(|f| f.size == flows[0].size && f.size.is_constant())
+        {
             return self
                 .refuse("nominal", "datagrams of several sizes: no one rate fills the line");
         }
-        let rates = flows.iter().map(|flow| {
-            let packets = flow.rate.packets_per_second(flow.payload_bytes)?;
-            Some(match unit {
-                "bits_per_second" => packets * flow.payload_bytes as f64 * 8.0,
-                _ => packets,
-            })
+        let rates = flows.iter().map(|flow| match unit {
+            "bits_per_second" => flow.bits_per_second(),
+            _ => flow.packets_per_second(),
         });
         // An unlimited rate differs from every requested one.
         let rate = rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);

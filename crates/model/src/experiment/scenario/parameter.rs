@@ -171,6 +171,7 @@ fn accepted(reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Size;
 
     #[test]
     fn parameters_are_checked_when_all_of_them_are_set() {
@@ -196,16 +197,8 @@ mod tests {
         let plan = plan.unwrap();
         let refused = |name, value| set_parameters(&plan, [(name, value)]).unwrap_err().to_string();
         for (name, value, wanted) in [
-            (
-                "size",
-                "abc",
-                "size: 'abc'; accepted: whole bytes such as 1460, 64K or 1M (K is 1024)",
-            ),
-            (
-                "size",
-                "0.1",
-                "size: '0.1'; accepted: whole bytes such as 1460, 64K or 1M (K is 1024)",
-            ),
+            ("size", "abc", &*format!("size: 'abc'; accepted: {}", Size::form())),
+            ("size", "0.1", &*format!("size: '0.1'; accepted: {}", Size::form())),
             ("length", "70000", "length: 70000; accepted: 0 to 65507 bytes for UDP"),
             ("connections", "0", "connections: 0; accepted: 1 to 100000"),
             ("connections", "x", "connections: 'x'; accepted: a whole number, 0 to 4294967295"),
@@ -223,7 +216,10 @@ mod tests {
         let unknown = refused("sise", "3");
         assert!(unknown.starts_with("sise: no parameter of a plan; accepted: "), "{unknown}");
         assert!(unknown.ends_with(" (did you mean size?)"), "{unknown}");
-        assert!(unknown.contains("size, rate, time,") && unknown.contains("family"), "{unknown}");
+        assert!(
+            unknown.contains("size, header, rate, time,") && unknown.contains("family"),
+            "{unknown}"
+        );
         assert!(!unknown.contains("payload") && !unknown.contains('`'), "{unknown}");
     }
 }

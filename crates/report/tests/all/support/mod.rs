@@ -226,7 +226,7 @@ pub(crate) fn udp_loss() -> Record {
             connections: vec![Connection {
                 transport: Transport::udp(),
                 rate: "1000pps".parse().ok(),
-                payload: Some(ByteSize(payload)),
+                payload: Some(ByteSize(payload).into()),
                 duration: Some(Span::from_seconds(10)),
                 ..Default::default()
             }],
@@ -591,7 +591,7 @@ pub(crate) fn thousand() -> Record {
                 transport: Transport::udp(),
                 count: 1000,
                 rate: "100pps".parse().ok(),
-                payload: Some(ByteSize(160)),
+                payload: Some(ByteSize(160).into()),
                 ..Default::default()
             }],
         )

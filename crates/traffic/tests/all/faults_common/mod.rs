@@ -131,7 +131,7 @@ pub fn endless_udp(direction: Direction) -> Connection {
         transport: Transport::udp(),
         direction,
         rate: Some("1000pps".parse().unwrap()),
-        payload: Some(ByteSize(100)),
+        payload: Some(ByteSize(100).into()),
         duration: Some(Span(0)),
         ..Connection::default()
     }

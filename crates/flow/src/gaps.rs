@@ -1,0 +1,71 @@
+//! The intervals of a paced flow where they differ from packet to packet: by an interval law, or by the size of each packet
+//! at a rate in bit/s.
+
+use weir_laws::{Philox, Place, slot};
+use weir_model::plan::{FlowSpec, SpacingLaw};
+use weir_model::units::RateLimit;
+
+use crate::sizes::{Sizes, place};
+
+/// Nanoseconds × 2^64: the whole part exactly, the fraction with the bits that a double has.
+pub(crate) fn fixed(nanoseconds: f64) -> u128 {
+    let whole = nanoseconds.trunc();
+    (whole as u128) << 64 | ((nanoseconds - whole) * 2f64.powi(64)) as u128
+}
+
+/// The mean interval after a packet.
+#[derive(Debug, Clone)]
+enum Mean {
+    /// ns.
+    Same(f64),
+    /// ns for each byte.
+    BySize(f64, Sizes),
+}
+
+/// The intervals of a flow, a function of its packets' numbers.
+#[derive(Debug, Clone)]
+pub struct Gaps {
+    mean: Mean,
+    law: SpacingLaw,
+    philox: Philox,
+    place: Place,
+    burst: u64,
+    /// Of the burst whose intervals are being drawn, as a multiple of the mean.
+    factor: f64,
+}
+
+impl Gaps {
+    /// Those of `spec`, sent in groups of `burst`, which have one interval; `None` where all are equal.
+    #[must_use]
+    pub fn of(spec: &FlowSpec, burst: u32) -> Option<Self> {
+        let connection = &spec.connection;
+        let mean = match spec.rate.limit {
+            RateLimit::Bits(bits) if !spec.size.is_constant() => {
+                Mean::BySize(8e9 / bits.0 as f64, Sizes::of(spec))
+            }
+            _ if connection.spacing.is_constant() => return None,
+            _ => Mean::Same(1e9 / spec.packets_per_second()?),
+        };
+        Some(Gaps {
+            mean,
+            law: connection.spacing.start(),
+            philox: Philox::new(spec.seed.0),
+            place: place(&spec.name, connection.direction, slot::SPACING),
+            burst: u64::from(burst.max(1)),
+            factor: 1.0,
+        })
+    }
+
+    /// The interval after packet `packet`, ns × 2^64; packets are asked for in their order.
+    pub(crate) fn after(&mut self, packet: u64) -> u128 {
+        if packet.is_multiple_of(self.burst) {
+            let place = Place { packet, ..self.place };
+            self.factor = self.law.next(&mut place.draws(&self.philox));
+        }
+        let mean = match &self.mean {
+            Mean::Same(ns) => *ns,
+            Mean::BySize(ns, sizes) => ns * sizes.at(packet) as f64,
+        };
+        fixed((mean * self.factor).clamp(0.0, 1e18))
+    }
+}

@@ -1,0 +1,87 @@
+//! The payload size of each packet of a flow: a function of its sequence number, so that both ends know it.
+
+use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_model::plan::{self, FlowSpec, Size, SizeLaw};
+use weir_model::units::Seed;
+
+/// The place of the first draw of a law slot, of the flow `name`.
+pub(crate) fn place(name: &str, direction: plan::Direction, slot: u8) -> Place {
+    let direction = match direction {
+        plan::Direction::Forward => Direction::Forward,
+        plan::Direction::Reverse => Direction::Reverse,
+    };
+    Place { flow: flow_hash(name), direction, slot, packet: 0 }
+}
+
+/// The payload sizes of a flow's packets.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    min: usize,
+    max: usize,
+    /// `None`: all have the same size.
+    drawn: Option<Box<(SizeLaw, Philox, Place)>>,
+}
+
+impl Sizes {
+    /// Those of `spec`.
+    #[must_use]
+    pub fn of(spec: &FlowSpec) -> Self {
+        Self::new(&spec.size, spec.seed, &spec.name, spec.connection.direction)
+    }
+
+    /// Those of the flow `name`.
+    #[must_use]
+    pub fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
+        let moments = size.moments();
+        let drawn = (!size.is_constant()).then(|| {
+            Box::new((size.start(), Philox::new(seed.0), place(name, direction, slot::SIZE)))
+        });
+        Sizes { min: moments.min_bytes as usize, max: moments.max_bytes as usize, drawn }
+    }
+
+    /// Minimum, bytes: the header has room in each packet.
+    #[must_use]
+    pub fn min(&self) -> usize {
+        self.min
+    }
+
+    /// Maximum, bytes.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether all packets have the same size.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.drawn.is_none()
+    }
+
+    /// Bytes of packet `sequence`.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, sequence: u64) -> usize {
+        match &self.drawn {
+            None => self.max,
+            Some(drawn) => {
+                let (law, philox, place) = &**drawn;
+                let place = Place { packet: sequence, ..*place };
+                // Within its bounds, whatever a law draws: buffers are made for them.
+                let bytes = law.clone().next(&mut place.draws(philox));
+                (bytes as usize).clamp(self.min, self.max)
+            }
+        }
+    }
+
+    /// Bytes of `count` packets from `sequence`.
+    #[inline]
+    #[must_use]
+    pub fn sum(&self, sequence: u64, count: u32) -> u64 {
+        match self.drawn {
+            None => u64::from(count) * self.max as u64,
+            Some(_) => {
+                (0..u64::from(count)).map(|i| self.at(sequence.wrapping_add(i)) as u64).sum()
+            }
+        }
+    }
+}
