@@ -36,6 +36,7 @@ choice_of_laws! {
     SizeLaw -> u64;
     {
         constant: Constant,
+        uniform: Uniform,
     }
 }
 
