@@ -36,6 +36,7 @@ choice_of_laws! {
     SpacingLaw -> f64;
     {
         constant: Constant,
+        exponential: Exponential,
     }
 }
 
