@@ -379,3 +379,136 @@ fn a_skewed_clock_is_followed() {
     );
     assert_eq!(delay.error_seconds, Some(1e-6));
 }
+
+/// Where sizes vary, both ends know each packet's: bytes are exact, content is verified, and what is shorter is truncated.
+#[test]
+fn sizes_follow_their_law_at_both_ends() {
+    for (min, max) in [(64, 1400), (4, 40), (33, 34)] {
+        let mut connection = udp("1000pps", 1, 3);
+        connection.payload = Some(format!("{min}..{max}").parse().unwrap());
+        connection.verify = min >= 32;
+        let s = spec(connection);
+        let sizes = crate::Sizes::of(&s);
+        let (sending, receiving) = run(&s, clock(), 0, &mut |n, datagram| {
+            assert_eq!(datagram.len(), sizes.at(n));
+            match n {
+                50 => return vec![],
+                60 => {
+                    datagram.pop();
+                }
+                _ => {}
+            }
+            vec![1_000_000]
+        });
+        let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
+        assert_eq!((tx.packets, tx.bytes), (3000, sizes.sum(0, 3000)));
+        assert_eq!(tx.mean_payload_bytes, Some(tx.bytes as f64 / 3000.0));
+        assert_eq!(rx.lost_packets, Some(1 + u64::from(sizes.at(60) == min)), "{min}..{max}");
+        assert_eq!(rx.truncated_packets, Some(1), "{min}..{max}");
+        let missing = sizes.at(50) as u64 + if sizes.at(60) == min { min as u64 } else { 1 };
+        assert_eq!(rx.bytes + missing, tx.bytes, "{min}..{max}");
+        if s.connection.verify {
+            assert_eq!((rx.bit_errors, rx.corrupted_packets), (Some(0), Some(1)));
+        }
+    }
+}
+
+#[test]
+fn a_rate_in_bits_is_kept_by_the_size_of_each_packet() {
+    let mut connection = udp("8M", 1, 10);
+    connection.payload = Some("64..1400".parse().unwrap());
+    let s = spec(connection);
+    let sizes = crate::Sizes::of(&s);
+    let mut arrivals = vec![];
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let mut sending = Sending::new(&s, key, 0, false);
+    sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+    let mut now = 0;
+    loop {
+        match sending.next(now) {
+            Next::Done => break,
+            Next::At(at) => now = at,
+            Next::Now(_) => {
+                arrivals.push(now);
+                sending.sent(1, 1, now);
+            }
+        }
+    }
+    // 1 µs for each byte: every packet is due when the bytes before it have had their time.
+    for (n, pair) in arrivals.windows(2).enumerate() {
+        let gap = (pair[1] - pair[0]) as i64;
+        assert!((gap - 1000 * sizes.at(n as u64) as i64).abs() <= 1, "{n}: {gap}");
+    }
+    let tx = sending.report("send", None);
+    let rate = tx.bits_per_second.unwrap();
+    assert!((rate / 8e6 - 1.0).abs() < 1e-3, "{rate}");
+    assert_eq!((tx.missed_slots, tx.late_slots), (Some(0), Some(0)));
+    // By packets the mean law holds as well.
+    let asked = tx.asked_packets_per_second.unwrap();
+    assert!((asked - 1e6 / 732.0).abs() < 1e-6);
+}
+
+#[test]
+fn intervals_follow_their_law() {
+    let mut connection = udp("1000pps", 100, 20);
+    connection.spacing = "exponential".parse().unwrap();
+    let send_times = |connection: &Connection, stall: Option<(u64, u64)>| {
+        let s = spec(connection.clone());
+        let mut times = vec![];
+        let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+        sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+        let mut now = 0;
+        loop {
+            match sending.next(now) {
+                Next::Done => break,
+                Next::At(at) => {
+                    now = stall.filter(|s| (s.0..s.1).contains(&at)).map_or(at, |s| s.1)
+                }
+                Next::Now(_) => {
+                    times.push(now);
+                    sending.sent(1, 1, now);
+                }
+            }
+        }
+        (times, sending.report("send", None))
+    };
+    let (times, tx) = send_times(&connection, None);
+    let mut gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e6).collect();
+    let n = gaps.len() as f64;
+    // Poisson: 20 000 expected, standard deviation √20 000.
+    assert!((n - 20_000.0).abs() < 5.0 * 20_000f64.sqrt(), "{n}");
+    gaps.sort_by(f64::total_cmp);
+    let distance = gaps.iter().enumerate().map(|(i, x)| (1.0 - (-x).exp() - i as f64 / n).abs());
+    assert!(distance.fold(0.0, f64::max) * n.sqrt() < 1.95);
+    assert_eq!((tx.missed_slots, tx.late_slots), (Some(0), Some(0)));
+    let mean = tx.mean_spacing_seconds.unwrap();
+    assert!((mean - 1e-3).abs() < 5e-3 / n.sqrt(), "{mean}");
+    // The same seed, the same times; another seed, others.
+    assert_eq!(send_times(&connection, None).0, times);
+    let s = spec(connection.clone());
+    let other = FlowSpec { seed: weir_model::units::Seed(1), ..s };
+    let gap = |spec: &FlowSpec| crate::Gaps::of(spec, 1).unwrap().after(0);
+    assert_ne!(gap(&other), gap(&spec(connection.clone())));
+    // A stall of 50 ms is made up: the packets are those that were due, later.
+    let (made_up, tx) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));
+    assert_eq!((made_up.len(), tx.missed_slots), (times.len(), Some(0)));
+    assert!(tx.late_slots.unwrap() > 10);
+    // One of 300 ms is made up by 100 ms of it, whatever the intervals; the rest is missed at the mean rate.
+    let (_, tx) = send_times(&connection, Some((SECOND, SECOND + 300_000_000)));
+    assert!((185..=202).contains(&tx.missed_slots.unwrap()), "{:?}", tx.missed_slots);
+    // Without catching up no more than the first one late.
+    connection.catch_up = weir_model::plan::CatchUp::None;
+    let (_, tx) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));
+    assert!((35..=51).contains(&tx.missed_slots.unwrap()), "{:?}", tx.missed_slots);
+    connection.catch_up = weir_model::plan::CatchUp::Burst(8);
+    let (times, _) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));
+    let together = times.iter().filter(|t| **t == SECOND + 50_000_000).count();
+    assert!((1..=24).contains(&together), "{together}");
+    // Bursts arrive by the law: their packets together, their intervals longer.
+    connection.rate = Some("1000pps/10".parse().unwrap());
+    connection.catch_up = weir_model::plan::CatchUp::default();
+    let (times, _) = send_times(&connection, None);
+    let bursts: std::collections::BTreeSet<u64> = times.iter().copied().collect();
+    assert_eq!(times.len(), 10 * bursts.len());
+    assert!((bursts.len() as f64 - 2000.0).abs() < 5.0 * 2000f64.sqrt(), "{}", bursts.len());
+}

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn plans() {
         mutate(
-            b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\n",
+            b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\nrate = \"1M\"\npayload = \"uniform(min=64, max=1K)\"\nspacing = \"exponential\"\n",
             fuzz_plan,
         );
     }

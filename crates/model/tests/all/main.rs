@@ -5,4 +5,5 @@
 mod laws;
 mod plan;
 mod scenario;
+mod traffic_laws;
 mod units;

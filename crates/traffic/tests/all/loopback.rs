@@ -5,12 +5,13 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_flow::Sizes;
 use weir_model::plan::{
-    Connection, DataPorts, Direction, HeaderFormat, Plan, Switch, TransportName, UdpOptions,
+    Connection, DataPorts, Direction, Family, HeaderFormat, Plan, Switch, TransportName, UdpOptions,
 };
 use weir_model::progress::FlowState;
 use weir_model::record::{Crossing, Record, Status};
-use weir_model::units::{ByteSize, Span};
+use weir_model::units::{ByteSize, Seed, Span};
 use weir_net::clock::Clock;
 use weir_traffic::{
     ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
@@ -213,6 +214,68 @@ fn a_packet_log_reports_each_arrival_and_its_direction() {
         sequence += 1;
     }
     assert_eq!(sequence, 20);
+}
+
+/// What arrives has the sizes and the intervals of its laws, by the seed alone.
+#[test]
+fn arrivals_follow_the_laws_of_size_and_interval() {
+    const PACKETS: u64 = 2000;
+    let path = std::env::temp_dir().join(format!("weir-laws-{}.log", std::process::id()));
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(TransportName::Udp);
+    (c.packets, c.duration, c.direction) = (Some(PACKETS), None, Direction::Reverse);
+    c.rate = Some("1000pps".parse().unwrap());
+    c.payload = Some("uniform(min=64, max=1400)".parse().unwrap());
+    c.spacing = "exponential".parse().unwrap();
+    c.verify = true;
+    let plan = Plan { seed: Seed(7), ..plan(vec![c]) };
+    let sizes = Sizes::of(&plan.flows(Family::Ipv4, 1500)[0]);
+    let config = ClientConfig { packet_log: Some(path.clone()), ..server.config(plan) };
+    let record = run(config, Stop::new(), &mut |_| {}).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut log = PacketLogReader::new(&bytes[..]).unwrap();
+    let mut arrivals = vec![];
+    while let Some(r) = log.read().unwrap() {
+        assert_eq!((u64::from(r.size_bytes), r.flags), (sizes.at(r.sequence) as u64, 0));
+        arrivals.push(r.time2_ns.unwrap());
+    }
+    assert_eq!(arrivals.len() as u64, PACKETS);
+    let flow = &record.flows[0];
+    let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+    assert_eq!((s.bytes, r.bytes), (sizes.sum(0, PACKETS as u32), s.bytes));
+    assert_eq!((r.truncated_packets, r.bit_errors, r.lost_packets), (Some(0), Some(0), Some(0)));
+    assert_eq!(flow.payload_law.as_ref().unwrap().to_string(), "64..1400");
+    assert_eq!(flow.spacing_law.as_ref().unwrap().to_string(), "exponential");
+    assert_eq!(s.mean_payload_bytes, Some(s.bytes as f64 / PACKETS as f64));
+    // Two seconds of a Poisson process: a fraction e^−x of the intervals is longer than x means. A busy host moves some.
+    let longer = |x: f64| {
+        let gaps = arrivals.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64 / 1e6);
+        gaps.filter(|gap| *gap > x).count() as f64 / PACKETS as f64
+    };
+    for x in [1.0f64, 2.0] {
+        assert!((longer(x) - (-x).exp()).abs() < 0.1, "{x}: {}", longer(x));
+    }
+    let equal = longer(0.9) - longer(1.1);
+    assert!(equal < 0.3, "no even intervals: {equal}");
+}
+
+/// A stream's law is of its writes.
+#[test]
+fn writes_of_a_stream_follow_their_law() {
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(TransportName::Tcp);
+    (c.packets, c.duration, c.verify) = (Some(300), None, true);
+    c.rate = Some("1000pps".parse().unwrap());
+    c.payload = Some("100..20000".parse().unwrap());
+    c.spacing = "exponential".parse().unwrap();
+    let plan = plan(vec![c]);
+    let sizes = Sizes::of(&plan.flows(Family::Ipv4, 1500)[0]);
+    let record = server.test(plan).unwrap();
+    let flow = &record.flows[0];
+    let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+    assert_eq!((s.packets, s.bytes), (300, sizes.sum(0, 300)));
+    assert_eq!((r.bytes, r.bit_errors), (s.bytes, Some(0)));
 }
 
 #[test]
