@@ -45,7 +45,7 @@ lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check
 	$(PYTHON) scripts/layers.py
 	$(PYTHON) scripts/words.py
-	$(PYTHON) scripts/transports.py
+	$(PYTHON) scripts/names.py
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches/recheck --pattern 'test_*.py' --quiet

@@ -12,6 +12,8 @@ import re
 import sys
 import tomllib
 
+import rust_source
+
 # From the roof down: a crate may use those to its right only. A new crate is entered here first.
 HOUSE = "cli api experiment jobs report peers runs emulator traffic lab link sim flow impair net stats wire model laws".split()
 UNSAFE_ROOMS = {"net", "link"}
@@ -32,12 +34,6 @@ def dependency_tables(manifest):
     for platform in manifest.get("target", {}).values():
         for table in TABLES:
             yield platform.get(table, {})
-
-
-def code_only(text):
-    """The source without comments and string literals, lines kept, so that prose may say the word."""
-    pattern = re.compile(r"""//[^\n]*|/\*.*?\*/|\br(#*)".*?"\1|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'""", re.S)
-    return pattern.sub(lambda match: "\n" * match.group().count("\n"), text)
 
 
 def breaches(root):
@@ -65,7 +61,7 @@ def breaches(root):
             for source in sorted(manifest_path.parent.rglob("*.rs")):
                 if source.relative_to(root).as_posix() in UNSAFE_FILES:
                     continue
-                for number, line in enumerate(code_only(source.read_text()).split("\n"), 1):
+                for number, line in enumerate(rust_source.code_only(source.read_text()).split("\n"), 1):
                     if UNSAFE.search(line):
                         found.append(f"{source.relative_to(root)}:{number}: unsafe outside {', '.join(sorted(UNSAFE_ROOMS))}")
     return found
