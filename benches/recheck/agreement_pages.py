@@ -173,7 +173,7 @@ def figure_csv(rows, name, text, record):
         interval = intervals.get(float(row["time_seconds"])) if row.get("time_seconds") else None
         if flow is None or interval is None:
             continue
-        column = next((c for c in row if c not in known and not c.startswith(("low_", "high_")) and c != "disturbed"))
+        column = next((c for c in row if c not in known and not c.startswith(("low_", "high_")) and c != "host_limited"))
         part = next((f for f in interval["flows"] if f["id"] == flow), {})
         group.same(f"{row['series']} at {row['time_seconds']}", cell(row[column]), at(part, *path))
         if row.get("end_time_seconds"):
