@@ -25,7 +25,7 @@ EXEMPT = ("scripts/words.txt", "scripts/words.py", "scripts/test_words.py", "web
 
 
 def blank(match):
-    """Spaces foreverything but line breaks, so that positions stay."""
+    """Spaces for everything but line breaks, so that positions stay."""
     return re.sub(r"[^\n]", " ", match.group())
 
 

@@ -19,7 +19,7 @@ from . import tools
 from .lab import PATH_ADDRESS, RunFailed, ip
 
 LINKS = {"packet": "tpacket2", "xdp": "xdp-native"}  # weir's name of a link: the bare forwarder's
-# Each law's state is used forevery packet; nothing waits so long that memory for frames becomes the measure.
+# Each law's state is used for every packet; nothing waits so long that memory for frames becomes the measure.
 LAW_MIX = 'loss = { percentage = 1.0 }, delay = { normal = { mean = "1ms", deviation = "100us" }, order = "fifo-release" }, rate = { bits = "20G", queue = "100ms" }'
 ASKED_SECONDS = 0.010
 SLACK_SECONDS = 5e-6

@@ -82,7 +82,7 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::POST, "/emulators/{id}/stop", post(emulators::stop_all), Operation::new("stopAll", "emulators", "Forwards every flow's packets unchanged.").answers::<Applied>(200))
         .add(&Method::POST, "/emulators/{id}/flows/{name}/run", post(emulators::run_flow), Operation::new("runFlow", "emulators", "Applies a flow's laws again.").answers::<Applied>(200))
         .add(&Method::POST, "/emulators/{id}/flows/{name}/stop", post(emulators::stop_flow), Operation::new("stopFlow", "emulators", "Forwards a flow's packets unchanged.").answers::<Applied>(200))
-        .add(&Method::POST, "/emulators/{id}/reset", post(emulators::reset_all), Operation::new("resetCounters", "emulators", "Starts a new period of counting forevery flow (`current` of its counters).").done())
+        .add(&Method::POST, "/emulators/{id}/reset", post(emulators::reset_all), Operation::new("resetCounters", "emulators", "Starts a new period of counting for every flow (`current` of its counters).").done())
         .add(&Method::POST, "/emulators/{id}/flows/{name}/reset", post(emulators::reset_flow), Operation::new("resetFlowCounters", "emulators", "Starts a new period of counting for a flow.").done())
         .add(&Method::PUT, "/emulators/{id}/flows/{name}/log", put(emulators::log_flow), Operation::new("logFlow", "emulators", "Includes a flow in the packet trace, or excludes it.").body::<LogRequest>().done())
         .add(&Method::GET, "/emulators/{id}/packet-trace", get(emulators::packet_trace), Operation::new("getPacketTrace", "emulators", "Its packet trace as written so far (weir.packets/1, docs/packets.md); also after it has ended by itself.").answers_as::<String>(200, "application/octet-stream"))

@@ -7,7 +7,7 @@ use weir_impair::{Disposition, Engine, Meta};
 use weir_laws::Direction;
 use weir_model::impairment::{Filter, ImpairFlow, Impairment, Laws, Ranges};
 
-/// One of each stage that costs something forevery packet.
+/// One of each stage that costs something for every packet.
 const MIX: &str = "loss 1%, rate 20G, delay 1ms ±100us normal fifo-release";
 
 const MODES: [(&str, usize, &str); 13] = [

@@ -89,7 +89,7 @@ pub const FLAG_EXEMPT: u8 = 128;
 /// What to do with a packet, or what happened to it.
 ///
 /// Each handle is returned once, and once more for each [`Verdict::Copied`]: the owner keeps a count that starts at
-/// 1, adds 1 for `Copied`, and subtracts 1 forevery other verdict; at 0 the handle is free.
+/// 1, adds 1 for `Copied`, and subtracts 1 for every other verdict; at 0 the handle is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disposition {
     /// The owner's handle.

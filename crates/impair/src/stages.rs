@@ -63,7 +63,7 @@ impl StepLists {
             }
             at += known.len();
         }
-        // There is room forevery order of some of the stages.
+        // There is room for every order of some of the stages.
         self.steps[at..at + list.len()].copy_from_slice(list);
         self.used = at + list.len() + 1;
         NextStep(at as u16)

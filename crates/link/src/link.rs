@@ -93,7 +93,7 @@ pub trait Receive: Send {
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// What came in. Reads the kernel's drop counters: some system calls, not forevery batch.
+    /// What came in. Reads the kernel's drop counters: some system calls, not for every batch.
     ///
     /// # Errors
     /// The kernel's refusal to tell.

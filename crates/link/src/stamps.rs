@@ -80,7 +80,7 @@ impl StampMap {
     #[cold]
     fn doubtful(&mut self, realtime_ns: u64) -> u64 {
         let now_ns = self.clock.monotonic_ns();
-        // Not forevery packet of a batch.
+        // Not for every packet of a batch.
         if now_ns.saturating_sub(self.refitted_ns) > 1_000_000 {
             self.refit();
         }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     /// `x-one-of` names exactly the properties that the parser lets stand alone and not beside each other, and what a
-    /// form begins with holds: forevery slot, so that a law that is left out of a list here fails.
+    /// form begins with holds: for every slot, so that a law that is left out of a list here fails.
     #[test]
     fn laws_exclude_each_other_as_the_schema_says() {
         let root = super::impair_schema();

@@ -315,7 +315,7 @@ fn bad_scenarios_are_refused_by_name() {
             "[[step]]\nsweep = { over = [\"size=5..1\"], test = {} }",
             "a range from its smaller end to its larger one",
         ),
-        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 forevery 32nd"),
+        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 for every 32nd"),
         (
             "[[step]]\nexpect = [\"loss < 1 %\"]\nsweep = { over = [\"size=64..256\"], test = {} }",
             "step[0].sweep.over size: ",

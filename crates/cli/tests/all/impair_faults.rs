@@ -67,7 +67,7 @@ impl Path {
         }
     }
 
-    /// A socket in b with room foreverything, and one in a connected to it.
+    /// A socket in b with room for everything, and one in a connected to it.
     fn datagrams(&self) -> (UdpSocket, UdpSocket) {
         let b = self.lab.host("b").unwrap().ipv4;
         let receiver = self.lab.run_in("b", || UdpSocket::bind((b, 5000)).unwrap()).unwrap();

@@ -184,7 +184,7 @@ fn exchange(user: &User, lab: &str) {
     }
 }
 
-/// The whole life of a lab, the same forevery user.
+/// The whole life of a lab, the same for every user.
 fn life(user: &User) -> String {
     let said = user.ok(&["up", "--mtu", "9000", "--no-offload"]);
     let expected = json!({ "labs": [{ "name": "default", "hosts": [

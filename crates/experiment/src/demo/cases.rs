@@ -13,7 +13,7 @@ pub enum Expectation {
         /// Packets per second.
         packets_per_second: f64,
     },
-    /// The loss ledger accounts forevery missing packet.
+    /// The loss ledger accounts for every missing packet.
     EveryLossPlaced,
 }
 

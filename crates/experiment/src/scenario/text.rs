@@ -113,7 +113,7 @@ pub fn points(step: &StepOutcome) -> String {
         for point in &step.points {
             let shown = Shown { name, unit, repeated, has_crossing, has_others };
             let mut row = row(step, point, &shown);
-            // The same published figures would repeat forevery tool of a comparison.
+            // The same published figures would repeat for every tool of a comparison.
             if let (true, Some(others)) = (has_others, row.last_mut()) {
                 match *others == last && others.as_str() != ABSENT {
                     true => *others = "as above".into(),

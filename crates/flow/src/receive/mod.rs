@@ -358,7 +358,7 @@ impl Receiving {
     }
 
     /// A message from the socket: one datagram, or several of `segment` bytes coalesced by the kernel, at `now_ns`.
-    /// `each` is called forevery datagram (the packet log).
+    /// `each` is called for every datagram (the packet log).
     pub fn on_message(
         &mut self,
         message: &[u8],

@@ -242,7 +242,7 @@ fn stepped(word: &str, unit: &str, count: u128, before: usize) -> String {
         format!("at most {MAX_VALUES} values")
     };
     format!(
-        "a step: {word}:{wide}{unit} forevery {}, {all}; without one up to {MAX_STEPLESS}",
+        "a step: {word}:{wide}{unit} for every {}, {all}; without one up to {MAX_STEPLESS}",
         nth(wide)
     )
 }
@@ -331,9 +331,9 @@ mod tests {
     fn a_long_range_names_its_step() {
         let refusal = |text: &str| ranges("size", text).unwrap_err().to_string();
         let told = refusal("64..256");
-        assert!(told.contains("64..256:32 forevery 32nd, 64..256:1 for all 193 values"), "{told}");
+        assert!(told.contains("64..256:32 for every 32nd, 64..256:1 for all 193 values"), "{told}");
         assert!(refusal("5,1ms..1s").contains("A..B:STEP"), "of two units");
-        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms forevery 8th, 1ms..40ms:1ms"));
+        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for every 8th, 1ms..40ms:1ms"));
         assert!(refusal("0.5..33").contains("for all 33 values"));
         assert_eq!(values("64..256:32").len(), 7);
         assert_eq!(values("64..256:1").len(), 193, "an explicit step is accepted");
@@ -364,7 +364,7 @@ mod tests {
             }
         }
         let told = ranges("size", "1..100000").unwrap_err().to_string();
-        assert!(told.contains("forevery 16384th, at most 10000 values"), "{told}");
+        assert!(told.contains("for every 16384th, at most 10000 values"), "{told}");
         assert_eq!([1, 2, 4, 11, 32, 512].map(nth), ["1st", "2nd", "4th", "11th", "32nd", "512th"]);
     }
 

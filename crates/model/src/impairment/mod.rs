@@ -303,14 +303,14 @@ fn resolved(own: &Laws, profile: Option<&str>, direction: Direction) -> Laws {
 }
 
 impl Impairment {
-    /// One set of laws foreverything, both ways.
+    /// One set of laws for everything, both ways.
     #[must_use]
     pub fn of_both(laws: Laws) -> Self {
         let other = Other { profile: None, a_to_b: laws.clone(), b_to_a: laws };
         Impairment { other, ..Impairment::default() }
     }
 
-    /// A preset foreverything.
+    /// A preset for everything.
     ///
     /// # Errors
     /// [`ModelError::Field`] when there is none of that name.

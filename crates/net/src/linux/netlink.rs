@@ -102,7 +102,7 @@ impl Netlink {
         Ok(Netlink { socket: unsafe { OwnedFd::from_raw_fd(fd) }, sequence: 0 })
     }
 
-    /// Asks foreverything of a kind; `each` sees every answer (type, payload) in turn.
+    /// Asks for everything of a kind; `each` sees every answer (type, payload) in turn.
     pub(crate) fn dump(
         &mut self,
         kind: u16,

@@ -1,5 +1,5 @@
 //! Making namespaces: on a thread with CAP_SYS_ADMIN, else in a forked child inside a new user namespace
-//! foreveryone else.
+//! for everyone else.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};

@@ -95,7 +95,7 @@ pub fn signal_group(leader: u32, signal: i32) -> Result<(), Error> {
     let named = |source| Error::new("signal", format!("process group {leader}"), source);
     let group = libc::pid_t::try_from(leader).unwrap_or(0);
     if group <= 1 {
-        // 0 is the caller's own group, and -1 stands forevery process.
+        // 0 is the caller's own group, and -1 stands for every process.
         return Err(named(io::Error::from(io::ErrorKind::InvalidInput)));
     }
     // SAFETY: kill takes no pointers; the number is above 1, so that one group and nothing else is meant.

@@ -324,7 +324,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts a new period of counting forevery flow (`current` of its counters). */
+        /** Starts a new period of counting for every flow (`current` of its counters). */
         post: operations["resetCounters"];
         delete?: never;
         options?: never;

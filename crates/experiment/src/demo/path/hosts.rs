@@ -362,7 +362,7 @@ impl Hosts<'_> {
     ) -> Result<Process, DemoError> {
         let mut command: Command = self.lab.command("m", &self.program)?;
         let job = EmulatorJob {
-            // The same link forevery row, with receive stamps, so that the baseline applies to all.
+            // The same link for every row, with receive stamps, so that the baseline applies to all.
             link: Some("packet".into()),
             packet_trace: Some(packet_trace.to(&mut command, IMPAIR)?),
             // SIGKILL would leave the socket's name behind.
