@@ -1,4 +1,4 @@
-//! Kept results: run records and calibrations in one SQLite file.
+//! Stored results: run records and calibrations in one SQLite file.
 //!
 //! The types you meet:
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],

@@ -1,4 +1,4 @@
-//! Kept runs.
+//! Stored runs.
 
 use std::collections::BTreeMap;
 

@@ -150,7 +150,7 @@ pub struct PlanEntry {
     pub error: Option<String>,
 }
 
-/// Kept plans.
+/// Stored plans.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PlanList {
     /// By name.

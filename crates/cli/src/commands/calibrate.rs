@@ -1,4 +1,4 @@
-//! `weir calibrate`: this host's noise floor, kept and printed beside results.
+//! `weir calibrate`: this host's noise floor, stored and printed with results.
 
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher};

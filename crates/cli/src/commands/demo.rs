@@ -74,7 +74,7 @@ struct Keeper<'a> {
     calibration: &'a Calibration,
     is_off: bool,
     count: usize,
-    /// What the last failure said: told once, not for each run.
+    /// The last error message: printed once, not for each run.
     refusal: Option<String>,
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     out += &format!("{passed} of {all} rows passed; the labs are removed; {seconds:.0} s\n");
     if keeper.count > 0 {
         let (count, id) = (keeper.count, &identity.id);
-        out += &format!("{} kept (weir runs list --label demo={id})\n", counted(count, "run"));
+        out += &format!("{} stored (weir runs list --label demo={id})\n", counted(count, "run"));
     }
     print(&out)?;
     Ok(exit_code)

@@ -343,13 +343,13 @@ fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
     assert_eq!(code, Some(4), "{out}{err}");
     let again = err
         .lines()
-        .find(|l| l.starts_with("the result is kept: weir runs show "))
+        .find(|l| l.starts_with("the result is stored: weir runs show "))
         .unwrap_or_else(|| panic!("{err}"));
     let command = again.rsplit(", weir ").next().unwrap().strip_suffix(" writes it").unwrap();
     let words = command.replace("FILE", "y.csv");
     assert_eq!(run(dir.path(), &words.split(' ').collect::<Vec<_>>()).0, Some(0), "{again}");
     let (_, _, err) = run(dir.path(), &[&["test", "127.0.0.1", "--no-store"][..], &test].concat());
-    assert!(!err.contains("the result is kept"), "{err}");
+    assert!(!err.contains("the result is stored"), "{err}");
 }
 
 /// An experiment's id given as a run is refused, naming the commands that accept it.

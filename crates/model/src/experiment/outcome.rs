@@ -1,6 +1,6 @@
 //! `weir.experiment/1`: what came of a scenario or a sweep.
 //!
-//! A view of run records, which are kept by themselves and named here by their ids.
+//! A view of run records, which are stored separately and referenced by id.
 
 use std::collections::BTreeMap;
 

@@ -614,7 +614,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A kept plan. */
+        /** A stored plan. */
         get: operations["getPlan"];
         /** Keeps a plan. */
         put: operations["putPlan"];
@@ -1286,7 +1286,7 @@ export interface components {
              */
             source?: string | null;
         };
-        /** @description What is kept with the result. */
+        /** @description Files stored with the result. */
         CollectStep: {
             /** @description The counters of this emulator. */
             emulator?: string | null;
@@ -4927,9 +4927,9 @@ export interface components {
             seed?: components["schemas"]["Seed"] | null;
             /** @description What is done, in order. */
             step: components["schemas"]["Step"][];
-            /** @description Tags, kept as labels of its runs. */
+            /** @description Tags, stored as labels of its runs. */
             tags?: string[];
-            /** @description The whole experiment ends after this time, what was measured is kept. */
+            /** @description The whole experiment stops after this time; completed runs are stored. */
             timeout?: components["schemas"]["Span"] | null;
             /** @description Title of its report. */
             title?: string | null;
@@ -5378,7 +5378,7 @@ export interface components {
             expect?: string[];
             /** @description Changes what an emulator does, at once. */
             impair?: components["schemas"]["ImpairStep"] | null;
-            /** @description The experiment goes on when this step could not be done. */
+            /** @description The experiment continues if this step fails to run. */
             keep_going?: boolean;
             /** @description Its name, unique; made from its action where absent. */
             name?: string | null;

@@ -9,7 +9,7 @@ use super::paths::Shown;
 
 /// All that was found.
 pub(super) struct Summary<'a> {
-    /// Label of the runs that were kept, `demo=ID`.
+    /// Label of the stored runs, `demo=ID`.
     pub(super) id: Option<&'a str>,
     pub(super) is_simulated: bool,
     pub(super) floor: Floor,

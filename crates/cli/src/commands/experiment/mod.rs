@@ -109,7 +109,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
     Ok(Plan { host: None, ..planned.plan })
 }
 
-/// What kept it from running, as the command line tells errors: what is wrong with the scenario, or what a program that was
+/// Why it did not run, as a message of the command line: what is wrong with the scenario, or what a program that was
 /// running said.
 pub(crate) fn refused(error: ScenarioError) -> CliError {
     match error {

@@ -100,7 +100,7 @@ pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
     args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
 }
 
-/// Prints JSON where it was asked for, keeps the result beside its checkpoint, and writes the files that were asked for. What
+/// Prints JSON if requested, stores the result next to its checkpoint, and writes the requested files. What
 /// can be written is, whatever becomes of the rest; the first failure is returned.
 pub(super) fn finish(
     experiment: &Experiment,

@@ -30,7 +30,7 @@ use crate::signals;
 #[command(
     after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario is invalid, 3 a step could not be \
                         done, 4 not permitted or not available, 5 inconclusive (tool or host was the limit, or an interval \
-                        spans its bound), 130 interrupted, 143 terminated. What was measured is kept; --resume goes on."
+                        spans its bound), 130 interrupted, 143 terminated. Completed runs are stored; --resume continues."
 )]
 pub(crate) struct RunArgs {
     /// The scenario (weir.scenario/1, TOML or JSON)

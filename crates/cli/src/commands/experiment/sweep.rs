@@ -248,7 +248,7 @@ fn scenario(
     ];
     if let Some((_, flag)) = keys.iter().find(|(given, _)| *given) {
         let given = "given with several runs";
-        let accepted = "--key-file or WEIR_KEY: what is repeated is kept in a file";
+        let accepted = "--key-file or WEIR_KEY: a repeated test is stored in a file";
         return Err(CliError::flag(flag, given, accepted));
     }
     let title = test.output.title.clone().unwrap_or_else(|| match grid.over.is_empty() {

@@ -140,7 +140,7 @@ fn twice(runs: &[Record]) -> Option<&str> {
     ids.into_iter().find(|id| !seen.insert(*id))
 }
 
-/// What is kept for this user.
+/// The data of this user.
 struct UserData {
     data: DataDirectory,
     store: Option<Store>,

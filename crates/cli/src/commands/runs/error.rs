@@ -32,7 +32,7 @@ pub(crate) enum RunsError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Nothing is kept yet.
+    /// Nothing is stored yet.
     #[error("no run '{selector}': no run is stored in {} yet", path.display())]
     Nothing {
         /// What was asked for.

@@ -60,7 +60,7 @@ pub(super) fn run(
     };
     if let Some(path) = &args.output {
         let kept = data.file();
-        let kept = NamedFile { flag: "the kept runs", path: &kept, is_written: false };
+        let kept = NamedFile { flag: "the stored runs", path: &kept, is_written: false };
         let apart = apart(&[kept, NamedFile { flag: "--output", path, is_written: true }]);
         let why = "the runs are stored in it; accepted: another file";
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);

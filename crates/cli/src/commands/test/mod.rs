@@ -1,4 +1,4 @@
-//! `weir test`: flags become a plan, the plan runs, its events become output, its record is kept.
+//! `weir test`: flags become a plan, the plan runs, its events become output, its record is stored.
 
 pub(crate) mod args;
 mod output;
@@ -298,7 +298,7 @@ fn execute(
         // What was measured is not lost with the file.
         let id = &record.id;
         note(&format!(
-            "the result is kept: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"
+            "the result is stored: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"
         ));
     }
     match problems.first() {

@@ -20,7 +20,7 @@ pub struct Step {
     /// It ends after this time, as an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// The experiment goes on when this step could not be done.
+    /// The experiment continues if this step fails to run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_going: bool,
     /// What has to come true of its runs.
@@ -393,7 +393,7 @@ pub struct CommandStep {
     pub exit_code: Option<i32>,
 }
 
-/// What is kept with the result.
+/// Files stored with the result.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CollectStep {

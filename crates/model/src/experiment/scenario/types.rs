@@ -26,13 +26,13 @@ pub struct Scenario {
     /// The method, in words, printed with every result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Tags, kept as labels of its runs.
+    /// Tags, stored as labels of its runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Seed of the order of points; absent: drawn, and printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
-    /// The whole experiment ends after this time, what was measured is kept.
+    /// The whole experiment stops after this time; completed runs are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// Confidence of intervals over repetitions, per cent. Default 95.
