@@ -333,7 +333,7 @@ fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
     assert_eq!(code, Some(4), "{out}{err}");
     let again = err
         .lines()
-        .find_map(|l| l.strip_prefix("the result is kept: weir "))
+        .find_map(|l| l.strip_prefix("the result is stored: weir "))
         .unwrap_or_else(|| panic!("{err}"));
     let command = again.strip_suffix(" writes it again").unwrap().replace("FILE", "x.csv");
     let words: Vec<&str> = command.split(' ').collect();
