@@ -5,14 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 use weir_net::thread::lock;
-use weir_wire::control;
+use weir_wire::control::{self, Message};
 use weir_wire::frame::{FrameDecoder, FrameError, PREFIX_LEN, TRAILER_LEN, encode_frame};
 
 use crate::key::Key;
@@ -206,7 +204,7 @@ impl Reader {
     }
 
     /// The next message. Cancel-safe.
-    pub(crate) async fn read<M: DeserializeOwned>(&mut self) -> Result<M, ChannelError> {
+    pub(crate) async fn read<M: Message>(&mut self) -> Result<M, ChannelError> {
         loop {
             if let Some(frame) = self.frames.next()? {
                 return Ok(control::decode(&frame)?);
@@ -253,14 +251,14 @@ pub(crate) async fn linger(reader: &mut Reader, writer: &mut Writer) {
 
 impl Writer {
     /// Sends a message. Not cancel-safe: a part of it may be gone.
-    pub(crate) async fn write<M: Serialize>(&mut self, message: &M) -> Result<(), ChannelError> {
+    pub(crate) async fn write<M: Message>(&mut self, message: &M) -> Result<(), ChannelError> {
         let bytes = self.sealed(message)?;
         Ok(self.half.write_all(&bytes).await?)
     }
 
     /// Sends a message to a peer that may be slow: what it takes renews the patience. A part of the message may be gone
     /// when that ends.
-    pub(crate) async fn write_patiently<M: Serialize>(
+    pub(crate) async fn write_patiently<M: Message>(
         &mut self,
         message: &M,
         waiting: &mut Waiting,
@@ -299,7 +297,7 @@ impl Writer {
     }
 
     /// The bytes of a message on the wire, counted.
-    fn sealed<M: Serialize>(&self, message: &M) -> Result<Vec<u8>, ChannelError> {
+    fn sealed<M: Message>(&self, message: &M) -> Result<Vec<u8>, ChannelError> {
         let frame = encode_frame(&control::encode(message))?;
         let bytes = match &self.cipher {
             None => frame,

@@ -6,7 +6,7 @@
 //! report in parts. Unknown fields are ignored and unknown messages refused, so that versions that differ can talk
 //! or part clearly.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use weir_model::plan::{Family, Plan};
 use weir_model::record::IntervalCount;
 use weir_model::report::{EndReport, FlowReport};
@@ -380,18 +380,42 @@ fn is_zero(n: &u32) -> bool {
 #[error("control message is not understood: {0}")]
 pub struct MessageError(String);
 
+/// A message of either end. Its JSON is read and written in this crate, so that no other one compiles that again.
+pub trait Message: Sized {
+    /// Its JSON.
+    #[doc(hidden)]
+    fn to_json(&self) -> Vec<u8>;
+    /// Of its JSON.
+    #[doc(hidden)]
+    fn of_json(json: &[u8]) -> serde_json::Result<Self>;
+}
+
+macro_rules! messages {
+    ($($message:ident)*) => { $(
+        impl Message for $message {
+            fn to_json(&self) -> Vec<u8> {
+                // Serialising these types to memory can't fail: no map has keys other than strings or numbers.
+                serde_json::to_vec(self).unwrap_or_default()
+            }
+            fn of_json(json: &[u8]) -> serde_json::Result<Self> {
+                serde_json::from_slice(json)
+            }
+        }
+    )* };
+}
+messages!(ClientMessage ServerMessage);
+
 /// The JSON of a message, to be framed.
-pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
-    // Serialising these types to memory can't fail: no map has keys other than strings or numbers.
-    serde_json::to_vec(message).unwrap_or_default()
+pub fn encode<M: Message>(message: &M) -> Vec<u8> {
+    message.to_json()
 }
 
 /// Reads the JSON of a frame.
 ///
 /// # Errors
 /// [`MessageError`] with the position in the frame.
-pub fn decode<M: DeserializeOwned>(frame: &[u8]) -> Result<M, MessageError> {
-    serde_json::from_slice(frame).map_err(|e| MessageError(e.to_string()))
+pub fn decode<M: Message>(frame: &[u8]) -> Result<M, MessageError> {
+    M::of_json(frame).map_err(|e| MessageError(e.to_string()))
 }
 
 #[cfg(test)]
