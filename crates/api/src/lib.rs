@@ -37,7 +37,6 @@ mod handlers;
 mod preview;
 mod problem;
 mod routes;
-mod said;
 mod scenarios;
 mod serve;
 mod server;

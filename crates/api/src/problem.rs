@@ -5,9 +5,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use weir_model::document::{self, DocumentCode, DocumentError};
 use weir_model::{ModelError, Refusal};
-
-use crate::said;
 
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -23,6 +22,25 @@ pub struct FieldError {
     pub accepted: Option<String>,
     /// The full message.
     pub message: String,
+}
+
+impl FieldError {
+    /// A refusal of a field of the document at `root` in the body.
+    pub fn of_document(root: &str, error: &DocumentError) -> Self {
+        let given = match error.code {
+            DocumentCode::MissingField => "nothing".into(),
+            _ => error.given.clone(),
+        };
+        FieldError {
+            field: format!("{root}{}", pointer(&error.field)),
+            given: Some(given),
+            accepted: Some(error.accepted.clone()),
+            message: match error.line {
+                Some(line) => format!("line {line}: {}", error.reason()),
+                None => error.reason(),
+            },
+        }
+    }
 }
 
 /// A refusal or a failure.
@@ -120,6 +138,29 @@ impl Problem {
         })
     }
 
+    /// A document at `root` in the body that was refused: 422, or 400 where it is no JSON at all.
+    pub fn of_document(root: &str, error: &DocumentError) -> Self {
+        let status = match error.code {
+            DocumentCode::Syntax => StatusCode::BAD_REQUEST,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let field = FieldError::of_document(root, error);
+        let colon = if field.field.is_empty() { "" } else { ": " };
+        let detail = format!("{}{colon}{}", field.field, field.message);
+        Problem::new(status, detail).with(field)
+    }
+
+    /// The same, where a refusal of a field does not say what was given: what is there in the document at `root`.
+    #[must_use]
+    pub fn with_given_of(mut self, root: &str, document: &str) -> Self {
+        let tree = document::tree(document).unwrap_or_default();
+        for error in self.errors.iter_mut().filter(|error| error.given.is_none()) {
+            let at = error.field.strip_prefix(root).and_then(|at| tree.pointer(at));
+            error.given = Some(at.map_or_else(|| "nothing".into(), document::shown));
+        }
+        self
+    }
+
     /// An error of the model about the document at `root` in the body.
     pub fn of_model(root: &str, error: &ModelError) -> Self {
         let field = field_of(root, error);
@@ -143,26 +184,15 @@ pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
             accepted: Some((*accepted).into()),
             message,
         },
-        ModelError::Document { field, reason, .. } => {
-            let words = reason.strip_prefix(&format!("{field}: ")).unwrap_or(reason);
-            let at = format!("{root}{}", pointer(field));
-            FieldError { message: reason.clone(), ..said::of_words(&at, words) }
-        }
+        ModelError::Document(error) => FieldError::of_document(root, error),
     }
 }
 
 /// `connection[2].payload` as `/connection/2/payload`.
 pub(crate) fn pointer(path: &str) -> String {
-    let mut out = String::new();
     // A field of an embedded document follows a colon.
-    for part in path.replace(": ", ".").split('.').flat_map(|part| part.split(['[', ']'])) {
-        let part = part.trim_matches('"');
-        if !part.is_empty() && part != "?" {
-            out.push('/');
-            out += &part.replace('~', "~0").replace('/', "~1");
-        }
-    }
-    out
+    let parts = document::segments(&path.replace(": ", "."));
+    parts.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 impl IntoResponse for Problem {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use weir_experiment::scenario::estimate::Estimate;
 use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
+use weir_model::document;
 use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
     TestStep, Variables,
@@ -17,8 +18,7 @@ use weir_model::experiment::{
 
 use crate::config::{Config, ParseTestFlags};
 use crate::handlers::file_name;
-use crate::problem::{Problem, pointer};
-use crate::said;
+use crate::problem::{FieldError, Problem, pointer};
 use crate::types::ScenarioEntry;
 
 /// Limits: length of a file, and number of files.
@@ -47,11 +47,7 @@ impl StoredScenario {
 
 /// An unchecked document.
 fn raw(text: &str) -> Result<Value, Problem> {
-    if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(Problem::internal)
-    } else {
-        toml::from_str(text).map_err(Problem::internal)
-    }
+    document::tree(text).map_err(Problem::internal)
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
@@ -371,7 +367,7 @@ fn of_request_or_its_own(root: &str, text: &str, error: &ModelError) -> Problem 
     let beside = match error {
         ModelError::Field { field, .. } if field == "--set" => "/set",
         ModelError::Field { field, .. } if field == "--host" => "/hosts",
-        _ => return said::with_document(Problem::of_model(root, error), root, text),
+        _ => return Problem::of_model(root, error).with_given_of(root, text),
     };
     let mut problem = Problem::of_model("", error);
     problem.errors.iter_mut().for_each(|e| e.field = beside.into());
@@ -519,10 +515,13 @@ pub(crate) fn checked(
 ) -> Result<Estimate, Problem> {
     check(scenario, &Files::new(&directory), &parse_flags).map_err(|e| match &e {
         ScenarioError::Model(e) => Problem::of_model(root, e),
-        ScenarioError::Refused { field, reason } => {
-            let at = format!("{root}{}", pointed(scenario, field));
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string())
-                .with(said::of_words(&at, reason))
+        ScenarioError::Refused { field, given, reason } => {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string()).with(FieldError {
+                field: format!("{root}{}", pointed(scenario, field)),
+                given: given.clone(),
+                accepted: Some(reason.clone()),
+                message: reason.clone(),
+            })
         }
         // By the name in the scenario: the server's path is private.
         ScenarioError::File { path, source, .. } => {

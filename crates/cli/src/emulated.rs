@@ -98,7 +98,8 @@ impl Watched {
         let at = |reason| format!("emulator at {}: {reason}", self.path.display());
         // Drops first: what is counted in the meantime is in the counters too.
         let drops = asked(&mut self.connection, "drops").map_err(at)?["drops"].take();
-        let drops: DropsReport = serde_json::from_value(drops).map_err(|e| at(e.to_string()))?;
+        let drops: DropsReport =
+            weir_model::document::read(&drops).map_err(|e| at(e.to_string()))?;
         let after = report(&mut self.connection).map_err(at)?;
         let mut used = after.used_since(Some(&self.before));
         used.client_side = self.client_side.take();
@@ -148,5 +149,5 @@ fn asked(connection: &mut Connection, verb: &str) -> Result<Value, String> {
 
 fn report(connection: &mut Connection) -> Result<Report, String> {
     let report = asked(connection, "stats")?["report"].take();
-    serde_json::from_value(report).map_err(|e| e.to_string())
+    weir_model::document::read(&report).map_err(|e| e.to_string())
 }

@@ -114,7 +114,7 @@ pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Resul
     let read = move || {
         let mut is_stopping = false;
         for line in input.lines().map_while(Result::ok) {
-            match serde_json::from_str(&line) {
+            match weir_model::document::parse_json(line.as_bytes()) {
                 Ok(Command::Stop) => {
                     is_stopping = true;
                     stop(StopReason::Interrupted);

@@ -18,6 +18,7 @@ pub(crate) fn add_calibration(record: &mut Record) {
         .ok()
         .flatten()
         .and_then(|store| store.latest_calibration(&host).ok().flatten());
-    let calibration = kept.and_then(|k| serde_json::from_value::<Calibration>(k.calibration).ok());
+    let calibration =
+        kept.and_then(|k| weir_model::document::read::<Calibration>(&k.calibration).ok());
     record.calibration = calibration.map(|c| c.to_reference());
 }

@@ -1,7 +1,8 @@
 //! The control socket of a running emulator: each line of JSON is a request and gets one line of JSON as its answer.
 //!
 //! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `keepalive`; the answer is
-//! `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` has the fields.
+//! `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`, with `field`, `given` and `accepted` where a field was
+//! refused. `docs/formats.md` has the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use weir_impair::ImpairError;
+use weir_model::Refusal;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::units::Seed;
 
@@ -40,7 +43,7 @@ enum Request {
     Set {
         /// The whole one.
         #[serde(default)]
-        impairment: Option<Box<Impairment>>,
+        impairment: Option<Value>,
         /// With a part: the flow; absent: Other.
         #[serde(default)]
         flow: Option<String>,
@@ -271,7 +274,7 @@ fn answer(
     seat: &mut ConnectionSlot,
     watch: &mut Option<Watch>,
 ) -> Value {
-    let done = match serde_json::from_slice::<Request>(line) {
+    let done = match weir_model::document::parse_json::<Request>(line) {
         Ok(request) => {
             if !request.is_reading() {
                 contact.touch();
@@ -294,11 +297,27 @@ fn answer(
         Err(error) => {
             let mut value =
                 json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) });
+            if let Some(Refusal { field, given, accepted, .. }) = field_of(&error) {
+                for (member, text) in [("field", field), ("given", given), ("accepted", accepted)] {
+                    text.into_iter().for_each(|text| value[member] = text.into());
+                }
+            }
             if let EmulatorError::Pending(number) = error {
                 value["pending"] = number.into();
             }
             value
         }
+    }
+}
+
+/// The field that was refused.
+fn field_of(error: &EmulatorError) -> Option<Refusal> {
+    match error {
+        EmulatorError::Impair(ImpairError::Config(error)) => Some(Refusal::from(error)),
+        EmulatorError::Refusal { what, given, accepted } => {
+            Some(Refusal::of_field("emulator", what, given, accepted))
+        }
+        _ => None,
     }
 }
 
@@ -331,7 +350,10 @@ fn obey(
                     accepted: "either".into(),
                 });
             }
-            let number = remote.set(*config)?;
+            let config = Impairment::of_tree(&config).map_err(|error| {
+                EmulatorError::from(ImpairError::Config(error.inside("impairment").into()))
+            })?;
+            let number = remote.set(config)?;
             resting(applied(remote, number), remote, None)
         }
         Request::Set { impairment: None, flow, both, a_to_b, b_to_a, profile, seed } => {

@@ -1,11 +1,14 @@
 //! The commands of a running job.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error};
+use serde_json::Value;
+use weir_model::document;
 use weir_model::impairment::Impairment;
 
 /// A line of standard input after the job's own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {
     /// Stop in order, as after SIGINT. A second one stops immediately.
     Stop,
@@ -14,4 +17,49 @@ pub enum Command {
         /// The whole configuration.
         impairment: Box<Impairment>,
     },
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Set {
+            impairment: Box<Impairment>,
+        }
+        let mut tree = Value::deserialize(deserializer)?;
+        let name = tree.as_object_mut().and_then(|fields| fields.remove("command"));
+        match name.as_ref().and_then(Value::as_str) {
+            Some("stop") if tree.as_object().is_some_and(serde_json::Map::is_empty) => {
+                Ok(Command::Stop)
+            }
+            Some("set") => document::read(&tree)
+                .map(|Set { impairment }| Command::Set { impairment })
+                .map_err(D::Error::custom),
+            _ => Err(D::Error::custom("accepted: stop; set with an impairment")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_they_are_written() {
+        let read = |line: &str| document::parse_json::<Command>(line.as_bytes());
+        for command in [Command::Stop, Command::Set { impairment: Box::default() }] {
+            let line = serde_json::to_string(&command).unwrap();
+            assert_eq!(read(&line), Ok(command), "{line}");
+        }
+        for line in [
+            "{}",
+            "[]",
+            r#"{"command":"halt"}"#,
+            r#"{"command":"stop","now":true}"#,
+            r#"{"command":"set"}"#,
+            r#"{"command":"set","impairment":{"schema":"weir.impair/1"},"more":1}"#,
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
 }

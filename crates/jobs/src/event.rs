@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_model::Refusal;
+use weir_model::document;
 use weir_model::json::to_line;
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
@@ -13,7 +15,7 @@ use weir_model::report::EndReport;
 use weir_report::Start;
 
 /// One event of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub enum Event {
     /// A server listens.
@@ -36,7 +38,7 @@ pub enum Event {
         /// How it ended.
         reason: String,
         /// What the server counted.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         report: Option<Box<EndReport>>,
     },
     /// A client was refused.
@@ -133,8 +135,65 @@ impl Event {
     /// The event of a line; `None` if it is none that this version knows.
     #[must_use]
     pub fn parse(line: &str) -> Option<Event> {
-        serde_json::from_str(line).ok()
+        let mut tree = document::json(line.as_bytes()).ok()?;
+        let data = tree.get_mut("data")?.take();
+        // Derived, every payload would be compiled once more, for a name behind its data.
+        Some(match tree.get("event")?.as_str()? {
+            "listening" => Event::Listening(read(&data)?),
+            "session_opened" => {
+                let Opened { session, peer, flows } = read(&data)?;
+                Event::SessionOpened { session, peer, flows }
+            }
+            "session_closed" => {
+                let Closed { session, peer, reason, report } = read(&data)?;
+                Event::SessionClosed { session, peer, reason, report }
+            }
+            "refused" => {
+                let Turned { peer, reason } = read(&data)?;
+                Event::Refused { peer, reason }
+            }
+            "speed_test" => Event::SpeedTest { address: read(data.get("address")?)? },
+            "ready" => Event::Ready(read(&data)?),
+            "start" => Event::Start(read(&data)?),
+            "flows" => Event::Flows(read(&data)?),
+            "interval" => Event::Interval(read(&data)?),
+            "peer" => Event::Peer(read(&data)?),
+            "progress" => Event::Progress(read(&data)?),
+            "warning" => Event::Warning(read(&data)?),
+            "end" => Event::End(read(&data)?),
+            "result" => Event::Result(data),
+            "error" => Event::Error(read(&data)?),
+            _ => return None,
+        })
     }
+}
+
+fn read<T: DeserializeOwned>(data: &Value) -> Option<T> {
+    document::read(data).ok()
+}
+
+/// The data of [`Event::SessionOpened`].
+#[derive(Deserialize)]
+struct Opened {
+    session: u64,
+    peer: String,
+    flows: usize,
+}
+
+/// The data of [`Event::SessionClosed`].
+#[derive(Deserialize)]
+struct Closed {
+    session: u64,
+    peer: String,
+    reason: String,
+    report: Option<Box<EndReport>>,
+}
+
+/// The data of [`Event::Refused`].
+#[derive(Deserialize)]
+struct Turned {
+    peer: String,
+    reason: String,
 }
 
 #[cfg(test)]
@@ -151,6 +210,36 @@ mod tests {
         assert_eq!(value["data"]["exit_code"], 2);
         assert_eq!(Event::parse(&line), Some(event));
         assert_eq!(Event::parse("{\"event\":\"later\",\"data\":1}"), None);
+    }
+
+    #[test]
+    fn every_event_is_read_as_it_is_written() {
+        let peer = || "192.0.2.1:5".to_owned();
+        for event in [
+            Event::Listening(Listening { addresses: vec![peer()], open: true }),
+            Event::SessionOpened { session: 1, peer: peer(), flows: 2 },
+            Event::SessionClosed { session: 1, peer: peer(), reason: "x".into(), report: None },
+            Event::SessionClosed {
+                session: 1,
+                peer: peer(),
+                reason: "x".into(),
+                report: Some(Box::default()),
+            },
+            Event::Refused { peer: peer(), reason: "x".into() },
+            Event::SpeedTest { address: "192.0.2.1:5".parse().unwrap() },
+            Event::Ready(Ready::default()),
+            Event::Start(Box::default()),
+            Event::Flows(vec![]),
+            Event::Interval(Box::default()),
+            Event::Progress(Notice::of("x")),
+            Event::Warning(Notice::new("a", "x")),
+            Event::End(Box::default()),
+            Event::Result(serde_json::json!({ "a": [1] })),
+            Event::Error(Refusal::new("usage", "x", 2)),
+        ] {
+            let line = event.to_line().unwrap();
+            assert_eq!(Event::parse(&line), Some(event), "{line}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
 /// What one process does. Unknown fields are refused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "job", rename_all = "kebab-case")]
 pub enum Job {
     /// Serve tests (`weir serve`): [`Event::Listening`](crate::Event::Listening), then sessions.

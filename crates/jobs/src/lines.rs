@@ -1,7 +1,8 @@
 //! A job as one line of JSON: reading it strictly.
 
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::{Map, Value};
+use weir_model::document::{self, DocumentError};
 use weir_model::{Refusal, nearest};
 
 use crate::Job;
@@ -31,8 +32,21 @@ const KINDS: [&str; 10] = [
 /// A line that is no JSON object, an unknown kind or field (with the nearest known one), or a value that a field does not
 /// take.
 pub fn parse_job(line: &str) -> Result<Job, Box<Refusal>> {
-    let value: Value =
-        serde_json::from_str(line).map_err(|e| refuse("job", e.to_string(), "one line of JSON"))?;
+    let value = document::json(line.as_bytes()).map_err(|error| match error.field.as_str() {
+        "" => Refusal { field: Some("job".into()), ..refused(&error) },
+        _ => refused(&error),
+    })?;
+    of_tree(value)
+}
+
+/// By way of the tree, as lines are read: derived, every job would be compiled once more, for a tag behind its fields.
+impl<'de> Deserialize<'de> for Job {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        of_tree(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+fn of_tree(value: Value) -> Result<Job, Box<Refusal>> {
     let Value::Object(mut fields) = value else {
         return Err(refuse("job", "no JSON object", "an object with the field job"));
     };
@@ -54,7 +68,7 @@ pub fn parse_job(line: &str) -> Result<Job, Box<Refusal>> {
         "doctor" if fields.is_empty() => Job::Doctor {},
         "doctor" => {
             let field = fields.keys().next().cloned().unwrap_or_default();
-            return Err(refuse(field, "an unknown field", "no field but job"));
+            return Err(refuse(field.as_str(), field.as_str(), "no field but job"));
         }
         other => return Err(unknown_kind(other)),
     })
@@ -69,53 +83,17 @@ fn refuse(
 }
 
 fn unknown_kind(given: &str) -> Box<Refusal> {
-    let accepted = match nearest(given, KINDS) {
-        Some(near) => format!("{near} (or {})", KINDS.join(", ")),
-        None => KINDS.join(", "),
-    };
-    refuse("job", given, accepted)
+    let nearest = nearest(given, KINDS).map(Into::into);
+    Box::new(Refusal { nearest, ..*refuse("job", given, KINDS.join(", ")) })
 }
 
 fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Box<Refusal>> {
-    let value = Value::Object(fields);
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        refused(&path, &error.inner().to_string())
-    })
+    document::read(&Value::Object(fields)).map_err(|error| Box::new(refused(&error)))
 }
 
-/// A refusal of serde as one of a field.
-fn refused(path: &str, message: &str) -> Box<Refusal> {
-    let path = path.trim_end_matches('?').trim_end_matches('.');
-    let quoted = |text: &str| text.split('`').next().unwrap_or_default().to_owned();
-    let inside = |name: &str| match path {
-        "" => name.to_owned(),
-        // The path may name the field already.
-        _ if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
-    if let Some(rest) = message.strip_prefix("unknown field `") {
-        let name = quoted(rest);
-        let known: Vec<&str> = rest.split('`').skip(2).step_by(2).collect();
-        let accepted = match nearest(&name, known.iter().copied()) {
-            Some(near) => near.to_owned(),
-            None => known.join(", "),
-        };
-        return refuse(inside(&name), "an unknown field", accepted);
-    }
-    if let Some(rest) = message.strip_prefix("missing field `") {
-        return refuse(inside(&quoted(rest)), "missing", "a value");
-    }
-    match message.split_once(", expected ") {
-        Some((given, accepted)) => {
-            let given = given.split_once(": ").map_or(given, |(_, given)| given);
-            refuse(path, given, accepted)
-        }
-        None => Box::new(Refusal {
-            field: Some(path.to_owned()),
-            ..Refusal::new(CODE, format!("{path}: {message}"), 2)
-        }),
-    }
+/// A refusal of a document as one of a job.
+fn refused(error: &DocumentError) -> Refusal {
+    Refusal { code: CODE.into(), ..Refusal::from(error) }
 }
 
 #[cfg(test)]
@@ -154,28 +132,42 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_named() {
-        for (line, field, accepted) in [
-            (r#"{"job":"serve","prot":1}"#, "prot", "port"),
-            (r#"{"job":"tset"}"#, "job", "test"),
-            (r#"{"port":1}"#, "job", "serve"),
-            (r#"{"job":"emulator"}"#, "interfaces", "a value"),
-            (r#"{"job":"doctor","x":1}"#, "x", "no field"),
-            (r#"{"job":"serve","port":"x"}"#, "port", "u16"),
-            (r#"{"job":"serve","port":70000}"#, "port", "u16"),
-            (r#"{"job":"serve","threads":{"afinity":"0"}}"#, "threads.afinity", "affinity"),
+        const WHOLE: &str = "a whole number, 0 to 65535";
+        for (line, field, given, accepted, nearest) in [
+            (r#"{"job":"serve","prot":1}"#, "prot", Some("prot"), None, Some("port")),
+            (r#"{"job":"tset"}"#, "job", Some("tset"), None, Some("test")),
+            (r#"{"port":1}"#, "job", Some("missing"), None, None),
+            (r#"{"job":"emulator"}"#, "interfaces", None, Some("a value"), None),
+            (r#"{"job":"doctor","x":1}"#, "x", Some("x"), Some("no field but job"), None),
+            (r#"{"job":"serve","port":"x"}"#, "port", Some("x"), Some(WHOLE), None),
+            (r#"{"job":"serve","port":70000}"#, "port", Some("70000"), Some(WHOLE), None),
+            (r#"{"job":"serve","port":1,"port":2}"#, "port", Some("port"), None, None),
+            (
+                r#"{"job":"serve","threads":{"afinity":"0"}}"#,
+                "threads.afinity",
+                Some("afinity"),
+                None,
+                Some("affinity"),
+            ),
             (
                 r#"{"job":"test","plan":{"schema":"weir.plan/1","connection":[{"rat":"1M"}]}}"#,
                 "plan.connection[0].rat",
-                "rate",
+                Some("rat"),
+                None,
+                Some("rate"),
             ),
-            ("[]", "job", "object"),
-            ("{", "job", "JSON"),
+            ("[]", "job", Some("no JSON object"), None, None),
+            ("{", "job", None, Some("JSON"), None),
         ] {
             let refusal = parse_job(line).unwrap_err();
             assert_eq!(refusal.code, CODE);
             assert_eq!(refusal.field.as_deref(), Some(field), "{line}: {refusal:?}");
-            let given = refusal.accepted.clone().unwrap_or_default();
-            assert!(given.starts_with(accepted) || given.contains(accepted), "{line}: {refusal:?}");
+            assert_eq!(refusal.nearest.as_deref(), nearest, "{line}: {refusal:?}");
+            for (expected, found) in [(given, &refusal.given), (accepted, &refusal.accepted)] {
+                if expected.is_some() {
+                    assert_eq!(found.as_deref(), expected, "{line}: {refusal:?}");
+                }
+            }
             assert_eq!(refusal.exit_code, 2);
         }
     }

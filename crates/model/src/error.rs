@@ -1,5 +1,7 @@
 //! What can be wrong with a value or a document, named by its field.
 
+use crate::document::DocumentError;
+
 /// An error of parsing or checking a value, a plan or a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
@@ -23,14 +25,21 @@ pub enum ModelError {
         /// What is accepted.
         accepted: String,
     },
-    /// A document could not be read at all.
-    #[error("{document}: {reason}")]
-    Document {
-        /// The kind of document.
-        document: &'static str,
-        /// The path of the field where one is known, else empty.
-        field: String,
-        /// The reason with line and column where known.
-        reason: String,
-    },
+    /// A document was refused.
+    #[error("{schema}{0}", schema = of_schema(.0))]
+    Document(Box<DocumentError>),
+}
+
+impl From<Box<DocumentError>> for ModelError {
+    fn from(error: Box<DocumentError>) -> Self {
+        ModelError::Document(error)
+    }
+}
+
+/// The document's schema, before what is wrong with it.
+fn of_schema(error: &DocumentError) -> String {
+    match error.document {
+        "" => String::new(),
+        schema => format!("{schema}: "),
+    }
 }

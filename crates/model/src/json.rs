@@ -13,7 +13,12 @@ use serde_json::Value;
 pub fn to_line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string(value)?;
     // A `null` inside a string only costs the walk.
-    if text.contains("null") { serde_json::to_string(&pruned(value)?) } else { Ok(text) }
+    if !text.contains("null") {
+        return Ok(text);
+    }
+    let mut tree = serde_json::from_str(&text)?;
+    prune(&mut tree);
+    Ok(tree.to_string())
 }
 
 /// Indented JSON without `null` members; no newline at the end.
@@ -21,14 +26,44 @@ pub fn to_line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
 /// # Errors
 /// As [`to_line`].
 pub fn to_pretty<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
-    let text = serde_json::to_string_pretty(value)?;
-    if text.contains("null") { serde_json::to_string_pretty(&pruned(value)?) } else { Ok(text) }
+    to_line(value).map(|line| indented(&line))
 }
 
-fn pruned<T: Serialize>(value: &T) -> Result<Value, serde_json::Error> {
-    let mut tree = serde_json::to_value(value)?;
-    prune(&mut tree);
-    Ok(tree)
+/// JSON on one line, as serde_json writes it, with two spaces for each level.
+fn indented(line: &str) -> String {
+    let mut out = String::with_capacity(line.len() * 2);
+    let (mut level, mut in_string, mut is_escaped) = (0, false, false);
+    let mut before = ' ';
+    for c in line.chars() {
+        if in_string {
+            in_string = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+            out.push(c);
+            before = c;
+            continue;
+        }
+        let is_end = matches!(c, '}' | ']');
+        if is_end {
+            level -= 1;
+        }
+        // Empty ones are written together.
+        if (matches!(before, '{' | '[') && !is_end)
+            || (is_end && !matches!(before, '{' | '['))
+            || before == ','
+        {
+            out.push('\n');
+            (0..level).for_each(|_| out.push_str("  "));
+        }
+        out.push(c);
+        match c {
+            '{' | '[' => level += 1,
+            ':' => out.push(' '),
+            '"' => in_string = true,
+            _ => {}
+        }
+        before = c;
+    }
+    out
 }
 
 fn prune(value: &mut Value) {
@@ -46,6 +81,16 @@ fn prune(value: &mut Value) {
 mod tests {
     use super::*;
     use crate::record::{Record, Status};
+
+    #[test]
+    fn indented_json_is_that_of_serde_json() {
+        let tree = serde_json::json!({
+            "a": [], "b": {}, "c": [[], {"d": "x,{}[]:\"\\"}], "e": -1.5e-7, "\\": "\"", "": [1, true, [2]],
+        });
+        for tree in [&tree, &tree["c"], &tree["e"], &tree["a"], &tree["\\"]] {
+            assert_eq!(indented(&tree.to_string()), serde_json::to_string_pretty(tree).unwrap());
+        }
+    }
 
     #[test]
     fn a_figure_that_is_no_number_is_absent_and_the_record_reads_back() {

@@ -14,6 +14,7 @@
 //! - [`progress`]: how far the flows of a running test are.
 //! - [`names`]: what may be a host, an interface, a variable.
 //! - [`hex`]: hexadecimal digits.
+//! - [`document`]: reading TOML and JSON, with refusals as data.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
 //! - [`Refusal`]: why something was refused or failed, as data.
 //! - [`threads`]: where and how the threads of a test's end run.
@@ -27,6 +28,7 @@
 
 pub mod content;
 pub mod csv;
+pub mod document;
 pub mod experiment;
 pub mod fuzz;
 pub mod hex;

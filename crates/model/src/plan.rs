@@ -8,7 +8,6 @@ mod choices;
 mod connection;
 mod fields;
 mod header;
-mod line;
 mod size;
 mod spacing;
 mod transport;
@@ -19,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
+use crate::document::{self, DocumentError};
 use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
@@ -180,22 +180,10 @@ impl Plan {
     /// Reads a plan from TOML, or from JSON when it begins with `{`, and checks it.
     ///
     /// # Errors
-    /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
+    /// [`ModelError::Document`] with the field and its line.
     pub fn parse(text: &str) -> Result<Plan, ModelError> {
-        let document = |reason: String| ModelError::Document {
-            document: PLAN_SCHEMA,
-            field: String::new(),
-            reason,
-        };
-        let plan: Plan = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|e| document(with_hint(e.to_string())))?
-        } else {
-            let plan: Plan =
-                toml::from_str(text).map_err(|e| document(with_hint(e.to_string())))?;
-            plan.check().map_err(|e| with_line(e, text))?;
-            return Ok(plan);
-        };
-        plan.check()?;
+        let plan: Plan = document::parse(text).map_err(|e| e.of(PLAN_SCHEMA))?;
+        plan.check().map_err(|e| DocumentError::of_check(e, PLAN_SCHEMA, text))?;
         Ok(plan)
     }
 
@@ -204,11 +192,7 @@ impl Plan {
     /// # Errors
     /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
-        toml::to_string(self).map_err(|e| ModelError::Document {
-            document: PLAN_SCHEMA,
-            field: String::new(),
-            reason: e.to_string(),
-        })
+        document::to_toml(self).map_err(|e| e.of(PLAN_SCHEMA).into())
     }
 
     /// The flows of this plan over `family`, with every default resolved; ids count from 1.
@@ -259,26 +243,6 @@ impl Plan {
     }
 }
 
-/// A refusal of a field with its line in the document.
-fn with_line(error: ModelError, text: &str) -> ModelError {
-    match error {
-        ModelError::Field { field, given, accepted } => {
-            let line = line::line_of(text, &field);
-            let line = line.map_or_else(String::new, |line| format!(" (line {line})"));
-            ModelError::Field { given: given + &line, field, accepted }
-        }
-        other => other,
-    }
-}
-
-/// What a reader says of an unknown name, with the nearest known one.
-fn with_hint(reason: String) -> String {
-    match crate::experiment::nearest_known(&reason) {
-        Some(near) => format!("{} (did you mean `{near}`?)", reason.trim_end()),
-        None => reason,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,26 +264,27 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_field() {
-        let e = plan("[[connection]]\nverify = true\ndiscard = true").unwrap_err().to_string();
-        assert!(e.contains("connection[0].verify") && e.contains("--skip-rx-copy"), "{e}");
-        let e =
-            plan("[[connection]]\ntransport = \"udp\"\npayload = 65508").unwrap_err().to_string();
-        assert!(
-            e.contains("connection[0].payload") && e.contains("65508") && e.contains("65507"),
-            "{e}"
-        );
-        let e = plan("[[connection]]\nspeed = 3").unwrap_err().to_string();
-        assert!(e.contains("speed") && e.contains("line 3"), "{e}");
-        assert!(plan("").is_err());
-        assert!(plan("port = 0\n[[connection]]").unwrap_err().to_string().contains("port"));
-        assert!(
-            Plan::parse("schema = \"weir.plan/2\"\nconnection = [{}]")
-                .unwrap_err()
-                .to_string()
-                .contains("weir.plan/1")
-        );
-        assert!(plan("[[connection]]\nname='a'\n[[connection]]\nname='a'").is_err());
+    fn refusals_name_the_field_and_its_line() {
+        let refused = |text: &str| match plan(text).unwrap_err() {
+            ModelError::Document(error) => (error.field, error.given, error.line),
+            other => panic!("{text}: {other}"),
+        };
+        let connection = |field: &str, given: &str, line| {
+            (format!("connection[0].{field}"), given.to_owned(), Some(line))
+        };
+        for (text, expected) in [
+            ("verify = true\ndiscard = true", connection("verify", "true", 3)),
+            ("transport = \"udp\"\npayload = 65508", connection("payload", "65508", 4)),
+            ("speed = 3", connection("speed", "speed", 3)),
+        ] {
+            assert_eq!(refused(&format!("[[connection]]\n{text}")), expected, "{text}");
+        }
+        assert_eq!(refused("port = 0\n[[connection]]"), ("port".into(), "0".into(), Some(2)));
+        assert_eq!(refused("").0, "connection");
+        let other = Plan::parse("schema = \"weir.plan/2\"\nconnection = [{}]").unwrap_err();
+        assert_eq!(crate::Refusal::from(&other).field.as_deref(), Some("schema"));
+        let twice = refused("[[connection]]\nname='a'\n[[connection]]\nname='a'");
+        assert_eq!((twice.0.as_str(), twice.2), ("connection[1].name", Some(5)));
     }
 
     #[test]

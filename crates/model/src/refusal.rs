@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
+use crate::document::DocumentError;
 
 /// Why something was refused or failed. Programs act on `code` and on the fields; `message` is for people, and its
 /// wording may change at any time.
@@ -22,6 +23,12 @@ pub struct Refusal {
     /// What is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
+    /// The known name that an unknown one was probably meant to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
+    /// The line of the field in its document, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
     /// Everything in words, naming the operation and its object.
     pub message: String,
     /// The exit code of a program that ends with this.
@@ -51,6 +58,7 @@ impl Refusal {
             given: Some(given),
             accepted: Some(accepted),
             exit_code: 2,
+            ..Refusal::default()
         }
     }
 }
@@ -67,17 +75,32 @@ impl From<&ModelError> for Refusal {
     fn from(error: &ModelError) -> Refusal {
         let message = error.to_string();
         let (field, given, accepted) = match error {
+            ModelError::Document(error) => return Refusal::from(&**error),
             ModelError::Value { given, accepted, .. } => {
                 (None, Some(given.clone()), Some((*accepted).to_owned()))
             }
             ModelError::Field { field, given, accepted } => {
                 (Some(field.clone()), Some(given.clone()), Some(accepted.clone()))
             }
-            ModelError::Document { field, .. } => {
-                ((!field.is_empty()).then(|| field.clone()), None, None)
-            }
         };
-        Refusal { code: "value".into(), field, given, accepted, message, exit_code: 2 }
+        Refusal { field, given, accepted, ..Refusal::new("value", message, 2) }
+    }
+}
+
+impl From<&DocumentError> for Refusal {
+    fn from(error: &DocumentError) -> Refusal {
+        Refusal {
+            field: (!error.field.is_empty()).then(|| error.field.clone()),
+            given: (!error.given.is_empty()).then(|| error.given.clone()),
+            accepted: Some(error.accepted.clone()),
+            nearest: error.nearest.clone(),
+            line: error.line,
+            ..Refusal::new(
+                error.code.name(),
+                ModelError::from(Box::new(error.clone())).to_string(),
+                2,
+            )
+        }
     }
 }
 

@@ -134,8 +134,8 @@ mod tests {
             (Threads { spin: Some(Span(MAX_SPIN.0 + 1)), ..good }, "spin"),
         ];
         for (threads, field) in wrong {
-            let error = threads.check("test.threads").unwrap_err().to_string();
-            assert!(error.contains(&format!("test.threads.{field}")), "{error}");
+            let refusal = crate::Refusal::from(&threads.check("test.threads").unwrap_err());
+            assert_eq!(refusal.field, Some(format!("test.threads.{field}")));
         }
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, Read};
 use std::rc::Rc;
 
 use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_json::Value;
+use weir_model::document;
 use weir_model::record::Record;
 
 use crate::labels::check;
@@ -95,7 +97,7 @@ impl Store {
 }
 
 /// Why no record was read, and what is accepted.
-fn unread(error: &serde_json::Error) -> String {
+fn unread(error: &dyn std::error::Error) -> String {
     format!(
         "{error}; accepted: records as JSON, concatenated or in an array, as runs export writes them"
     )
@@ -117,8 +119,9 @@ pub(crate) fn each_record(
         let read = json.deserialize_seq(array).and_then(|()| json.end());
         return if stopped { Ok(()) } else { read.map_err(|e| (number, unread(&e))) };
     }
-    for record in json.into_iter::<Record>() {
-        if !each(record.map_err(|e| (number, unread(&e)))?) {
+    for tree in json.into_iter::<Value>() {
+        let tree = tree.map_err(|e| (number, unread(&e)))?;
+        if !each(document::read(&tree).map_err(|e| (number, unread(&e)))?) {
             return Ok(());
         }
         number += 1;
@@ -201,7 +204,8 @@ impl<'de> Visitor<'de> for Array<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(record) = items.next_element()? {
+        while let Some(tree) = items.next_element::<Value>()? {
+            let record = document::read(&tree).map_err(serde::de::Error::custom)?;
             if !(self.each)(record) {
                 *self.stopped = true;
                 return Err(serde::de::Error::custom("stopped"));

@@ -229,10 +229,12 @@ impl Store {
     /// Those of [`Store::resolve`]; [`StoreError::Unreadable`] for a damaged record.
     pub fn get(&self, selector: &str) -> Result<Record, StoreError> {
         let id = self.resolve(selector)?;
-        serde_json::from_str(&self.text(&id)?).map_err(|e| StoreError::Unreadable {
-            what: format!("run {id}"),
-            path: self.path.clone(),
-            reason: e.to_string(),
+        weir_model::document::parse_json(self.text(&id)?.as_bytes()).map_err(|e| {
+            StoreError::Unreadable {
+                what: format!("run {id}"),
+                path: self.path.clone(),
+                reason: e.to_string(),
+            }
         })
     }
 

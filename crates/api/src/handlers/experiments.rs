@@ -19,7 +19,6 @@ use crate::clock;
 use crate::config::Config;
 use crate::extract::{Json, PathSegment, Query};
 use crate::problem::Problem;
-use crate::said;
 use crate::scenarios;
 use crate::supervise;
 use crate::sweeps;
@@ -62,7 +61,7 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
     let estimate = scenarios::checked("", &scenario, nowhere, config.parse_flags)
-        .map_err(|problem| said::with_document(problem, "", text))?;
+        .map_err(|problem| problem.with_given_of("", text))?;
     let plural = if scenario.steps.len() == 1 { "" } else { "s" };
     Ok(vec![format!("{} step{plural}", scenario.steps.len()), estimate.text(None)])
 }
@@ -190,7 +189,7 @@ fn prepare(
                     directory.clone(),
                     app.config.parse_flags,
                 )
-                .map_err(|problem| said::with_document(problem, "/document", &text))?;
+                .map_err(|problem| problem.with_given_of("/document", &text))?;
                 let text = scenarios::settled(&text, set, scripts)?;
                 scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::value::RawValue;
+use serde_json::Value;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{ApiClient, Condition, Json, PathSegment, etag_of, parse};
-use crate::problem::{Problem, field_of};
+use crate::extract::{ApiClient, Condition, Json, JsonText, PathSegment, etag_of, parse};
+use crate::problem::{FieldError, Problem};
 use crate::types::*;
 
 /// Maximum length of a plan.
@@ -207,7 +207,7 @@ pub(crate) async fn remove(
 pub(crate) async fn validate(
     State(app): State<Shared>,
     PathSegment(what): PathSegment,
-    Json(document): Json<Box<RawValue>>,
+    JsonText(_, document): JsonText<Value>,
 ) -> Answer<Validation> {
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
         return Err(Problem::field("what", what, "plan, impairment, scenario"));
@@ -216,33 +216,33 @@ pub(crate) async fn validate(
     heavy(&app, move || Ok(looked_at(&what, &document, &config))).await.map(Json200)
 }
 
-fn looked_at(what: &str, document: &RawValue, config: &crate::config::Config) -> Validation {
-    let text = document.get();
+fn looked_at(what: &str, text: &[u8], config: &crate::config::Config) -> Validation {
     let looked = match what {
-        "plan" => parse::<Plan>(text.as_bytes()).and_then(|plan| {
+        "plan" => parse::<Plan>(text).and_then(|plan| {
             plan.check().map_err(|e| Problem::of_model("", &e))?;
             let family = plan.family.unwrap_or(Family::Ipv4);
             let flows = plan.flows(family, MTU_BYTES).len();
             Ok((plan.to_toml().ok(), vec![format!("{flows} flows")]))
         }),
-        "impairment" => parse::<Impairment>(text.as_bytes()).and_then(|impairment| {
+        "impairment" => parse::<Impairment>(text).and_then(|impairment| {
             impairment.check().map_err(|e| Problem::of_model("", &e))?;
             let notes = weir_emulator::predictions(&impairment);
             Ok((impairment.to_toml().ok(), notes))
         }),
-        _ => super::experiments::looked_at(text, config).map(|notes| (None, notes)),
+        _ => super::experiments::looked_at(&String::from_utf8_lossy(text), config)
+            .map(|notes| (None, notes)),
     };
     match looked {
         Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },
         Err(problem) => {
             let mut errors = problem.errors;
             if errors.is_empty() {
-                let error = weir_model::ModelError::Document {
-                    document: "document",
+                errors.push(FieldError {
                     field: String::new(),
-                    reason: problem.detail,
-                };
-                errors.push(field_of("", &error));
+                    given: None,
+                    accepted: None,
+                    message: problem.detail,
+                });
             }
             Validation { valid: false, errors, toml: None, notes: vec![] }
         }

@@ -70,7 +70,7 @@ fn kept(data: &weir_runs::DataDirectory) -> Result<Option<Calibration>, Problem>
     };
     let host = weir_net::host::host().map_err(Problem::internal)?.hostname;
     let kept = store.latest_calibration(&host).map_err(Problem::internal)?;
-    kept.map(|k| serde_json::from_value(k.calibration).map_err(Problem::internal)).transpose()
+    kept.map(|k| weir_model::document::read(&k.calibration).map_err(Problem::internal)).transpose()
 }
 
 pub(crate) async fn doctor(State(app): State<Shared>) -> Answer<Diagnosis> {
@@ -94,7 +94,7 @@ async fn look(app: &Shared) -> Result<Diagnosis, Problem> {
     // By a process with the launcher's permissions, which tests have too.
     let ended = supervise::finished(app, supervise::Order::job(Job::Doctor {})).await?;
     match ended.result {
-        Some(result) => serde_json::from_value(result).map_err(Problem::internal),
+        Some(result) => weir_model::document::read(&result).map_err(Problem::internal),
         None => Err(Problem::of_refusal(&ended.why(), |_| String::new())),
     }
 }

@@ -18,8 +18,7 @@ use super::orders::{LabNode, Order, PACKET_TRACES, log_name, packet_trace_name, 
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
-use crate::problem::Problem;
-use crate::said;
+use crate::problem::{FieldError, Problem, pointer};
 use crate::types::{
     AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, ObjectKind, PacketTraceLocation,
     State, StateEvent,
@@ -90,7 +89,13 @@ pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
         Some("internal") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Err(Problem::new(status, words.clone()).with(said::of_words("", &words)))
+    let text = |member: &str| answer[member].as_str().map(Into::into);
+    Err(Problem::new(status, words.clone()).with(FieldError {
+        field: text("field").as_deref().map(pointer).unwrap_or_default(),
+        given: text("given"),
+        accepted: text("accepted"),
+        message: words,
+    }))
 }
 
 /// The entity tag of a configuration.
@@ -105,7 +110,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<EmulatorView, Problem> {
         let all = value.as_array().into_iter().flatten();
         all.filter_map(Value::as_str).map(Into::into).collect()
     };
-    let configuration: Impairment = serde_json::from_value(answer["impairment"].clone())
+    let configuration: Impairment = weir_model::document::read(&answer["impairment"])
         .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))?;
     let mut interfaces = texts(&answer["interfaces"]).into_iter();
     let interfaces = [interfaces.next(), interfaces.next()].map(Option::unwrap_or_default);
@@ -449,8 +454,8 @@ pub(crate) fn changes(app: &App, id: &str) -> Vec<EmulatorChange> {
 
 /// The complete report of an emulator.
 pub(crate) async fn report(id: &str) -> Result<Report, Problem> {
-    let mut answer = ask(id, json!({ "verb": "stats" })).await?;
-    serde_json::from_value(answer["report"].take())
+    let answer = ask(id, json!({ "verb": "stats" })).await?;
+    weir_model::document::read(&answer["report"])
         .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))
 }
 

@@ -443,7 +443,7 @@ async fn watch(app: Shared, id: String, started: Started) {
     })
     .await;
     let outcome: Option<Experiment> =
-        came.result.as_ref().and_then(|result| serde_json::from_value(result.clone()).ok());
+        came.result.as_ref().and_then(|result| weir_model::document::read(result).ok());
     let kept = weir_runs::Experiments::of(&app.config.data);
     let left = {
         let (app, id) = (app.clone(), id.clone());

@@ -82,7 +82,8 @@ pub fn launch(
             }
             _ => break,
         }
-        let NumberedOrder { number, order, output } = match serde_json::from_slice(&line) {
+        let NumberedOrder { number, order, output } = match weir_model::document::parse_json(&line)
+        {
             Ok(numbered) => numbered,
             Err(e) => {
                 let error = format!("no order: {e}");

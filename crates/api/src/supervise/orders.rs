@@ -106,7 +106,7 @@ pub(super) fn inside(directory: &Path, name: &str) -> Result<PathBuf, String> {
 
 /// A refusal in the launcher's message.
 pub(super) fn parse_word(line: &str) -> Option<LauncherMessage> {
-    serde_json::from_str(line).ok()
+    weir_model::document::parse_json(line.as_bytes()).ok()
 }
 
 /// Parses an order.
@@ -138,7 +138,10 @@ mod tests {
             r#"{"number":1,"order":{"order":"stop","pid":1,"extra":1},"output":null}"#,
             r#"{"number":1,"order":{"order":"stop","pid":1},"output":null,"more":1}"#,
         ] {
-            assert!(serde_json::from_str::<NumberedOrder>(line).is_err(), "{line}");
+            assert!(
+                weir_model::document::parse_json::<NumberedOrder>(line.as_bytes()).is_err(),
+                "{line}"
+            );
         }
     }
 }

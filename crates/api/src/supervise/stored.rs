@@ -201,7 +201,9 @@ struct StepSummary {
 /// The outcome of a stored experiment's latest session.
 pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
     let text = weir_runs::Experiments::of(&app.config.data).read(id).ok().flatten()?;
-    serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
+    weir_model::document::parse_json(text.as_bytes())
+        .ok()
+        .filter(|found: &Experiment| found.id == id)
 }
 
 /// Number of runs in an experiment's checkpoint.

@@ -29,22 +29,33 @@ where
     let text: String = serde::Deserialize::deserialize(deserializer)?;
     // Only fields that may have fractions accept one.
     let accepted = if "0.5".parse::<T>().is_ok() { "a number" } else { "a whole number" };
-    let refuse = |_| serde::de::Error::custom(format!("'{text}'; accepted: {accepted}"));
-    text.parse().map(Some).map_err(refuse)
+    let given = serde::de::Unexpected::Str(&text);
+    text.parse().map(Some).map_err(|_| serde::de::Error::invalid_value(given, &accepted))
 }
 
 /// Parses a parameter that may be repeated.
 pub(crate) fn several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged)]
-    enum OneOrMore {
-        One(String),
-        More(Vec<String>),
+    struct OneOrMore;
+    impl<'de> serde::de::Visitor<'de> for OneOrMore {
+        type Value = Vec<String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            f.write_str("a string, or several")
+        }
+        fn visit_str<E>(self, one: &str) -> Result<Vec<String>, E> {
+            Ok(vec![one.into()])
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(
+            self,
+            mut items: A,
+        ) -> Result<Vec<String>, A::Error> {
+            let mut all = vec![];
+            while let Some(item) = items.next_element()? {
+                all.push(item);
+            }
+            Ok(all)
+        }
     }
-    Ok(match serde::Deserialize::deserialize(deserializer)? {
-        OneOrMore::One(one) => vec![one],
-        OneOrMore::More(more) => more,
-    })
+    deserializer.deserialize_any(OneOrMore)
 }

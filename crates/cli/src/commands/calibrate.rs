@@ -108,7 +108,7 @@ fn kept() -> Result<Option<Calibration>, Box<dyn Error>> {
     let Some(kept) = Store::open_read_only(&file)?.latest_calibration(&host)? else {
         return Ok(None);
     };
-    Ok(Some(serde_json::from_value(kept.calibration)?))
+    Ok(Some(weir_model::document::read(&kept.calibration)?))
 }
 
 fn text(found: &Calibration, style: &Style) -> String {

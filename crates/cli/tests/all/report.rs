@@ -121,7 +121,7 @@ fn records_from_stdin_one_or_many() {
         ("{\"schema\":", "stdin, record 1: EOF"),
         ("{\"error\":{\"message\":\"refused\"}}", "stdin, record 1: no schema"),
         ("{\"schema\":\"weir.plan/1\"}", "schema \"weir.plan/1\""),
-        ("\"text\"", "stdin, record 1: invalid type"),
+        ("\"text\"", "stdin, record 1: text"),
     ] {
         let refused = weir(dir.path(), &["report", "-"], input);
         assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);

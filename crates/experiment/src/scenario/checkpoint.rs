@@ -270,7 +270,9 @@ impl Checkpoint {
         let mut good = first;
         let mut lines = 0;
         while let Some(text) = next(&mut reader)? {
-            let Ok(line) = serde_json::from_str::<CheckpointLine>(&text) else { break };
+            let Ok(line) = weir_model::document::parse_json::<CheckpointLine>(text.as_bytes()) else {
+                break;
+            };
             good += text.len() as u64;
             lines += 1;
             if lines > MAX_LINES {
@@ -437,8 +439,8 @@ fn next(reader: &mut BufReader<&File>) -> io::Result<Option<String>> {
 /// The first line and its length.
 fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, CheckpointHeader)> {
     let first = next(reader)?.ok_or_else(|| invalid("it is empty"))?;
-    let head: CheckpointHeader =
-        serde_json::from_str(&first).map_err(|e| invalid(&format!("its first line: {e}")))?;
+    let head: CheckpointHeader = weir_model::document::parse_json(first.as_bytes())
+        .map_err(|e| invalid(&format!("its first line: {e}")))?;
     if head.schema != CHECKPOINT_SCHEMA {
         return Err(invalid(&format!("its schema is {:?}, not {CHECKPOINT_SCHEMA}", head.schema)));
     }

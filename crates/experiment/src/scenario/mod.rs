@@ -64,11 +64,13 @@ pub enum ScenarioError {
     #[error("lab: {0}")]
     Lab(#[from] weir_lab::Error),
     /// A part of the scenario is invalid in its context: flags, search settings, or the load of a comparison.
-    #[error("{field}: {reason}")]
+    #[error("{field}: {}{reason}", given_before(given.as_deref()))]
     Refused {
         /// Which field of which step.
         field: String,
-        /// What is wrong with it, and what is accepted.
+        /// What was given; absent: what is there in the scenario.
+        given: Option<String>,
+        /// What is wrong with it, or what is accepted.
         reason: String,
     },
     /// A program did not do what it is for, while the scenario ran.
@@ -95,8 +97,12 @@ impl ScenarioError {
     }
 
     fn refused(field: &str, reason: &str) -> Self {
-        ScenarioError::Refused { field: field.into(), reason: reason.into() }
+        ScenarioError::Refused { field: field.into(), given: None, reason: reason.into() }
     }
+}
+
+fn given_before(given: Option<&str>) -> String {
+    given.map_or_else(String::new, |given| format!("{given}; accepted: "))
 }
 
 /// A scenario's files are read up to this many bytes.

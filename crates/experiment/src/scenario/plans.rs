@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_model::document;
 use weir_model::experiment::{
     Action, ImpairStep, Rule, Scenario, Step, TestStep, Variables, check_axes, expand,
     set_parameters, test_plan,
@@ -33,10 +34,13 @@ pub(super) fn at_point<T: serde::Serialize + serde::de::DeserializeOwned>(
     at: &[(String, String)],
     place: &str,
 ) -> Result<T, ScenarioError> {
-    let raw =
-        serde_json::to_value(value).map_err(|e| ScenarioError::refused(place, &e.to_string()))?;
+    let raw = serde_json::to_value(value).unwrap_or_default();
     let raw = expand(&raw, &variables(at), &BTreeSet::new(), place)?;
-    serde_json::from_value(raw).map_err(|e| ScenarioError::refused(place, &e.to_string()))
+    document::read(&raw).map_err(|error| ScenarioError::Refused {
+        given: Some(error.given.clone()),
+        reason: error.accepted_with_hint(),
+        field: error.inside(place).field,
+    })
 }
 
 /// Splits a command line into arguments; quotes keep spaces together.
@@ -329,13 +333,12 @@ mod tests {
         let at = |value: &str| vec![("transport".to_owned(), value.to_owned())];
         let of = |text: &str, at: &AxisValues, plan: &Plan| {
             let step = Step { expect: vec![text.into()], ..Step::default() };
-            measurable(&step, at, plan, "s").map_err(|e| e.to_string())
+            measurable(&step, at, plan, "s").map_err(|error| match error {
+                ScenarioError::Refused { field, .. } => field,
+                other => panic!("{other}"),
+            })
         };
-        let refusal = of("loss < 100 %", &at("tcp"), &tcp).unwrap_err();
-        assert!(
-            refusal.contains("at transport=tcp") && refusal.contains("only transport udp"),
-            "{refusal}"
-        );
+        assert_eq!(of("loss < 100 %", &at("tcp"), &tcp), Err("s.expect".into()));
         assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
         assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
         assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));

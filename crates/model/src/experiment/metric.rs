@@ -387,8 +387,11 @@ mod tests {
             "median one-way-delay".parse::<Metric>().unwrap().to_string(),
             "p50 one_way_delay"
         );
-        let refusal = |text: &str| text.parse::<Metric>().unwrap_err().to_string();
-        assert!(refusal("thruput").contains("did you mean throughput?"), "{}", refusal("thruput"));
+        let refusal = |text: &str| {
+            let refusal = crate::Refusal::from(&text.parse::<Metric>().unwrap_err());
+            format!("{:?} {:?}", refusal.given, refusal.accepted)
+        };
+        assert!(refusal("thruput").contains("did you mean throughput?"));
         assert!(refusal("p98 one_way_delay").contains("p99"));
         assert!(refusal("p99 loss").contains("without a statistic"));
         assert!(refusal("link_usage of voice").contains("whole run"));

@@ -18,7 +18,6 @@ pub use outcome::{
     Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
 };
 pub use rule::{Comparison, Rule};
-pub(crate) use scenario::nearest_known;
 pub use scenario::{
     Action, CollectStep, CommandStep, CompareStep, EmulatorSpec, HostSpec, ImpairStep, Impairing,
     LabSetup, Published, RepeatStep, SCENARIO_SCHEMA, Scenario, SearchKind, SearchStep, Step,

@@ -145,7 +145,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let refusal = |text: &str| text.parse::<Rule>().unwrap_err().to_string();
+        let refusal = |text: &str| {
+            let refusal = crate::Refusal::from(&text.parse::<Rule>().unwrap_err());
+            format!(
+                "{} {}",
+                refusal.given.unwrap_or_default(),
+                refusal.accepted.unwrap_or_default()
+            )
+        };
         assert!(refusal("throughput is 3").contains("no comparison"));
         assert!(refusal("throughput >= 3 ms").contains("a rate such as 95 Mbit/s"));
         assert!(refusal("loss <= ").contains("''"));

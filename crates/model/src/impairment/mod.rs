@@ -43,6 +43,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
+use crate::document::{self, DocumentError};
 use crate::plan::{DEFAULT_PORT, Direction};
 use crate::units::{ByteSize, Dscp, Seed};
 use profiles::Profile;
@@ -324,20 +325,20 @@ impl Impairment {
     /// Reads an impairment from TOML, or from JSON when it begins with `{`, and checks it.
     ///
     /// # Errors
-    /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
+    /// [`ModelError::Document`] with the field and its line.
     pub fn parse(text: &str) -> Result<Self, ModelError> {
-        let document = |reason: String| ModelError::Document {
-            document: IMPAIR_SCHEMA,
-            field: String::new(),
-            reason,
-        };
-        let read: Impairment = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|e| document(e.to_string()))?
-        } else {
-            toml::from_str(text).map_err(|e| document(e.to_string()))?
-        };
-        read.check()?;
+        let read: Impairment = document::parse(text).map_err(|e| e.of(IMPAIR_SCHEMA))?;
+        read.check().map_err(|e| DocumentError::of_check(e, IMPAIR_SCHEMA, text))?;
         Ok(read)
+    }
+
+    /// Reads an impairment from a tree; [`Impairment::check`] is left to the caller. Crates that are compiled for speed call this
+    /// in place of [`document::read`], of which they would make an instance of their own.
+    ///
+    /// # Errors
+    /// The first field that is not accepted.
+    pub fn of_tree(tree: &serde_json::Value) -> Result<Self, Box<DocumentError>> {
+        document::read(tree)
     }
 
     /// The impairment as TOML.
@@ -345,11 +346,7 @@ impl Impairment {
     /// # Errors
     /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
-        toml::to_string(self).map_err(|e| ModelError::Document {
-            document: IMPAIR_SCHEMA,
-            field: String::new(),
-            reason: e.to_string(),
-        })
+        document::to_toml(self).map_err(|e| e.of(IMPAIR_SCHEMA).into())
     }
 
     /// Maximum number of bytes of one direction for held packets.

@@ -3,14 +3,18 @@
 //! What is read is the same in either form, so that nothing behind this file knows which one it was.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, Unexpected, Visitor,
+};
 use serde::forward_to_deserialize_any;
 use serde::ser::{Serialize, Serializer};
 
 use super::{Aggregate, ImpairFlow, Laws, Other};
+use crate::document::refused;
 
 const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
 /// The refusal of `both` together with the laws of one direction.
@@ -54,7 +58,7 @@ impl<'de> Deserialize<'de> for Laws {
                 write!(f, "{FORM}, or a table")
             }
             fn visit_str<E: de::Error>(self, line: &str) -> Result<Laws, E> {
-                line.parse().map_err(E::custom)
+                line.parse().map_err(refused)
             }
             fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<Laws, M::Error> {
                 Laws::deserialize(MapAccessDeserializer::new(map))
@@ -74,7 +78,8 @@ macro_rules! with_both {
         }
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $name::deserialize(Table(deserializer))
+                static KNOWN: OnceLock<Vec<&'static str>> = OnceLock::new();
+                $name::deserialize(Table { deserializer, known: &KNOWN })
             }
         }
     )* };
@@ -82,35 +87,53 @@ macro_rules! with_both {
 with_both!(ImpairFlow Other Aggregate);
 
 /// A deserializer of such a table.
-struct Table<D>(D);
+struct Table<D> {
+    deserializer: D,
+    /// The names of its fields, filled when they are first asked for.
+    known: &'static OnceLock<Vec<&'static str>>,
+}
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Table<D> {
     type Error = D::Error;
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Fields(visitor))
+        self.deserialize_struct("", &[], visitor)
+    }
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        let known = self.known.get_or_init(|| fields.iter().copied().chain(["both"]).collect());
+        self.deserializer.deserialize_struct("", known, Fields { visitor, known })
     }
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
 /// The visitor of its fields.
-struct Fields<V>(V);
+struct Fields<V> {
+    visitor: V,
+    known: &'static [&'static str],
+}
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
     type Value = V::Value;
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.expecting(f)
+        self.visitor.expecting(f)
     }
     fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<V::Value, M::Error> {
-        self.0.visit_map(Unfolding { map, both: None, told: 0, one_way: false })
+        let Fields { visitor, known } = self;
+        visitor.visit_map(Unfolding { map, known, both: None, told: 0, one_way: false })
     }
 }
 
 /// The entries of a table; `both` appears as `a_to_b` and then as `b_to_a`.
 struct Unfolding<M> {
     map: M,
+    known: &'static [&'static str],
     /// The line of `both`, once its value was asked for.
     both: Option<String>,
     /// Which of its two entries was last; 0 before the first.
@@ -130,8 +153,8 @@ impl<'de, M: de::MapAccess<'de>> de::MapAccess<'de> for Unfolding<M> {
             self.told = 2;
             return seed.deserialize("b_to_a".into_deserializer()).map(Some);
         }
-        let Unfolding { map, told, one_way, .. } = self;
-        map.next_key_seed(Key { seed, told, one_way })
+        let Unfolding { map, known, told, one_way, .. } = self;
+        map.next_key_seed(Key { seed, known, told, one_way })
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, M::Error> {
@@ -146,6 +169,7 @@ impl<'de, M: de::MapAccess<'de>> de::MapAccess<'de> for Unfolding<M> {
 /// A key as the derived fields know it. Both are read within the file's own deserializer, which knows the place of a refusal.
 struct Key<'a, K> {
     seed: K,
+    known: &'static [&'static str],
     told: &'a mut u8,
     one_way: &'a mut bool,
 }
@@ -165,23 +189,19 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
     fn visit_str<E: de::Error>(self, key: &str) -> Result<K::Value, E> {
         let (both, one_way) = (key == "both", matches!(key, "a_to_b" | "b_to_a"));
         if (both && (*self.one_way || *self.told > 0)) || (one_way && *self.told > 0) {
-            return Err(E::custom(format_args!("{key}: {TWICE}; accepted: {TWICE_ACCEPTED}")));
+            let given = format!("{key}: {TWICE}");
+            return Err(E::invalid_value(Unexpected::Other(&given), &TWICE_ACCEPTED));
         }
         *self.one_way |= one_way;
         if both {
             *self.told = 1;
         }
+        // The derived fields do not know `both`.
+        if !self.known.contains(&key) {
+            return Err(E::unknown_field(key, self.known));
+        }
         let key: StrDeserializer<E> = if both { "a_to_b" } else { key }.into_deserializer();
-        // The derived fields, which tell what is known, do not know `both`.
-        self.seed.deserialize(key).map_err(|error: E| {
-            let words = error.to_string();
-            match words.trim_end() {
-                words if words.starts_with("unknown field") => {
-                    E::custom(format_args!("{words}, `both`"))
-                }
-                _ => error,
-            }
-        })
+        self.seed.deserialize(key)
     }
 }
 
@@ -194,7 +214,8 @@ struct Line<'a, S> {
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Line<'_, S> {
     type Value = S::Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        deserializer.deserialize_str(self)
+        // Not of strings: what is accepted is this visitor's to say.
+        deserializer.deserialize_any(self)
     }
 }
 

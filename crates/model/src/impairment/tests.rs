@@ -1,4 +1,5 @@
 use super::*;
+use crate::Refusal;
 use crate::units::{BitRate, Span};
 
 const VOICE: &str = r#"
@@ -20,11 +21,11 @@ flows = ["video"]
 a_to_b = { delay = { constant = "20ms" } }
 "#;
 
-fn refused(text: &str) -> String {
-    Impairment::parse(text).unwrap_err().to_string()
+fn refused(text: &str) -> Refusal {
+    Refusal::from(&Impairment::parse(text).unwrap_err())
 }
 
-fn flow(text: &str) -> String {
+fn flow(text: &str) -> Refusal {
     refused(&format!("schema = \"weir.impair/1\"\n[[flow]]\nname = \"v\"\n{text}"))
 }
 
@@ -47,42 +48,51 @@ fn the_documented_file() {
 
 #[test]
 fn refusals_name_the_field() {
-    assert!(refused("schema = \"weir.impair/2\"").contains("weir.impair/1"));
-    for (text, named) in [
-        ("speed = 1", "speed"),
+    assert_eq!(refused("schema = \"weir.impair/2\"").field.as_deref(), Some("schema"));
+    for (text, field) in [
+        ("speed = 1", "flow[0].speed"),
         ("a_to_b = { loss = { percentage = 1, every_nth = 2 } }", "flow[0].a_to_b.loss"),
         ("a_to_b = { loss = {} }", "flow[0].a_to_b.loss"),
-        ("b_to_a = { loss = { percentage = 100.5 } }", "flow[0].b_to_a.loss.percentage: 100.5"),
-        ("b_to_a = { loss = { gilbert_elliott = { loss_percentage = 1 } } }", "gilbert_elliott"),
+        ("b_to_a = { loss = { percentage = 100.5 } }", "flow[0].b_to_a.loss.percentage"),
+        (
+            "b_to_a = { loss = { gilbert_elliott = { loss_percentage = 1 } } }",
+            "flow[0].b_to_a.loss.gilbert_elliott",
+        ),
         (
             "b_to_a = { loss = { gilbert_elliott = { mean_run = 2, good_to_bad_percentage = 1 } } }",
-            "gilbert_elliott",
+            "flow[0].b_to_a.loss.gilbert_elliott",
         ),
         (
             "b_to_a = { loss = { gilbert_elliott = { good_to_bad_percentage = 0, bad_to_good_percentage = 0 } } }",
-            "no transitions",
+            "flow[0].b_to_a.loss.gilbert_elliott",
         ),
         (
             "a_to_b = { delay = { constant = \"1ms\", uniform = { min = 0, max = 1 } } }",
-            "2 delay laws",
+            "flow[0].a_to_b.delay",
         ),
-        ("a_to_b = { delay = { order = \"max\" } }", "0 delay laws"),
+        ("a_to_b = { delay = { order = \"max\" } }", "flow[0].a_to_b.delay"),
         (
             "a_to_b = { delay = { exponential = { mean = \"5ms\", min = \"6ms\" } } }",
-            "exponential.min",
+            "flow[0].a_to_b.delay.exponential.min",
         ),
-        ("a_to_b = { rate = { bits = \"1M\", discipline = \"codel\" } }", "tail-drop"),
-        ("a_to_b = { rate = { bits = 0 } }", "a_to_b.rate.bits"),
-        ("a_to_b = { content = { percentage = 1, flip_bits = 0 } }", "flip_bits"),
+        (
+            "a_to_b = { rate = { bits = \"1M\", discipline = \"codel\" } }",
+            "flow[0].a_to_b.rate.discipline",
+        ),
+        ("a_to_b = { rate = { bits = 0 } }", "flow[0].a_to_b.rate.bits"),
+        (
+            "a_to_b = { content = { percentage = 1, flip_bits = 0 } }",
+            "flow[0].a_to_b.content.flip_bits",
+        ),
         ("a_to_b = { order = [\"rate\", \"rate\"] }", "flow[0].a_to_b.order"),
-        ("filter = { vlan = 4096 }", "flow[0].filter.vlan: 4096"),
+        ("filter = { vlan = 4096 }", "flow[0].filter.vlan"),
         ("filter_b = { destination_port = \"1-70000\" }", "flow[0].filter_b.destination_port"),
-        ("filter = { source = \"10.0.0.0/40\" }", "10.0.0.0/40"),
-        ("profile = \"7g\"", "3g-good"),
+        ("filter = { source = \"10.0.0.0/40\" }", "flow[0].filter.source"),
+        ("profile = \"7g\"", "flow[0].profile"),
         ("[[flow]]\nname = \"v\"", "flow[1].name"),
         ("[[flow]]\nname = \"other\"", "flow[1].name"),
         ("[[aggregate]]\nflows = []", "aggregate[0].flows"),
-        ("[[aggregate]]\nflows = [\"w\"]", "aggregate[0].flows: w"),
+        ("[[aggregate]]\nflows = [\"w\"]", "aggregate[0].flows"),
         (
             "a_to_b = { delay = { constant = 1 } }\n[[aggregate]]\nflows = [\"v\"]\na_to_b = { rate = { bits = 9 } }",
             "flow[0].a_to_b",
@@ -94,13 +104,15 @@ fn refusals_name_the_field() {
         ("[[aggregate]]\nflows = [\"v\"]\n[[aggregate]]\nflows = [\"v\"]", "aggregate[1].flows"),
         (
             "[[flow]]\nname = \"w\"\n[[flow]]\nname = \"x\"\n[[aggregate]]\nflows = [\"v\", \"x\"]",
-            "follow each other",
+            "aggregate[0].flows",
         ),
     ] {
-        let error = flow(text);
-        assert!(error.contains(named), "{text}\n{error}");
+        let refusal = flow(text);
+        assert_eq!(refusal.field.as_deref(), Some(field), "{text}\n{refusal}");
+        assert!(refusal.given.is_some() && refusal.accepted.is_some(), "{text}\n{refusal:?}");
     }
-    assert!(refused("schema = \"weir.impair/1\"\nmemory = 5").contains("memory"));
+    let memory = refused("schema = \"weir.impair/1\"\nmemory = 5");
+    assert_eq!((memory.field.as_deref(), memory.given.as_deref()), (Some("memory"), Some("5")));
 }
 
 /// A flow, what no filter matches and an aggregate, each with these laws.
@@ -173,34 +185,47 @@ fn the_schema_takes_both_alone_as_the_parser_does() {
 #[test]
 fn a_line_is_refused_where_it_stands_and_never_beside_another() {
     // Line 4 is the first of the laws.
-    for (laws, line, named) in [
-        ("both = \"loss 1%\"\na_to_b = \"loss 1%\"", 4, "both: a direction's laws given twice"),
-        (
-            "b_to_a = { loss = { every_nth = 9 } }\nboth = \"none\"",
-            5,
-            "both: a direction's laws given twice",
-        ),
-        ("both = \"loss 1\"", 4, "loss 5%"),
-        ("a_to_b = \"delay 5\"", 4, "unit"),
-        ("both = { loss = { percentage = 1 } }", 4, "tables belong to a_to_b and b_to_a"),
-        ("both = 3", 4, "laws in one line such as"),
-        ("b_to_a = 3", 4, "laws in one line such as"),
-        ("b_to_a = { speed = 1 }", 4, "unknown field `speed`"),
-        ("both = \"loss 1%\"\nspeed = 1", 5, "unknown field `speed`"),
-        ("bth = \"loss 1%\"", 4, "`both`"),
+    const LINE: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
+    let tables = format!("{LINE}, or a table");
+    let alone = format!("{LINE}; tables belong to a_to_b and b_to_a");
+    for (laws, line, field, accepted) in [
+        ("both = \"loss 1%\"\na_to_b = \"loss 1%\"", 2, "flow[0]", TWICE_ACCEPTED),
+        ("b_to_a = { loss = { every_nth = 9 } }\nboth = \"none\"", 2, "flow[0]", TWICE_ACCEPTED),
+        ("both = { loss = { percentage = 1 } }", 4, "flow[0].both", &alone),
+        ("both = 3", 4, "flow[0].both", &alone),
+        ("b_to_a = 3", 4, "flow[0].b_to_a", &tables),
     ] {
-        let error = flow(laws);
-        assert!(error.contains(named), "{laws}\n{error}");
-        assert!(error.contains(&format!("line {line}")), "{laws}\n{error}");
+        let refusal = flow(laws);
+        assert_eq!(refusal.field.as_deref(), Some(field), "{laws}");
+        assert_eq!(
+            (refusal.accepted.as_deref(), refusal.line),
+            (Some(accepted), Some(line)),
+            "{laws}"
+        );
     }
-    // JSON has an order, and may say a key twice.
-    for keys in [
-        r#""both":"loss 1%","both":"none""#,
-        r#""both":"loss 1%","b_to_a":"none""#,
-        r#""a_to_b":{},"both":"none""#,
+    for (laws, line, field) in
+        [("both = \"loss 1\"", 4, "flow[0].both"), ("a_to_b = \"delay 5\"", 4, "flow[0].a_to_b")]
+    {
+        let refusal = flow(laws);
+        assert_eq!((refusal.field.as_deref(), refusal.line), (Some(field), Some(line)), "{laws}");
+    }
+    for (laws, line, field, nearest) in [
+        ("b_to_a = { speed = 1 }", 4, "flow[0].b_to_a.speed", None),
+        ("both = \"loss 1%\"\nspeed = 1", 5, "flow[0].speed", None),
+        ("bth = \"loss 1%\"", 4, "flow[0].bth", Some("both")),
     ] {
-        let error = refused(&format!(r#"{{"schema":"weir.impair/1","other":{{{keys}}}}}"#));
-        assert!(error.contains("given twice; accepted: both alone"), "{keys}: {error}");
+        let refusal = flow(laws);
+        assert_eq!((refusal.code.as_str(), refusal.line), ("unknown-field", Some(line)), "{laws}");
+        assert_eq!(refusal.field.as_deref(), Some(field), "{laws}");
+        assert_eq!(refusal.nearest.as_deref(), nearest, "{laws}");
+    }
+    for (keys, field) in [
+        (r#""both":"loss 1%","both":"none""#, "both"),
+        (r#""both":"loss 1%","b_to_a":"none""#, "other"),
+        (r#""a_to_b":{},"both":"none""#, "other"),
+    ] {
+        let refusal = refused(&format!(r#"{{"schema":"weir.impair/1","other":{{{keys}}}}}"#));
+        assert_eq!(refusal.field.as_deref(), Some(field), "{keys}");
     }
 }
 

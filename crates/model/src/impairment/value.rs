@@ -27,13 +27,13 @@ macro_rules! word_serde {
                         f.write_str($form)
                     }
                     fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<$name, E> {
-                        v.parse().map_err(E::custom)
+                        v.parse().map_err(crate::document::refused)
                     }
                     fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<$name, E> {
-                        v.to_string().parse().map_err(E::custom)
+                        v.to_string().parse().map_err(crate::document::refused)
                     }
                     fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<$name, E> {
-                        v.to_string().parse().map_err(E::custom)
+                        v.to_string().parse().map_err(crate::document::refused)
                     }
                 }
                 deserializer.deserialize_any(V)

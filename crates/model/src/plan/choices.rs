@@ -143,7 +143,7 @@ impl Serialize for CatchUp {
 
 impl<'de> Deserialize<'de> for CatchUp {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(d)?.parse().map_err(crate::document::refused)
     }
 }
 

@@ -4,16 +4,26 @@
 use std::collections::BTreeMap;
 
 use weir_model::experiment::{Scenario, Variables};
+use weir_model::{ModelError, Refusal};
 
-fn parse(steps: &str) -> Result<Scenario, String> {
+fn parse(steps: &str) -> Result<Scenario, ModelError> {
     let text = format!(
         "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n[emulator.m]\n{steps}"
     );
-    Scenario::parse(&text, false, &Variables::new(), &BTreeMap::new()).map_err(|e| e.to_string())
+    Scenario::parse(&text, false, &Variables::new(), &BTreeMap::new())
 }
 
-fn refusal(steps: &str) -> String {
-    parse(steps).err().unwrap_or_else(|| panic!("taken: {steps}"))
+/// The refusal of a scenario: its field, what was given and what is accepted.
+fn refused(steps: &str) -> Refusal {
+    match parse(steps) {
+        Err(error) => Refusal::from(&error),
+        Ok(_) => panic!("accepted: {steps}"),
+    }
+}
+
+fn is(refusal: &Refusal, field: &str, given: &str, accepted: &str) {
+    let found = (refusal.field.as_deref(), refusal.given.as_deref(), refusal.accepted.as_deref());
+    assert_eq!(found, (Some(field), Some(given), Some(accepted)), "{refusal}");
 }
 
 /// What `where` names has to be there: else nothing would be judged, and nothing could fail.
@@ -24,21 +34,33 @@ fn expectations_are_about_axes_and_values_that_are_there() {
             "[[step]]\nsweep = {{ over = [\"size=100,300\", \"transport=tcp,udp\"], test = {{}} }}\nexpect = [\"{rule}\"]\n"
         )
     };
-    for (rule, words) in [
-        ("loss <= 0.1 % where size=200", "no such value; accepted: 100, 300"),
+    const AT: &str = "step[0].expect: where ";
+    for (rule, term, given, accepted) in [
+        (
+            "loss <= 0.1 % where size=200",
+            "size=200",
+            "no such value",
+            "100, 300 (did you mean 100?)",
+        ),
         (
             "loss <= 0.1 % where sise=100",
-            "no such axis; accepted: size, transport (did you mean size?)",
+            "sise=100",
+            "no such axis",
+            "size, transport (did you mean size?)",
         ),
-        ("loss <= 0.1 % where transport=udp, size=1", "no such value"),
-        ("loss <= 0.1 % where transport=upd", "(did you mean udp?)"),
+        ("loss <= 0.1 % where transport=udp, size=1", "size=1", "no such value", "100, 300"),
+        (
+            "loss <= 0.1 % where transport=upd",
+            "transport=upd",
+            "no such value",
+            "tcp, udp (did you mean udp?)",
+        ),
     ] {
-        let said = refusal(&sweep(rule));
-        assert!(said.contains(words), "{rule}\n  said: {said}\n  wanted: {words}");
+        is(&refused(&sweep(rule)), &format!("{AT}{term}"), given, accepted);
     }
     parse(&sweep("loss <= 0.1 % where transport=udp, size=300")).unwrap();
-    let said = refusal("[[step]]\ntest = {}\nexpect = [\"loss <= 1 % where size=1\"]\n");
-    assert!(said.contains("no axis is around this step"), "{said}");
+    let alone = refused("[[step]]\ntest = {}\nexpect = [\"loss <= 1 % where size=1\"]\n");
+    assert_eq!(alone.field, Some(format!("{AT}size=1")));
     // Those of the steps around count as well.
     let repeat = |rule: &str| {
         format!(
@@ -46,58 +68,121 @@ fn expectations_are_about_axes_and_values_that_are_there() {
         )
     };
     parse(&repeat("loss <= 1 % where x=2")).unwrap();
-    assert!(refusal(&repeat("loss <= 1 % where x=3")).contains("accepted: 1, 2"));
+    assert_eq!(refused(&repeat("loss <= 1 % where x=3")).accepted.as_deref(), Some("1, 2"));
     let compare = "[[step]]\ncompare = { over = [\"size=1\"], tools = [\"weir\", \"iperf3\"] }\n";
     parse(&format!("{compare}expect = [\"throughput > 1M where tool=iperf3\"]")).unwrap();
-    let said = refusal(&format!("{compare}expect = [\"throughput > 1M where tool=iperf\"]"));
-    assert!(said.contains("did you mean iperf3?"), "{said}");
+    let said = refused(&format!("{compare}expect = [\"throughput > 1M where tool=iperf\"]"));
+    is(&said, &format!("{AT}tool=iperf"), "no such value", "weir, iperf3 (did you mean iperf3?)");
 }
 
 #[test]
 fn runs_have_an_end() {
     let billions = "4000000000";
-    for step in [
-        format!("test = {{ runs = {billions} }}"),
-        format!("sweep = {{ over = [\"size=1\"], runs = {billions}, test = {{}} }}"),
-        format!("sweep = {{ over = [\"size=1\"], max_runs = {billions}, test = {{}} }}"),
-        format!("compare = {{ over = [\"size=1\"], runs = {billions} }}"),
-        format!(
-            "search = {{ high = \"1M\", low = \"1k\", trial = 1, runs = {billions}, test = {{}} }}"
+    for (step, field) in [
+        (format!("test = {{ runs = {billions} }}"), "test.runs"),
+        (
+            format!("sweep = {{ over = [\"size=1\"], runs = {billions}, test = {{}} }}"),
+            "sweep.runs",
+        ),
+        (
+            format!("sweep = {{ over = [\"size=1\"], max_runs = {billions}, test = {{}} }}"),
+            "sweep.max_runs",
+        ),
+        (format!("compare = {{ over = [\"size=1\"], runs = {billions} }}"), "compare.runs"),
+        (
+            format!(
+                "search = {{ high = \"1M\", low = \"1k\", trial = 1, runs = {billions}, test = {{}} }}"
+            ),
+            "search.runs",
         ),
     ] {
-        let said = refusal(&format!("[[step]]\n{step}\n"));
-        assert!(said.contains(&format!("{billions}; accepted: 1 to 10000")), "{said}");
+        is(
+            &refused(&format!("[[step]]\n{step}\n")),
+            &format!("step[0].{field}"),
+            billions,
+            "1 to 10000",
+        );
     }
-    let said = refusal(
+    let said = refused(
         "[[step]]\nsweep = { over = [\"size=1\"], repeat_host_limited = 4000000000, test = {} }\n",
     );
-    assert!(said.contains("at most 100"), "{said}");
+    is(&said, "step[0].sweep.repeat_host_limited", billions, "at most 100");
     // Together too.
     let many = "[[step]]\nsweep = { over = [\"size=1..20\"], runs = 5000, test = {} }\n";
     parse(many).unwrap();
-    assert!(refusal(&format!("{many}{many}")).contains("200000 runs; accepted: at most 100000"));
-    let said = refusal(
+    is(&refused(&format!("{many}{many}")), "step", "200000 runs", "at most 100000 runs in all");
+    let said = refused(
         "[[step]]\n[step.repeat]\ntimes = 100\n[[step.repeat.step]]\ntest = { runs = 2000 }\n",
     );
-    assert!(said.contains("200000 runs"), "{said}");
+    is(&said, "step", "200000 runs", "at most 100000 runs in all");
 }
 
+/// Fields of emulators are read beside those of what they do.
 #[test]
 fn keys_of_emulators_are_known_as_all_others() {
-    for (text, words) in [
-        ("bth = \"loss 1%\"\n[[step]]\ntest = {}\n", "a key 'bth'; accepted: both, a_to_b, "),
-        ("control_sokcet = \"x\"\n[[step]]\ntest = {}\n", "did you mean control_socket?"),
-        ("[[step]]\nimpair = { bth = \"loss 1%\", clear = true }\n", "did you mean both?"),
+    for (text, field, nearest) in [
+        ("bth = \"loss 1%\"\n[[step]]\ntest = {}\n", "emulator.m.bth", "both"),
+        (
+            "control_sokcet = \"x\"\n[[step]]\ntest = {}\n",
+            "emulator.m.control_sokcet",
+            "control_socket",
+        ),
+        ("[[step]]\nimpair = { bth = \"loss 1%\", clear = true }\n", "step[0].impair.bth", "both"),
         (
             "[[step]]\nsweep = { over = [\"size=1\"], test = {}, impair = { both = \"loss 1%\", sed = 5 } }\n",
-            "did you mean seed?",
+            "step[0].sweep.impair.sed",
+            "seed",
         ),
     ] {
-        let said = refusal(text);
-        assert!(said.contains("a key '") && said.contains(words), "{text}\n  said: {said}");
+        let said = refused(text);
+        assert_eq!(said.code, "unknown-field", "{text}");
+        assert_eq!(said.field.as_deref(), Some(field), "{text}");
+        assert_eq!(said.nearest.as_deref(), Some(nearest), "{text}");
     }
     parse("both = \"loss 1%\"\nseed = 5\n[[step]]\nimpair = { emulator = \"m\", a_to_b = \"loss 2%\" }\n")
         .unwrap();
+}
+
+#[test]
+fn values_are_refused_at_their_field_and_line() {
+    let whole = "a whole number, 0 to 4294967295";
+    let command = "a table of run, host, exit_code";
+    for (text, field, given, accepted) in [
+        ("[[step]]\ncommand = \"ls\"", "step[0].command", "ls", command),
+        ("[[step]]\ncommand = { run = \"ls -l\" }", "step[0].command.run", "ls -l", "a list"),
+        ("[[step]]\ntest = { runs = \"x\" }", "step[0].test.runs", "x", whole),
+        ("[[step]]\ntest = { runs = -1 }", "step[0].test.runs", "-1", whole),
+        ("[[step]]\ntest = { background = 1 }", "step[0].test.background", "1", "true or false"),
+        ("[[step]]\ntest = { args = [\"-u\"] }", "step[0].test.args", "[\"-u\"]", "a string"),
+        ("[[step]]\nexpect = \"loss < 1 %\"\ntest = {}", "step[0].expect", "loss < 1 %", "a list"),
+    ] {
+        let said = refused(text);
+        is(&said, field, given, accepted);
+        assert_eq!(said.line, Some(7), "{text}");
+    }
+    for (text, field, given, accepted, line) in [
+        ("both = 3", "emulator.m.both", "3", "a string", 6),
+        ("interfaces = [\"a\"]", "emulator.m.interfaces", "[\"a\"]", "a list of 2", 6),
+    ] {
+        let said = refused(text);
+        is(&said, field, given, accepted);
+        assert_eq!(said.line, Some(line), "{text}");
+    }
+    let kind = refused("[[step]]\nsearch = { kind = \"thruput\" }");
+    assert_eq!(kind.field.as_deref(), Some("step[0].search.kind"));
+    assert_eq!(kind.nearest.as_deref(), Some("throughput"));
+    let unknown = refused("[[step]]\ntset = {}");
+    assert_eq!(unknown.field.as_deref(), Some("step[0].tset"));
+    assert_eq!(unknown.nearest.as_deref(), Some("test"));
+    let none = refused("");
+    assert_eq!((none.code.as_str(), none.field.as_deref()), ("missing-field", Some("step")));
+    is(&refused("[[step]]\nparallel = []"), "step[0].parallel", "no steps", "at least one step");
+    is(
+        &refused("[[step]]\nrepeat = { times = 1 }"),
+        "step[0].repeat.step",
+        "none",
+        "at least one step",
+    );
 }
 
 #[test]
@@ -107,34 +192,39 @@ fn precision_says_how_far_it_may_repeat() {
             "[[step]]\nsweep = {{ over = [], precision_percentage = 2.0, test = {{}}{more} }}\n"
         )
     };
-    assert!(refusal(&sweep("")).contains("without enough max_runs"));
-    assert!(refusal(&sweep(", runs = 5, max_runs = 3")).contains("no less than runs"));
+    let field = |more: &str| refused(&sweep(more)).field.unwrap();
+    assert_eq!(field(""), "step[0].sweep.precision_percentage");
+    assert_eq!(field(", runs = 5, max_runs = 3"), "step[0].sweep.precision_percentage");
     parse(&sweep(", runs = 3, max_runs = 30")).unwrap();
 }
 
 /// The name that people mean is often the flag's, which is no field of a plan.
 #[test]
-fn an_unknown_parameter_is_reported_with_the_nearest_short_name() {
+fn an_unknown_parameter_is_refused_with_the_nearest_short_name() {
     let plan = weir_model::experiment::test_plan(
         &serde_json::json!({ "connection": [{ "transport": "udp" }] }),
     )
     .unwrap();
-    let said = |name: &str| {
-        weir_model::experiment::set_parameters(&plan, [(name, "64")]).unwrap_err().to_string()
+    let accepted = |name: &str| {
+        let error = weir_model::experiment::set_parameters(&plan, [(name, "64")]).unwrap_err();
+        let refusal = Refusal::from(&error);
+        assert_eq!(refusal.field.as_deref(), Some(name));
+        refusal.accepted.unwrap()
     };
-    assert!(said("sise").contains("(did you mean size?)"), "{}", said("sise"));
-    assert!(!said("qqqqqq").contains("did you mean"), "{}", said("qqqqqq"));
+    assert!(accepted("sise").ends_with(" (did you mean size?)"));
+    assert!(!accepted("qqqqqq").ends_with('?'));
 }
 
 /// The place of a range is that of its axis, also where an expectation asks for the axes first.
 #[test]
 fn a_range_that_is_refused_is_named_where_it_stands() {
     let sweep = |expect: &str| {
-        refusal(&format!(
+        refused(&format!(
             "[[step]]\n{expect}sweep = {{ over = [\"size=64..256\"], test = {{}} }}\n"
         ))
     };
     let alone = sweep("");
-    assert!(alone.starts_with("step[0].sweep.over size: "), "{alone}");
-    assert_eq!(sweep("expect = [\"loss < 1 %\"]\n"), alone);
+    assert_eq!(alone.field.as_deref(), Some("step[0].sweep.over size"));
+    let judged = sweep("expect = [\"loss < 1 %\"]\n");
+    assert_eq!((judged.field, judged.given), (alone.field, alone.given));
 }

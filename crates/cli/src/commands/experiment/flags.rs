@@ -31,6 +31,12 @@ pub(super) fn named(error: ModelError, axes: &[String]) -> ModelError {
         ModelError::Field { field, given, accepted } => {
             ModelError::Field { field: flag_of(&field, axes), given, accepted }
         }
+        // The document was made of flags: its lines mean nothing to the user.
+        ModelError::Document(error) => ModelError::Field {
+            field: flag_of(&error.field, axes),
+            given: error.given.clone(),
+            accepted: error.accepted_with_hint(),
+        },
         other => other,
     }
 }

@@ -109,8 +109,8 @@ impl Job {
             (Some(axes), ScenarioError::Model(error)) => {
                 ScenarioError::Model(flags::named(error, axes))
             }
-            (Some(axes), ScenarioError::Refused { field, reason }) => {
-                ScenarioError::Refused { field: flags::flag_of(&field, axes), reason }
+            (Some(axes), ScenarioError::Refused { field, given, reason }) => {
+                ScenarioError::Refused { field: flags::flag_of(&field, axes), given, reason }
             }
             (_, error) => error,
         })

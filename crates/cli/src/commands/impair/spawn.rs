@@ -79,7 +79,7 @@ impl Last {
     fn take(&mut self, event: Event) {
         match event {
             Event::Warning(Notice { message, .. }) => note(&message),
-            Event::Result(report) => self.report = serde_json::from_value(report).ok(),
+            Event::Result(report) => self.report = weir_model::document::read(&report).ok(),
             Event::Error(error) => self.error = Some(error),
             _ => {}
         }

@@ -6,6 +6,8 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
+use weir_model::document;
 use weir_model::experiment::{EXPERIMENT_SCHEMA, Experiment};
 use weir_model::record::{RUN_SCHEMA, Record};
 use weir_report::page::{Document, of_experiment, of_runs};
@@ -242,7 +244,7 @@ fn is_file(path: &Path) -> bool {
 
 /// An experiment's result in JSON.
 fn experiment(name: &str, text: &str) -> Result<Subject, CliError> {
-    let read: Experiment = serde_json::from_str(text)
+    let read: Experiment = document::parse_json(text.as_bytes())
         .map_err(|e| CliError::flag("RUN", format!("{name}: {e}"), EXPERIMENT_SCHEMA))?;
     Ok(Subject::Experiment(Box::new(read)))
 }
@@ -270,10 +272,12 @@ fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
     }
     let mut out: Vec<Record> = vec![];
     if text.trim_start().starts_with('[') {
-        out = serde_json::from_str(&text).map_err(|e| fail(1, e.to_string()))?;
+        out = document::parse_json(text.as_bytes()).map_err(|e| fail(1, e.to_string()))?;
     } else {
-        for record in serde_json::Deserializer::from_str(&text).into_iter::<Record>() {
-            out.push(record.map_err(|e| fail(out.len() + 1, e.to_string()))?);
+        for tree in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+            let number = out.len() + 1;
+            let tree = tree.map_err(|e| fail(number, e.to_string()))?;
+            out.push(document::read(&tree).map_err(|e| fail(number, e.to_string()))?);
             if out.len() > MAX_RUNS {
                 break;
             }

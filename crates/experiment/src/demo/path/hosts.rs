@@ -387,7 +387,7 @@ fn report(emulator: Process) -> Result<Report, DemoError> {
         _ => None,
     });
     let report = report.ok_or_else(|| failed(IMPAIR)("it ended without a report"))?;
-    serde_json::from_value(report).map_err(failed(IMPAIR))
+    weir_model::document::read(&report).map_err(failed(IMPAIR))
 }
 
 fn read_log(log: &OutputFile) -> Result<Vec<(packets::Record, Judged)>, DemoError> {

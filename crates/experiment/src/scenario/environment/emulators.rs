@@ -50,7 +50,8 @@ impl Environment<'_> {
         };
         let socket = PathBuf::from(socket);
         let found = ask(&socket, &json!({ "verb": "show" }))?["impairment"].take();
-        let former = serde_json::from_value(found).map_err(failed("understand", &at(&socket)))?;
+        let former =
+            weir_model::document::read(&found).map_err(failed("understand", &at(&socket)))?;
         let loses = Mutex::new(losing(&initial));
         let emulator = Emulator { socket, _program: None, former: Some(former), loses };
         if !spec.initial.is_empty() {

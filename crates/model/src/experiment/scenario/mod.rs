@@ -4,14 +4,12 @@
 //! replaced at each point. Everything is checked before anything starts.
 //!
 //! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
-//! holds), `parameter` (a sweep's values in a plan), `reading`
-//! (values become types, with plain error messages).
+//! holds), `parameter` (a sweep's values in a plan).
 
 mod check;
 
 mod parameter;
 mod parse;
-mod reading;
 mod steps;
 mod types;
 
@@ -20,7 +18,6 @@ use crate::ModelError;
 pub use crate::nearest;
 pub use check::check_axes;
 pub use parameter::{parameter_of, set_parameters, test_plan};
-pub(crate) use reading::nearest_known;
 pub use steps::{
     Action, CollectStep, CommandStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind,
     SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,
@@ -48,10 +45,6 @@ fn inside(at: &str, error: ModelError) -> ModelError {
             given: format!("'{given}'"),
             accepted: accepted.into(),
         },
-        ModelError::Document { document, field, reason } => ModelError::Document {
-            document,
-            field: if field.is_empty() { at.into() } else { format!("{at}.{field}") },
-            reason: format!("{at}: {reason}"),
-        },
+        ModelError::Document(error) => error.inside(at).into(),
     }
 }

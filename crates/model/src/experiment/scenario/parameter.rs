@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::reading::{accepted as accepted_by, read, read_as_told};
-use super::{inside, nearest};
+use super::inside;
 use crate::ModelError;
+use crate::document::{self, DocumentCode, DocumentError};
 use crate::experiment::variables::plain;
 use crate::plan::Plan;
 
@@ -17,7 +17,7 @@ pub fn test_plan(plan: &Value) -> Result<Plan, ModelError> {
     if let Some(fields) = plan.as_object_mut() {
         fields.entry("schema").or_insert_with(|| crate::plan::PLAN_SCHEMA.into());
     }
-    let plan: Plan = read(&plan)?;
+    let plan: Plan = document::read(&plan)?;
     plan.check()?;
     Ok(plan)
 }
@@ -59,12 +59,7 @@ fn field_of(name: &str) -> &str {
 
 /// The plan with one parameter set, not yet checked.
 fn set(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
-    let fail = |reason: String| ModelError::Document {
-        document: crate::plan::PLAN_SCHEMA,
-        field: String::new(),
-        reason,
-    };
-    let mut raw = serde_json::to_value(plan).map_err(|e| fail(e.to_string()))?;
+    let mut raw = serde_json::to_value(plan).unwrap_or_default();
     let only = name.rsplit_once('.').map(|(connection, _)| connection);
     let field = field_of(name);
     // As a number or a boolean where it reads as one; fields with units take both.
@@ -92,16 +87,16 @@ fn set(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
             accepted: "the name of a connection of the plan".into(),
         });
     }
-    read_as_told(&raw).map_err(|(_, reason)| match reason.strip_prefix("unknown field ") {
-        Some(_) => ModelError::Field {
+    document::read(&raw).map_err(|error| match error.code {
+        DocumentCode::UnknownField => ModelError::Field {
             field: name.into(),
             given: "no parameter of a plan".into(),
-            accepted: known(name, &reason),
+            accepted: known(name, &error),
         },
-        None => ModelError::Field {
+        _ => ModelError::Field {
             field: name.into(),
             given: format!("'{value}'"),
-            accepted: accepted(&reason),
+            accepted: error.accepted_with_hint(),
         },
     })
 }
@@ -138,9 +133,9 @@ pub fn parameter_of(name: &str) -> &str {
     SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| long)
 }
 
-/// What a parameter may be called, by serde's words of an unknown field (which list the fields of a connection).
-fn known(name: &str, reason: &str) -> String {
-    let fields = reason.split('`').skip(3).step_by(2);
+/// What a parameter may be called: the fields of a connection, which the error of an unknown one lists, and those of the plan.
+fn known(name: &str, error: &DocumentError) -> String {
+    let fields = error.accepted.split(", ");
     // What is asked for most has a short name, which is the flag's.
     let called = |field: &str| {
         let short = SHORT.iter().find(|(_, long)| *long == field);
@@ -151,21 +146,9 @@ fn known(name: &str, reason: &str) -> String {
     let fields = fields.filter(|field| *field != "name").map(called);
     let names: Vec<String> = fields.chain(OF_PLAN.iter().map(|n| (*n).to_owned())).collect();
     let all = names.iter().map(String::as_str).chain(SHORT.iter().map(|(short, _)| *short));
-    let hint = crate::experiment::nearest(name, all)
+    let hint = crate::nearest(name, all)
         .map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
     format!("{}{hint}", names.join(", "))
-}
-
-/// What a field accepts, by the words that refused a value of it.
-fn accepted(reason: &str) -> String {
-    let Some((_, expected)) = reason.split_once("expected ") else { return reason.into() };
-    let Some(("", known)) = reason.split_once("unknown variant ") else {
-        return accepted_by(expected);
-    };
-    let (given, _) = known.trim_start_matches('`').split_once('`').unwrap_or_default();
-    let near = nearest(given, expected.split('`').skip(1).step_by(2));
-    let hint = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
-    accepted_by(expected) + &hint
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::reading::read;
 use super::{Action, EmulatorSpec, HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
+use crate::document::{self, DocumentError};
 use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
 
@@ -27,17 +27,8 @@ impl Scenario {
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
     ) -> Result<Scenario, ModelError> {
-        let document = |reason: String| ModelError::Document {
-            document: SCENARIO_SCHEMA,
-            field: String::new(),
-            reason,
-        };
-        let raw: Value = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|e| document(e.to_string()))?
-        } else {
-            toml::from_str(text).map_err(|e| document(e.to_string()))?
-        };
-        let mut raw = raw;
+        let of = |error: Box<DocumentError>| ModelError::from(error.of(SCENARIO_SCHEMA));
+        let mut raw = document::tree(text).map_err(of)?;
         if let (false, Some(fields)) = (hosts.is_empty(), raw.as_object_mut()) {
             let known = host_names(fields);
             let strange = hosts.keys().find(|name| !known.is_empty() && !known.contains(name));
@@ -53,7 +44,7 @@ impl Scenario {
                 refuse("host", &given.to_string(), "tables [host.NAME]")?;
             }
             for (name, host) in hosts {
-                given[name] = serde_json::to_value(host).map_err(|e| document(e.to_string()))?;
+                given[name] = serde_json::to_value(host).unwrap_or_default();
             }
         }
         let mut variables = Variables::new();
@@ -101,12 +92,13 @@ impl Scenario {
         {
             fields.insert("variables".into(), Value::Object(variables.into_iter().collect()));
         }
-        let mut scenario: Scenario = read(&expanded)?;
+        let mut scenario: Scenario =
+            document::read(&expanded).map_err(|error| of(error.located(text)))?;
         scenario.name_steps();
         if !hosts.is_empty() {
             scenario.leave_out_emulators()?;
         }
-        scenario.check()?;
+        scenario.check().map_err(|e| DocumentError::of_check(e, SCENARIO_SCHEMA, text))?;
         Ok(scenario)
     }
 
@@ -211,16 +203,15 @@ mod tests {
                 "schema = \"weir.scenario/1\"\nname = \"s\"\n{text}\n[[step]]\ntest = {{}}\n"
             );
             let hosts = [(name.to_owned(), host())].into();
-            Scenario::parse(&text, false, &Variables::new(), &hosts).map_err(|e| e.to_string())
+            Scenario::parse(&text, false, &Variables::new(), &hosts)
         };
         let far = "[host.far]\naddress = \"192.0.2.7\"";
         for (text, name, accepted) in [
             (far, "fra", "the scenario's hosts: far (did you mean far?)"),
             ("[lab]", "c", "the scenario's hosts: a, b"),
         ] {
-            let refused = given(text, name).unwrap_err();
-            assert!(refused.starts_with(&format!("--host: '{name}'")), "{refused}");
-            assert!(refused.contains(accepted), "{refused}");
+            let expected = refuse_host(name, accepted.into());
+            assert_eq!(given(text, name).unwrap_err(), expected);
         }
         for (text, name) in [(far, "far"), ("[lab]", "b"), ("[lab]\nhosts = 3", "c"), ("", "x")] {
             assert!(given(text, name).is_ok(), "{text} {name}");
@@ -238,15 +229,12 @@ mod tests {
             "repeat = { times = 2, step = [{ name = \"x\", impair = { emulator = \"link\", both = \"loss 1%\" } }] }",
             "parallel = [{ name = \"x\", sweep = { over = [\"loss=1,2\"], impair = { both = \"loss {loss}%\" }, test = {} } }]",
         ] {
-            let refused = with_host(&format!("[[step]]\n{step}")).unwrap_err().to_string();
-            assert!(
-                refused.starts_with("--host: emulator link, which step x needs, "),
-                "{refused}"
-            );
-            assert!(
-                refused.contains("accepted: a scenario whose emulators have interfaces"),
-                "{refused}"
-            );
+            let refused = with_host(&format!("[[step]]\n{step}")).unwrap_err();
+            let ModelError::Field { field, given, .. } = refused else {
+                panic!("{step}: {refused}")
+            };
+            assert_eq!(field, "--host");
+            assert!(given.contains("emulator link") && given.contains("step x"), "{given}");
         }
     }
 }

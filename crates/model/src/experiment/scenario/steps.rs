@@ -364,7 +364,7 @@ pub struct StopStep {
 }
 
 /// Orders for an emulator.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = super::types::both_alone)]
 pub struct ImpairStep {
@@ -377,6 +377,10 @@ pub struct ImpairStep {
     /// What it is to do.
     #[serde(flatten)]
     pub to: Impairing,
+}
+
+super::types::impairing_fields! {
+    ImpairFields -> ImpairStep { emulator: Option<String>, clear: bool, } to
 }
 
 /// A command of the person who runs the scenario.

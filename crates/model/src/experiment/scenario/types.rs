@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::reading::read;
 use super::{Step, inside, refuse};
 use crate::ModelError;
+use crate::document;
 use crate::impairment::{Impairment, Laws, TWICE, TWICE_ACCEPTED};
 use crate::units::{Seed, Span};
 
@@ -94,7 +94,7 @@ pub struct HostSpec {
 }
 
 /// An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = both_alone)]
 pub struct EmulatorSpec {
@@ -109,8 +109,41 @@ pub struct EmulatorSpec {
     pub initial: Impairing,
 }
 
+/// A table with the fields of an [`Impairing`] beside its own: named here once more, so that a refusal has the field's path
+/// and knows the names of all.
+macro_rules! impairing_fields {
+    ($fields:ident -> $table:ident { $($own:ident: $type:ty,)* } $inner:ident) => {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub(super) struct $fields {
+            $($own: $type,)*
+            both: Option<String>,
+            a_to_b: Option<String>,
+            b_to_a: Option<String>,
+            profile: Option<String>,
+            config: Option<serde_json::Value>,
+            config_file: Option<String>,
+            seed: Option<crate::units::Seed>,
+        }
+
+        impl<'de> serde::Deserialize<'de> for $table {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let $fields { $($own,)* both, a_to_b, b_to_a, profile, config, config_file, seed } =
+                    $fields::deserialize(deserializer)?;
+                let $inner = Impairing { both, a_to_b, b_to_a, profile, config, config_file, seed };
+                Ok($table { $($own,)* $inner })
+            }
+        }
+    };
+}
+pub(super) use impairing_fields;
+
+impairing_fields! {
+    EmulatorFields -> EmulatorSpec { interfaces: Option<[String; 2]>, control_socket: Option<String>, } initial
+}
+
 /// An impairment, in one of its forms.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Impairing {
     /// Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`.
@@ -186,7 +219,7 @@ impl Impairing {
             Impairment::of_profile(name).map_err(|e| inside(&format!("{at}.profile"), e))?
         } else if let Some(config) = &self.config {
             let config: Impairment =
-                read(config).map_err(|e| inside(&format!("{at}.config"), e))?;
+                document::read(config).map_err(|e| e.inside(&format!("{at}.config")))?;
             config.check().map_err(|e| inside(&format!("{at}.config"), e))?;
             config
         } else if self.config_file.is_some() {

@@ -1,0 +1,200 @@
+//! Documents in TOML or JSON become types in one way: the text becomes a tree, the tree the type.
+//!
+//! Each type is read by one deserializer, whatever the format, which keeps the program small; and every refusal is data.
+
+mod error;
+mod line;
+mod reader;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+pub(crate) use error::refused;
+pub use error::{DocumentCode, DocumentError};
+
+/// Longest value that a refusal repeats, in characters.
+const MAX_GIVEN: usize = 200;
+
+/// Reads a type from a tree.
+///
+/// # Errors
+/// The first field that the type does not accept.
+pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Box<DocumentError>> {
+    reader::read(tree)
+}
+
+/// The tree of a text: TOML, or JSON when it begins with `{`.
+///
+/// # Errors
+/// [`DocumentCode::Syntax`] with the line, or [`DocumentCode::DuplicateField`].
+pub fn tree(text: &str) -> Result<Value, Box<DocumentError>> {
+    if is_json(text) { json(text.as_bytes()) } else { toml(text) }
+}
+
+/// The tree of JSON.
+///
+/// # Errors
+/// As [`tree`].
+pub fn json(text: &[u8]) -> Result<Value, Box<DocumentError>> {
+    serde_json::from_slice::<Tree>(text).map(|tree| tree.0).map_err(|error| {
+        // The position is a field of its own.
+        let position = format!(" at line {} column {}", error.line(), error.column());
+        let message = error.to_string();
+        let reason = message.strip_suffix(&position).unwrap_or(&message);
+        let line = (error.line() > 0).then_some(error.line());
+        match reason.strip_prefix(TWICE) {
+            Some(field) => DocumentError::duplicate(field).at_line(line),
+            None => DocumentError::syntax(reason, "JSON").at_line(line),
+        }
+    })
+}
+
+fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map(|before| before.matches('\n').count() + 1);
+        DocumentError::syntax(error.message(), "TOML").at_line(line)
+    })
+}
+
+/// Reads a type from TOML, or from JSON when the text begins with `{`. Refusals have the line.
+///
+/// # Errors
+/// As [`tree`] and [`read`].
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<DocumentError>> {
+    read(&tree(text)?).map_err(|error| error.located(text))
+}
+
+/// Reads a type from JSON.
+///
+/// # Errors
+/// As [`json`] and [`read`].
+pub fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Box<DocumentError>> {
+    read(&json(text)?)
+}
+
+/// A type as TOML.
+///
+/// # Errors
+/// [`DocumentCode::Value`] when a number does not fit TOML's 64-bit integers.
+pub fn to_toml<T: Serialize>(value: &T) -> Result<String, Box<DocumentError>> {
+    toml::to_string(value).map_err(|e| DocumentError::unwritable(&e))
+}
+
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// A tree of JSON in which no object has a key twice.
+struct Tree(Value);
+
+/// How the visitor below names a key that is given twice.
+const TWICE: &str = "\u{1}";
+
+impl<'de> serde::Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        deserializer.deserialize_any(TreeVisitor).map(Tree)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> DeserializeSeed<'de> for TreeVisitor {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut out = vec![];
+        while let Some(item) = items.next_element_seed(TreeVisitor)? {
+            out.push(item);
+        }
+        Ok(out.into())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut out = serde_json::Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            if out.contains_key(&key) {
+                return Err(serde::de::Error::custom(format_args!("{TWICE}{key}")));
+            }
+            let value = fields.next_value_seed(TreeVisitor)?;
+            out.insert(key, value);
+        }
+        Ok(out.into())
+    }
+}
+
+/// The names and indices of a path such as `connection[2].payload` or `hosts["a.b"].port`.
+#[must_use]
+pub fn segments(path: &str) -> Vec<String> {
+    let mut out = vec![];
+    let mut rest = path.trim_start_matches('.');
+    while !rest.is_empty() {
+        let bracket = rest.strip_prefix('[');
+        let quoted = bracket.filter(|inside| inside.starts_with('"'));
+        let mut names = serde_json::Deserializer::from_str(quoted.unwrap_or("")).into_iter();
+        match (quoted, names.next()) {
+            (Some(quoted), Some(Ok(name))) => {
+                out.push(name);
+                rest = &quoted[names.byte_offset()..];
+            }
+            _ => {
+                let start = bracket.unwrap_or(rest);
+                let end = start.find(['.', '[', ']']).unwrap_or(start.len());
+                out.push(start[..end].to_owned());
+                rest = &start[end..];
+            }
+        }
+        rest = rest.trim_start_matches(['.', ']']);
+    }
+    out
+}
+
+/// A value of a document as a refusal repeats it: at most 200 characters, strings without quotes.
+#[must_use]
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => short(text),
+        value => short(&value.to_string()),
+    }
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MAX_GIVEN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
