@@ -85,8 +85,11 @@ api-fuzz: build ## hostile requests over the OpenAPI document (schemathesis)
 install: build ## program, man pages, completions under DESTDIR/PREFIX
 	scripts/place.sh $(WEIR) "$(DESTDIR)$(PREFIX)"
 
-dist: build ## dist/weir-VERSION-TARGET.tar.gz, stripped
-	scripts/dist.sh $(WEIR)
+dist: ## dist/weir-VERSION-TARGET.tar.gz, stripped
+	@scripts/ensure.sh demo
+	@scripts/page.sh --if-here
+	$(CARGO) build --profile dist --locked -p weir
+	scripts/dist.sh $(TARGET_DIR)/dist/weir
 
 clean: ## what was built; benchruns/ stays
 	$(CARGO) clean

@@ -1,6 +1,7 @@
 #!/bin/bash
 # dist/weir-VERSION-TARGET.tar.gz: the stripped program with README, licences, man page and completions.
 #   scripts/dist.sh PROGRAM
+# Exit: 0 done, 1 the stripped program is larger than it may be, 2 usage.
 set -euo pipefail
 if [ $# != 1 ]; then
     echo "usage: scripts/dist.sh PROGRAM" >&2
@@ -15,6 +16,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 scripts/place.sh "$weir" "$work/$name"
 strip "$work/$name/bin/weir"
+# Most of the program is derived code: a type read in a second way shows here first.
+most=15000000
+size=$(stat -c %s "$work/$name/bin/weir")
+echo "the stripped program has $size bytes, $most at most"
+[ "$size" -le "$most" ] || exit 1
 for file in README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE; do
     install -m 644 "$file" "$work/$name/$file"
 done

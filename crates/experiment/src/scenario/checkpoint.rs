@@ -270,7 +270,8 @@ impl Checkpoint {
         let mut good = first;
         let mut lines = 0;
         while let Some(text) = next(&mut reader)? {
-            let Ok(line) = weir_model::document::parse_json::<CheckpointLine>(text.as_bytes()) else {
+            let Ok(line) = weir_model::document::parse_json::<CheckpointLine>(text.as_bytes())
+            else {
                 break;
             };
             good += text.len() as u64;

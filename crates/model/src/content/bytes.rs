@@ -17,6 +17,7 @@ const ASCII_COUNT: u64 = 95;
 /// Fills `out` with the content from byte `offset` on (offsets wrap at 2⁶⁴). The same seed and offset give
 /// the same byte, whatever the pieces. A [`Content::Ratio`] made by hand out of range is taken as the
 /// nearest in range.
+#[inline]
 pub fn fill(content: Content, seed: u64, offset: u64, out: &mut [u8]) {
     match content {
         Content::Random => fill_random(seed, offset, out),
@@ -39,6 +40,7 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bytes 8n to 8n + 7 are output n of SplitMix64, little endian. It is used here for its speed; Philox
 /// decides dispositions, this only fills payload.
+#[inline]
 fn fill_random(seed: u64, offset: u64, out: &mut [u8]) {
     // Mixed once, so that seeds next to each other do not give one sequence shifted.
     let start = mix(seed.wrapping_add(GAMMA));

@@ -54,7 +54,8 @@ pub trait Running {
     /// What it decides for a packet.
     type Outcome;
 
-    /// Decides for the next packet; `draws` are those of its place.
+    /// Decides for the next packet; `draws` are those of its place. It is `#[inline]`, so that it is compiled for speed where
+    /// packets are handled: this crate is compiled for size.
     fn next(&mut self, draws: &mut Draws<'_>) -> Self::Outcome;
 }
 
