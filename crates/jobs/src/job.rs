@@ -269,7 +269,7 @@ pub struct EmulatorJob {
     /// Write the verdict on each packet here (`weir.packets/1`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace: Option<PathBuf>,
-    /// Maximum size of the packet trace in bytes; absent: what the disk holds.
+    /// Maximum size of the packet trace in bytes; absent: limited only by the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace_limit: Option<u64>,
     /// Frames in each receive ring; absent: the link's default.

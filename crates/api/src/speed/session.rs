@@ -194,7 +194,7 @@ impl SessionMachine {
     fn result(&mut self, claims: ReportedResult, counts: Counts) -> Act {
         let refuse = |text: &str| Act::Say(ToPage::NotKept { text: text.into() });
         if self.kept {
-            return refuse("A result of this test is stored already.");
+            return refuse("A result of this test is already stored.");
         }
         // With the rest of a frame, which is sent after the end.
         let all = counts.sent.saturating_sub(self.sent_before);

@@ -76,7 +76,7 @@ pub(crate) struct GridArgs {
     #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
     /// Repeat each point until the confidence interval of its first metric is within this percentage of the mean; the
-    /// standard deviation of the first runs gives the number (Stein's two stages), at most --max-runs
+    /// standard deviation of the first runs determines the number (Stein's two stages), at most --max-runs
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "max_runs")]
     precision: Option<f64>,
     /// Maximum number of repetitions of a point with --precision

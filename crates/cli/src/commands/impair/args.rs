@@ -130,7 +130,7 @@ pub(crate) struct RunArgs {
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_trace: Option<PathBuf>,
-    /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: what the disk holds]
+    /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: limited only by the disk]
     #[arg(long, value_name = "BYTES", requires = "packet_trace")]
     pub(crate) packet_trace_limit: Option<ByteSize>,
     /// Port by which traffic of Weir's own tests is recognised [default: the file's, else 9347]

@@ -32,7 +32,7 @@ pub(crate) struct RunsArgs {
 enum Action {
     /// List stored runs, newest first.
     List(list::ListArgs),
-    /// Print a run as at its end.
+    /// Print a run as `weir test` printed it at its end.
     Show(ShowArgs),
     /// Set labels of a run; those with the same keys are replaced. `list --label` finds them.
     #[command(visible_alias = "label")]
@@ -44,7 +44,7 @@ enum Action {
     Diff(diff::DiffArgs),
     /// Write runs as JSON (one record a line) or CSV.
     Export(export::ExportArgs),
-    /// Import records from a file written by export, or from - (stdin). Runs that are stored already stay as they are.
+    /// Import records from a file written by export, or from - (stdin). Runs that are already stored are not changed.
     Import(ImportArgs),
     /// Remove runs: all of those named, or none.
     Rm(RmArgs),

@@ -350,7 +350,7 @@ pub(crate) struct LaterArgs {
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::confidence)]
     pub(crate) confidence: Option<f64>,
     /// Repeat the test until the confidence interval of its throughput is within this percentage of the mean; the standard
-    /// deviation of the first runs gives the number (Stein's two stages), at most 100
+    /// deviation of the first runs determines the number (Stein's two stages), at most 100
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
     pub(crate) precision: Option<f64>,
     #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
