@@ -217,7 +217,7 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     }
 }
 
-/// A line to stderr that must not end the program when stderr is gone, as `eprintln!` would.
+/// A line to stderr that must not end the program when stderr is closed, as `eprintln!` would.
 pub(crate) fn note(line: &str) {
     if job::is_job() {
         return job::emit(&Event::Progress(Notice::of(line)));

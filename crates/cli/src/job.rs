@@ -44,7 +44,7 @@ pub(crate) fn is_job() -> bool {
     SESSION.get().is_some()
 }
 
-/// Reports an event. A reader that is gone is no error.
+/// Reports an event. A reader that has closed its end is no error.
 pub(crate) fn emit(event: &Event) {
     let line = event.to_line().unwrap_or_default();
     let mut out = stdout().lock();

@@ -72,7 +72,7 @@ impl Sink {
         let _ = self.flush();
     }
 
-    /// Whether the reader is gone.
+    /// Whether the reader has closed its end.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone
     }
@@ -113,7 +113,7 @@ impl Write for Sink {
     }
 }
 
-/// Prints text to stdout for a command that does nothing else. A reader that is gone is no error.
+/// Prints text to stdout for a command that does nothing else. A reader that has closed its end is no error.
 ///
 /// # Errors
 /// [`CliError::Io`] for any other failure, such as a full disk.

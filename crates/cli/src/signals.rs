@@ -9,7 +9,7 @@ use crate::error::CliError;
 
 /// Listens until the program ends: SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`).
 ///
-/// The third signal ends the process whatever it is doing: nothing may make it unstoppable.
+/// The third signal ends the process at once, whatever it is doing.
 ///
 /// # Errors
 /// [`CliError::Internal`] when the system takes no handler.

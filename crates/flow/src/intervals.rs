@@ -18,7 +18,7 @@ pub struct IntervalClock {
 }
 
 impl IntervalClock {
-    /// How many intervals lie in the omitted time.
+    /// How many intervals are in the omitted time.
     pub fn omitted(&self) -> usize {
         match (self.omit_ns, self.interval_ns) {
             (0, _) => 0,

@@ -45,7 +45,7 @@ impl PayloadRing {
         PayloadRing { bytes, payload, slots }
     }
 
-    /// How many of `count` datagrams from `sequence` lie in a row.
+    /// How many of `count` datagrams from `sequence` are contiguous in the ring.
     pub fn run(&self, sequence: u64, count: usize) -> usize {
         count.min(self.slots - (sequence % self.slots as u64) as usize)
     }

@@ -493,7 +493,7 @@ fn intervals_follow_their_law() {
     let (made_up, tx) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));
     assert_eq!((made_up.len(), tx.missed_slots), (times.len(), Some(0)));
     assert!(tx.late_slots.unwrap() > 10);
-    // One of 300 ms is made up by 100 ms of it, whatever the intervals; the rest is missed at the mean rate.
+    // Of one of 300 ms, 100 ms are made up, whatever the intervals; the rest is missed at the mean rate.
     let (_, tx) = send_times(&connection, Some((SECOND, SECOND + 300_000_000)));
     assert!((185..=202).contains(&tx.missed_slots.unwrap()), "{:?}", tx.missed_slots);
     // Without catching up no more than the first one late.

@@ -155,7 +155,7 @@ struct EthtoolValue {
 const ETHTOOL_GLINK: u32 = 10;
 
 impl Device {
-    /// Whether it has a carrier, as its driver tells at this moment; `true` where that cannot be known.
+    /// Whether it has a carrier, as its driver reports at this moment; `true` where that cannot be known.
     ///
     /// Asked through `fd`, as [`Device::check`].
     pub(crate) fn has_carrier(&self, fd: BorrowedFd<'_>) -> bool {

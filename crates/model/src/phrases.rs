@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// So many of a thing: `1 packet`, `0 packets`, `12 packets`. For nouns whose plural ends in s.
+/// A number with its noun: `1 packet`, `0 packets`, `12 packets`. For nouns whose plural ends in s.
 #[must_use]
 pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };

@@ -211,7 +211,7 @@ impl InjectedClock {
         self.lock().monotonic_offset_ns = offset_ns;
     }
 
-    /// Steps the realtime clock by `step_ns`, on top of earlier steps; the monotonic clock goes on.
+    /// Steps the realtime clock by `step_ns`, on top of earlier steps; the monotonic clock is unaffected.
     pub fn step_realtime_ns(&self, step_ns: i64) {
         let mut state = self.lock();
         state.realtime_offset_ns = state.realtime_offset_ns.saturating_add(step_ns);

@@ -166,7 +166,7 @@ pub struct Egress {
     pub source: Option<IpAddr>,
     /// Next router, when the destination is not on the link.
     pub gateway: Option<IpAddr>,
-    /// Largest IP packet on the way as known here, bytes: that of the route if it has one, else of the interface.
+    /// Largest IP packet on the path as known here, bytes: that of the route if it has one, else of the interface.
     pub mtu_bytes: u32,
     /// The destination is this host itself.
     pub local: bool,

@@ -30,7 +30,7 @@ const CHRONY_LOCAL: &str = "7F7F0101";
 pub enum TimeService {
     /// chronyd, asked by `chronyc tracking`.
     Chrony,
-    /// An NTP daemon that tells the kernel its errors, read by `adjtimex`.
+    /// An NTP daemon that reports its errors to the kernel, read by `adjtimex`.
     NtpKernel,
 }
 

@@ -124,7 +124,7 @@ pub struct RecvMessage<'a> {
     pub kernel_realtime_ns: Option<u64>,
     /// When the card took it in, by the card's own clock, ns.
     pub hardware_ns: Option<u64>,
-    /// Messages dropped on this socket so far because its buffer was full, modulo 2^32. The kernel tells it with the
+    /// Messages dropped on this socket so far because its buffer was full, modulo 2^32. The kernel reports it with the
     /// first message after a drop and all later ones; a coalesced message counts once.
     pub overflow_total: Option<u32>,
     /// TOS byte or traffic class.

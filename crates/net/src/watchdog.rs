@@ -226,7 +226,7 @@ impl Watchdog {
     pub fn disarm(mut self) {
         if let Some(socket) = &self.socket {
             let order = Order { kind: OrderKind::Disarm, ..Order::default() };
-            // A child that is gone already needs no telling.
+            // A child that has already ended needs no message.
             let _ = raw::send_message(socket.as_raw_fd(), &order.to_bytes(), &[]);
         }
         self.finish();

@@ -1,6 +1,6 @@
 //! TPACKET_V2: a packet socket whose receive ring is mapped into this process, and another to send by.
 //!
-//! V2, since it wakes for every frame where V3 wakes by block. The kernel tells with each frame when it came in, which
+//! V2, since it wakes for every frame where V3 wakes by block. The kernel reports with each frame when it came in, which
 //! VLAN tag it took off, and (by `PACKET_VNET_HDR`) what of its checksum is missing and how a super-packet is to be cut.
 //!
 //! A frame that a packet socket has seen goes on to this host's own stack. It is stopped there by a two-instruction

@@ -1,4 +1,4 @@
-//! Frames out of the ring into slabs, made whole on the way.
+//! Copies frames from the ring into slabs and completes them (tags, checksums).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -9,7 +9,7 @@ use crate::sys::{self, Mapping};
 
 /// What the kernel puts before a frame: its own header, the socket address, the hints of offloads.
 const OVERHEAD_BYTES: u32 = (libc::TPACKET2_HDRLEN + 16 + VnetHeader::LEN + 16) as u32;
-/// Frames lie in blocks of memory that is contiguous for the kernel.
+/// Frames are in blocks of memory that is contiguous for the kernel.
 const BLOCK_BYTES: u32 = 1 << 18;
 
 /// The ring and our place in it.
@@ -117,7 +117,7 @@ impl Ring {
         })
     }
 
-    /// Gives our place back to the kernel and goes on to the next.
+    /// Returns our slot to the kernel and moves to the next.
     #[inline]
     pub(super) fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);

@@ -3,7 +3,7 @@
 //!
 //! Per receive queue one socket with its own memory; a program on the interface hands each frame to the socket of its
 //! queue. Sending has a socket of its own on queue 0, sharing that queue's memory: polling a socket that can send also
-//! drives its sending, which would hide frames that were dropped on the way.
+//! drives its sending, which would hide frames that were dropped on the path.
 
 mod receive;
 mod ring;

@@ -104,7 +104,7 @@ pub fn time_namespace() -> Result<String> {
     std::fs::metadata(path).map(|m| format!("{}:{}", m.dev(), m.ino())).context("read", path)
 }
 
-/// Name of the kernel's clocksource (`tsc`, `kvm-clock`, `hpet`), when it tells.
+/// Name of the kernel's clocksource (`tsc`, `kvm-clock`, `hpet`), if the kernel reports it.
 pub fn clocksource() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")

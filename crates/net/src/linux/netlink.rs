@@ -112,7 +112,7 @@ impl Netlink {
         self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body, each)
     }
 
-    /// Asks for one thing; `each` sees the answer.
+    /// Sends one request; `each` is called with each message of the answer.
     pub(crate) fn get(
         &mut self,
         kind: u16,

@@ -360,7 +360,7 @@ impl TcpStream {
         }
     }
 
-    /// Ends our direction; the peer's goes on (`SHUT_WR`).
+    /// Ends our direction; the peer's stays open (`SHUT_WR`).
     pub fn half_close(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }

@@ -30,7 +30,7 @@ pub fn listen(local: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A UDP socket that tells with each datagram to which address it was sent.
+/// A UDP socket that reports with each datagram to which address it was sent.
 #[derive(Debug)]
 pub struct TransparentUdp(UdpSocket);
 

@@ -124,7 +124,7 @@ impl Step {
 }
 
 /// Only a process with one thread may make a user namespace, so a forked child does, and sends the
-/// descriptors back. They keep the namespaces alive; the child is gone when this returns.
+/// descriptors back. They keep the namespaces alive; the child has ended when this returns.
 fn create_as_user(options: &[NamespaceOptions]) -> Result<Vec<NamespaceParts>, Error> {
     let (uid_map, gid_map) = identity_maps();
     let failed =

@@ -15,7 +15,7 @@ pub struct Process {
 
 impl Process {
     /// Opens the process `pid` if it is alive and started at `start_time` (see
-    /// [`process_start_time`]); `None` when it is gone or another process has the number now.
+    /// [`process_start_time`]); `None` when it has ended or another process has the number now.
     pub fn open(pid: u32, start_time: u64) -> Result<Option<Self>, Error> {
         let named = |source| Error::new("open", format!("process {pid}"), source);
         let Ok(raw_pid) = libc::pid_t::try_from(pid) else { return Ok(None) };
@@ -87,7 +87,7 @@ impl Process {
     }
 }
 
-/// Signals every process of the group that `leader` leads (setpgid(2)). A group that is gone is no error.
+/// Signals every process of the group that `leader` leads (setpgid(2)). A group that no longer exists is no error.
 ///
 /// Meant for a child that leads a group of its own and has not been waited for: until then its number, and that of its
 /// group, can't be another's.

@@ -53,7 +53,7 @@ impl Headline {
     }
 }
 
-/// A warning in sight.
+/// A warning that is always visible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
     /// How much it bears on the result.

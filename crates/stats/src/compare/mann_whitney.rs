@@ -119,7 +119,7 @@ fn counted_tail(n: usize, m: usize, u: usize) -> f64 {
 /// The smaller of P(U ≤ u) and P(U ≥ u) when each way to choose which of these values are the first sample's is as likely:
 /// the permutation distribution of the sum of mid-ranks (E. L. Lehmann, Nonparametrics, 1975), which ties make uneven.
 fn tied_tail(first: &[f64], second: &[f64]) -> f64 {
-    // Of the smaller sample, since its sum tells the other's; doubled, so that mid-ranks are whole numbers.
+    // Of the smaller sample, since the other's sum follows from it; doubled, so that mid-ranks are whole numbers.
     let chosen = first.len().min(second.len());
     let is_first = chosen == first.len();
     let (mut ranks, mut own, mut below) = (vec![], 0, 0);

@@ -35,7 +35,7 @@ const HEADERS: usize = 28;
 
 const IDLE: u8 = 0;
 const LOADED: u8 = 1;
-/// No flow sends: probes go on for the clocks' relation, and are in neither figure.
+/// No flow sends: probes continue for the clocks' relation, and count in neither figure.
 const WAITING: u8 = 2;
 const ENDED: u8 = 3;
 

@@ -46,7 +46,7 @@ pub struct ClientConfig {
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
     pub start_at_ns: Option<u64>,
-    /// A server of which nothing is heard for this long while the test runs is gone.
+    /// A server that sends nothing for this long while the test runs counts as lost.
     pub silence: Duration,
     /// How long the server's report is waited for.
     pub report: ReportTimeout,

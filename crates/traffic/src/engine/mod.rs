@@ -49,14 +49,14 @@ pub enum FlowEvent {
 /// Where flow events go.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 
-/// What a sender tells at its end.
+/// What a sender reports at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     let (packets, bytes) = state.total();
     let omitted_packets = state.omitted_packets();
     SenderTotal { flow, packets, bytes, omitted_packets, end_ns: state.end_offset_ns() }
 }
 
-/// What tells payload contents apart in the workers' caches: kind and, for a ratio, its bits.
+/// What distinguishes payload contents in the workers' caches: kind and, for a ratio, its bits.
 pub(crate) type ContentKey = (u8, u64);
 
 fn content_key(content: Content) -> ContentKey {

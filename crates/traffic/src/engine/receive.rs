@@ -270,7 +270,7 @@ fn receive(
                         message.segment_size.map(usize::from),
                         at,
                         |l| {
-                            // A full disk shows when the log is flushed; the test goes on.
+                            // A full disk is reported when the log is flushed; the test continues.
                             log.write(&l.record(id, direction, at, coalesced));
                         },
                     );

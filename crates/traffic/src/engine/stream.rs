@@ -283,7 +283,7 @@ fn broken(slot: &mut Slot, clock: &Clock) {
     let _ = slot.flow.events.send(FlowEvent::Failed(slot.flow.id, text));
 }
 
-/// Ends a sender that can't go on and tells what it had sent.
+/// Ends a sender that can't continue and reports what it had sent.
 fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
     state.stop();
     state.finish(now);
@@ -423,7 +423,7 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 turn += n;
                 state.on_read(n, (!discards).then(|| &shared.buffer[..n]), clock.monotonic_ns());
                 if n < most {
-                    // It is empty now: the poller tells when there is more.
+                    // It is empty now: the poller reports when there is more.
                     return Outcome::Blocked;
                 }
             }

@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let in_use = Listener::bind(&path, false).unwrap_err();
         assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
-        // The server is gone, and left its file.
+        // The server has ended and left its file.
         drop(listener);
         std::mem::forget(file);
         let (_listener, file) = Listener::bind(&path, false).unwrap();

@@ -127,7 +127,7 @@ impl Loop {
         let mut events = Events::new(64);
         let mut batch = RecvBatch::new(32, 2048);
         loop {
-            // Wakes now and then to drop the sockets of sessions that are gone.
+            // Wakes at times to drop the sockets of sessions that have ended.
             let _ = poller.wait(&mut events, Some(1_000_000_000));
             self.refit();
             loop {

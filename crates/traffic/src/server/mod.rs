@@ -357,7 +357,7 @@ pub(crate) async fn accept(
                     closed.clone(),
                 ));
             }
-            // Out of descriptors, or a connection that was gone: go on in a moment.
+            // Out of descriptors, or a connection that was closed already: continue after a moment.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }

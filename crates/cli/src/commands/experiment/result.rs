@@ -101,7 +101,7 @@ pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
 }
 
 /// Prints JSON if requested, stores the result next to its checkpoint, and writes the requested files. What
-/// can be written is, whatever becomes of the rest; the first failure is returned.
+/// can be written is, even if others fail; the first failure is returned.
 pub(super) fn finish(
     experiment: &Experiment,
     args: &ResultArgs,

@@ -76,7 +76,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         if count >= 3 && !is_running.load(Ordering::Relaxed) {
             std::process::exit(reason.exit_code());
         }
-        // The receiver is gone when the command has ended: then this program is about to end, too.
+        // The receiver no longer exists once the command has ended; then this program is about to end, too.
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
@@ -150,7 +150,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         return Err(CliError::EmulatorEnded { reason, exit_code });
     }
     let status = done.status;
-    // As a shell tells it.
+    // As a shell reports it.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
     Ok(done.asked.map_or(code, StopReason::exit_code))
 }

@@ -127,7 +127,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     crate::job::on_set(move |impairment| {
         remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
     });
-    // No share in it: when this function has ended, all of it is gone.
+    // A weak reference: everything is released when this function ends.
     let left = Arc::downgrade(&leavings);
     signals::listen_until(&stop, move || take_away(&left))?;
     let socket = listen(&job, emulator.remote())?;
@@ -253,7 +253,7 @@ fn take_away(leavings: &Weak<Mutex<Leavings>>) {
     drop(leavings.restoration.take());
 }
 
-/// Waits for the end; tells alarms meanwhile.
+/// Waits for the end and reports alarms meanwhile.
 fn watch(
     stop: &Stop,
     remote: &Remote,

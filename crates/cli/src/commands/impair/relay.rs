@@ -150,7 +150,7 @@ pub(super) fn accept<S>(
 
 /// Passes a connection on to a service.
 fn serve(stream: &TcpStream, target: SocketAddr) {
-    // A service that is gone: the connection is closed, as it would be without us.
+    // A service that no longer runs: the connection is closed, as it would be without us.
     if let Ok(service) = TcpStream::connect(target) {
         join(stream, &service);
     }

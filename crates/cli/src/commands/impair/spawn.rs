@@ -95,7 +95,7 @@ impl Spawned {
         self.process.has_ended()
     }
 
-    /// Leaves a detached one to itself.
+    /// Leaves a detached emulator running; returns the lines printed at its start.
     pub(crate) fn leave(self) -> String {
         self.process.leave();
         self.head

@@ -171,7 +171,7 @@ impl Lines {
         let rate = |v: Option<f64>| v.map_or("-".into(), |v| options.units.rate(v));
         self.rows += 1;
         self.cell(row.id);
-        // To the second: the id tells no more, and a list is to be scanned.
+        // To the second: the id has no more, and a list is for skimming.
         self.cell(&row.started_at.get(..19).unwrap_or(row.started_at).replacen('T', " ", 1));
         self.cell(row.host.unwrap_or("-"));
         self.cell(row.transport);

@@ -73,7 +73,7 @@ fn own_program() -> std::io::Result<PathBuf> {
 /// The background's side: passes the first lines to the foreground and lets it go.
 pub(crate) fn hand_over(lines: &str) {
     let mut stdout = std::io::stdout();
-    // A foreground that is gone was ended by its user; the server stays.
+    // If the foreground process has ended, its user ended it; the server continues.
     let _ = writeln!(stdout, "{lines}{READY}").and_then(|()| stdout.flush());
 }
 

@@ -115,7 +115,7 @@ pub(super) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
             note(&told_once);
         }
     }
-    // Pages of runs know by this name that a plan in it is gone.
+    // By this name, pages of runs know that a plan in it no longer exists.
     let directory = tempfile::Builder::new()
         .prefix("weir-ui-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
@@ -227,7 +227,7 @@ fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
     }
 }
 
-/// The one line that ever tells a token.
+/// The only line that contains a token.
 fn token_line(token: &str, path: &Path, json: bool) -> String {
     let file = path.display();
     if json {

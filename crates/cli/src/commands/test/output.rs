@@ -132,7 +132,7 @@ impl Outputs {
         self.options.form == Form::Text
     }
 
-    /// Whether the only reader is gone.
+    /// Whether the only reader has closed its end.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.sink.is_gone() && self.csv.is_none()
     }

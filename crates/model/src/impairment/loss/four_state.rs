@@ -55,7 +55,7 @@ impl Steps {
             // The burst is never entered.
             return [1.0 / (1.0 + p14), 0.0, 0.0, p14 / (1.0 + p14)];
         }
-        // Without p32 state 2 is never entered, whatever leads out of it.
+        // Without p32 state 2 is never entered, whatever its exits are.
         let p23 = if p32 == 0.0 { 1.0 } else { p23 };
         let weights = [p31 * p23, p13 * p32, p13 * p23, p14 * p31 * p23];
         let sum: f64 = weights.iter().sum();

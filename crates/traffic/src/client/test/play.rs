@@ -333,7 +333,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Something that a worker tells.
+    /// What a worker reports.
     pub(super) async fn happened(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
         self.states_changed = true;
         match event {
