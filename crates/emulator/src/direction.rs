@@ -316,7 +316,7 @@ impl Worker {
                         return;
                     }
                 }
-                // The interface is gone, with the frames in its ring.
+                // The interface was removed, with the frames in its ring.
                 Err(_) => return,
             }
         }

@@ -240,7 +240,7 @@ impl Emulator {
     /// Makes the watchdog remove a file when this process dies, also by SIGKILL.
     ///
     /// # Errors
-    /// There is no such file, or the watchdog is gone.
+    /// There is no such file, or the watchdog has ended.
     pub fn remove_at_death(&mut self, path: &Path) -> Result<(), EmulatorError> {
         let Some(watchdog) = &mut self.watchdog else { return Ok(()) };
         Ok(watchdog.add(&RestoreAction::RemoveFile { path: path.to_owned() })?)

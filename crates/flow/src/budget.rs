@@ -30,7 +30,7 @@ const MAX_UPKEEP_NS: u64 = 5_000_000_000;
 /// The longest distance of feedback.
 const MAX_FEEDBACK_NS: u64 = 3_000_000_000;
 /// Above this rate per datagram flow of the server, feedback is never less frequent: it bounds what a sender may send to a
-/// receiver that is gone.
+/// receiver that has ended.
 const MAX_UNPROVED_BITS_PER_SECOND: f64 = 1e6;
 
 /// The rate that a plan states, from which both ends derive how often control traffic is sent.

@@ -97,7 +97,7 @@ impl Edit {
         self.checksum == Checksum::Repair
     }
 
-    /// Changes the frame, and tells whether there was anything to change. The same edit of the same frame is the same
+    /// Changes the frame, and returns whether there was anything to change. The same edit of the same frame is the same
     /// change, whenever it is made.
     ///
     /// Nothing changes where the checksum is to be damaged and the frame has none, and where every bit to be repaired

@@ -15,7 +15,7 @@ pub struct ChildGuard {
     grace: Duration,
     /// It leads a process group of its own, which ends with it.
     is_group: bool,
-    /// It was ended and waited for, so that its number may belong to another process now, or it was left to itself.
+    /// It was ended and waited for, so that its number may belong to another process now, or it was left running.
     is_over: bool,
 }
 

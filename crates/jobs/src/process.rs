@@ -140,7 +140,7 @@ impl Process {
         self.command(&Command::Stop);
     }
 
-    /// Leaves a detached job to itself.
+    /// Leaves a detached job running.
     pub fn leave(mut self) {
         self.child.leave();
     }

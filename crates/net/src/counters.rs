@@ -7,7 +7,7 @@ pub use crate::sys::counters::{cpu_times, protocol_counters, softnet};
 /// namespace's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Softnet {
-    /// The CPU, when the kernel tells (Linux 5.10); else the number of the line.
+    /// The CPU, when the kernel reports it (Linux 5.10); else the number of the line.
     pub cpu: u32,
     /// Packets processed.
     pub processed: u32,

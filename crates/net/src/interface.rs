@@ -98,7 +98,7 @@ pub struct Qdisc {
     pub parent: u32,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets sent; a super-packet counts as its segments where the driver tells them.
+    /// Packets sent; a super-packet counts as its segments where the driver reports them.
     pub sent_packets: u64,
     /// Packets dropped.
     pub drops: u32,

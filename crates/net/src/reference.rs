@@ -25,7 +25,7 @@ const CHRONY_DRIFT_PPM: f64 = 1.0;
 /// chrony's reference when it serves its own clock for lack of another ("local").
 const CHRONY_LOCAL: &str = "7F7F0101";
 
-/// Who keeps the realtime clock, and tells its bound.
+/// Who disciplines the realtime clock and reports its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeService {
     /// chronyd, asked by `chronyc tracking`.

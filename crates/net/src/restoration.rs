@@ -242,7 +242,7 @@ pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
     restored
 }
 
-/// Whether it was off. Nothing is done for an interface that is gone or has another index now.
+/// Whether it was off. Nothing is done for an interface that was removed or has another index now.
 fn switch_on(noted: &Noted) -> crate::Result<bool> {
     let all = interface::interfaces()?;
     if !all.iter().any(|i| i.index == noted.index && i.name == noted.interface) {

@@ -134,7 +134,7 @@ impl Watchdog {
     /// Hands the child one more action; when this returns, it is armed.
     ///
     /// # Errors
-    /// An unknown interface or feature, more than [`MAX_ACTIONS`] (ENOSPC), a child that is gone.
+    /// An unknown interface or feature, more than [`MAX_ACTIONS`] (ENOSPC), a child that has ended.
     pub fn add(&mut self, action: &RestoreAction) -> Result<(), Error> {
         let mut order = Order::default();
         let mut namespace = None;

@@ -22,7 +22,7 @@ use crate::app::lock;
 
 /// Signal numbers, the same on every Linux.
 const TERMINATE: i32 = 15;
-/// Time for jobs to end when the server is gone.
+/// Time for jobs to end after the server has ended.
 const END: Duration = Duration::from_secs(3);
 
 /// Why the launcher can't start.
@@ -62,7 +62,7 @@ pub fn launch(
     let voice = Arc::new(Mutex::new(stream.try_clone().map_err(|e| failed(&e))?));
     let say = |voice: &Mutex<UnixStream>, word: &LauncherMessage| {
         let line = serde_json::to_string(word).unwrap_or_default();
-        // A write error means that the server is gone, which the reader below notices.
+        // A write error means that the server has ended, which the reader below notices.
         let _ = lock(voice).write_all(format!("{line}\n").as_bytes());
     };
     // Jobs that end with the server, by process id.

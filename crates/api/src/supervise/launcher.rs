@@ -33,7 +33,7 @@ pub(crate) struct Exit {
 /// A started process.
 pub(crate) struct Started {
     pub(crate) pid: u32,
-    /// Resolves when it has ended; an error when the launcher is gone.
+    /// Resolves when it has ended; an error when the launcher has ended.
     pub(crate) exit: oneshot::Receiver<Exit>,
     /// What it prints.
     pub(crate) output: Option<Output>,

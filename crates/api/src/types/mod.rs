@@ -1,4 +1,4 @@
-//! What is asked and answered: the bodies of requests and answers, as the OpenAPI document tells them.
+//! The bodies of requests and answers, as the OpenAPI document describes them.
 //!
 //! Plans, impairments, scenarios and records are `weir_model`'s own types. Requests refuse fields that they do not know.
 

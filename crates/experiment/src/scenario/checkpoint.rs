@@ -618,7 +618,7 @@ mod tests {
         assert_eq!(left.borrow().1, 2);
     }
 
-    /// Cut anywhere, at most the run in progress is lost, and the checkpoint goes on.
+    /// Truncated anywhere, at most the run in progress is lost, and the checkpoint can be continued.
     #[test]
     fn a_line_cut_by_a_crash_costs_that_run_alone() {
         let dir = tempfile::tempdir().unwrap();

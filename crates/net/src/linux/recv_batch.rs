@@ -1,4 +1,4 @@
-//! Many messages by one `recvmmsg`, with what the kernel tells beside each.
+//! Many messages by one `recvmmsg`, with what the kernel reports with each.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -182,7 +182,7 @@ pub(crate) fn send_message(
 }
 
 /// Receives one message: bytes filled, and descriptors (−1 where there was none).
-/// Zero bytes mean that the other end is gone.
+/// Zero bytes mean that the other end was closed.
 pub(crate) fn receive_message(
     socket: RawFd,
     bytes: &mut [u8],

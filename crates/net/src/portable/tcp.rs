@@ -251,7 +251,7 @@ impl TcpStream {
         unsupported()
     }
 
-    /// Ends our direction; the peer's goes on.
+    /// Ends our direction; the peer's stays open.
     pub fn half_close(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }

@@ -204,7 +204,7 @@ fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
     if order.kind == OrderKind::EndProcesses {
         let namespace = [(order.device, order.inode)];
         // Until none is left: one may have been between fork and exec. A second at most. Watchdogs there end by themselves
-        // when their parents are gone, and have files to remove.
+        // when their parents have ended, and have files to remove.
         for pass in 0..200 {
             let spared = (pass < SPARED_PASSES).then_some(NAME);
             if raw::signal_processes_in(&namespace, libc::SIGKILL, spared) == 0 {

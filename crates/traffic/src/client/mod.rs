@@ -76,7 +76,7 @@ impl ClientConfig {
     }
 }
 
-/// What a running test tells.
+/// What a running test reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The control connection stands.

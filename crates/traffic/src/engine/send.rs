@@ -301,7 +301,7 @@ fn serve(
                 state.stop();
                 Some(now)
             }
-            // The peer's socket is gone for now: the control connection tells whether for good.
+            // The peer's socket is closed for now: the control connection shows whether it stays so.
             SendFault::Refused => {
                 state.called(1, 0);
                 flow.is_retrying = true;

@@ -28,7 +28,7 @@ pub(super) struct Inbox<C> {
 impl<C> Inbox<C> {
     /// A poller that knows nothing of the sockets waited for before.
     fn renew(&mut self) {
-        // Without one the old one serves: events of flows that are gone are passed over.
+        // Without one the old one is used: events of flows that have ended are ignored.
         if let Ok(poller) = Poller::new()
             && poller.add(&self.waker, INBOX, Interest::READ).is_ok()
         {

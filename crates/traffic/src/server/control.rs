@@ -32,7 +32,7 @@ use crate::report_timeout::{TimedOut, Waiting};
 use crate::transport::{self, StreamTransport};
 use crate::{Address, START_NS, hello, host};
 
-/// A client that does not take one of our messages for this long is gone; a report has a patience of its own.
+/// A client that does not take one of our messages for this long counts as lost; a report has a timeout of its own.
 const WRITE_SECONDS: u64 = 10;
 /// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
@@ -98,7 +98,7 @@ pub(super) async fn session(
         Err(_) => return false,
     };
     let mut task = Task { shared, peer, writer, meter, refused: false, took: false };
-    // Who is refused counts as half open until he is gone.
+    // A refused client counts as half open until it disconnects.
     let mut half_open = Some(half_open);
     let ran = task.serve(&mut reader, local, noise, deadline, &mut half_open).await;
     if task.took && !ran {

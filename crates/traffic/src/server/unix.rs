@@ -45,7 +45,7 @@ impl Listener {
                     let (shared, closed) = (shared.clone(), Some(closed.clone()));
                     tokio::spawn(connection(stream, self.address(), shared, share, closed));
                 }
-                // Out of descriptors, or a connection that was gone: go on in a moment.
+                // Out of descriptors, or a connection that was closed already: continue after a moment.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         }

@@ -78,7 +78,7 @@ impl<'a> Environment<'a> {
                 Some(Lab::up(&spec)?)
             }
         };
-        // The page of a run takes this name to mean that its plan file is gone.
+        // The page of a run takes this name to mean that its plan file no longer exists.
         let directory =
             tempfile::Builder::new().prefix("weir-run-").tempdir().map_err(|source| {
                 let path = std::env::temp_dir();
