@@ -1,7 +1,7 @@
 //! The intervals of a paced flow where they differ from packet to packet: by an interval law, or by the size of each packet
 //! at a rate in bit/s.
 
-use weir_laws::{Philox, Place, slot};
+use weir_laws::{DrawPosition, Philox, slot};
 use weir_model::plan::{FlowSpec, SpacingLaw};
 use weir_model::units::RateLimit;
 
@@ -28,7 +28,7 @@ pub struct Gaps {
     mean: Mean,
     law: SpacingLaw,
     philox: Philox,
-    place: Place,
+    place: DrawPosition,
     burst: u64,
     /// Of the burst whose intervals are being drawn, as a multiple of the mean.
     factor: f64,
@@ -59,7 +59,7 @@ impl Gaps {
     /// The interval after packet `packet`, ns × 2^64; packets are asked for in their order.
     pub(crate) fn after(&mut self, packet: u64) -> u128 {
         if packet.is_multiple_of(self.burst) {
-            let place = Place { packet, ..self.place };
+            let place = DrawPosition { packet, ..self.place };
             self.factor = self.law.next(&mut place.draws(&self.philox));
         }
         let mean = match &self.mean {

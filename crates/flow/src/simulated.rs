@@ -426,9 +426,9 @@ fn a_rate_in_bits_is_kept_by_the_size_of_each_packet() {
     let mut now = 0;
     loop {
         match sending.next(now) {
-            Next::Done => break,
-            Next::At(at) => now = at,
-            Next::Now(_) => {
+            NextSend::Done => break,
+            NextSend::At(at) => now = at,
+            NextSend::Now(_) => {
                 arrivals.push(now);
                 sending.sent(1, 1, now);
             }
@@ -460,11 +460,11 @@ fn intervals_follow_their_law() {
         let mut now = 0;
         loop {
             match sending.next(now) {
-                Next::Done => break,
-                Next::At(at) => {
+                NextSend::Done => break,
+                NextSend::At(at) => {
                     now = stall.filter(|s| (s.0..s.1).contains(&at)).map_or(at, |s| s.1)
                 }
-                Next::Now(_) => {
+                NextSend::Now(_) => {
                     times.push(now);
                     sending.sent(1, 1, now);
                 }

@@ -1,16 +1,16 @@
 //! The payload size of each packet of a flow: a function of its sequence number, so that both ends know it.
 
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::plan::{self, FlowSpec, Size, SizeLaw};
 use weir_model::units::Seed;
 
 /// The place of the first draw of a law slot, of the flow `name`.
-pub(crate) fn place(name: &str, direction: plan::Direction, slot: u8) -> Place {
+pub(crate) fn place(name: &str, direction: plan::Direction, slot: u8) -> DrawPosition {
     let direction = match direction {
         plan::Direction::Forward => Direction::Forward,
         plan::Direction::Reverse => Direction::Reverse,
     };
-    Place { flow: flow_hash(name), direction, slot, packet: 0 }
+    DrawPosition { flow: flow_hash(name), direction, slot, packet: 0 }
 }
 
 /// The payload sizes of a flow's packets.
@@ -19,7 +19,7 @@ pub struct Sizes {
     min: usize,
     max: usize,
     /// `None`: all have the same size.
-    drawn: Option<Box<(SizeLaw, Philox, Place)>>,
+    drawn: Option<Box<(SizeLaw, Philox, DrawPosition)>>,
 }
 
 impl Sizes {
@@ -65,7 +65,7 @@ impl Sizes {
             None => self.max,
             Some(drawn) => {
                 let (law, philox, place) = &**drawn;
-                let place = Place { packet: sequence, ..*place };
+                let place = DrawPosition { packet: sequence, ..*place };
                 // Within its bounds, whatever a law draws: buffers are made for them.
                 let bytes = law.clone().next(&mut place.draws(philox));
                 (bytes as usize).clamp(self.min, self.max)

@@ -1,13 +1,13 @@
 //! The size and interval laws of a plan: their forms, bounds, moments, and what a plan refuses.
 
 use proptest::prelude::*;
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::ModelError;
 use weir_model::plan::{Plan, Size, Spacing};
 use weir_model::units::{ByteSize, RateLimit};
 
-fn place(slot: u8, packet: u64) -> Place {
-    Place { flow: flow_hash("voice"), direction: Direction::Forward, slot, packet }
+fn place(slot: u8, packet: u64) -> DrawPosition {
+    DrawPosition { flow: flow_hash("voice"), direction: Direction::Forward, slot, packet }
 }
 
 fn sizes(text: &str, seed: u64, packets: u64) -> Vec<u64> {
