@@ -346,7 +346,7 @@ macro_rules! word_of_laws {
                         f.write_str(&FORM)
                     }
                     fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<$choice, E> {
-                        word.parse().map_err(E::custom)
+                        word.parse().map_err(crate::document::refused)
                     }
                     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<$choice, E> {
                         self.visit_str(&number.to_string())

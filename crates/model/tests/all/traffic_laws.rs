@@ -89,8 +89,8 @@ fn refused(connection: &str) -> String {
     let text = format!("schema = \"weir.plan/1\"\n[[connection]]\n{connection}");
     match Plan::parse(&text) {
         Ok(_) => String::new(),
-        Err(ModelError::Field { field, .. }) => {
-            field.strip_prefix("connection[0].").unwrap_or(&field).into()
+        Err(ModelError::Document(error)) => {
+            error.field.strip_prefix("connection[0].").unwrap_or(&error.field).into()
         }
         Err(other) => panic!("{other}"),
     }
