@@ -74,7 +74,8 @@ FAMILIES = (
     Family(
         "header format", "crates/wire/src/header/mod.rs", r"^formats! \{\n(.*?)^\}",
         r"^    (?P<type>[A-Z]\w*): (?P<module>\w+)\b[^\n]*,$",
-        ("crates/wire/src/header/", f"{MODEL}/plan/header"),
+        # A session protocol has the header of its tool.
+        ("crates/wire/src/header/", f"{MODEL}/plan/header", "crates/peers/src/"),
         (r"\bHeaderFormat::(?:(?:TYPES)\b|\*|\{)",),
         "ask what the header carries (wire::header::Carries)",
     ),

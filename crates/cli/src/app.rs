@@ -35,6 +35,8 @@ enum Command {
     Test(Box<commands::test::TestArgs>),
     /// Run the server that tests measure against
     Serve(Box<commands::serve::ServeArgs>),
+    #[command(flatten)]
+    Peer(commands::peers::PeerCommand),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
     /// Measure between two network namespaces: asked, realised, measured
@@ -120,6 +122,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
             commands::experiment::sweep::repeated(*args, words)
         }
         Command::Test(args) => return commands::test::run(&args, words),
+        Command::Peer(command) => return commands::peers::run(command, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Lab(args) => commands::lab::run(*args),

@@ -98,6 +98,7 @@ fn dispatch(job: Job) -> Result<i32, CliError> {
         Job::Calibrate(job) => commands::calibrate::run_job(&job),
         Job::Demo(job) => commands::demo::run_job(&job),
         Job::Doctor {} => commands::doctor::run_job(),
+        Job::Peer(job) => Ok(commands::peers::run_job(*job)),
     }
 }
 

@@ -28,6 +28,9 @@ pub enum Event {
         peer: String,
         /// Number of flows.
         flows: usize,
+        /// The protocol of another tool that it speaks; absent: Weir's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        protocol: Option<String>,
     },
     /// A session has ended.
     SessionClosed {
@@ -40,6 +43,9 @@ pub enum Event {
         /// What the server counted.
         #[serde(skip_serializing_if = "Option::is_none")]
         report: Option<Box<EndReport>>,
+        /// As in [`Event::SessionOpened`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        protocol: Option<String>,
     },
     /// A client was refused.
     Refused {
@@ -47,6 +53,18 @@ pub enum Event {
         peer: String,
         /// Why.
         reason: String,
+        /// As in [`Event::SessionOpened`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        protocol: Option<String>,
+    },
+    /// Another tool's protocol is served.
+    PeerListening {
+        /// Its name.
+        protocol: String,
+        /// Its transports.
+        transports: Vec<String>,
+        /// Addresses and ports.
+        addresses: Vec<String>,
     },
     /// The speed test for browsers listens.
     SpeedTest {
@@ -124,6 +142,18 @@ impl Notice {
 }
 
 impl Event {
+    /// The same event of a server, of a session of another tool's protocol.
+    #[must_use]
+    pub fn of_protocol(mut self, name: &str) -> Event {
+        if let Event::SessionOpened { protocol, .. }
+        | Event::SessionClosed { protocol, .. }
+        | Event::Refused { protocol, .. } = &mut self
+        {
+            *protocol = Some(name.into());
+        }
+        self
+    }
+
     /// The line that stands for it, with its newline. Figures that are not numbers are absent.
     ///
     /// # Errors

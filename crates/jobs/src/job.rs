@@ -36,6 +36,8 @@ pub enum Job {
     Demo(DemoJob),
     /// Check this host (`weir doctor`).
     Doctor {},
+    /// Run a test by the protocol of another tool, such as `weir ttcp`: what it prints, at last the record.
+    Peer(Box<PeerJob>),
 }
 
 impl Job {
@@ -53,6 +55,7 @@ impl Job {
             Job::Calibrate(_) => "calibrate",
             Job::Demo(_) => "demo",
             Job::Doctor {} => "doctor",
+            Job::Peer(_) => "peer",
         }
     }
 
@@ -127,6 +130,9 @@ pub struct ServeJob {
     /// The speed test for browsers; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_test: Option<SpeedTestJob>,
+    /// Protocols of other tools that are served as well, with their ports.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub peers: BTreeMap<String, u16>,
 }
 
 /// A speed test for browsers, next to a server.
@@ -165,6 +171,7 @@ impl Default for ServeJob {
             silence_time: Span::from_seconds(30),
             idle_timeout: None,
             speed_test: None,
+            peers: BTreeMap::new(),
         }
     }
 }
@@ -235,6 +242,32 @@ impl Default for TestJob {
             threads: Threads::default(),
             packet_log: None,
             connect_timeout: Span::from_seconds(3),
+        }
+    }
+}
+
+/// A test by the protocol of another tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PeerJob {
+    /// The protocol.
+    pub protocol: String,
+    /// Options of its command, by name; the value of one that takes none does not matter.
+    pub options: BTreeMap<String, String>,
+    /// Labels of the record.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The record is stored.
+    pub store: bool,
+}
+
+impl Default for PeerJob {
+    fn default() -> Self {
+        PeerJob {
+            protocol: String::new(),
+            options: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            store: true,
         }
     }
 }

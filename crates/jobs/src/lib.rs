@@ -20,7 +20,7 @@ pub use command::Command;
 pub use event::{Event, Listening, Notice, Ready};
 pub use job::{
     CalibrateJob, DemoJob, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob, LabUpJob,
-    ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,
+    PeerJob, ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,
 };
 pub use lines::{MAX_JOB_BYTES, parse_job};
 pub use process::{NoEvent, Process};

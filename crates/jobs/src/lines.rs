@@ -13,7 +13,7 @@ pub const MAX_JOB_BYTES: u64 = 32 << 20;
 /// The code of a line that is no job.
 const CODE: &str = "job";
 /// The kinds of jobs.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "serve",
     "test",
     "emulator",
@@ -24,6 +24,7 @@ const KINDS: [&str; 10] = [
     "calibrate",
     "demo",
     "doctor",
+    "peer",
 ];
 
 /// Reads a job.
@@ -65,6 +66,7 @@ fn of_tree(value: Value) -> Result<Job, Box<Refusal>> {
         "lab-down" => Job::LabDown(read(fields)?),
         "calibrate" => Job::Calibrate(read(fields)?),
         "demo" => Job::Demo(read(fields)?),
+        "peer" => Job::Peer(read(fields)?),
         "doctor" if fields.is_empty() => Job::Doctor {},
         "doctor" => {
             let field = fields.keys().next().cloned().unwrap_or_default();
@@ -114,6 +116,7 @@ mod tests {
             Job::Calibrate(CalibrateJob::default()),
             Job::Demo(crate::DemoJob { seconds: 1, simulate: true }),
             Job::Doctor {},
+            Job::Peer(Box::default()),
         ] {
             let line = serde_json::to_string(&job).unwrap();
             assert_eq!(parse_job(&line), Ok(job.clone()), "{line}");

@@ -5,6 +5,7 @@
 //! it as any test of Weir does, and reports it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -160,6 +161,7 @@ pub struct End {
     cpu: Mutex<CpuMeter>,
     /// Counters of this host before the session; absent where its report has nothing of the host.
     before: Option<host::Before>,
+    is_draining: AtomicBool,
     notes_before: usize,
     warnings: Mutex<Vec<Warning>>,
 }
@@ -186,6 +188,7 @@ impl End {
             inbox: tokio::sync::Mutex::new(inbox),
             cpu: Mutex::new(CpuMeter::new(engine.clock())),
             before: None,
+            is_draining: AtomicBool::new(false),
             notes_before: engine.notes().len(),
             warnings: Mutex::default(),
             engine,
@@ -273,8 +276,11 @@ impl End {
         self.flows.iter().find(|flow| flow.spec.id == id)
     }
 
-    /// The far sender has finished: each receiver ends when nothing has arrived for `quiet_ns`.
+    /// The far sender has finished: each receiver ends when nothing has arrived for `quiet_ns`. Only the first call counts.
     pub fn drain(&self, quiet_ns: u64) {
+        if self.is_draining.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let drain = Drain::datagrams(self.engine.clock().monotonic_ns(), quiet_ns);
         self.flows.iter().for_each(|flow| flow.drain(&self.engine, drain));
     }

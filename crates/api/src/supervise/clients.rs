@@ -38,7 +38,7 @@ impl Clients {
                 state.list.open = *open;
                 None
             }
-            Event::SessionOpened { session, peer, flows } => {
+            Event::SessionOpened { session, peer, flows, .. } => {
                 state.sessions.push_front(Client {
                     session: *session,
                     peer: peer.clone(),
@@ -72,7 +72,7 @@ impl Clients {
                 });
                 Some((*session, true))
             }
-            Event::Refused { peer, reason } => {
+            Event::Refused { peer, reason, .. } => {
                 state.list.refused += 1;
                 state.list.latest_refusal = Some(format!("{peer}: {reason}"));
                 None

@@ -10,6 +10,7 @@ pub(crate) mod impair;
 pub(crate) mod keygen;
 pub(crate) mod lab;
 pub(crate) mod man;
+pub(crate) mod peers;
 pub(crate) mod profiles;
 pub(crate) mod report;
 pub(crate) mod runs;

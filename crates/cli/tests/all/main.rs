@@ -33,4 +33,5 @@ mod serve;
 mod speed;
 mod sweep;
 mod tshark;
+mod ttcp;
 mod ui;

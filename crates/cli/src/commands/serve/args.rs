@@ -38,6 +38,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) speed: super::speed::SpeedArgs,
     #[command(flatten)]
+    pub(crate) peers: super::peers::PeersArgs,
+    #[command(flatten)]
     pub(crate) key: KeyArgs,
 }
 
@@ -189,6 +191,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         silence_time: limits.silence_time,
         idle_timeout: limits.idle_timeout,
         speed_test: args.speed.job(),
+        peers: args.peers.0.clone(),
     }
 }
 
@@ -278,6 +281,23 @@ mod tests {
         assert_eq!(config.packet_log, Some("f".into()));
         assert_eq!(of("-4").unwrap().bind, [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);
         assert_eq!(of("-6").unwrap().bind, [IpAddr::from(Ipv6Addr::UNSPECIFIED)]);
+    }
+
+    #[test]
+    fn other_tools_protocols_have_their_port_or_the_one_given() {
+        let peers = |words: &str| {
+            let words = std::iter::once("serve").chain(words.split_whitespace());
+            Line::try_parse_from(words)
+                .map(|line| job(&line.args).peers.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(peers("").unwrap(), []);
+        assert_eq!(peers("--ttcp").unwrap(), [("ttcp".to_owned(), 5001)]);
+        assert_eq!(peers("--ttcp=7").unwrap(), [("ttcp".to_owned(), 7)]);
+        for refused in
+            ["--ttcp=0", "--ttcp=x", "--ttcp -1", "--ttcp --idle-timeout 1", "--ttcp unix:/s"]
+        {
+            assert!(peers(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

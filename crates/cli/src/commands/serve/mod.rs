@@ -3,6 +3,7 @@
 mod args;
 mod daemon;
 mod output;
+mod peers;
 mod speed;
 pub(crate) mod ui;
 
@@ -13,7 +14,7 @@ pub(crate) use args::ServeArgs;
 use weir_jobs::{Event, ServeJob};
 
 use crate::app::note;
-use crate::engine::{self, ServerConfig, ServerEvent, Stop, TrafficError};
+use crate::engine::{self, ServerConfig, ServerEvent, Stop, StopReason, TrafficError};
 use crate::error::CliError;
 use crate::job::emit;
 use crate::key;
@@ -45,8 +46,12 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     let stop = Stop::new();
     signals::listen(&stop)?;
     let speed = speed::start(job.speed_test.as_ref())?;
-    let head = speed.as_ref().map(speed::Serving::event);
-    let ended = answer(args, config, &stop, &mut sink, head.as_ref(), engine::serve);
+    let peers = peers::open(&job, &config)?;
+    let mut head: Vec<Event> = peers.iter().map(peers::Listening::event).collect();
+    head.extend(speed.as_ref().map(speed::Serving::event));
+    let ended = answer(args, &mut sink, &head, |observe| {
+        serve_all(config, &stop, peers, engine::serve, observe)
+    });
     drop(speed);
     ended?;
     if let Some(failure) = sink.failure() {
@@ -63,33 +68,68 @@ pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
     let stop = Stop::new();
     signals::listen(&stop)?;
     let speed = speed::start(job.speed_test.as_ref())?;
-    engine::serve(config, stop.clone(), &mut |event| {
-        let is_listening = matches!(event, ServerEvent::Listening { .. });
-        emit(&output::event_of(event));
-        if let Some(speed) = speed.as_ref().filter(|_| is_listening) {
-            emit(&speed.event());
+    let peers = peers::open(&job, &config)?;
+    let mut head: Vec<Event> = peers.iter().map(peers::Listening::event).collect();
+    head.extend(speed.as_ref().map(speed::Serving::event));
+    serve_all(config, &stop, peers, engine::serve, &mut |event| {
+        emit(&event);
+        if matches!(event, Event::Listening(_)) {
+            head.iter().for_each(emit);
         }
     })?;
     drop(speed);
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
-/// Runs the engine and prints its events; `head` is printed once it listens.
-fn answer(
-    args: &ServeArgs,
+/// Stops the others when the one that holds it ends, by a panic too.
+struct Ending(Stop);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.request(StopReason::Terminated);
+    }
+}
+
+/// Runs the engine, and the servers of other tools' protocols until it ends; the events of all go to `observe`.
+fn serve_all(
     config: ServerConfig,
     stop: &Stop,
+    peers: Vec<peers::Listening>,
+    engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>
+    + Send,
+    observe: &mut dyn FnMut(Event),
+) -> Result<(), TrafficError> {
+    let (events, told) = std::sync::mpsc::channel();
+    let peers_stop = Stop::new();
+    std::thread::scope(|scope| {
+        for peer in peers {
+            peer.start(scope, peers_stop.clone(), events.clone());
+        }
+        let own = scope.spawn(move || {
+            let _ending = Ending(peers_stop);
+            engine(config, stop.clone(), &mut |event| {
+                let _ = events.send(output::event_of(event));
+            })
+        });
+        told.iter().for_each(observe);
+        // A panic there is one of this program.
+        own.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Runs the servers and prints their events; `head` is printed once Weir's own listens.
+fn answer(
+    args: &ServeArgs,
     sink: &mut Sink,
-    head: Option<&Event>,
-    engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>,
+    head: &[Event],
+    serve: impl FnOnce(&mut dyn FnMut(Event)) -> Result<(), TrafficError>,
 ) -> Result<(), CliError> {
     let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
     let mut pid_file = None;
-    let mut observe = |event: ServerEvent| {
-        let event = output::event_of(event);
+    let mut observe = |event: Event| {
         let mut lines = telling.lines(&event);
-        if let (Event::Listening(_), Some(head)) = (&event, head) {
-            lines += &telling.lines(head);
+        if matches!(event, Event::Listening(_)) {
+            lines.extend(head.iter().map(|event| telling.lines(event)));
         }
         if telling.json {
             sink.raw(&lines);
@@ -106,7 +146,7 @@ fn answer(
             }
         }
     };
-    let ended = engine(config, stop.clone(), &mut observe);
+    let ended = serve(&mut observe);
     drop(pid_file);
     Ok(ended?)
 }

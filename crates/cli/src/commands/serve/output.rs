@@ -2,6 +2,7 @@
 
 use weir_jobs::{Event, Listening};
 use weir_model::names::UNIX;
+use weir_model::plan::TransportName;
 use weir_model::report::FlowReport;
 use weir_report::{Units, clean, percent, volume};
 
@@ -38,11 +39,18 @@ impl Telling {
             Event::SpeedTest { address } => format!(
                 "speed test on http://{address}/ (no login: any browser that reaches it can use it)\n"
             ),
-            Event::SessionOpened { session, peer, flows } => {
-                format!("session {session}: {peer}, {flows} {}\n", plural(*flows, "flow"))
+            Event::PeerListening { protocol, transports, addresses } => {
+                let title = |name: &String| name.parse().map_or("", |n: TransportName| n.title());
+                let titles: Vec<&str> = transports.iter().map(title).collect();
+                format!("{protocol} on {} ({})\n", addresses.join(", "), titles.join(" and "))
             }
-            Event::SessionClosed { session, peer, reason, report } => {
-                let mut text = format!("session {session}: {peer} ended: {reason}\n");
+            Event::SessionOpened { session, peer, flows, protocol } => {
+                let with = of_protocol(protocol.as_deref());
+                format!("{with}session {session}: {peer}, {flows} {}\n", plural(*flows, "flow"))
+            }
+            Event::SessionClosed { session, peer, reason, report, protocol } => {
+                let with = of_protocol(protocol.as_deref());
+                let mut text = format!("{with}session {session}: {peer} ended: {reason}\n");
                 if self.verbose
                     && let Some(report) = report
                 {
@@ -50,7 +58,10 @@ impl Telling {
                 }
                 text
             }
-            Event::Refused { peer, reason } => format!("refused {peer}: {reason}\n"),
+            Event::Refused { peer, reason, protocol } => {
+                format!("{}refused {peer}: {reason}\n", of_protocol(protocol.as_deref()))
+            }
+            Event::Error(refusal) => format!("error: {refusal}\n"),
             _ => String::new(),
         }
     }
@@ -64,12 +75,14 @@ pub(crate) fn event_of(event: ServerEvent) -> Event {
             Event::Listening(Listening { addresses, open })
         }
         ServerEvent::SessionOpened { session, peer, flows } => {
-            Event::SessionOpened { session, peer: peer.to_string(), flows }
+            Event::SessionOpened { session, peer: peer.to_string(), flows, protocol: None }
         }
         ServerEvent::SessionClosed { session, peer, reason, report } => {
-            Event::SessionClosed { session, peer: peer.to_string(), reason, report }
+            Event::SessionClosed { session, peer: peer.to_string(), reason, report, protocol: None }
         }
-        ServerEvent::Refused { peer, reason } => Event::Refused { peer: peer.to_string(), reason },
+        ServerEvent::Refused { peer, reason } => {
+            Event::Refused { peer: peer.to_string(), reason, protocol: None }
+        }
     }
 }
 
@@ -90,6 +103,11 @@ fn flow_line(flow: &FlowReport) -> String {
         text += &format!(", ended early: {}", clean(error));
     }
     text + "\n"
+}
+
+/// What a line of another protocol's session begins with.
+fn of_protocol(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!("{name} "))
 }
 
 fn plural(n: usize, word: &str) -> String {
@@ -140,6 +158,7 @@ mod tests {
             peer: "192.0.2.1:40000".parse().unwrap(),
             reason: "complete".into(),
             report: Some(Box::new(EndReport { flows: vec![flow], ..Default::default() })),
+            protocol: None,
         };
         assert!(!telling(false, false).lines(&event).contains("received"));
         let verbose = telling(false, true).lines(&event);

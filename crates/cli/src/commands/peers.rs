@@ -1,0 +1,279 @@
+//! Commands of other tools' session protocols, such as `weir ttcp`. Everything that is particular to one is in its
+//! declaration ([`weir_peers::PROTOCOLS`]); this makes commands and flags of them.
+
+use std::ffi::OsString;
+use std::time::SystemTime;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use weir_jobs::{Event, Notice, PeerJob};
+use weir_model::Refusal;
+use weir_model::record::Record;
+use weir_peers::{Event as Told, Given, Opt, PROTOCOLS, Protocol, Test};
+use weir_report::json_pretty;
+use weir_traffic::session::WorkerConfig;
+
+use super::values::Label;
+use crate::app::{ErrorForm, note, tell};
+use crate::engine::{Failure, Stop};
+use crate::error::{CliError, chain};
+use crate::job::{emit, is_job, warn};
+use crate::output::print;
+use crate::random;
+use crate::signals;
+use crate::stamp::Identity;
+use crate::time::since_epoch;
+use crate::user_data;
+
+/// A command of a protocol, as it was given.
+#[derive(Debug)]
+pub(crate) struct PeerCommand {
+    protocol: &'static str,
+    options: Vec<(String, String)>,
+    output: OutputArgs,
+}
+
+/// The flags that every such command has.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+#[group(id = "PeerOutput")]
+struct OutputArgs {
+    /// Print the result as one JSON record at the end
+    #[arg(long)]
+    json: bool,
+    /// Store a label with the result; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
+    /// Do not store the result
+    #[arg(long)]
+    no_store: bool,
+}
+
+fn arg(opt: &Opt) -> Arg {
+    let arg = Arg::new(opt.name).help(opt.help);
+    let arg = match opt.flag {
+        Some(flag) => arg.short(flag),
+        None => arg,
+    };
+    match opt.value {
+        Some(value) => arg.value_name(value).action(ArgAction::Set),
+        None => arg.action(ArgAction::SetTrue),
+    }
+}
+
+fn command(protocol: &'static Protocol) -> Command {
+    let command = Command::new(protocol.name)
+        .about(protocol.about)
+        .after_help(protocol.details)
+        .args(protocol.options.iter().map(arg));
+    OutputArgs::augment_args(command)
+}
+
+impl Subcommand for PeerCommand {
+    fn augment_subcommands(parent: Command) -> Command {
+        PROTOCOLS.iter().fold(parent, |parent, protocol| parent.subcommand(command(protocol)))
+    }
+
+    fn augment_subcommands_for_update(parent: Command) -> Command {
+        Self::augment_subcommands(parent)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Protocol::find(name).is_some()
+    }
+}
+
+impl FromArgMatches for PeerCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let unknown = || clap::Error::new(clap::error::ErrorKind::InvalidSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(unknown)?;
+        let protocol = Protocol::find(name).ok_or_else(unknown)?;
+        let given = |opt: &Opt| match opt.value {
+            Some(_) => matches.get_one::<String>(opt.name).cloned(),
+            None => matches.get_flag(opt.name).then(String::new),
+        };
+        let options = protocol.options.iter();
+        Ok(PeerCommand {
+            protocol: protocol.name,
+            options: options.filter_map(|opt| Some((opt.name.into(), given(opt)?))).collect(),
+            output: OutputArgs::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Runs the command; errors are printed here, behind what was measured.
+pub(crate) fn run(command: PeerCommand, words: &[OsString]) -> i32 {
+    let form = if command.output.json { ErrorForm::Json } else { ErrorForm::Text };
+    let labels = command.output.label.iter().map(|l| (l.key.clone(), l.value.clone()));
+    let job = PeerJob {
+        protocol: command.protocol.into(),
+        options: command.options.into_iter().collect(),
+        labels: labels.collect(),
+        store: !command.output.no_store,
+    };
+    run_as(job, words, form)
+}
+
+/// Runs a job of `weir job`.
+pub(crate) fn run_job(job: PeerJob) -> i32 {
+    run_as(job, &["weir", "job"].map(OsString::from), ErrorForm::Stream)
+}
+
+fn run_as(job: PeerJob, words: &[OsString], form: ErrorForm) -> i32 {
+    let ready = prepare(&job).and_then(|test| {
+        let stop = Stop::new();
+        signals::listen(&stop)?;
+        Ok((test, stop))
+    });
+    match ready {
+        Ok((test, stop)) => execute(test, &stop, job, words, form),
+        Err(error) => {
+            tell(&error, form);
+            error.exit_code()
+        }
+    }
+}
+
+/// The test of a job.
+fn prepare(job: &PeerJob) -> Result<Box<dyn Test>, CliError> {
+    let protocol = Protocol::find(&job.protocol).ok_or_else(|| {
+        let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+        CliError::flag("protocol", &job.protocol, &names.join(", "))
+    })?;
+    let named = |refusal: Box<Refusal>| by_flag(refusal, protocol);
+    let options = job.options.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let given = Given::new(options, protocol.options).map_err(named)?;
+    let test = (protocol.command)(&given).map_err(named)?;
+    test.plan().check().map_err(CliError::Model)?;
+    Ok(test)
+}
+
+/// A refused option, by its flag on a command line.
+fn by_flag(refusal: Box<Refusal>, protocol: &Protocol) -> CliError {
+    let opt = protocol.options.iter().find(|opt| refusal.field.as_deref() == Some(opt.name));
+    let (Some(opt), Some(given), Some(accepted)) =
+        (opt.filter(|_| !is_job()), &refusal.given, &refusal.accepted)
+    else {
+        return CliError::Refused(refusal);
+    };
+    let flag = opt.flag.map_or_else(|| opt.value.unwrap_or_default().into(), |f| format!("-{f}"));
+    CliError::flag(&flag, given, accepted)
+}
+
+fn execute(
+    test: Box<dyn Test>,
+    stop: &Stop,
+    job: PeerJob,
+    words: &[OsString],
+    form: ErrorForm,
+) -> i32 {
+    let now = since_epoch(SystemTime::now());
+    let identity = Identity::new(words, job.labels, now, random::u64());
+    let mut observe = |event: Told| match event {
+        // Where ttcp and its like print them; standard output is for data and records.
+        Told::Line(line) => note(&line),
+    };
+    let outcome = test.run(&WorkerConfig::default(), stop, &mut observe);
+    let (record, error) = match outcome {
+        Ok(record) => (Some(record), None),
+        Err(Failure { error, partial }) => (partial.map(|p| *p), Some(CliError::from(error))),
+    };
+    let record = record.map(|mut record| {
+        identity.stamp(&mut record);
+        user_data::add_calibration(&mut record);
+        record
+    });
+    if let Some(record) = record.as_ref().filter(|_| job.store)
+        && let Err(e) = user_data::keep(record)
+    {
+        warn(Notice::NOT_STORED, &format!("the result was not stored: {}", chain(&e)));
+    }
+    let mut code = error.as_ref().map_or(0, CliError::exit_code);
+    if let Some(error) = &error {
+        // One object goes to standard output: the record where there is one.
+        let beside_record = form == ErrorForm::Json && record.is_some();
+        tell(error, if beside_record { ErrorForm::Text } else { form });
+    }
+    if let Some(record) = record
+        && let Err(error) = show(record, form)
+    {
+        tell(&error, ErrorForm::Text);
+        code = if code == 0 { error.exit_code() } else { code };
+    }
+    code
+}
+
+fn show(record: Record, form: ErrorForm) -> Result<(), CliError> {
+    match form {
+        ErrorForm::Text => Ok(()),
+        ErrorForm::Json => print(&json_pretty(&record)).map(drop),
+        ErrorForm::Stream => {
+            emit(&Event::End(Box::new(record)));
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<PeerCommand, clap::Error> {
+        let parent = PeerCommand::augment_subcommands(Command::new("weir"));
+        let words = std::iter::once("weir").chain(line.split_whitespace());
+        parent.try_get_matches_from(words).and_then(|m| PeerCommand::from_arg_matches(&m))
+    }
+
+    fn refused(line: &str) -> Refusal {
+        let command = of(line).unwrap();
+        let job = PeerJob {
+            protocol: command.protocol.into(),
+            options: command.options.into_iter().collect(),
+            ..PeerJob::default()
+        };
+        prepare(&job).err().unwrap().refusal()
+    }
+
+    #[test]
+    fn options_come_from_the_declaration() {
+        let command = of("ttcp -t -s -n 7 host --json --no-store --label a=b").unwrap();
+        let options: Vec<_> = command.options.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(
+            options,
+            [("host", "host"), ("transmit", ""), ("pattern", ""), ("buffers", "7")]
+        );
+        assert_eq!((command.output.json, command.output.label.len()), (true, 1));
+        assert!(of("ttcp -x").is_err() && of("ttcp -n").is_err());
+    }
+
+    #[test]
+    fn each_protocol_has_a_well_formed_command_that_no_other_has() {
+        let parent = PeerCommand::augment_subcommands(Command::new("weir"));
+        parent.debug_assert();
+        let own = crate::app::command_line();
+        for protocol in PROTOCOLS {
+            assert_eq!(own.get_subcommands().filter(|c| c.get_name() == protocol.name).count(), 1);
+            let names: Result<Vec<_>, _> = protocol
+                .transports
+                .iter()
+                .map(|name| name.parse::<weir_model::plan::TransportName>())
+                .collect();
+            assert!(names.is_ok() && protocol.port > 0, "{}", protocol.name);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_flag() {
+        let refusal = refused("ttcp -t -s -l 0 h");
+        assert_eq!((refusal.field.as_deref(), refusal.given.as_deref()), (Some("-l"), Some("0")));
+        assert_eq!(refusal.accepted.as_deref(), Some("1 to 16777216"));
+        assert_eq!(refused("ttcp -t -s").field.as_deref(), Some("HOST"));
+        let unknown = PeerJob { protocol: "tcp".into(), ..PeerJob::default() };
+        let refusal = prepare(&unknown).err().unwrap().refusal();
+        assert_eq!(refusal.field.as_deref(), Some("protocol"));
+    }
+}

@@ -1,0 +1,129 @@
+//! `weir serve --ttcp` and the like: servers of other tools' protocols next to Weir's own, as they are declared
+//! ([`weir_peers::PROTOCOLS`]).
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::thread::Scope;
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use weir_jobs::{Event, ServeJob};
+use weir_peers::{PROTOCOLS, Protocol, ServeConfig, Server};
+use weir_traffic::session::WorkerConfig;
+
+use super::output::event_of;
+use crate::commands::values;
+use crate::engine::{ServerConfig, Stop};
+use crate::error::CliError;
+
+/// Ports by the names of protocols.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PeersArgs(pub(super) BTreeMap<String, u16>);
+
+fn served() -> impl Iterator<Item = &'static Protocol> {
+    PROTOCOLS.iter().filter(|protocol| protocol.serve.is_some())
+}
+
+impl Args for PeersArgs {
+    fn augment_args(command: Command) -> Command {
+        served().fold(command, |command, protocol| {
+            let help = format!(
+                "Also serve {}, over {} [default port: {}]",
+                protocol.name,
+                protocol.transport_titles(),
+                protocol.port
+            );
+            let flag = Arg::new(protocol.name)
+                .long(protocol.name)
+                .value_name("PORT")
+                .num_args(0..=1)
+                .require_equals(true)
+                .value_parser(values::whole(1_u16..=65_535))
+                .conflicts_with_all(["unix", "one_off", "idle_timeout"])
+                .help_heading("Other tools")
+                .help(help);
+            command.arg(flag)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PeersArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = served().filter(|protocol| matches.contains_id(protocol.name));
+        let port = |p: &Protocol| matches.get_one(p.name).copied().unwrap_or(p.port);
+        Ok(PeersArgs(given.map(|p| (p.name.to_owned(), port(p))).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// A server of a protocol that listens.
+pub(super) struct Listening {
+    protocol: &'static Protocol,
+    server: Box<dyn Server>,
+}
+
+/// Opens the servers of a job.
+///
+/// # Errors
+/// An unknown protocol, or a port that is in use.
+pub(super) fn open(job: &ServeJob, own: &ServerConfig) -> Result<Vec<Listening>, CliError> {
+    let open = |(name, port): (&String, &u16)| {
+        let found = served().find(|protocol| protocol.name == *name);
+        let Some((protocol, serve)) = found.and_then(|protocol| Some((protocol, protocol.serve?)))
+        else {
+            let names: Vec<&str> = served().map(|protocol| protocol.name).collect();
+            return Err(CliError::flag("peers", name, &names.join(", ")));
+        };
+        let config = ServeConfig {
+            bind: own.bind.clone(),
+            port: *port,
+            limits: own.limits.clone(),
+            workers: WorkerConfig {
+                cpus: own.cpus.clone(),
+                scheduling: own.scheduling,
+                spin: own.spin,
+                clock: own.clock.clone(),
+            },
+        };
+        Ok(Listening { protocol, server: serve(&config)? })
+    };
+    job.peers.iter().map(open).collect()
+}
+
+impl Listening {
+    /// The event of its start.
+    pub(super) fn event(&self) -> Event {
+        let addresses = self.server.addresses();
+        Event::PeerListening {
+            protocol: self.protocol.name.into(),
+            transports: self.protocol.transports.iter().map(|name| (*name).into()).collect(),
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Serves on a thread of `scope` until it is stopped.
+    pub(super) fn start<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        stop: Stop,
+        events: Sender<Event>,
+    ) {
+        scope.spawn(move || {
+            let name = self.protocol.name;
+            let ended = self.server.run(&stop, &mut |event| {
+                let _ = events.send(event_of(event).of_protocol(name));
+            });
+            if let Err(error) = ended {
+                let refusal = CliError::from(error).refusal();
+                let _ = events.send(Event::Error(refusal));
+            }
+        });
+    }
+}

@@ -1,0 +1,320 @@
+//! Classic ttcp (BRL, 1984): one stream or one series of datagrams from a transmitter to a receiver, without a control
+//! connection. Each end reports what it alone has counted.
+
+mod client;
+mod codec;
+mod server;
+mod text;
+
+use std::net::SocketAddr;
+
+use weir_flow::IntervalClock;
+use weir_flow::assemble::{Parts, assemble};
+use weir_model::Refusal;
+use weir_model::content::Content;
+use weir_model::names::Host;
+use weir_model::plan::{
+    ConnectionFields, Direction, Family, FlowSpec, HeaderFormat, MAX_UDP_PAYLOAD_V4, Plan, Switch,
+    Transport,
+};
+use weir_model::record::{Record, Status};
+use weir_model::report::EndReport;
+use weir_model::units::{ByteSize, SendRate, Span};
+use weir_traffic::session;
+
+use crate::{Given, Opt, Protocol, Test};
+
+const fn switch(name: &'static str, flag: char, help: &'static str) -> Opt {
+    Opt { name, flag: Some(flag), value: None, help }
+}
+
+const fn valued(name: &'static str, flag: char, value: &'static str, help: &'static str) -> Opt {
+    Opt { name, flag: Some(flag), value: Some(value), help }
+}
+
+/// Its declaration.
+pub(crate) const PROTOCOL: Protocol = Protocol {
+    name: "ttcp",
+    about: "Run a test against classic ttcp, or as its receiver",
+    details: "Defaults are those of ttcp: 2048 buffers of 8192 bytes, TCP, port 5001.\n\
+              The far end is ttcp, weir ttcp or weir serve --ttcp. Lines of ttcp's form go to stderr. The result is that of this end alone: ttcp has no control connection.",
+    port: codec::PORT,
+    transports: &["tcp", "udp"],
+    options: &[
+        Opt { name: "host", flag: None, value: Some("HOST"), help: "The receiver, with -t" },
+        switch("transmit", 't', "Transmit to HOST"),
+        switch("receive", 'r', "Receive one test, then exit"),
+        switch("pattern", 's', "Send a pattern, or discard what is received; required"),
+        switch("udp", 'u', "Use UDP instead of TCP"),
+        valued(
+            "length",
+            'l',
+            "BYTES",
+            "Bytes of each buffer: 1 to 16777216; UDP: 5 to 65507 [default: 8192]",
+        ),
+        valued("buffers", 'n', "N", "Number of buffers to transmit [default: 2048]"),
+        valued("port", 'p', "PORT", "Port to send to or listen on [default: 5001]"),
+        valued("window", 'b', "BYTES", "Size of the socket buffer [default: the system's]"),
+        switch("no-delay", 'D', "Do not buffer TCP writes (TCP_NODELAY)"),
+        valued(
+            "format",
+            'f',
+            "UNIT",
+            "Unit of the rate: k, m, g (bits), K, M, G (bytes) [default: K]",
+        ),
+        switch("verbose", 'v', "Print the CPU time as well"),
+        valued(
+            "align",
+            'A',
+            "BYTES",
+            "Accepted for scripts of ttcp; has no effect [default: 16384]",
+        ),
+        valued("offset", 'O', "BYTES", "Accepted for scripts of ttcp; has no effect [default: 0]"),
+        switch("debug", 'd', "Accepted for scripts of ttcp; has no effect"),
+        switch("touch", 'T', "Accepted for scripts of ttcp; has no effect"),
+    ],
+    command: |given| Settings::parse(given).map(|settings| settings.test()),
+    serve: Some(server::open),
+};
+
+/// The options of the command, checked.
+#[derive(Debug, Clone, PartialEq)]
+struct Settings {
+    /// The receiver, to which this end transmits; absent: this end receives.
+    host: Option<String>,
+    udp: bool,
+    buffer_bytes: u64,
+    buffers: u64,
+    port: u16,
+    window_bytes: Option<u64>,
+    no_delay: bool,
+    alignment: u64,
+    offset: u64,
+    unit: text::RateUnit,
+    verbose: bool,
+    plan: Plan,
+}
+
+impl Settings {
+    /// # Errors
+    /// A value that is not accepted, or options that don't go together.
+    fn parse(given: &Given) -> Result<Settings, Box<Refusal>> {
+        let refuse = |name: &str, given: &str, accepted: &str| {
+            Err(crate::options::refuse(name, given, accepted))
+        };
+        match (given.has("transmit"), given.has("receive")) {
+            (true, true) => return refuse("receive", "with -t", "-t or -r"),
+            (false, false) => return refuse("transmit", "missing", "-t HOST or -r"),
+            _ => {}
+        }
+        if !given.has("pattern") {
+            let accepted = "-s; data of standard input and output is not transferred";
+            return refuse("pattern", "missing", accepted);
+        }
+        let udp = given.has("udp");
+        let host = match (given.text("host"), given.has("transmit")) {
+            (Some(host), true) => match Host::parse(host) {
+                Ok(named) if named.port.is_none() => Some(named.name),
+                Ok(_) => return refuse("host", host, "a name or an address; -p names the port"),
+                Err(e) => {
+                    let refusal = Refusal { field: Some("host".into()), ..Refusal::from(&e) };
+                    return Err(Box::new(refusal));
+                }
+            },
+            (None, true) => return refuse("host", "missing", "a name or an address"),
+            (Some(host), false) => return refuse("host", host, "no HOST with -r"),
+            (None, false) => None,
+        };
+        // A smaller datagram would be a marker.
+        let sizes =
+            if udp { codec::MARKER_BYTES as u64 + 1..=MAX_UDP_PAYLOAD_V4 } else { 1..=16 << 20 };
+        let unit = match given.text("format") {
+            None => text::RateUnit::default(),
+            Some(letter) => match text::RateUnit::parse(letter) {
+                Some(unit) => unit,
+                None => return refuse("format", letter, "k, m, g, K, M or G"),
+            },
+        };
+        let mut settings = Settings {
+            host,
+            udp,
+            buffer_bytes: given.number("length", sizes)?.unwrap_or(codec::BUFFER_BYTES),
+            buffers: given.number("buffers", 1..=u64::from(u32::MAX))?.unwrap_or(codec::BUFFERS),
+            port: given.number("port", 1..=u16::MAX)?.unwrap_or(codec::PORT),
+            window_bytes: given.number("window", 1..=1 << 30)?,
+            no_delay: given.has("no-delay"),
+            alignment: given.number("align", 1..=1 << 30)?.unwrap_or(codec::ALIGNMENT),
+            offset: given.number("offset", 0..=1 << 30)?.unwrap_or(0),
+            unit,
+            verbose: given.has("verbose"),
+            plan: Plan::default(),
+        };
+        settings.plan = settings.to_plan();
+        Ok(settings)
+    }
+
+    fn transmits(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// Both directions of one plan: what is transmitted here is forward, what is received here is reverse.
+    fn to_plan(&self) -> Plan {
+        let transmits = self.transmits();
+        let fields = ConnectionFields {
+            direction: if transmits { Direction::Forward } else { Direction::Reverse },
+            payload: Some(ByteSize(self.buffer_bytes).into()),
+            packets: transmits.then_some(self.buffers),
+            duration: (!transmits).then_some(Span(0)),
+            window: self.window_bytes.map(ByteSize),
+            no_delay: (!self.udp && self.no_delay).then_some(true),
+            ..fields(self.udp)
+        };
+        Plan { host: self.host.clone(), port: self.port, ..plan(fields) }
+    }
+
+    fn test(self) -> Box<dyn Test> {
+        if self.transmits() { Box::new(client::Sender(self)) } else { Box::new(server::Once(self)) }
+    }
+}
+
+/// What each connection of ttcp has: no header, no pacing, each datagram on its own.
+fn fields(udp: bool) -> ConnectionFields {
+    let transport = if udp { Transport::udp() } else { Transport::tcp() };
+    let alone = udp.then_some(Switch::Off);
+    ConnectionFields {
+        transport: transport.name(),
+        header: HeaderFormat::None,
+        rate: Some(SendRate::UNLIMITED),
+        content: Content::Ascii,
+        gso: alone,
+        gro: alone,
+        ..ConnectionFields::default()
+    }
+}
+
+fn plan(fields: ConnectionFields) -> Plan {
+    Plan { port: codec::PORT, latency: false, connections: vec![fields.into()], ..Plan::default() }
+}
+
+fn family(peer: SocketAddr) -> Family {
+    if peer.ip().to_canonical().is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
+}
+
+/// How a test ended.
+struct Ended {
+    status: Status,
+    reason: String,
+}
+
+impl Ended {
+    fn new(status: Status, reason: impl Into<String>) -> Ended {
+        Ended { status, reason: reason.into() }
+    }
+}
+
+/// The record of one end, whose peer is at `peer`.
+fn record(
+    plan: Plan,
+    spec: FlowSpec,
+    peer: SocketAddr,
+    local: EndReport,
+    intervals: IntervalClock,
+    ended: Ended,
+) -> Record {
+    let record = assemble(Parts {
+        plan,
+        specs: vec![spec],
+        family: family(peer),
+        local,
+        remote: None,
+        peer: PROTOCOL.name.into(),
+        one_sided: true,
+        peer_reports: Default::default(),
+        clock: None,
+        intervals,
+        intervals_shown: 0,
+        status: ended.status,
+        end_reason: ended.reason,
+        nominal: None,
+        latency: None,
+        loss_threshold_ns: 0,
+        control_bytes: 0,
+        path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
+    });
+    // Without a control connection, and without sequence numbers, there are none.
+    Record { control_bytes: None, loss_threshold_seconds: None, ..record }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The settings of a command line, each option by its flag.
+    pub(super) fn settings(words: &str) -> Result<Settings, Box<Refusal>> {
+        let mut given = vec![];
+        let mut words = words.split_whitespace();
+        while let Some(word) = words.next() {
+            let flag = word.strip_prefix('-').and_then(|rest| rest.chars().next());
+            let opt = PROTOCOL.options.iter().find(|opt| opt.flag == flag).unwrap();
+            let value = match (opt.flag, opt.value) {
+                (None, _) => word,
+                (_, Some(_)) => words.next().unwrap(),
+                _ => "",
+            };
+            given.push((opt.name.to_owned(), value.to_owned()));
+        }
+        Given::new(given, PROTOCOL.options).and_then(|given| Settings::parse(&given))
+    }
+
+    #[test]
+    fn defaults_are_those_of_ttcp() {
+        let s = settings("-t -s h").unwrap();
+        assert_eq!((s.buffer_bytes, s.buffers, s.port, s.alignment), (8192, 2048, 5001, 16_384));
+        let connection = &s.plan.connections[0];
+        assert_eq!(
+            (connection.packets, connection.payload.clone()),
+            (Some(2048), Some(ByteSize(8192).into()))
+        );
+        assert_eq!(s.plan.host.as_deref(), Some("h"));
+        s.plan.check().unwrap();
+        let s = settings("-r -s -u").unwrap();
+        assert_eq!(s.plan.connections[0].direction, Direction::Reverse);
+        assert_eq!(s.plan.connections[0].rate, Some(SendRate::UNLIMITED));
+        s.plan.check().unwrap();
+    }
+
+    #[test]
+    fn every_flag_has_its_place() {
+        let s = settings("-t -s -u -l 5 -n 7 -p 9 -b 65536 -D -f g -v -A 1 -O 2 -d -T h").unwrap();
+        assert_eq!((s.udp, s.buffer_bytes, s.buffers, s.port), (true, 5, 7, 9));
+        assert_eq!((s.window_bytes, s.no_delay, s.verbose), (Some(65_536), true, true));
+        assert_eq!((s.alignment, s.offset), (1, 2));
+        // An option of TCP has no effect on UDP, as in ttcp.
+        s.plan.check().unwrap();
+        let tcp = settings("-t -s -D h").unwrap();
+        assert!(tcp.plan.connections[0].transport.tcp_options().unwrap().no_delay);
+    }
+
+    #[test]
+    fn refusals_name_the_option() {
+        for (words, field) in [
+            ("-s h", "transmit"),
+            ("-t -r -s h", "receive"),
+            ("-t h", "pattern"),
+            ("-t -s", "host"),
+            ("-r -s h", "host"),
+            ("-t -s h:5001", "host"),
+            ("-t -s -l 0 h", "length"),
+            ("-t -s -u -l 4 h", "length"),
+            ("-t -s -u -l 65508 h", "length"),
+            ("-t -s -n 0 h", "buffers"),
+            ("-t -s -p 65536 h", "port"),
+            ("-t -s -f x h", "format"),
+            ("-r -s -b 0", "window"),
+        ] {
+            let refusal = settings(words).unwrap_err();
+            assert_eq!(refusal.field.as_deref(), Some(field), "{words}");
+            assert!(refusal.accepted.is_some() && refusal.exit_code == 2, "{words}");
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! The receiver: of one test, or as a server of many at once. It sends nothing, so that it amplifies nothing, and bounds
+//! sessions and their time.
+//!
+//! A stream is a session. Datagrams of one source are one: it begins with the first data and ends when nothing has arrived
+//! for a moment after a marker. Markers before the first data are not needed and start nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_model::plan::{ConnectionFields, Direction, FlowSpec, Plan};
+use weir_model::record::{Record, Status};
+use weir_model::report::EndReport;
+use weir_model::units::{ByteSize, Span};
+use weir_net::poll::{Events, Interest, Poller};
+use weir_net::tcp::{TcpListener, TcpStream};
+use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
+use weir_traffic::session::{self, End, FlowEvent, WorkerConfig, Workers};
+use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
+
+use super::codec::{self, EndMarker};
+use super::{Ended, Settings, family, fields, plan, record, text};
+use crate::{Event, ServeConfig, Server, Test};
+
+/// Nothing has arrived for this long after a marker: the test is over. Data that was reordered behind it still counts.
+const QUIET_NS: u64 = 500_000_000;
+/// How often a session is looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// Sessions that are stopped have this time to report.
+const ENDING: Duration = Duration::from_secs(2);
+/// The receiver of one test that has no limits gives a sender of datagrams this time, since all markers may be lost.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often the thread of datagrams looks whether it is to end.
+const LOOK_NS: u64 = 100_000_000;
+/// Calls for one socket before the others have their turn.
+const TURN: usize = 8;
+/// Messages of one call.
+const MESSAGES: usize = 16;
+/// Calls that empty a new socket of what came to it before it was connected.
+const STRAYS: usize = 4;
+/// Datagrams of other sources that such calls keep.
+const MOST_STRAYS: usize = 256;
+/// The one flow of a session.
+const FLOW: u32 = 1;
+/// Receive buffer of each session of a server: 2 GiB for the usual 64 of them.
+const SERVER_BUFFER: ByteSize = ByteSize(32 << 20);
+
+/// Limits of sessions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bounds {
+    /// Sessions at once.
+    sessions: u64,
+    /// Sessions ever; absent: any number.
+    ever: Option<u64>,
+    /// Length of a session.
+    length: Option<Duration>,
+    /// A session in which nothing arrives for this long ends.
+    silence: Option<Duration>,
+}
+
+/// A session that has ended.
+struct Finished {
+    session: u64,
+    peer: SocketAddr,
+    spec: FlowSpec,
+    intervals: IntervalClock,
+    report: EndReport,
+    ended: Ended,
+}
+
+enum Happened {
+    Opened { session: u64, peer: SocketAddr },
+    Refused { peer: SocketAddr },
+    Closed(Box<Finished>),
+}
+
+/// What the sessions of a receiver share.
+struct Shared {
+    workers: Workers,
+    bounds: Bounds,
+    with_host: bool,
+    open: AtomicU64,
+    granted: AtomicU64,
+    next_session: AtomicU64,
+    is_ending: AtomicBool,
+    stop: Stop,
+    events: mpsc::UnboundedSender<Happened>,
+}
+
+impl Shared {
+    /// The number of a new session, unless there are too many.
+    fn grant(&self) -> Option<u64> {
+        if self.open.fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
+            self.open.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        if self.bounds.ever.is_some_and(|most| self.granted.fetch_add(1, Ordering::AcqRel) >= most)
+        {
+            self.open.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Sockets that wait for tests.
+struct Listening {
+    streams: Vec<TcpListener>,
+    datagrams: Vec<(UdpSocket, SocketAddr)>,
+    bound: Vec<SocketAddr>,
+    /// Plans of what is received as a stream and as datagrams.
+    plans: [Plan; 2],
+}
+
+fn open_sockets(
+    bind: &[IpAddr],
+    port: u16,
+    [tcp, udp]: [bool; 2],
+    plans: [Plan; 2],
+) -> Result<Listening, TrafficError> {
+    let mut listening = Listening { streams: vec![], datagrams: vec![], bound: vec![], plans };
+    if tcp {
+        (listening.streams, listening.bound) = session::listen_streams(bind, port)?;
+    }
+    if !udp {
+        return Ok(listening);
+    }
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let addresses: Vec<SocketAddr> = match listening.bound.is_empty() {
+        true if bind.is_empty() => any.map(|ip| SocketAddr::new(ip, port)).into(),
+        true => bind.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
+        false => listening.bound.clone(),
+    };
+    let plan = &listening.plans[1];
+    listening.bound.clear();
+    for address in addresses {
+        let spec = spec(plan, address);
+        match session::open_datagrams(plan, &spec, false, Some(address), None) {
+            Ok(socket) => {
+                listening.datagrams.push((socket, address));
+                listening.bound.push(address);
+            }
+            // A host without IPv6 is served over IPv4.
+            Err(_) if bind.is_empty() && address.is_ipv6() => {}
+            Err(e) => {
+                return Err(TrafficError::Listen {
+                    address: address.into(),
+                    reason: e.to_string(),
+                });
+            }
+        }
+    }
+    Ok(listening)
+}
+
+/// The flow that a peer sends, as far as it is known before anything arrives.
+fn spec(plan: &Plan, peer: SocketAddr) -> FlowSpec {
+    plan.flows(family(peer), u32::MAX).swap_remove(0)
+}
+
+/// Receives until `happened` has had enough (`false`), or is stopped.
+async fn receive(
+    listening: Listening,
+    workers: Workers,
+    (bounds, with_host): (Bounds, bool),
+    stop: &Stop,
+    happened: &mut dyn FnMut(Happened) -> bool,
+) -> Result<(), TrafficError> {
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let first = getrandom::u32().unwrap_or_default();
+    let shared = Arc::new(Shared {
+        workers,
+        bounds,
+        with_host,
+        open: AtomicU64::new(0),
+        granted: AtomicU64::new(0),
+        next_session: AtomicU64::new(u64::from(first)),
+        is_ending: AtomicBool::new(false),
+        stop: stop.clone(),
+        events,
+    });
+    let Listening { streams, datagrams, plans: [of_streams, of_datagrams], .. } = listening;
+    let of_streams = Arc::new(of_streams);
+    let failed = |source| TrafficError::System { operation: "listening".into(), source };
+    let mut accepting = tokio::task::JoinSet::new();
+    for listener in streams {
+        let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
+        accepting.spawn(accept(listener, shared.clone(), of_streams.clone()));
+    }
+    // Ends with this function, whichever way that ends.
+    let _front = (!datagrams.is_empty())
+        .then(|| Front::start(datagrams, shared.clone(), of_datagrams))
+        .transpose()?;
+    loop {
+        tokio::select! {
+            Some(event) = inbox.recv() => {
+                if !happened(event) {
+                    return Ok(());
+                }
+            }
+            _ = stop.asked(1) => break,
+        }
+    }
+    // Sessions see the stop themselves.
+    drop(accepting);
+    while shared.open.load(Ordering::Acquire) > 0 {
+        match tokio::time::timeout(ENDING, inbox.recv()).await {
+            Ok(Some(event)) => drop(happened(event)),
+            _ => break,
+        }
+    }
+    while let Ok(event) = inbox.try_recv() {
+        happened(event);
+    }
+    Ok(())
+}
+
+/// Takes connections; each is a session.
+async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Arc<Plan>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
+                let Some(session) = shared.grant() else {
+                    let _ = shared.events.send(Happened::Refused { peer });
+                    continue;
+                };
+                let spec = spec(&plan, peer);
+                if let Some(window) = spec.connection.window {
+                    // The record says what is in effect.
+                    let _ = stream.set_buffers(window.0 as usize);
+                }
+                let mut end = new_end(&shared, &plan, peer);
+                match end.stream(&spec, false, stream) {
+                    Ok(()) => {
+                        let tasks = Handle::current();
+                        begin(&tasks, &Arc::new(end), &shared, session, spec, peer, &[]);
+                    }
+                    Err(_) => drop(shared.open.fetch_sub(1, Ordering::AcqRel)),
+                }
+            }
+            // Out of descriptors, or a connection that is gone already.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+fn new_end(shared: &Shared, plan: &Plan, peer: SocketAddr) -> End {
+    let end = End::new(&shared.workers, plan, true);
+    if shared.with_host { end.with_host(peer.ip(), None) } else { end }
+}
+
+/// Begins a session with the data that has arrived already, and the task that waits for its end.
+fn begin(
+    tasks: &Handle,
+    end: &Arc<End>,
+    shared: &Arc<Shared>,
+    session: u64,
+    spec: FlowSpec,
+    peer: SocketAddr,
+    arrived: &[Vec<u8>],
+) {
+    let intervals =
+        IntervalClock { start_ns: shared.workers.now_ns(), interval_ns: 1_000_000_000, omit_ns: 0 };
+    end.start(intervals);
+    for datagram in arrived {
+        match codec::is_marker(datagram) {
+            true => end.drain(QUIET_NS),
+            false => end.deliver(FLOW, datagram),
+        }
+    }
+    let _ = shared.events.send(Happened::Opened { session, peer });
+    let (end, shared) = (end.clone(), shared.clone());
+    tasks.spawn(async move {
+        let ended = until_end(&end, &shared, intervals.start_ns).await;
+        let report = end.finish();
+        shared.open.fetch_sub(1, Ordering::AcqRel);
+        let finished = Finished { session, peer, spec, intervals, report, ended };
+        let _ = shared.events.send(Happened::Closed(Box::new(finished)));
+    });
+}
+
+async fn until_end(end: &End, shared: &Shared, start_ns: u64) -> Ended {
+    let partial = |reason: String| Ended::new(Status::Partial, reason);
+    let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
+    loop {
+        tokio::select! {
+            event = end.event() => match event {
+                FlowEvent::ReceiverDone(_) => {
+                    return Ended::new(Status::Complete, "the sender finished");
+                }
+                FlowEvent::SenderEnded(_) => end.drain(QUIET_NS),
+                FlowEvent::Failed(_, text) => return partial(text),
+                _ => {}
+            },
+            _ = ticks.tick() => {
+                let now = shared.workers.now_ns();
+                let since = |ns: u64| Duration::from_nanos(now.saturating_sub(ns));
+                if shared.bounds.length.is_some_and(|most| since(start_ns) > most) {
+                    return partial("the session reached the limit of its time".into());
+                }
+                let silent = since(end.last_arrival_ns().max(start_ns));
+                if shared.bounds.silence.is_some_and(|most| silent > most) {
+                    return partial(format!("nothing arrived for {} s", silent.as_secs()));
+                }
+            }
+            reason = shared.stop.asked(1) => {
+                return Ended::new(Status::Interrupted, reason.text());
+            }
+        }
+    }
+}
+
+/// The thread that takes datagrams without a session. A session has a socket of its own, connected to its source, which
+/// the workers read; what arrives here before that socket is connected is delivered to it.
+struct Front {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Front {
+    fn start(
+        sockets: Vec<(UdpSocket, SocketAddr)>,
+        shared: Arc<Shared>,
+        plan: Plan,
+    ) -> Result<Front, TrafficError> {
+        let failed =
+            |source| TrafficError::System { operation: "receiving datagrams".into(), source };
+        let poller = Poller::new().map_err(failed)?;
+        for (token, (socket, _)) in (0..).zip(&sockets) {
+            poller.add(socket, token, Interest::READ).map_err(failed)?;
+        }
+        let (tasks, own) = (Handle::current(), shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("weir-datagrams".into())
+            .spawn(move || {
+                Datagrams { sockets, sessions: HashMap::new(), shared: own, plan, tasks }
+                    .run(&poller);
+            })
+            .map_err(failed)?;
+        Ok(Front { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Datagrams {
+    sockets: Vec<(UdpSocket, SocketAddr)>,
+    /// By source; those that have ended are gone.
+    sessions: HashMap<SocketAddr, Weak<End>>,
+    shared: Arc<Shared>,
+    plan: Plan,
+    tasks: Handle,
+}
+
+impl Datagrams {
+    fn run(mut self, poller: &Poller) {
+        let mut events = Events::new(16);
+        let mut batch = RecvBatch::new(MESSAGES, 1 << 16);
+        let mut strays = VecDeque::new();
+        while !self.shared.is_ending.load(Ordering::Acquire) {
+            let _ = poller.wait(&mut events, Some(LOOK_NS));
+            for event in events.iter() {
+                self.read(event.token as usize, &mut batch, &mut strays);
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        socket: usize,
+        batch: &mut RecvBatch,
+        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+    ) {
+        for _ in 0..TURN {
+            // An error that a peer's host has sent is taken off by being read.
+            let Ok(got) = batch.recv(&self.sockets[socket].0, RecvMode::DontWait) else { return };
+            for message in batch.messages() {
+                self.take(socket, message.from, message.data, strays);
+            }
+            while let Some((from, datagram)) = strays.pop_front() {
+                self.take(socket, from, &datagram, strays);
+            }
+            if got < batch.capacity() {
+                return;
+            }
+        }
+    }
+
+    /// One datagram that arrived at a socket that has no session.
+    fn take(
+        &mut self,
+        socket: usize,
+        from: SocketAddr,
+        datagram: &[u8],
+        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+    ) {
+        let is_marker = codec::is_marker(datagram);
+        match self.sessions.get(&from).and_then(Weak::upgrade) {
+            Some(end) if is_marker => end.drain(QUIET_NS),
+            Some(end) => end.deliver(FLOW, datagram),
+            // The sender of a test that has ended, or of one that has not begun.
+            None if is_marker => {}
+            None => self.open(socket, from, datagram, strays),
+        }
+    }
+
+    /// Opens the session of a source with its first data. One too many, or one without a descriptor, gets none: its
+    /// address is not proved, so that nothing is said of it.
+    fn open(
+        &mut self,
+        socket: usize,
+        from: SocketAddr,
+        first: &[u8],
+        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+    ) {
+        let Some(session) = self.shared.grant() else { return };
+        // The first datagram has the size of all but perhaps the last.
+        let size = ByteSize(first.len() as u64).into();
+        let spec = FlowSpec { size, ..spec(&self.plan, from) };
+        let local = self.sockets[socket].1;
+        let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
+        let Ok(own) = opened else {
+            self.shared.open.fetch_sub(1, Ordering::AcqRel);
+            return;
+        };
+        // Between its binding and its connecting, datagrams of any source may have come to it.
+        let (mut batch, mut early) = (RecvBatch::new(MESSAGES, 1 << 16), vec![first.to_vec()]);
+        for _ in 0..STRAYS {
+            if batch.recv(&own, RecvMode::DontWait).is_err() {
+                break;
+            }
+            for message in batch.messages() {
+                if message.from == from {
+                    early.push(message.data.to_vec());
+                } else if strays.len() < MOST_STRAYS {
+                    strays.push_back((message.from, message.data.to_vec()));
+                }
+            }
+        }
+        let mut end = new_end(&self.shared, &self.plan, from);
+        end.datagrams(&spec, false, own, Some(Box::new(EndMarker::default())));
+        let end = Arc::new(end);
+        self.sessions.retain(|_, end| end.strong_count() > 0);
+        self.sessions.insert(from, Arc::downgrade(&end));
+        begin(&self.tasks, &end, &self.shared, session, spec, from, &early);
+    }
+}
+
+/// The receiver of one test.
+pub(super) struct Once(pub(super) Settings);
+
+impl Test for Once {
+    fn plan(&self) -> &Plan {
+        &self.0.plan
+    }
+
+    fn run(
+        self: Box<Self>,
+        workers: &WorkerConfig,
+        stop: &Stop,
+        observe: &mut dyn FnMut(Event),
+    ) -> Result<Record, Failure> {
+        let settings = self.0;
+        let workers = Workers::start(workers)?;
+        let line = |text: String| Event::Line(format!("{}: {text}", text::tag(false)));
+        observe(Event::Line(text::settings(&settings)));
+        let plans = [settings.plan.clone(), settings.plan.clone()];
+        let transports = [!settings.udp, settings.udp];
+        let listening = open_sockets(&[], settings.port, transports, plans)?;
+        observe(line("socket".into()));
+        let silence = settings.udp.then_some(SILENCE);
+        let bounds = Bounds { sessions: 1, ever: Some(1), length: None, silence };
+        let mut finished = None;
+        let mut happened = |event: Happened| {
+            match event {
+                Happened::Opened { peer, .. } if !settings.udp => {
+                    observe(line(format!("accept from {}", peer.ip().to_canonical())));
+                }
+                Happened::Closed(session) => finished = Some(session),
+                _ => {}
+            }
+            finished.is_none()
+        };
+        let receiving = receive(listening, workers, (bounds, true), stop, &mut happened);
+        crate::runtime()?.block_on(receiving)?;
+        let stopped = || {
+            let reason = stop.reason().unwrap_or(StopReason::Interrupted);
+            TrafficError::Stopped(reason.text(), reason.exit_code())
+        };
+        let Some(session) = finished else { return Err(stopped().into()) };
+        let Finished { peer, spec, intervals, report, ended, .. } = *session;
+        let error = match ended.status {
+            Status::Complete => None,
+            Status::Interrupted => Some(stopped()),
+            Status::Partial => Some(TrafficError::Flow {
+                flow: FLOW,
+                name: super::PROTOCOL.name.into(),
+                reason: ended.reason.clone(),
+            }),
+        };
+        let plan =
+            Plan { host: Some(peer.ip().to_canonical().to_string()), ..settings.plan.clone() };
+        let record = record(plan, spec, peer, report, intervals, ended);
+        text::figures(&settings, &record).into_iter().for_each(|line| observe(Event::Line(line)));
+        match error {
+            None => Ok(record),
+            Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+        }
+    }
+}
+
+/// A server of any number of tests.
+struct Many {
+    listening: Listening,
+    workers: Workers,
+    bounds: Bounds,
+}
+
+/// Listens for tests.
+pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError> {
+    let received = |udp: bool| {
+        plan(ConnectionFields {
+            direction: Direction::Reverse,
+            payload: Some(ByteSize(codec::BUFFER_BYTES).into()),
+            duration: Some(Span(0)),
+            window: udp.then_some(SERVER_BUFFER),
+            ..fields(udp)
+        })
+    };
+    let plans = [received(false), received(true)];
+    let limits = &config.limits;
+    Ok(Box::new(Many {
+        listening: open_sockets(&config.bind, config.port, [true, true], plans)?,
+        workers: Workers::start(&config.workers)?,
+        bounds: Bounds {
+            sessions: limits.sessions,
+            ever: None,
+            length: Some(Duration::from_secs(limits.session_seconds)),
+            silence: Some(Duration::from_secs(limits.silence_seconds)),
+        },
+    }))
+}
+
+impl Server for Many {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.listening.bound.clone()
+    }
+
+    fn run(
+        self: Box<Self>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> Result<(), TrafficError> {
+        let Many { listening, workers, bounds } = *self;
+        let most = bounds.sessions;
+        let mut happened = |event: Happened| {
+            observe(match event {
+                Happened::Opened { session, peer } => {
+                    ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 }
+                }
+                Happened::Refused { peer } => ServerEvent::Refused {
+                    peer: peer.into(),
+                    reason: format!("{most} sessions are open"),
+                },
+                Happened::Closed(session) => ServerEvent::SessionClosed {
+                    session: session.session,
+                    peer: session.peer.into(),
+                    reason: session.ended.reason,
+                    report: Some(Box::new(session.report)),
+                },
+            });
+            true
+        };
+        crate::runtime()?.block_on(receive(
+            listening,
+            workers,
+            (bounds, false),
+            stop,
+            &mut happened,
+        ))
+    }
+}

@@ -1,0 +1,358 @@
+//! Classic ttcp over loopback: against itself, against a program that was written from ttcp's description, and against
+//! nuttcp, whose classic mode transmits streams as ttcp does.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_model::record::{Record, Status};
+use weir_model::report::EndReport;
+use weir_peers::{Event, Given, Protocol, ServeConfig};
+use weir_traffic::session::WorkerConfig;
+use weir_traffic::{Failure, Limits, ServerEvent, Stop, StopReason, TrafficError};
+
+/// Ends a broken run; no good one comes near it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn protocol() -> &'static Protocol {
+    Protocol::find("ttcp").unwrap()
+}
+
+/// Runs the command with these options; its lines and its result.
+fn run(options: &[(&str, &str)], stop: &Stop) -> (Vec<String>, Result<Record, Failure>) {
+    let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let given = Given::new(options, protocol().options).unwrap();
+    let test = (protocol().command)(&given).unwrap();
+    let mut lines = vec![];
+    let result =
+        test.run(&WorkerConfig::default(), stop, &mut |Event::Line(line)| lines.push(line));
+    (lines, result)
+}
+
+/// The options of a transmitter.
+fn transmit<'a>(
+    transport: &'a str,
+    port: &'a str,
+    more: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let mut options =
+        vec![("transmit", ""), ("pattern", ""), ("host", "127.0.0.1"), ("port", port)];
+    options.extend((transport == "udp").then_some(("udp", "")));
+    options.extend(more);
+    options
+}
+
+/// A receiver of one test on a port that was free.
+struct Once {
+    port: u16,
+    stop: Stop,
+    thread: JoinHandle<(Vec<String>, Result<Record, Failure>)>,
+}
+
+impl Once {
+    fn start(transport: &str) -> Once {
+        // Of both kinds: the test of a stream tells by a refused connection that it does not listen yet.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (stop, text) = (Stop::new(), port.to_string());
+        let mut options = vec![("receive", ""), ("pattern", ""), ("port", "")];
+        options.extend((transport == "udp").then_some(("udp", "")));
+        let own = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let options: Vec<_> =
+                options.iter().map(|(k, v)| (*k, if *k == "port" { &*text } else { *v })).collect();
+            run(&options, &own)
+        });
+        if transport == "udp" {
+            // Bound once another socket can't be.
+            wait_until(|| {
+                UdpSocket::bind(("0.0.0.0", port)).is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
+            });
+        } else {
+            wait_until(|| {
+                TcpListener::bind(("0.0.0.0", port))
+                    .is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
+            });
+        }
+        Once { port, stop, thread }
+    }
+
+    fn end(self) -> (Vec<String>, Result<Record, Failure>) {
+        self.thread.join().unwrap()
+    }
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A server on a port of its own.
+struct Serving {
+    address: SocketAddr,
+    stop: Stop,
+    events: Receiver<ServerEvent>,
+    thread: Option<JoinHandle<Result<(), TrafficError>>>,
+}
+
+impl Serving {
+    fn start(limits: Limits) -> Serving {
+        let config = ServeConfig {
+            bind: vec!["127.0.0.1".parse().unwrap()],
+            port: 0,
+            limits,
+            workers: WorkerConfig::default(),
+        };
+        let server = protocol().serve.unwrap()(&config).unwrap();
+        let (stop, (sender, events)) = (Stop::new(), channel());
+        let (address, own) = (server.addresses()[0], stop.clone());
+        let thread =
+            std::thread::spawn(move || server.run(&own, &mut |event| drop(sender.send(event))));
+        Serving { address, stop, events, thread: Some(thread) }
+    }
+
+    fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
+    /// The next session that ends: who, how, and what was counted.
+    fn closed(&self) -> (SocketAddr, String, EndReport) {
+        loop {
+            if let ServerEvent::SessionClosed { peer, reason, report, .. } =
+                self.events.recv_timeout(LIMIT).unwrap()
+            {
+                return (peer.ip().unwrap(), reason, *report.unwrap());
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.request(StopReason::Terminated);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+/// A program that is ended with the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn reference(arguments: &[&str]) -> (Program, BufReader<ChildStdout>) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/reference/ttcp.py");
+    let mut command = Command::new("python3");
+    let mut child = command.arg(script).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (Program(child), output)
+}
+
+fn line(output: &mut impl BufRead) -> String {
+    let mut text = String::new();
+    output.read_line(&mut text).unwrap();
+    text.trim().into()
+}
+
+fn received(report: &EndReport) -> (u64, u64) {
+    let receiver = report.flows[0].receiver.as_ref().unwrap();
+    (receiver.bytes, receiver.packets)
+}
+
+#[test]
+fn a_stream_and_datagrams_between_both_ends() {
+    let server = Serving::start(Limits::default());
+    for (transport, length) in [("tcp", 8192), ("udp", 1000)] {
+        let (port, size) = (server.port(), length.to_string());
+        let options = transmit(transport, &port, &[("buffers", "50"), ("length", &size)]);
+        let (lines, record) = run(&options, &Stop::new());
+        let record = record.unwrap();
+        let sender = record.flows[0].sender.as_ref().unwrap();
+        assert_eq!((sender.bytes, sender.packets), (50 * length, 50), "{transport}");
+        assert_eq!((record.peer.as_str(), record.status), ("ttcp", Status::Complete));
+        // What the far end counted is unknown, and there was no control connection.
+        assert!(record.flows[0].receiver.is_none() && record.remote.is_none());
+        assert_eq!((record.control_bytes, record.loss_threshold_seconds), (None, None));
+        let codes: Vec<&str> = record.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert!(codes.contains(&"one-sided") && !codes.contains(&"end-lost"), "{codes:?}");
+        assert!(
+            lines.iter().any(|l| l.contains(&format!("{} bytes in", 50 * length))),
+            "{lines:?}"
+        );
+        let (_, reason, report) = server.closed();
+        assert_eq!(received(&report).0, 50 * length, "{transport}: {reason}");
+        let receiver = report.flows[0].receiver.as_ref().unwrap();
+        if transport == "udp" {
+            assert_eq!(receiver.packets, 50);
+            // Without numbers none of these can be known.
+            assert_eq!((receiver.lost_packets, receiver.duplicate_packets), (None, None));
+            assert_eq!((receiver.reordered_packets, receiver.truncated_packets), (None, None));
+        }
+        assert!(report.flows[0].error.is_none());
+    }
+}
+
+#[test]
+fn clients_at_the_same_time_are_sessions_of_their_own() {
+    let server = Serving::start(Limits::default());
+    let port = server.port();
+    std::thread::scope(|scope| {
+        for (i, transport) in ["udp", "tcp", "udp", "udp", "tcp"].into_iter().enumerate() {
+            let (port, buffers) = (port.clone(), (10 * (i + 1)).to_string());
+            scope.spawn(move || {
+                let more = [("buffers", &*buffers), ("length", "500")];
+                run(&transmit(transport, &port, &more), &Stop::new()).1.unwrap();
+            });
+        }
+    });
+    let mut bytes: Vec<u64> = (0..5).map(|_| received(&server.closed().2).0).collect();
+    bytes.sort_unstable();
+    assert_eq!(bytes, [5000, 10_000, 15_000, 20_000, 25_000]);
+}
+
+#[test]
+fn our_transmitter_against_the_reference_receiver() {
+    for transport in ["tcp", "udp"] {
+        let (_program, mut output) = reference(&["receive", transport]);
+        let port = line(&mut output);
+        let options = transmit(transport, &port, &[("buffers", "40"), ("length", "1400")]);
+        let record = run(&options, &Stop::new()).1.unwrap();
+        assert_eq!(record.flows[0].sender.as_ref().unwrap().bytes, 56_000);
+        assert_eq!(line(&mut output), "56000 pattern", "{transport}");
+    }
+}
+
+#[test]
+fn the_reference_transmitter_against_our_receiver() {
+    for transport in ["tcp", "udp"] {
+        let receiver = Once::start(transport);
+        let _sender = reference(&["send", transport, &receiver.port.to_string(), "40", "1400"]);
+        let (lines, record) = receiver.end();
+        let record = record.unwrap();
+        let counted = record.flows[0].receiver.as_ref().unwrap();
+        assert_eq!(counted.bytes, 56_000, "{transport}");
+        assert!(record.flows[0].sender.is_none(), "{transport}");
+        assert_eq!(record.flows[0].payload_bytes, if transport == "udp" { 1400 } else { 8192 });
+        assert_eq!(record.plan.host.as_deref(), Some("127.0.0.1"));
+        assert!(lines.iter().any(|line| line.contains("56000 bytes in")), "{lines:?}");
+    }
+}
+
+/// nuttcp falls back to ttcp's way where no nuttcp server answers on its control port. It does so for streams that it
+/// transmits, and for nothing else.
+#[test]
+fn nuttcp_transmits_to_our_receiver() {
+    if Command::new("nuttcp").arg("-V").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "CI has nuttcp");
+        eprintln!("SKIPPED nuttcp_transmits_to_our_receiver: nuttcp is not installed");
+        return;
+    }
+    let receiver = Once::start("tcp");
+    // Where nothing listens.
+    let control = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let arguments = [
+        "-t",
+        "-n64",
+        "-l8192",
+        &format!("-P{control}"),
+        &format!("-p{}", receiver.port),
+        "127.0.0.1",
+    ];
+    let output = Command::new("nuttcp").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let record = receiver.end().1.unwrap();
+    assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 64 * 8192);
+}
+
+#[test]
+fn markers_open_no_session_and_nothing_is_answered() {
+    let server = Serving::start(Limits { sessions: 2, ..Limits::default() });
+    let sockets: Vec<UdpSocket> = (0..20)
+        .map(|_| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(server.address).unwrap();
+            for size in 0..5 {
+                assert_eq!(socket.send(&[0; 4][..size]).unwrap(), size);
+            }
+            socket
+        })
+        .collect();
+    // More than the markers of one test. Each of these sessions is still open when the next one comes.
+    for socket in &sockets[..4] {
+        socket.send(&[7; 100]).unwrap();
+    }
+    for socket in &sockets[..4] {
+        socket.send(&[0; 4]).unwrap();
+    }
+    let peers: Vec<SocketAddr> = (0..2).map(|_| server.closed().0).collect();
+    let own = |i: usize| sockets[i].local_addr().unwrap();
+    assert!(peers.contains(&own(0)) && peers.contains(&own(1)), "{peers:?}");
+    for socket in &sockets {
+        socket.set_nonblocking(true).unwrap();
+        let answer = socket.recv(&mut [0; 64]);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+    // Those places are free again.
+    sockets[5].send(&[7; 100]).unwrap();
+    sockets[5].send(&[0; 4]).unwrap();
+    let (peer, _, report) = server.closed();
+    assert_eq!((peer, received(&report)), (own(5), (100, 1)));
+}
+
+#[test]
+fn a_silent_session_ends_with_what_it_counted() {
+    let server = Serving::start(Limits { silence_seconds: 1, ..Limits::default() });
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    socket.send(&[7; 100]).unwrap();
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.write_all(&[7; 1000]).unwrap();
+    let mut bytes = [received(&server.closed().2).0, received(&server.closed().2).0];
+    bytes.sort_unstable();
+    assert_eq!(bytes, [100, 1000]);
+}
+
+#[test]
+fn a_connection_too_many_is_refused() {
+    let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
+    let first = TcpStream::connect(server.address).unwrap();
+    assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
+    let _second = TcpStream::connect(server.address).unwrap();
+    assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::Refused { .. })));
+    drop(first);
+    assert_eq!(received(&server.closed().2), (0, 0));
+}
+
+#[test]
+fn a_receiver_that_is_stopped_says_so_and_keeps_what_it_has() {
+    let receiver = Once::start("tcp");
+    receiver.stop.request(StopReason::Interrupted);
+    let failure = receiver.end().1.unwrap_err();
+    assert!(matches!(failure.error, TrafficError::Stopped(_, 130)) && failure.partial.is_none());
+
+    let server = Serving::start(Limits::default());
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&[7; 100], server.address).unwrap();
+    assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
+    server.stop.request(StopReason::Interrupted);
+    assert_eq!(received(&server.closed().2), (100, 1));
+}
+
+#[test]
+fn a_transmitter_without_a_receiver_fails() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let failure = run(&transmit("tcp", &port, &[]), &Stop::new()).1.unwrap_err();
+    assert!(matches!(failure.error, TrafficError::Connect { .. }));
+    assert_eq!(failure.error.exit_code(), 3);
+}
