@@ -254,17 +254,25 @@ fn iperf3_headers_give_loss_order_and_jitter_and_no_delay() {
     }
 }
 
-/// Without a tag a changed number is believed. The sender's count shows it, and then only counts are used.
+/// Without a tag a changed number is believed, as far as it is plausible. The sender's count contradicts it, and then only
+/// counts are used.
 #[test]
 fn a_number_beyond_the_senders_count_leaves_only_counts() {
     let s = spec(Connection { header: "iperf3-64bit".parse().unwrap(), ..udp("1000pps", 64, 1) });
-    let (_, receiving) = run(&s, clock(), 0, &mut |n, bytes| {
-        bytes[9] ^= u8::from(n == 500);
-        if n == 7 { vec![] } else { vec![1000] }
-    });
-    let rx = receiving.report("recvmmsg", None, None);
+    let changed = |byte: usize| {
+        let (_, receiving) = run(&s, clock(), 0, &mut |n, bytes| {
+            bytes[byte] ^= u8::from(n == 500);
+            if n == 7 { vec![] } else { vec![1000] }
+        });
+        receiving.report("recvmmsg", None, None)
+    };
+    // 65 536 ahead.
+    let rx = changed(13);
     assert_eq!((rx.packets, rx.lost_packets, rx.ambiguous), (999, Some(1), Some(true)));
     assert_eq!((rx.corrupted_packets, rx.duplicate_packets, rx.bursts), (None, None, None));
+    // 2^48 ahead: no sender is that far.
+    let rx = changed(9);
+    assert_eq!((rx.packets, rx.lost_packets, rx.implausible_packets), (998, Some(2), Some(1)));
 }
 
 #[test]
