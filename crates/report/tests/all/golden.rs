@@ -187,7 +187,7 @@ fn mutated_records_render() {
     for record in [support::udp_loss(), support::tcp_bidir(), support::partial()] {
         let seed = json_line(&record).into_bytes();
         weir_report::fuzz::fuzz_render(&seed);
-        for _ in 0..1500 {
+        for _ in 0..250 {
             let mut data = seed.clone();
             for _ in 0..=next() % 3 {
                 let at = (next() as usize) % data.len();
@@ -205,7 +205,7 @@ fn mutated_records_render() {
             weir_report::fuzz::fuzz_render(&data);
         }
     }
-    assert!(rendered > 500, "only {rendered} mutations were still records");
+    assert!(rendered > 80, "only {rendered} mutations were still records");
 }
 
 /// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
