@@ -43,11 +43,11 @@ impl Demo {
         Demo { child, directory }
     }
 
-    /// Waits until an emulator is between the hosts.
-    fn await_emulator(&mut self) {
+    /// Waits until a process of it runs a job of this kind.
+    fn await_job(&mut self, kind: &str) {
         let end = Instant::now() + LIMIT;
         let mark = format!("{MARK}={}", self.directory.path().display());
-        while !processes_with(&mark).iter().any(|words| words.contains("job emulator")) {
+        while !processes_with(&mark).iter().any(|words| words.contains(&format!("job {kind}"))) {
             assert!(Instant::now() < end && self.child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -144,7 +144,8 @@ fn an_interrupted_demo_leaves_nothing() {
     }
     let _turn = common::turn();
     let mut demo = Demo::start(Path::new(common::WEIR));
-    demo.await_emulator();
+    // On the plain link: that an emulator goes is seen where the demo is killed.
+    demo.await_job("serve");
     demo.signal("INT");
     assert_eq!(demo.ended().0, Some(130));
     demo.leaves_nothing();
@@ -157,7 +158,7 @@ fn a_killed_demo_leaves_nothing() {
     }
     let _turn = common::turn();
     let mut demo = Demo::start(Path::new(common::WEIR));
-    demo.await_emulator();
+    demo.await_job("emulator");
     demo.signal("KILL");
     assert_eq!(demo.ended().0, None);
     demo.leaves_nothing();
