@@ -20,12 +20,12 @@ pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A script in `directory` for `WEIR_PROGRAM`: Weir with every text that is meant for people replaced, in its events and on
-/// standard error.
+/// standard error. Why an emulator's period began is no text, although its field is called `reason`.
 pub(crate) fn mute(directory: &Path) -> PathBuf {
     let path = directory.join("mute");
     let script = format!(
         "#!/bin/bash\nset -o pipefail\n\
-         '{}' \"$@\" 2>/dev/null | sed -u -E 's/\"(message|reason|end_reason|text)\":\"([^\"\\\\]|\\\\.)*\"/\"\\1\":\"?\"/g'\n",
+         '{}' \"$@\" 2>/dev/null | sed -u -E 's/\"reason\":\"(start|laws|reset)\"/\"reason\": \"\\1\"/g; s/\"(message|reason|end_reason|text)\":\"([^\"\\\\]|\\\\.)*\"/\"\\1\":\"?\"/g'\n",
         WEIR
     );
     std::fs::write(&path, script).unwrap();
