@@ -1116,6 +1116,14 @@ export interface components {
          * @example 64K
          */
         ByteSize: string | number;
+        /** @description A calibration. */
+        CalibrateJob: {
+            /**
+             * @description Over loopback only, without the two hosts of a lab.
+             * @default false
+             */
+            no_lab: boolean;
+        };
         /** @description The calibrated host. */
         CalibratedHost: {
             /** @description Clocksource. */
@@ -1174,14 +1182,6 @@ export interface components {
             noise_floor: {
                 [key: string]: number;
             };
-        };
-        /** @description A request to calibrate. */
-        CalibrationRequest: {
-            /**
-             * @description Over loopback only, without the two hosts of a lab.
-             * @default false
-             */
-            no_lab: boolean;
         };
         /** @description This host's noise floor. */
         CalibrationState: {
@@ -1709,17 +1709,16 @@ export interface components {
              */
             pdv_p99_seconds?: number | null;
         };
-        /** @description A request to run the demo, as `weir demo` does. */
-        DemoRequest: {
+        /** @description The demo. */
+        DemoJob: {
             /**
              * Format: uint32
-             * @description Sending time of each test through the emulator, 1 to 60 s. Absent: 1, with which the demo takes about a
-             *     minute.
-             * @default null
+             * @description Seconds for which each test through the emulator sends, 1 to 60. With 1, the demo takes about a minute.
+             * @default 1
              */
-            seconds: number | null;
+            seconds: number;
             /**
-             * @description Simulate the rows with the emulator: no network, no permissions, nothing stored.
+             * @description The rows with the emulator on a virtual clock: no network, no rights, nothing stored.
              * @default false
              */
             simulate: boolean;
@@ -6237,7 +6236,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CalibrationRequest"];
+                "application/json": components["schemas"]["CalibrateJob"];
             };
         };
         responses: {
@@ -6330,7 +6329,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["DemoRequest"];
+                "application/json": components["schemas"]["DemoJob"];
             };
         };
         responses: {
