@@ -328,7 +328,7 @@ impl Remote {
 
     /// Whether deadlines start from stamps taken on arrival. If not, and `config` delays packets, a note is due.
     #[must_use]
-    pub fn is_stamped(&self) -> bool {
+    pub(crate) fn is_stamped(&self) -> bool {
         self.shared.stamped
     }
 
@@ -401,7 +401,7 @@ impl Remote {
 
     /// Whether each direction's thread is under SCHED_FIFO now.
     #[must_use]
-    pub fn is_real_time(&self) -> [bool; 2] {
+    pub(crate) fn is_real_time(&self) -> [bool; 2] {
         self.shared.statuses.each_ref().map(|status| status.fifo.load(Ordering::Relaxed))
     }
 }

@@ -83,7 +83,7 @@ const EXAMPLES: usize = 5;
 ///
 /// A datagram with a damaged header arrives without a number; such arrivals are matched by count with changed packets
 /// that are missing otherwise.
-pub fn triangulate(
+pub(crate) fn triangulate(
     subject: &Subject,
     packet_trace: impl IntoIterator<Item = (Record, Judged)>,
     received: impl IntoIterator<Item = Record>,

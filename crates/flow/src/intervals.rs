@@ -112,7 +112,7 @@ impl<C: Default + Clone> IntervalLog<C> {
     }
 
     /// The interval that contains a time: a closed one, or the current one.
-    pub fn containing_mut(&mut self, at_ns: u64) -> &mut C {
+    pub(crate) fn containing_mut(&mut self, at_ns: u64) -> &mut C {
         let ends_later =
             |i: &usize| self.clock.and_then(|c| c.end_ns(*i)).is_some_and(|end_ns| at_ns < end_ns);
         let index = (0..self.closed.len()).find(ends_later).unwrap_or(self.closed.len());
@@ -140,7 +140,7 @@ impl<C: Default + Clone> IntervalLog<C> {
     }
 
     /// When the current interval ends.
-    pub fn next_end_ns(&self) -> u64 {
+    pub(crate) fn next_end_ns(&self) -> u64 {
         self.next_end_ns
     }
 }

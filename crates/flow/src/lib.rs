@@ -41,7 +41,7 @@ pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
-    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
+    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors,
     segments_per_message,
 };
 pub use peer_reports::{PeerInterval, PeerReports};

@@ -23,7 +23,7 @@ pub fn segments_per_message(payload: usize, most: usize) -> usize {
 
 /// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps. The same at both ends, whatever
 /// their kernels cut.
-pub fn ring_slots(payload: usize) -> usize {
+pub(crate) fn ring_slots(payload: usize) -> usize {
     let segments = segments_per_message(payload, MAX_SEGMENTS);
     (RING_BYTES / (payload.max(1) * segments)).clamp(1, 16) * segments
 }
@@ -51,7 +51,7 @@ impl PayloadRing {
     }
 
     /// The bytes of `count` datagrams from `sequence`; `count` as [`PayloadRing::run`] allows.
-    pub fn slots_mut(&mut self, sequence: u64, count: usize) -> &mut [u8] {
+    pub(crate) fn slots_mut(&mut self, sequence: u64, count: usize) -> &mut [u8] {
         let from = (sequence % self.slots as u64) as usize * self.payload;
         &mut self.bytes[from..from + count * self.payload]
     }

@@ -280,7 +280,7 @@ impl Sending {
         if let Some(pacer) = &mut self.pacer
             && packets > 0
         {
-            self.spacing.on_sent(pacer.intended_ns(pacer.slot()), now_ns, pacer.period_ns());
+            self.spacing.on_sent(pacer.intended_ns(pacer.slot()), now_ns);
             pacer.served(packets, now_ns);
         }
         self.first_ns.get_or_insert(now_ns);

@@ -28,7 +28,7 @@ impl ChildGuard {
 
     /// A process that gets SIGTERM when the guard is dropped, and is killed if it has not ended after `grace`.
     #[must_use]
-    pub fn graceful(child: Child, grace: Duration) -> ChildGuard {
+    pub(crate) fn graceful(child: Child, grace: Duration) -> ChildGuard {
         Self::guarded(child, grace, false)
     }
 
@@ -71,7 +71,7 @@ impl ChildGuard {
     }
 
     /// Its exit code, if it ends within `timeout` by itself.
-    pub fn exit_code_within(&mut self, timeout: Duration) -> Option<i32> {
+    pub(crate) fn exit_code_within(&mut self, timeout: Duration) -> Option<i32> {
         let end = Instant::now() + timeout;
         loop {
             match self.child.try_wait() {

@@ -3,7 +3,7 @@
 use crate::Draws;
 
 /// A probability, held as a threshold for the upper 53 bits of a draw: *u* < *p* exactly, with *u* as in
-/// [`unit_interval`](crate::unit_interval).
+/// [`unit_interval`](crate::draws::unit_interval).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance(u64);
 
@@ -60,7 +60,8 @@ pub fn choose<'o>(draws: &mut Draws, range: u32, out: &'o mut [u32]) -> &'o [u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Direction, DrawPosition, Philox, unit_interval};
+    use crate::draws::unit_interval;
+    use crate::{Direction, DrawPosition, Philox};
     use proptest::prelude::*;
 
     fn position(packet: u64) -> DrawPosition {

@@ -30,7 +30,7 @@ pub enum Direction {
 }
 
 /// The highest number of a law slot.
-pub const MAX_SLOT: u8 = 127;
+pub(crate) const MAX_SLOT: u8 = 127;
 
 /// The position of a decision: all that its draws depend on besides the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ impl Draws<'_> {
 /// 64 random bits as a number uniform in [0, 1): the upper 53 bits over 2⁵³, which is exact.
 #[inline]
 #[must_use]
-pub const fn unit_interval(bits: u64) -> f64 {
+pub(crate) const fn unit_interval(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 

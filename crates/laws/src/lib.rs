@@ -28,6 +28,6 @@ mod quantile;
 pub mod slot;
 
 pub use chance::{Chance, choose};
-pub use draws::{Direction, DrawPosition, Draws, MAX_SLOT, flow_hash, unit_interval};
-pub use philox::{Philox, philox4x32_10};
+pub use draws::{Direction, DrawPosition, Draws, flow_hash};
+pub use philox::Philox;
 pub use quantile::{normal_quantile, open_unit_interval};

@@ -8,7 +8,7 @@ const ROUNDS: usize = 10;
 /// the least significant in either.
 #[inline]
 #[must_use]
-pub const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(crate) const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = counter;
     let [mut k0, mut k1] = key;
     let mut round = 0;

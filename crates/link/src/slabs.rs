@@ -294,7 +294,7 @@ impl Slabs {
     /// The frame's length, bytes; 0 for a handle that was released.
     #[inline]
     #[must_use]
-    pub fn len_of(&self, handle: Handle) -> usize {
+    pub(crate) fn len_of(&self, handle: Handle) -> usize {
         self.bytes(handle).len()
     }
 

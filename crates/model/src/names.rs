@@ -25,7 +25,7 @@ pub fn is_interface(name: &str) -> bool {
 
 /// Whether this is a host as [`Host::parse`] reads it.
 #[must_use]
-pub fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     Host::parse(text).is_ok()
 }
 
@@ -123,7 +123,7 @@ fn is_ipv6(text: &str) -> bool {
 
 /// Whether this is a name of a variable: letters, digits, `-` and `_`, at most 64.
 #[must_use]
-pub fn is_variable(name: &str) -> bool {
+pub(crate) fn is_variable(name: &str) -> bool {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     (1..=64).contains(&name.len()) && name.chars().all(right)
 }

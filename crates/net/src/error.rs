@@ -80,20 +80,6 @@ impl Error {
             _ => None,
         }
     }
-
-    /// Whether the cause is a missing permission (`EPERM`, `EACCES`).
-    pub fn is_permission(&self) -> bool {
-        matches!(self, Error::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
-    }
-
-    /// Whether this system does not have what was asked for, as against having refused it.
-    pub fn is_unsupported(&self) -> bool {
-        match self {
-            Error::Unsupported { .. } => true,
-            Error::System { source, .. } => source.kind() == io::ErrorKind::Unsupported,
-            _ => false,
-        }
-    }
 }
 
 /// Gives an [`io::Result`] its operation and object.

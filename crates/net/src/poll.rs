@@ -18,8 +18,6 @@ impl Interest {
     pub const READ: Interest = Interest { readable: true, writable: false, edge: false };
     /// Waits for room to write.
     pub const WRITE: Interest = Interest { readable: false, writable: true, edge: false };
-    /// Waits for either.
-    pub const READ_WRITE: Interest = Interest { readable: true, writable: true, edge: false };
 }
 
 /// What happened to one of the descriptors waited for.

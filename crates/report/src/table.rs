@@ -36,7 +36,7 @@ impl Table {
 
     /// Spaces before each line.
     #[must_use]
-    pub fn indented(mut self, spaces: usize) -> Self {
+    pub(crate) fn indented(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self
     }

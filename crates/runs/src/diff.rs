@@ -20,7 +20,7 @@ use crate::figures::{Figure, Figures, figures, series};
 use crate::setup::{Setup, SetupDifference};
 
 /// The schema name of a [`Diff`].
-pub const DIFF_SCHEMA: &str = "weir.runs-diff/1";
+pub(crate) const DIFF_SCHEMA: &str = "weir.runs-diff/1";
 
 /// The JSON Schema of a printed [`Diff`].
 #[must_use]

@@ -48,8 +48,8 @@ pub use calibration::StoredCalibration;
 pub use condition::Condition;
 pub use data_directory::DataDirectory;
 pub use diff::{
-    DIFF_SCHEMA, Diff, FigureDifference, MannWhitneyFigure, Moved, Samples, Side, SideFigure,
-    WelchFigure, diff, diff_schema,
+    Diff, FigureDifference, MannWhitneyFigure, Moved, Samples, Side, SideFigure, WelchFigure, diff,
+    diff_schema,
 };
 pub use error::StoreError;
 pub use experiments::Experiments;

@@ -31,7 +31,7 @@ pub struct Histogram {
 }
 
 /// The number of samples a percentile needs before it means anything: 10 beyond it, so 10 / (1 − q).
-pub fn samples_needed(quantile: f64) -> f64 {
+pub(crate) fn samples_needed(quantile: f64) -> f64 {
     // 10 / (1 − 0.99) is a little more than 1000 in binary.
     (10.0 / (1.0 - quantile) * (1.0 - 1e-9)).ceil()
 }
@@ -155,7 +155,7 @@ impl Histogram {
     }
 
     /// The value at rank `rank` (1 is the smallest): the top of its cell, but never above the exact maximum.
-    pub fn value_at_rank(&self, rank: u64) -> Option<u64> {
+    pub(crate) fn value_at_rank(&self, rank: u64) -> Option<u64> {
         let mut below = 0;
         for (_, high, count) in self.cells() {
             below += count;
@@ -180,7 +180,8 @@ impl Histogram {
     }
 
     /// Bytes held on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.table.capacity() * 2 + self.cells.capacity() * PAGE * 4 + self.wraps.capacity() * 16
     }
 

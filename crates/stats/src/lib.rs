@@ -48,7 +48,7 @@ pub use ci::{Sample, student_t_quantile};
 pub use clock::{ClockEstimator, ClockFit, ClockReading, ClockStep, Probe, RealtimeMap};
 pub use delay::{DelaySummary, Ipdv, Time32Unwrapper};
 pub use error::StatsError;
-pub use histogram::{Histogram, samples_needed};
+pub use histogram::Histogram;
 pub use jitter::Jitter;
 pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
 pub use sequence::{

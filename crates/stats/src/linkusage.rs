@@ -8,9 +8,6 @@ const ETHERNET_BYTES: u64 = 18;
 const VLAN_TAG_BYTES: u64 = 4;
 const MINIMUM_FRAME_BYTES: u64 = 64;
 const PREAMBLE_AND_GAP_BYTES: u64 = 20;
-/// IEEE 802.3: a transmitter's rate may differ from the nominal one by 100 ppm.
-const LINE_TOLERANCE: f64 = 100e-6;
-
 /// Transport under the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkTransport {
@@ -176,18 +173,6 @@ impl LinkShape {
     ) -> f64 {
         nominal_bits_per_second / (self.packet(payload_bytes).wire as f64 * 8.0)
     }
-
-    /// Whether `packets_per_second` exceeds what the line can carry by more than Ethernet's ±100 ppm: then the
-    /// figure, or the nominal rate, is wrong.
-    pub fn exceeds_line(
-        &self,
-        nominal_bits_per_second: f64,
-        payload_bytes: u64,
-        packets_per_second: f64,
-    ) -> bool {
-        let line = self.line_rate_packets_per_second(nominal_bits_per_second, payload_bytes);
-        packets_per_second > line * (1.0 + LINE_TOLERANCE)
-    }
 }
 
 impl LinkBytes {
@@ -263,11 +248,9 @@ mod tests {
     }
 
     #[test]
-    fn the_published_rate_exceeds_fast_ethernet() {
+    fn line_rate_of_fast_ethernet() {
         let shape = LinkShape::new(UDP, LinkFamily::Ipv4);
         let line = shape.line_rate_packets_per_second(1e8, 160);
         assert!((line - 55_309.7).abs() < 0.05, "{line}");
-        assert!(shape.exceeds_line(1e8, 160, 55_357.0));
-        assert!(!shape.exceeds_line(1e8, 160, 55_315.0));
     }
 }

@@ -61,6 +61,7 @@ impl SignedHistogram {
         below.chain(above)
     }
 
+    #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         self.above.heap_bytes() + self.below.heap_bytes()
     }

@@ -10,9 +10,6 @@ use crate::signed::SignedHistogram;
 pub struct Spacing {
     errors: SignedHistogram,
     previous: Option<(u64, u64)>,
-    sent: u64,
-    late: u64,
-    missed: u64,
 }
 
 impl Spacing {
@@ -21,38 +18,15 @@ impl Spacing {
         Self::default()
     }
 
-    /// A packet due at `intended_ns` left at `actual_ns`; `period_ns` is the intended gap after it. It is *late*
-    /// when it left more than one period after its time.
+    /// A packet due at `intended_ns` left at `actual_ns`.
     #[inline]
-    pub fn on_sent(&mut self, intended_ns: u64, actual_ns: u64, period_ns: u64) {
+    pub fn on_sent(&mut self, intended_ns: u64, actual_ns: u64) {
         if let Some((intended, actual)) = self.previous {
             let actual_gap = actual_ns.wrapping_sub(actual) as i64;
             let intended_gap = intended_ns.wrapping_sub(intended) as i64;
             self.errors.record(actual_gap.wrapping_sub(intended_gap));
         }
         self.previous = Some((intended_ns, actual_ns));
-        self.sent += 1;
-        self.late += u64::from(actual_ns.saturating_sub(intended_ns) > period_ns);
-    }
-
-    /// `slots` were skipped, because the backlog was too long.
-    pub fn on_missed(&mut self, slots: u64) {
-        self.missed += slots;
-    }
-
-    /// Slots that were due: sent and missed.
-    pub fn intended_slots(&self) -> u64 {
-        self.sent + self.missed
-    }
-
-    /// Slots sent more than one period after their time.
-    pub fn late_slots(&self) -> u64 {
-        self.late
-    }
-
-    /// Slots skipped.
-    pub fn missed_slots(&self) -> u64 {
-        self.missed
     }
 
     /// Gaps measured.
@@ -89,27 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_of_gaps_and_lateness_is_of_slots() {
+    fn errors_are_of_gaps() {
         let mut spacing = Spacing::new();
         // Every second packet is 300 ns late: gaps are off by +300 and −300 in turn.
         for slot in 0..101u64 {
-            spacing.on_sent(slot * 1000, slot * 1000 + slot % 2 * 300, 1000);
+            spacing.on_sent(slot * 1000, slot * 1000 + slot % 2 * 300);
         }
         assert_eq!(spacing.errors().collect::<Vec<_>>(), [(-300, 50), (300, 50)]);
         assert_eq!(spacing.half_range_ns(), Some(300.0));
-        assert_eq!((spacing.late_slots(), spacing.missed_slots()), (0, 0));
-        spacing.on_sent(101_000, 102_000, 1000);
-        assert_eq!(spacing.late_slots(), 0);
-        spacing.on_sent(102_000, 103_001, 1000);
-        spacing.on_missed(7);
-        assert_eq!((spacing.late_slots(), spacing.intended_slots()), (1, 110));
         assert!(spacing.to_hdr_v2().is_some());
     }
 
     #[test]
     fn few_gaps_give_no_range() {
         let mut spacing = Spacing::new();
-        (0..63).for_each(|slot| spacing.on_sent(slot, slot, 1));
+        (0..63).for_each(|slot| spacing.on_sent(slot, slot));
         assert_eq!(spacing.count(), 62);
         assert_eq!(spacing.half_range_ns(), None);
     }

@@ -110,14 +110,6 @@ pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     !(sum as u16)
 }
 
-/// The checksum after a 32-bit word at an even place changed, such as an IPv4 address; see [`update16`].
-#[inline]
-#[must_use]
-pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
-    let high = update16(checksum, (old >> 16) as u16, (new >> 16) as u16);
-    update16(high, old as u16, new as u16)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,19 +172,15 @@ mod tests {
         }
 
         #[test]
-        fn an_update_is_a_new_computation(words in prop::collection::vec(any::<u16>(), 2..40), at: prop::sample::Index, new: u32) {
-            let at = at.index(words.len() - 1);
+        fn an_update_is_a_new_computation(words in prop::collection::vec(any::<u16>(), 2..40), at: prop::sample::Index, new: u16) {
+            let at = at.index(words.len());
             let sum = |words: &[u16]| words.iter().fold(Sum::new(), |s, &w| s.add_u16(w)).checksum();
             let before = sum(&words);
             let mut one = words.clone();
-            one[at] = new as u16;
-            let mut two = words.clone();
-            (two[at], two[at + 1]) = ((new >> 16) as u16, new as u16);
-            let old = u32::from(words[at]) << 16 | u32::from(words[at + 1]);
+            one[at] = new;
             // The two zeros are the same number; all-zero data is the only way to meet both.
-            prop_assume!(one.iter().any(|&w| w != 0) && two.iter().any(|&w| w != 0));
-            prop_assert_eq!(update16(before, words[at], new as u16), sum(&one));
-            prop_assert_eq!(update32(before, old, new), sum(&two));
+            prop_assume!(one.iter().any(|&w| w != 0));
+            prop_assert_eq!(update16(before, words[at], new), sum(&one));
         }
     }
 }

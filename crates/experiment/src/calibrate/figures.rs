@@ -36,8 +36,8 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// Figures of the arrivals, in any order; `period_ns` is the intended gap.
-    pub fn of(arrivals: &[Arrival], period_ns: u64) -> Paced {
+    /// Figures of the arrivals, in any order.
+    pub fn of(arrivals: &[Arrival]) -> Paced {
         let mut sorted = arrivals.to_vec();
         sorted.sort_by_key(|a| a.sequence);
         let mut paced = Paced::default();
@@ -47,7 +47,7 @@ impl Paced {
             paced.delay.record(stamped_ns.wrapping_sub(a.sent_ns) as i64);
             paced.stamp_to_read.record(a.read_ns.wrapping_sub(stamped_ns) as i64);
             // A lost packet widens both gaps: their difference stays the error.
-            paced.spacing.on_sent(a.intended_ns, stamped_ns, period_ns);
+            paced.spacing.on_sent(a.intended_ns, stamped_ns);
         }
         paced
     }
@@ -207,7 +207,7 @@ mod tests {
     fn a_stream_is_taken_apart() {
         // Every second packet leaves 40 ns late; the path takes 300 ns, the reading 900 ns.
         let all: Vec<_> = (0..2000).map(|n| arrival(n, n % 2 * 40, 300, 900)).collect();
-        let paced = Paced::of(&all, 1000);
+        let paced = Paced::of(&all);
         assert_eq!(paced.spacing.half_range_ns(), Some(40.0));
         assert_eq!(
             (paced.delay.quantile_ns(0.5), paced.delay.quantile_ns(0.99)),
@@ -223,10 +223,10 @@ mod tests {
         all.swap(10, 300);
         all.remove(200);
         all[20].stamped_ns = None;
-        let paced = Paced::of(&all, 1000);
+        let paced = Paced::of(&all);
         assert_eq!(paced.spacing.half_range_ns(), Some(0.0));
         assert_eq!((paced.delay.count(), paced.sender_late.count()), (398, 399));
-        assert_eq!(Paced::of(&[], 1000).spacing.half_range_ns(), None);
+        assert_eq!(Paced::of(&[]).spacing.half_range_ns(), None);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
                 let sent_ns = origin + n as u64 * 1000;
                 Arrival { sequence: n as u64, intended_ns: sent_ns, sent_ns, stamped_ns: Some(sent_ns + way), read_ns: sent_ns + way }
             }).collect();
-            let paced = Paced::of(&arrivals, 1000);
+            let paced = Paced::of(&arrivals);
             prop_assert_eq!(paced.delay.min_ns(), ways.iter().min().map(|w| *w as i64));
             prop_assert_eq!(paced.delay.max_ns(), ways.iter().max().map(|w| *w as i64));
             prop_assert_eq!(paced.sender_late.max_ns(), Some(0));

@@ -30,7 +30,6 @@ const LEAD_NS: u64 = 20_000_000;
 struct Stream {
     arrivals: Vec<Arrival>,
     missed: u64,
-    period_ns: u64,
     mapping_error_ns: u64,
     clock_stepped: bool,
 }
@@ -44,7 +43,7 @@ pub(crate) fn measure(
 ) -> Result<(), Error> {
     let name = path.name();
     let slow = run(path, 1000.0, options.slow_packets)?;
-    let summary = Paced::of(&slow.arrivals, slow.period_ns);
+    let summary = Paced::of(&slow.arrivals);
     put_quantiles(figures, &format!("{name}_one_way_delay"), &summary.delay);
     put_quantiles(figures, &format!("{name}_stamp_to_read"), &summary.stamp_to_read);
     put_spacing(figures, &format!("{name}_spacing_1000pps_seconds"), &summary);
@@ -54,7 +53,7 @@ pub(crate) fn measure(
     let mut stepped = slow.clock_stepped;
     if name == "loopback" {
         let fast = run(path, 50_000.0, options.fast_packets)?;
-        let summary = Paced::of(&fast.arrivals, fast.period_ns);
+        let summary = Paced::of(&fast.arrivals);
         put_spacing(figures, &format!("{name}_spacing_50000pps_seconds"), &summary);
         let ratio = fast.missed as f64 / options.fast_packets.max(1) as f64;
         put(figures, "missed_slots_50000pps_ratio", Some(ratio));
@@ -89,7 +88,6 @@ fn run(path: &Path<'_>, packets_per_second: f64, count: u64) -> Result<Stream, E
     let done = AtomicBool::new(false);
     let start_ns = clock.monotonic_ns() + LEAD_NS;
     let pacer = Pacer::new(packets_per_second, 1, CatchUp::default(), start_ns);
-    let period_ns = pacer.period_ns();
     let (missed, mut arrivals) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&clock, &receiver, count, &done));
         let missed = as_sender(packets_per_second, PAYLOAD, |waiter| {
@@ -108,13 +106,7 @@ fn run(path: &Path<'_>, packets_per_second: f64, count: u64) -> Result<Stream, E
     for arrival in &mut arrivals {
         arrival.stamped_ns = arrival.stamped_ns.map(|realtime_ns| map.to_monotonic(realtime_ns));
     }
-    Ok(Stream {
-        arrivals,
-        missed,
-        period_ns,
-        mapping_error_ns: map.error_ns(),
-        clock_stepped: step.is_some(),
-    })
+    Ok(Stream { arrivals, missed, mapping_error_ns: map.error_ns(), clock_stepped: step.is_some() })
 }
 
 /// Serves `count` slots; returns how many were skipped.

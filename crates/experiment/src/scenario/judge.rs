@@ -23,7 +23,7 @@ const DISTURBING: &[&str] = &[
 
 /// Codes of the warnings of a record that mark it as host-limited.
 #[must_use]
-pub fn disturbances(record: &Record) -> Vec<String> {
+pub(crate) fn disturbances(record: &Record) -> Vec<String> {
     let mut out: Vec<String> = record
         .warnings
         .iter()
@@ -37,7 +37,7 @@ pub fn disturbances(record: &Record) -> Vec<String> {
 
 /// The reference to a record that the experiment stores.
 #[must_use]
-pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
+pub(crate) fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
     let mut warnings: Vec<String> = record
         .warnings
         .iter()
@@ -135,7 +135,7 @@ pub fn summary(
 
 /// Summaries of every metric, each over the runs that have it.
 #[must_use]
-pub fn summaries<'a>(
+pub(crate) fn summaries<'a>(
     runs: impl Iterator<Item = &'a RunRef>,
     intervals: impl Into<Intervals>,
 ) -> BTreeMap<String, Summary> {

@@ -196,7 +196,7 @@ pub const TOOLS: &[Tool] = &[
 const DITG_SIZE_BYTES: u64 = 512;
 
 /// The metric of the datagram's payload size: each tool has its own default.
-pub const PAYLOAD_SIZE: &str = "payload_size";
+pub(crate) const PAYLOAD_SIZE: &str = "payload_size";
 
 /// nuttcp's datagram size, from the received megabytes (2^20 bytes).
 fn received_size(get: &dyn Fn(&str) -> Option<f64>, packets: f64) -> Option<f64> {

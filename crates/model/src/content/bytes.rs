@@ -6,9 +6,9 @@
 use super::Content;
 
 /// Bytes of the block in which [`Content::Ratio`] mixes random bytes and zeros.
-pub const RATIO_BLOCK_LEN: u64 = 4096;
+pub(crate) const RATIO_BLOCK_LEN: u64 = 4096;
 /// The highest ratio of [`Content::Ratio`].
-pub const MAX_RATIO: f64 = 1000.0;
+pub(crate) const MAX_RATIO: f64 = 1000.0;
 
 const ASCII_FIRST: u8 = 0x20;
 /// The printable characters, space to tilde.

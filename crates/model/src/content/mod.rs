@@ -2,7 +2,7 @@
 
 mod bytes;
 
-pub use bytes::{MAX_RATIO, RATIO_BLOCK_LEN, fill};
+pub use bytes::fill;
 
 use std::fmt;
 use std::str::FromStr;

@@ -72,12 +72,6 @@ impl Metric {
         }
     }
 
-    /// Whether it is a rate.
-    #[must_use]
-    pub fn is_rate(&self) -> bool {
-        self.definition.is_rate()
-    }
-
     /// Whether a busy host can only lower it, so that a value that was reached is proved: rates, and the volume that was carried.
     /// Nothing else says much about a path whose load was not the one asked for.
     #[must_use]

@@ -77,7 +77,7 @@ pub fn metric_entries() -> Vec<MetricEntry> {
 impl Definition {
     /// How it is made of several flows, in words.
     #[must_use]
-    pub fn several_flows(&self) -> &'static str {
+    pub(crate) fn several_flows(&self) -> &'static str {
         match self.read {
             Read::Run(_) | Read::RunDelay(_) => "of the run",
             Read::Flow(_, Fold::Sum) => "sum",

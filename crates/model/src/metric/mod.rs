@@ -253,14 +253,14 @@ impl Definition {
 
     /// Whether it is a rate.
     #[must_use]
-    pub fn is_rate(&self) -> bool {
+    pub(crate) fn is_rate(&self) -> bool {
         matches!(self.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
     }
 }
 
 /// Fields of an interval that only the other end fills: they have no column for `end`.
 #[must_use]
-pub fn is_interval_field_of(field: &str, end: End) -> bool {
+pub(crate) fn is_interval_field_of(field: &str, end: End) -> bool {
     let mut ends = METRICS
         .iter()
         .filter(|m| m.interval.as_ref().is_some_and(|i| i.field == field))

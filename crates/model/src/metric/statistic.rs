@@ -64,7 +64,7 @@ impl Statistic {
 
     /// Samples that a percentile q needs, 10 / (1 − q); absent for other statistics.
     #[must_use]
-    pub fn min_samples(self) -> Option<u64> {
+    pub(crate) fn min_samples(self) -> Option<u64> {
         match self {
             Statistic::Min | Statistic::Mean | Statistic::Max => None,
             Statistic::P50 => Some(20),

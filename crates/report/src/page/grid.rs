@@ -140,7 +140,7 @@ impl Grid {
     }
 
     /// The same table without the columns of figures in which nothing was measured.
-    pub fn without_empty_columns(mut self) -> Grid {
+    pub(crate) fn without_empty_columns(mut self) -> Grid {
         let keep: Vec<bool> = (0..self.columns.len())
             .map(|i| {
                 i == 0 || self.rows.iter().any(|r| r.get(i).is_some_and(|c| *c != Cell::Absent))

@@ -68,7 +68,7 @@ impl Axis {
     }
 
     /// The same axis, from the smallest to the largest value.
-    pub fn tight(self) -> Axis {
+    pub(crate) fn tight(self) -> Axis {
         Axis { from_zero: false, ..self }
     }
 }
@@ -286,7 +286,7 @@ impl Figure {
     }
 
     /// The share of values above `x`, logarithmic: the tail.
-    pub fn ccdf(id: &str, title: &str, x: Axis) -> Figure {
+    pub(crate) fn ccdf(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction above", "fraction_above_ratio", Quantity::Ratio).log();
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }

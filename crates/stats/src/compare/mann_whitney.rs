@@ -50,7 +50,7 @@ impl MannWhitney {
 
     /// Common-language effect size (McGraw and Wong 1992; Vargha and Delaney's A): the chance that a value of the first
     /// sample is larger than one of the second, ties as half. 0 to 1; 0.5 is no difference.
-    pub fn common_language(&self) -> f64 {
+    pub(crate) fn common_language(&self) -> f64 {
         self.u / self.pairs
     }
 

@@ -157,7 +157,8 @@ impl DelaySummary {
     }
 
     /// Bytes held on the heap.
-    pub fn heap_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.first.capacity() * 8 + self.rest.heap_bytes()
     }
 }

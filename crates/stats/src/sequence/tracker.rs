@@ -285,7 +285,7 @@ impl SequenceTracker {
     }
 
     /// Whether number `seq` has arrived. Of numbers that have left the bitmap, which are settled, it is assumed.
-    pub fn has_arrived(&self, seq: u64) -> bool {
+    pub(crate) fn has_arrived(&self, seq: u64) -> bool {
         seq < self.next && (seq < self.window.base() || self.window.contains(seq))
     }
 
@@ -340,7 +340,8 @@ impl SequenceTracker {
     }
 
     /// Bytes held for the bitmap now.
-    pub fn window_bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn window_bytes(&self) -> usize {
         self.window.bytes()
     }
 

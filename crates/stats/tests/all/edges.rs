@@ -160,22 +160,22 @@ fn merged_delays_keep_both_extremes() {
 fn spacing_is_half_of_what_lies_between_the_16th_and_84th() {
     let mut s = Spacing::new();
     let (mut intended, mut actual) = (0u64, 1_000_000u64);
-    s.on_sent(intended, actual, 5000);
+    s.on_sent(intended, actual);
     // Errors of 0, 0, … and then 1000 in a quarter of the gaps: the 84th percentile is 1000, the 16th 0.
     for n in 0..400u64 {
         intended += 5000;
         actual += 5000 + if n % 4 == 0 { 1000 } else { 0 };
-        s.on_sent(intended, actual, 5000);
+        s.on_sent(intended, actual);
     }
     assert_eq!(s.half_range_ns(), Some(500.0));
     // The same below: early in a quarter of the gaps.
     let mut s = Spacing::new();
     let (mut intended, mut actual) = (0u64, 1_000_000u64);
-    s.on_sent(intended, actual, 5000);
+    s.on_sent(intended, actual);
     for n in 0..400u64 {
         intended += 5000;
         actual += 5000 - if n % 4 == 0 { 1000 } else { 0 };
-        s.on_sent(intended, actual, 5000);
+        s.on_sent(intended, actual);
     }
     assert_eq!(s.half_range_ns(), Some(500.0));
 }

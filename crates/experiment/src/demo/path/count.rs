@@ -6,7 +6,7 @@
 use weir_model::impairment::{Loss, LossChain, LossProcess};
 
 /// Probability outside the interval, both tails together.
-pub const OUTSIDE: f64 = 1e-9;
+pub(crate) const OUTSIDE: f64 = 1e-9;
 
 /// A count with its mean: inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,7 +66,7 @@ pub fn independent(n: u64, p: f64) -> CountInterval {
 
 /// `n` packets through a chain that starts in its stationary state.
 #[must_use]
-pub fn chained(n: u64, chain: &LossChain) -> CountInterval {
+pub(crate) fn chained(n: u64, chain: &LossChain) -> CountInterval {
     let states = chain.loss.len();
     // weights[k][state]: the probability of k losses so far, by the state of the next packet. Counts below `first`
     // have negligible probability and are dropped.

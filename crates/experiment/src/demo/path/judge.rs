@@ -202,7 +202,7 @@ fn worst(verdicts: Vec<Verdict>) -> Verdict {
 /// A count with a known law: realised within the law's interval, measured exactly as realised. A difference of at
 /// most `host_lost` packets, which the host's own counters report as lost, is undecided.
 #[must_use]
-pub fn count_line(
+pub(crate) fn count_line(
     flow: u32,
     figure: &'static str,
     law: &CountInterval,
@@ -243,7 +243,7 @@ pub fn count_line(
 /// A figure with a known error of hosts: realised and measured must be within `tolerance` of what was asked. Outside
 /// it the line is undecided if the host was limited. All in the unit of `unit`.
 #[must_use]
-pub fn time_line(
+pub(crate) fn time_line(
     flow: u32,
     figure: &'static str,
     unit: fn(f64) -> Value,

@@ -14,7 +14,7 @@ mod ledger;
 
 pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
 pub use conditions::{Conditions, Floor, host_limit};
-pub use count::{CountInterval, OUTSIDE, chained, independent, losses};
+pub use count::{CountInterval, independent, losses};
 pub use evidence::{Evidence, Prediction, simulate};
 pub use hosts::{Measured, PathRow, on_hosts};
-pub use judge::{Agreement, Judgement, Line, Tolerance, Value, count_line, judge, time_line};
+pub use judge::{Agreement, Judgement, Line, Tolerance, Value, judge};

@@ -108,7 +108,7 @@ impl Scenario {
 
     /// Hosts of the lab.
     #[must_use]
-    pub fn lab_hosts(&self) -> Vec<String> {
+    pub(crate) fn lab_hosts(&self) -> Vec<String> {
         let count = self.lab.as_ref().map_or(0, |l| l.hosts.unwrap_or(2).min(16));
         (b'a'..).take(count as usize).map(|c| char::from(c).to_string()).collect()
     }
