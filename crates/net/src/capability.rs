@@ -1,6 +1,6 @@
 //! What this process may do.
 
-pub use crate::sys::capability::{capabilities, keep, user_namespaces};
+pub use crate::sys::capability::{capabilities, keep, try_namespace, user_namespaces};
 
 /// The capabilities in effect for the calling thread, as far as Weir has use for them (`capabilities(7)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,6 @@
 //! # }
 //! ```
 
-#[cfg(target_os = "linux")]
 pub mod capability;
 pub mod clock;
 pub mod counters;
@@ -43,6 +42,7 @@ pub mod file;
 pub mod fuzz;
 pub mod host;
 pub mod interface;
+pub mod local;
 #[cfg(target_os = "linux")]
 pub mod namespace;
 pub mod output;
@@ -75,3 +75,5 @@ use portable as sys;
 pub use error::{Error, Result};
 #[cfg(target_os = "linux")]
 pub use linux::{transparent, unix};
+#[cfg(not(target_os = "linux"))]
+pub use portable::passing as unix;

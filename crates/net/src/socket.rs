@@ -7,13 +7,13 @@ pub use std::os::windows::io::{AsSocket, BorrowedSocket};
 
 /// Borrows the socket behind a value.
 #[cfg(unix)]
-pub fn borrow(socket: &impl AsSocket) -> BorrowedSocket<'_> {
+pub fn borrow(socket: &(impl AsSocket + ?Sized)) -> BorrowedSocket<'_> {
     socket.as_fd()
 }
 
 /// Borrows the socket behind a value.
 #[cfg(windows)]
-pub fn borrow(socket: &impl AsSocket) -> BorrowedSocket<'_> {
+pub fn borrow(socket: &(impl AsSocket + ?Sized)) -> BorrowedSocket<'_> {
     socket.as_socket()
 }
 
@@ -21,7 +21,7 @@ pub fn borrow(socket: &impl AsSocket) -> BorrowedSocket<'_> {
 #[cfg(unix)]
 #[macro_export]
 macro_rules! as_socket {
-    ($name:ty, $field:ident) => {
+    ($name:ty, $field:tt) => {
         impl std::os::fd::AsFd for $name {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
                 std::os::fd::AsFd::as_fd(&self.$field)
@@ -34,7 +34,7 @@ macro_rules! as_socket {
 #[cfg(windows)]
 #[macro_export]
 macro_rules! as_socket {
-    ($name:ty, $field:ident) => {
+    ($name:ty, $field:tt) => {
         impl std::os::windows::io::AsSocket for $name {
             fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
                 std::os::windows::io::AsSocket::as_socket(&self.$field)

@@ -14,7 +14,7 @@ use unix as sys;
 #[cfg(windows)]
 use windows as sys;
 
-pub use sys::{check_writable, keep_access, private};
+pub use sys::{check_writable, keep_access, make_private, open_regular, private, symlink};
 pub(crate) use sys::{mode_owner_group, standard_stream};
 
 /// What the names of one regular file have in common.

@@ -56,3 +56,32 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Opens a regular file to read it. Any other, such as a pipe without a writer, could block its reader forever.
+///
+/// # Errors
+/// Those of the system; `InvalidInput` for what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Opening must not wait either.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Keeps other users out of a directory (mode 0700).
+///
+/// # Errors
+/// Those of the system.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    std::fs::set_permissions(directory, Permissions::from_mode(0o700))
+}
+
+/// Creates a symbolic link at `link`.
+///
+/// # Errors
+/// Those of the system.
+pub fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}

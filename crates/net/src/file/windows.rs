@@ -46,3 +46,30 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         false => Ok(()),
     }
 }
+
+/// Opens a regular file to read it.
+///
+/// # Errors
+/// Those of the system; `InvalidInput` for what is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    match path.metadata()?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Leaves access to that of the directory above.
+pub fn make_private(_directory: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Creates a symbolic link at `link`, which Windows permits to administrators and in developer mode.
+///
+/// # Errors
+/// Those of the system.
+pub fn symlink(target: &Path, link: &Path) -> io::Result<()> {
+    match target.is_dir() {
+        true => std::os::windows::fs::symlink_dir(target, link),
+        false => std::os::windows::fs::symlink_file(target, link),
+    }
+}

@@ -112,6 +112,16 @@ fn parse_effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
+/// Creates a network namespace and removes it again; returns whether it took a user namespace of its own.
+///
+/// # Errors
+/// The system's answer.
+pub fn try_namespace() -> Result<bool> {
+    let made = crate::namespace::create(&[Default::default()])
+        .map_err(|e| Error::system(e.operation, e.object, e.source))?;
+    Ok(made.iter().any(|parts| parts.namespace.user_fd().is_some()))
+}
+
 /// Whether an ordinary user may make user namespaces, as the known settings have it. A container's filter of system
 /// calls may still refuse.
 pub fn user_namespaces() -> UserNamespaces {

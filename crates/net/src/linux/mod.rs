@@ -20,6 +20,7 @@ pub(crate) mod rtnetlink;
 pub(crate) mod send_batch;
 pub(crate) mod sockopt;
 pub(crate) mod tcp;
+mod tcp_info;
 pub(crate) mod thread;
 pub mod transparent;
 pub(crate) mod udp;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::error::{Error, Result};
-use crate::namespace::{ChildSetup, Process, process_start_time, signal_group};
+use crate::namespace::{ChildSetup, Process, signal_group};
+
+pub use crate::namespace::{boot_id, process_start_time};
 
 /// Whether a child has ended. This does not wait for it, so that its process id and its group's stay reserved.
 pub fn has_ended(child: &Child) -> bool {
@@ -38,6 +40,15 @@ pub fn kill_group(leader: &mut Child) {
 pub fn lead_session(command: &mut Command) -> Result<()> {
     let failed = |e: crate::namespace::Error| Error::system(e.operation, e.object, e.source);
     ChildSetup::new().new_session().apply(command).map_err(failed)
+}
+
+/// Kills a command's process when the *thread* that started it ends (PR_SET_PDEATHSIG).
+///
+/// # Errors
+/// As [`lead_session`].
+pub fn die_with_starter(command: &mut Command) -> Result<()> {
+    let failed = |e: crate::namespace::Error| Error::system(e.operation, e.object, e.source);
+    ChildSetup::new().parent_death_signal(libc::SIGKILL).apply(command).map_err(failed)
 }
 
 /// The file of this program as it runs, also where its name leads to another since.

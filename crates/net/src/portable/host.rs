@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{native, unsupported};
+use crate::capability::{Capabilities, UserNamespaces};
 use crate::counters::{CpuUsage, ProtocolCounters, Softnet};
 use crate::error::Result;
 use crate::host::Host;
@@ -18,6 +19,26 @@ pub fn host() -> Result<Host> {
         cpu_cores: cores,
         ..Host::default()
     })
+}
+
+/// Not available.
+pub fn capabilities() -> Result<Capabilities> {
+    unsupported("read", "capabilities")
+}
+
+/// Not available.
+pub fn keep(_kept: &Capabilities) -> Result<()> {
+    unsupported("give up", "capabilities")
+}
+
+/// Not available.
+pub fn try_namespace() -> Result<bool> {
+    unsupported("create", "a network namespace")
+}
+
+/// Not available.
+pub fn user_namespaces() -> UserNamespaces {
+    UserNamespaces::Forbidden("this system has none".into())
 }
 
 /// Not available.

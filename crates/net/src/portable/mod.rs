@@ -6,6 +6,7 @@ pub(crate) mod batch;
 pub(crate) mod clock;
 pub(crate) mod host;
 pub(crate) mod memfile;
+pub mod passing;
 pub(crate) mod poll;
 pub(crate) mod process;
 pub(crate) mod tcp;
@@ -18,6 +19,7 @@ mod windows;
 
 pub(crate) use batch as recv_batch;
 pub(crate) use batch as send_batch;
+pub(crate) use host as capability;
 pub(crate) use host as counters;
 pub(crate) use host as ethtool;
 pub(crate) use host as interface;

@@ -72,8 +72,13 @@ impl Poller {
     }
 
     /// Starts to wait for `socket`; its events carry `token`. Interest in changes only is not available.
-    pub fn add(&self, socket: impl AsSocket, token: u64, interest: Interest) -> io::Result<()> {
-        let added = Added::new(borrow(&socket), token, interest)?;
+    pub fn add(
+        &self,
+        socket: &(impl AsSocket + ?Sized),
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let added = Added::new(borrow(socket), token, interest)?;
         self.change(|sockets| {
             // One of this number that is still in the list was closed.
             sockets.retain(|other| other.socket != added.socket);
@@ -83,8 +88,13 @@ impl Poller {
     }
 
     /// Changes token and interest of a socket that was added.
-    pub fn modify(&self, socket: impl AsSocket, token: u64, interest: Interest) -> io::Result<()> {
-        let new = Added::new(borrow(&socket), token, interest)?;
+    pub fn modify(
+        &self,
+        socket: &(impl AsSocket + ?Sized),
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let new = Added::new(borrow(socket), token, interest)?;
         self.change(|sockets| {
             let found = sockets.iter_mut().find(|added| added.socket == new.socket);
             *found.ok_or(io::ErrorKind::NotFound)? = new;
@@ -93,8 +103,8 @@ impl Poller {
     }
 
     /// Ends the waiting for `socket`.
-    pub fn remove(&self, socket: impl AsSocket) -> io::Result<()> {
-        let socket = native::raw(borrow(&socket));
+    pub fn remove(&self, socket: &(impl AsSocket + ?Sized)) -> io::Result<()> {
+        let socket = native::raw(borrow(socket));
         self.change(|sockets| {
             let found = sockets.iter().position(|added| added.socket == socket);
             sockets.remove(found.ok_or(io::ErrorKind::NotFound)?);

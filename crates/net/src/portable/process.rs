@@ -1,4 +1,4 @@
-//! Child processes as the standard library has them: no groups, and no request to end.
+//! Child processes as the standard library has them: no signals to groups, and no request to end.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -23,14 +23,33 @@ pub fn kill_group(leader: &mut Child) {
     terminate(leader);
 }
 
+/// Keeps a terminal's signals from a command's process.
+///
+/// # Errors
+/// None.
+pub fn lead_session(command: &mut Command) -> Result<()> {
+    native::lead_group(command);
+    Ok(())
+}
+
 /// Not available.
-pub fn lead_session(_command: &mut Command) -> Result<()> {
-    unsupported("start", "a session of its own")
+pub fn die_with_starter(_command: &mut Command) -> Result<()> {
+    unsupported("start", "a process that ends with its starter")
 }
 
 /// The file of this program by its name.
 pub fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "weir".into())
+}
+
+/// Not available.
+pub fn boot_id() -> Option<String> {
+    None
+}
+
+/// Not available.
+pub fn process_start_time(_pid: u32) -> Option<u64> {
+    None
 }
 
 #[cfg(test)]

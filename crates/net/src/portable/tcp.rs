@@ -271,6 +271,11 @@ impl TcpStream {
         self.socket.set_tcp_nodelay(on)
     }
 
+    /// Not available.
+    pub fn set_pacing_rate(&self, _bytes_per_second: u64) -> io::Result<()> {
+        unsupported()
+    }
+
     /// Asks for this size of both buffers, bytes; the system's limits apply.
     pub fn set_buffers(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(bytes)?;

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
 use crate::clock::ProcessCpu;
 use crate::socket::BorrowedSocket;
@@ -49,6 +50,7 @@ pub(crate) fn hostname() -> String {
     String::from_utf8_lossy(&name[..length]).into_owned()
 }
 
+/// Whether a child has ended, without waiting for it.
 pub fn has_ended(child: &Child) -> bool {
     // SAFETY: siginfo_t is plain numbers and pointers that are not followed, for which all bits zero are a value.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -57,6 +59,10 @@ pub fn has_ended(child: &Child) -> bool {
     let result = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut found, options) };
     // SAFETY: zeroed above, or written by waitid.
     result != 0 || unsafe { found.si_pid() } != 0
+}
+
+pub(crate) fn lead_group(command: &mut Command) {
+    command.process_group(0);
 }
 
 fn cpu(clock: libc::clockid_t) -> ProcessCpu {

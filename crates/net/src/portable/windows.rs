@@ -2,14 +2,16 @@
 
 use std::io;
 use std::os::windows::io::{AsRawHandle, AsRawSocket};
-use std::process::Child;
+use std::os::windows::process::CommandExt;
+use std::process::{Child, Command};
 
 use windows_sys::Win32::Foundation::{FILETIME, HANDLE, WAIT_OBJECT_0};
 use windows_sys::Win32::Networking::WinSock::{
     POLLERR, POLLHUP, POLLNVAL, POLLRDNORM, POLLWRNORM, SOCKET_ERROR, WSAPOLLFD, WSAPoll,
 };
 use windows_sys::Win32::System::Threading::{
-    GetCurrentProcess, GetCurrentThread, GetProcessTimes, GetThreadTimes, WaitForSingleObject,
+    CREATE_NEW_PROCESS_GROUP, GetCurrentProcess, GetCurrentThread, GetProcessTimes, GetThreadTimes,
+    WaitForSingleObject,
 };
 
 use crate::clock::ProcessCpu;
@@ -54,9 +56,14 @@ pub(crate) fn hostname() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
+/// Whether a child has ended, without waiting for it.
 pub fn has_ended(child: &Child) -> bool {
     // SAFETY: the handle is open as long as `child` is.
     unsafe { WaitForSingleObject(child.as_raw_handle() as HANDLE, 0) == WAIT_OBJECT_0 }
+}
+
+pub(crate) fn lead_group(command: &mut Command) {
+    command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }
 
 /// CPU time of a process or a thread.

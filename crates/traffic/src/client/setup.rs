@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
+use weir_net::socket::borrow;
 use weir_net::tcp::{TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::Opened;
@@ -153,7 +153,7 @@ impl Setup<'_> {
         let pass = || {
             let mut stream = transport::connect_unix(self.server)?;
             stream.write_all(&self.preface(spec))?;
-            transport.pass(spec, stream.as_fd(), receives)
+            transport.pass(spec, borrow(&stream), receives)
         };
         let socket = pass().map_err(|e| Self::failed(spec, e))?;
         Ok(Some(self.on_socket(spec, socket)))

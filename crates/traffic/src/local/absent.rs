@@ -14,20 +14,12 @@ pub(crate) enum Listener {}
 impl Listener {
     /// Not available.
     pub(crate) fn bind(_path: &Path, _is_private: bool) -> io::Result<(Listener, SocketFile)> {
-        Err(unavailable())
+        let reason = "Unix sockets are not available on this system";
+        Err(io::Error::new(io::ErrorKind::Unsupported, reason))
     }
 
     /// Never called.
     pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
         match *self {}
     }
-}
-
-/// Not available.
-pub(crate) fn connect(_path: &Path) -> io::Result<std::net::TcpStream> {
-    Err(unavailable())
-}
-
-fn unavailable() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "Unix sockets are not available on this system")
 }

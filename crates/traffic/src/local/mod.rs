@@ -5,7 +5,7 @@ mod unix;
 
 use std::path::PathBuf;
 
-pub(crate) use unix::{Listener, connect};
+pub(crate) use unix::Listener;
 
 /// The file of a listening socket; it is removed when this is dropped.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use tokio::net::{TcpStream, UnixListener};
+use weir_net::local::connect;
 
 use super::SocketFile;
 
@@ -21,7 +21,7 @@ impl Listener {
             e.kind() == io::ErrorKind::AddrInUse
                 // A connect to a file that is no socket is refused as well.
                 && std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-                && UnixStream::connect(path)
+                && connect(path)
                     .is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
         };
         let listener = match UnixListener::bind(path) {
@@ -43,13 +43,6 @@ impl Listener {
         let (stream, _) = self.0.accept().await?;
         TcpStream::from_std(OwnedFd::from(stream.into_std()?).into())
     }
-}
-
-/// Connects, which needs no waiting; the result does not block.
-pub(crate) fn connect(path: &Path) -> io::Result<std::net::TcpStream> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_nonblocking(true)?;
-    Ok(OwnedFd::from(stream).into())
 }
 
 #[cfg(test)]

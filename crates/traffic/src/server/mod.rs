@@ -10,7 +10,6 @@ mod unix;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +21,7 @@ use tokio::sync::mpsc;
 use weir_flow::Scheduling;
 use weir_model::plan::DEFAULT_PORT;
 use weir_net::clock::Clock;
+use weir_net::socket::borrow;
 use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
@@ -397,7 +397,7 @@ async fn connection(
                 }
                 return;
             };
-            let take = || transport.take(spec, stream.as_fd(), !Session::sends(spec));
+            let take = || transport.take(spec, borrow(&stream), !Session::sends(spec));
             let taken = stream.async_io(tokio::io::Interest::READABLE, take);
             if let Ok(Ok(socket)) = tokio::time::timeout_at(deadline, taken).await {
                 session.attach_datagrams(&shared.engine, spec.id, socket);

@@ -12,11 +12,10 @@ mod unix;
 mod unix_datagram;
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
-use weir_net::socket::AsSocket;
+use weir_net::socket::{AsSocket, BorrowedSocket};
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpOptions};
 
@@ -107,14 +106,14 @@ pub(crate) trait PassedTransport: Sync {
     fn pass(
         &self,
         spec: &FlowSpec,
-        stream: BorrowedFd<'_>,
+        stream: BorrowedSocket<'_>,
         receives: bool,
     ) -> io::Result<Arc<dyn DatagramSocket>>;
     /// Takes a passed socket; `WouldBlock` until it is there.
     fn take(
         &self,
         spec: &FlowSpec,
-        stream: BorrowedFd<'_>,
+        stream: BorrowedSocket<'_>,
         receives: bool,
     ) -> io::Result<Arc<dyn DatagramSocket>>;
 }
@@ -171,7 +170,9 @@ pub(crate) fn unavailable(name: TransportName) -> Option<String> {
 
 /// Connects to a Unix socket, which needs no waiting; the result does not block.
 pub(crate) fn connect_unix(to: Address) -> io::Result<std::net::TcpStream> {
-    crate::local::connect(to.path().ok_or(io::ErrorKind::InvalidInput)?)
+    let stream = weir_net::local::connect(to.path().ok_or(io::ErrorKind::InvalidInput)?)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
 }
 
 /// The options of a plan's byte stream, or their defaults.

@@ -1,10 +1,10 @@
 //! Unix datagram sockets: a pair made by the client, of which the server gets one over the flow's Unix stream.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weir_model::plan::FlowSpec;
+use weir_net::socket::BorrowedSocket;
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpSocket};
 use weir_net::unix::{datagram_pair, pass, prepare, take};
 
@@ -17,7 +17,7 @@ impl PassedTransport for UnixDatagram {
     fn pass(
         &self,
         spec: &FlowSpec,
-        stream: BorrowedFd<'_>,
+        stream: BorrowedSocket<'_>,
         receives: bool,
     ) -> io::Result<Arc<dyn DatagramSocket>> {
         let (near, far) = datagram_pair()?;
@@ -29,7 +29,7 @@ impl PassedTransport for UnixDatagram {
     fn take(
         &self,
         spec: &FlowSpec,
-        stream: BorrowedFd<'_>,
+        stream: BorrowedSocket<'_>,
         receives: bool,
     ) -> io::Result<Arc<dyn DatagramSocket>> {
         Socket::prepared(take(stream)?, spec, receives)
@@ -52,11 +52,7 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
+weir_net::as_socket!(Socket, 0);
 
 impl DatagramSocket for Socket {
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent> {
