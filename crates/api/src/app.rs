@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use weir_experiment::doctor::Diagnosis;
+use weir_net::file::private;
 pub(crate) use weir_net::thread::lock;
 
 use crate::audit::Audit;
@@ -77,10 +78,9 @@ impl App {
     /// Writes a file there, readable by this user alone.
     pub(crate) fn write_private(&self, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
         use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
         let path = self.private(name);
         let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            private(std::fs::File::options().write(true).create_new(true)).open(&path)?;
         file.write_all(bytes)?;
         Ok(path)
     }

@@ -1,11 +1,12 @@
 //! The audit log: every request that changes something, in memory and in a file.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+use weir_net::file::private;
 
 use crate::app::lock;
 use crate::types::AuditEntry;
@@ -55,7 +56,7 @@ impl Audit {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    private(File::options().append(true).create(true)).open(path)
 }
 
 #[cfg(test)]

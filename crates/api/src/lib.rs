@@ -16,7 +16,6 @@
 //! assert!(document["paths"]["/api/v1/runs"]["get"].is_object());
 //! ```
 
-#![cfg(target_os = "linux")]
 #![allow(
     clippy::result_large_err,
     reason = "a problem is the answer to a request: made once, moved a few times"
@@ -25,6 +24,7 @@
 mod app;
 mod audit;
 mod bodies;
+#[cfg(target_os = "linux")]
 mod capabilities;
 mod clock;
 mod config;
@@ -46,11 +46,13 @@ mod sweeps;
 mod timeout_stream;
 pub mod types;
 
+#[cfg(target_os = "linux")]
 pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, ParseTestFlags};
 pub use guard::make_token_file;
 pub use problem::{FieldError, Problem};
 pub use server::Server;
+#[cfg(target_os = "linux")]
 pub use supervise::{LaunchError, launch};
 
 /// Whether the page was embedded at build time.

@@ -1,8 +1,6 @@
 //! A server from start to end.
 
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +16,7 @@ use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
 use weir_jobs::{Event, ServeJob};
+use weir_net::file::make_private;
 
 use crate::supervise::{Clients, Launcher, stored};
 use crate::types::{ObjectKind, State, StateEvent};
@@ -40,7 +39,7 @@ impl Server {
     pub async fn bind(
         config: Config,
         directory: tempfile::TempDir,
-        launcher: Option<UnixStream>,
+        launcher: Option<TcpStream>,
     ) -> Result<Server, ApiError> {
         if !config.address.ip().is_loopback() && config.token_file.is_none() {
             return Err(ApiError::Open(config.address));
@@ -108,7 +107,7 @@ const MAX_BODIES_BYTES: usize = 128 << 20;
 pub(crate) fn assemble(
     config: Config,
     directory: tempfile::TempDir,
-    launcher: Option<UnixStream>,
+    launcher: Option<TcpStream>,
 ) -> Result<(Router, Shared), ApiError> {
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
     let (routes, document) = routes::routes();
@@ -116,8 +115,10 @@ pub(crate) fn assemble(
     let audit = Audit::new(audit_path(&config));
     // It contains plans and records of all users.
     let path = directory.path();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(|source| {
-        ApiError::File { operation: "set the mode of", path: path.into(), source }
+    make_private(path).map_err(|source| ApiError::File {
+        operation: "set the mode of",
+        path: path.into(),
+        source,
     })?;
     let app: Shared = Arc::new(App {
         instance: clock::new_id(),

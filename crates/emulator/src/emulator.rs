@@ -23,6 +23,7 @@ use crate::packet_trace::PacketTrace;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
+use crate::result::EmulatorResult;
 use crate::rights;
 use crate::wanted::Wanted;
 
@@ -45,15 +46,6 @@ impl std::fmt::Debug for Emulator {
             .field("interfaces", &self.remote.shared.interfaces)
             .finish_non_exhaustive()
     }
-}
-
-/// The result of an emulator.
-#[derive(Debug)]
-pub struct EmulatorResult {
-    /// What it did.
-    pub report: Report,
-    /// What ended it, if it was not stopped.
-    pub error: Option<EmulatorError>,
 }
 
 impl Emulator {

@@ -84,7 +84,6 @@ pub enum EmulatorError {
     #[error(transparent)]
     Link(#[from] weir_link::Error),
     /// A fact or setting of the system.
-    #[cfg(target_os = "linux")]
     #[error(transparent)]
     Net(#[from] weir_net::Error),
     /// The watchdog could not be set up.
@@ -152,7 +151,6 @@ impl EmulatorError {
         match self {
             EmulatorError::Refused { interface, .. } => Some(interface),
             EmulatorError::Link(error) => error.object(),
-            #[cfg(target_os = "linux")]
             EmulatorError::Net(error) => error.object(),
             _ => None,
         }

@@ -31,7 +31,6 @@
 
 mod alarm;
 mod config;
-#[cfg(target_os = "linux")]
 pub mod control;
 mod datapath;
 #[cfg(target_os = "linux")]
@@ -46,12 +45,12 @@ mod interface_lock;
 mod lateness;
 mod packet_trace;
 mod prediction;
-#[cfg(target_os = "linux")]
 mod refusal;
 #[cfg(target_os = "linux")]
 mod remote;
 pub mod replay;
 mod report;
+mod result;
 #[cfg(target_os = "linux")]
 mod rights;
 mod snapshot;
@@ -63,10 +62,9 @@ mod wanted;
 pub use alarm::{Alarm, AlarmKind};
 pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
-pub use emulator::{Emulator, EmulatorResult};
+pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
 pub use prediction::{Prediction, predict, predictions};
-#[cfg(target_os = "linux")]
 pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::{Remote, Watch};
@@ -75,6 +73,7 @@ pub use report::{
     FlowReport, ImpairmentReport, LatenessReport, LinkReport, PacketTraceReport, PeriodReason,
     REPORT_SCHEMA, Realised, Report,
 };
+pub use result::EmulatorResult;
 #[cfg(target_os = "linux")]
 pub use rights::keep_for_setting_up;
 #[cfg(target_os = "linux")]

@@ -10,11 +10,11 @@ use weir_model::counted;
 use weir_model::impairment::Impairment;
 
 use crate::datapath::Datapath;
-use crate::emulator::EmulatorResult;
 use crate::error::EmulatorError;
 use crate::lateness::seconds;
 use crate::packet_trace::PacketTrace;
 use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
+use crate::result::EmulatorResult;
 
 /// How to process a capture.
 #[derive(Clone, Debug)]

@@ -16,9 +16,8 @@
 //! assert_eq!(findings[0].severity, Severity::Warning);
 //! assert!(findings[0].change.as_deref().is_some_and(|command| command.starts_with("sysctl -w net.core.rmem_max=")));
 //! ```
-#![cfg(target_os = "linux")]
-
 pub mod calibrate;
+#[cfg(target_os = "linux")]
 pub mod demo;
 pub mod doctor;
 mod error;

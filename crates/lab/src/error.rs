@@ -51,7 +51,11 @@ pub enum Error {
         /// The existing names.
         known: String,
     },
+    /// This system has no network namespaces.
+    #[error("labs are not available on this system")]
+    Unavailable,
     /// A namespace, interface setting or process.
+    #[cfg(target_os = "linux")]
     #[error(transparent)]
     Namespace(#[from] weir_net::namespace::Error),
     /// A request to the kernel's routing socket.
@@ -115,15 +119,19 @@ impl Error {
             | Self::Exists { .. }
             | Self::NoSuchLab { .. }
             | Self::NoSuchHost { .. } => ErrorClass::Usage,
+            #[cfg(target_os = "linux")]
             Self::Namespace(error) if error.is_not_permitted() => ErrorClass::NotPermitted,
+            #[cfg(target_os = "linux")]
+            Self::Namespace(_) => ErrorClass::Internal,
             Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 ErrorClass::Usage
             }
             Self::Program { source, .. }
             | Self::Netlink { source, .. }
             | Self::Registry { source, .. } => of_io(source),
+            Self::Unavailable | Self::Unsafe { .. } => ErrorClass::NotPermitted,
             Self::Holder { class, .. } => *class,
-            Self::Namespace(_) | Self::Damaged { .. } => ErrorClass::Internal,
+            Self::Damaged { .. } => ErrorClass::Internal,
         }
     }
 }

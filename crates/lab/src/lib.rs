@@ -14,22 +14,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod directory;
-mod entry;
+#[cfg(not(target_os = "linux"))]
+mod absent;
 mod error;
-mod holder;
-mod lab;
-mod netlink;
-mod registry;
+mod host;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "addresses of hosts"))]
 mod spec;
-mod wiring;
 
-#[doc(hidden)]
-pub mod fuzz;
-
-pub use directory::runtime_directory;
+#[cfg(not(target_os = "linux"))]
+pub use absent::{JoinedLab, Lab, Registry, runtime_directory};
 pub use error::{Error, ErrorClass};
-pub use holder::hold;
-pub use lab::{Host, Lab, place_of_this_program};
-pub use registry::{JoinedLab, Registry};
+pub use host::Host;
+#[cfg(target_os = "linux")]
+pub use linux::{JoinedLab, Lab, Registry, fuzz, hold, place_of_this_program, runtime_directory};
 pub use spec::{LabName, LabSpec, MAX_HOSTS, Topology};

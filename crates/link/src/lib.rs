@@ -40,6 +40,7 @@ mod open;
 mod options;
 #[cfg(target_os = "linux")]
 mod packet;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for super-packets of rings"))]
 mod segment;
 #[cfg(target_os = "linux")]
 mod settings;

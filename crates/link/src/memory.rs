@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_net::thread::lock;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::link::{
     Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
     TransmitStatistics,
@@ -44,7 +44,8 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
     let shared = Arc::new(Mutex::new(Shared { room, ..Shared::default() }));
     #[cfg(unix)]
     let (ours, theirs) = {
-        let failed = |source| Error::system("make a pair of sockets for", name, source);
+        let failed =
+            |source| crate::error::Error::system("make a pair of sockets for", name, source);
         let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         theirs.set_nonblocking(true).map_err(failed)?;

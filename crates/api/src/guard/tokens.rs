@@ -1,12 +1,12 @@
 //! Tokens: 256 random bits, stored as SHA-256. A fast hash suffices, since they can't be guessed.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use weir_model::hex;
+use weir_net::file::private;
 use weir_net::secret::{WRITE, exposed};
 
 use crate::config::ApiError;
@@ -102,10 +102,7 @@ pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
     let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
     let failed =
         |source| ApiError::File { operation: "write token file", path: path.into(), source };
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
+    let mut file = private(std::fs::File::options().write(true).create_new(true))
         .open(path)
         .map_err(failed)?;
     writeln!(file, "{name}:{}", hex::encode(&hash)).map_err(failed)?;

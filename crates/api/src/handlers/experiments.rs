@@ -9,6 +9,7 @@ use axum::response::Response;
 use weir_jobs::ScenarioJob;
 use weir_model::experiment::{HostSpec, Variables};
 use weir_model::names::Host;
+use weir_net::file::symlink;
 use weir_report::page;
 
 use super::runs::{data_of, figure_fits, rendered};
@@ -170,7 +171,7 @@ fn prepare(
                 for entry in entries.filter(|e| e.file_name() != NAME) {
                     let Ok(real) = std::fs::canonicalize(entry.path()) else { continue };
                     let to = directory.join(entry.file_name());
-                    std::os::unix::fs::symlink(real, to).map_err(failed)?;
+                    symlink(&real, &to).map_err(failed)?;
                 }
                 let path = directory.join(NAME);
                 std::fs::write(&path, text).map_err(failed)?;

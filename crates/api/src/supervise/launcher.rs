@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 use super::orders::{
@@ -59,16 +59,16 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher at the other end of this connection. Without one nothing can be started.
+    /// A launcher at the other end of this connection, a socket of any kind. Without one nothing can be started.
     pub(crate) fn new(
-        stream: Option<std::os::unix::net::UnixStream>,
+        stream: Option<std::net::TcpStream>,
         directory: &Path,
     ) -> Result<Launcher, ApiError> {
         let waiting: Arc<Mutex<Waiting>> = Arc::default();
         let mut orders = None;
         if let Some(stream) = stream {
             stream.set_nonblocking(true).map_err(ApiError::Launcher)?;
-            let stream = UnixStream::from_std(stream).map_err(ApiError::Launcher)?;
+            let stream = TcpStream::from_std(stream).map_err(ApiError::Launcher)?;
             let (read, mut write) = stream.into_split();
             let (lines, mut inbox) = mpsc::channel::<String>(MAX_ORDERS);
             let own = lines.downgrade();

@@ -5,10 +5,13 @@ mod clients;
 pub(crate) mod demo;
 pub(crate) mod emulators;
 mod experiments;
+#[cfg(target_os = "linux")]
 mod launch;
 mod launcher;
 mod orders;
 mod output;
+#[cfg_attr(not(unix), path = "sockets/absent.rs")]
+mod sockets;
 pub(crate) mod stored;
 mod tests;
 
@@ -27,6 +30,7 @@ pub(crate) use experiments::{
     Experiments, get as experiment, outcome as experiment_outcome, resume as resume_experiment,
     start as start_experiment, stop as stop_experiment,
 };
+#[cfg(target_os = "linux")]
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
 pub(crate) use orders::{LabNode, Order};

@@ -1,16 +1,16 @@
 //! The events of a job, through two sockets that the launcher connects to its standard output and error.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::mpsc;
 use weir_jobs::Event;
 use weir_model::Refusal;
 
 use super::launcher::{Exit, Started};
+use super::sockets::Sockets;
 
 /// Time for the launcher to connect.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -21,25 +21,11 @@ const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// Two listening sockets, whose files are removed with it.
 #[derive(Debug)]
-pub(crate) struct Output {
-    out: UnixListener,
-    err: UnixListener,
-    paths: [PathBuf; 2],
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        for path in &self.paths {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
+pub(crate) struct Output(Sockets);
 
 impl Output {
     pub(super) fn listen(directory: &Path, names: &[String; 2]) -> std::io::Result<Output> {
-        let paths = [directory.join(&names[0]), directory.join(&names[1])];
-        let (out, err) = (UnixListener::bind(&paths[0])?, UnixListener::bind(&paths[1])?);
-        Ok(Output { out, err, paths })
+        Sockets::listen(directory, names).map(Output)
     }
 
     /// Forwards each event, and at last the output on standard error. Ends when the job has closed both.
@@ -47,10 +33,8 @@ impl Output {
         // Bounded: a job waits if a busy server does not take its events.
         let (events, inbox) = mpsc::channel(16);
         tokio::spawn(async move {
-            let connected = tokio::time::timeout(CONNECT, async {
-                tokio::try_join!(self.out.accept(), self.err.accept())
-            });
-            let Ok(Ok(((out, _), (err, _)))) = connected.await else { return };
+            let connected = tokio::time::timeout(CONNECT, self.0.accept());
+            let Ok(Ok((out, err))) = connected.await else { return };
             drop(self);
             tokio::join!(read(out, &events), read_stderr(err, &events));
         });
@@ -124,7 +108,7 @@ pub(crate) async fn follow(started: Started, mut take: impl FnMut(&Event)) -> Jo
     ended
 }
 
-async fn read(stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
+async fn read(stream: impl AsyncRead + Unpin, events: &mpsc::Sender<JobOutput>) {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     loop {
         let mut line = Vec::new();
@@ -139,7 +123,7 @@ async fn read(stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
     }
 }
 
-async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<JobOutput>) {
+async fn read_stderr(mut stream: impl AsyncRead + Unpin, events: &mpsc::Sender<JobOutput>) {
     let (mut last, mut buffer) = (vec![], [0; 4096]);
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         last.extend_from_slice(&buffer[..n]);

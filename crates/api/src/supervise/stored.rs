@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -48,8 +47,8 @@ pub(crate) struct StoredExperiments {
     is_looking: AtomicBool,
 }
 
-/// Identifies the version of a file: device, inode, length, time of last change.
-type FileVersion = (u64, u64, i64, i64);
+/// Identifies the version of a file: length, time of last change.
+type FileVersion = (u64, SystemTime);
 
 /// The state of a stored experiment.
 enum StoredState {
@@ -149,7 +148,7 @@ fn look_again(app: &App) {
     lock(&app.stored.seen).retain(|id, _| unsettled.contains(id));
     for id in unsettled {
         let found = kept.result(&id).symlink_metadata().ok();
-        let stamp = found.map(|f| (f.ino(), f.len(), f.mtime(), f.mtime_nsec()));
+        let stamp = found.and_then(|f| Some((f.len(), f.modified().ok()?)));
         let now = (stamp, kept.checkpoint(&id).exists());
         // A result can have megabytes: it is read again only when it was rewritten.
         if lock(&app.stored.seen).insert(id.clone(), now) != Some(now) {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use weir_net::capability::{capabilities, user_namespaces};
+use weir_net::capability::{capabilities, try_namespace, user_namespaces};
 use weir_net::clock::{Clock, monotonic_resolution_ns, set_timer_slack};
 use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
 use weir_net::host::{host, sysctl};
@@ -131,11 +131,6 @@ fn on_thread<T: Send, E: std::fmt::Display + Send>(
         Ok(result) => Fact::of(from, result),
         Err(_) => Fact::unreadable(from, "the attempt failed"),
     }
-}
-
-fn try_namespace() -> Result<bool, weir_net::namespace::Error> {
-    let made = weir_net::namespace::create(&[Default::default()])?;
-    Ok(made.iter().any(|parts| parts.namespace.user_fd().is_some()))
 }
 
 fn cpu_quota() -> Fact<f64> {

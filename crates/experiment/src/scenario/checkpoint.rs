@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
+use weir_net::file::private;
 
 /// Limits of reading: bytes per line and lines.
 const MAX_LINE_BYTES: u64 = 256 << 20;
@@ -207,11 +208,9 @@ impl Checkpoint {
     /// Those of the file, which must not exist yet. A file that could not be written is removed.
     pub fn create(path: &Path, head: &CheckpointHeader) -> io::Result<Checkpoint> {
         let mut options = OpenOptions::new();
-        options.append(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = LockedFile::lock(options.open(path)?)
-            .map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
+        let file = private(options.append(true).create_new(true)).open(path)?;
+        let file =
+            LockedFile::lock(file).map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
         let mut checkpoint = Checkpoint {
             file: Some((file, path.into())),
             sessions: vec![head.session.clone()],

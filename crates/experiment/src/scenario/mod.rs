@@ -37,6 +37,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
 use weir_model::record::Status;
 use weir_model::units::Seed;
+use weir_net::file::open_regular;
 
 pub use steps::is_installed;
 
@@ -144,7 +145,7 @@ impl Files {
             return Ok(text.as_ref().to_owned());
         }
         let path = self.path(name);
-        let text = text_of(regular(&path), &path)?;
+        let text = text_of(open_regular(&path), &path)?;
         known.insert(name.to_owned(), text.as_str().into());
         Ok(text)
     }
@@ -165,19 +166,6 @@ impl Files {
 /// [`ScenarioError::File`].
 pub fn read(path: &Path) -> Result<String, ScenarioError> {
     text_of(std::fs::File::open(path), path)
-}
-
-/// Opens a regular file that a scenario names. Another kind, such as a pipe without a writer, could block its reader
-/// forever.
-fn regular(path: &Path) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Opening must not wait for anybody either.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-    }
-    Ok(file)
 }
 
 fn text_of(file: io::Result<std::fs::File>, path: &Path) -> Result<String, ScenarioError> {
@@ -332,7 +320,7 @@ pub fn digests(
     drop(known);
     for name in scenario.hosts.values().filter_map(|host| host.key_file.as_ref()) {
         let path = files.path(name);
-        let key = regular(&path).and_then(|file| {
+        let key = open_regular(&path).and_then(|file| {
             let mut key = vec![];
             io::Read::read_to_end(&mut io::Read::take(file, MAX_FILE_BYTES), &mut key)?;
             Ok(key)

@@ -96,7 +96,7 @@ fn serve_with(
         let shared = at.clone();
         let data = data(directory.path());
         std::thread::spawn(move || weir_api::launch(theirs, program, shared, data).unwrap());
-        ours
+        std::os::fd::OwnedFd::from(ours).into()
     });
     let (told, heard) = std::sync::mpsc::channel();
     let (end, ended) = oneshot::channel::<()>();

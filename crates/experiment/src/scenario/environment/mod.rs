@@ -18,7 +18,7 @@ use weir_jobs::{ChildGuard, Process, captured};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
 use weir_model::experiment::Scenario;
-use weir_net::namespace::ChildSetup;
+use weir_net::process::{die_with_starter, lead_session};
 
 use super::{Options, ScenarioError};
 
@@ -27,8 +27,6 @@ pub(super) use test::{Job, NoRecord, Progress, Tested, control};
 
 /// Time for a program to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
-/// SIGKILL, on every Linux.
-const KILL: i32 = 9;
 /// Maximum output read of a program.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Time for a program to start listening.
@@ -108,16 +106,14 @@ impl<'a> Environment<'a> {
             (Some(lab), None) => lab.command("a", program)?,
         };
         // Signals of the terminal go to this program alone, which stops the others.
-        let setup = ChildSetup::new().new_session();
-        setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
+        lead_session(&mut command).map_err(failed("start", &program.display().to_string()))?;
         Ok(command)
     }
 
     /// A command for a program that is not Weir: it is killed when the thread that starts it ends.
     fn foreign(&self, host: &str, program: &Path) -> Result<Command, ScenarioError> {
         let mut command = self.command(Some(host), program)?;
-        let setup = ChildSetup::new().parent_death_signal(KILL);
-        setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
+        die_with_starter(&mut command).map_err(failed("start", &program.display().to_string()))?;
         Ok(command)
     }
 

@@ -164,8 +164,7 @@ pub(in crate::scenario) fn control(
     connection: Option<&str>,
 ) -> Result<(), ScenarioError> {
     let what = format!("test at {}", socket.display());
-    let mut stream =
-        std::os::unix::net::UnixStream::connect(socket).map_err(failed("reach", &what))?;
+    let mut stream = weir_net::local::connect(socket).map_err(failed("reach", &what))?;
     let _ = stream.set_read_timeout(Some(END));
     let mut request = json!({ "verb": verb });
     if let Some(connection) = connection {

@@ -14,10 +14,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_net::namespace::{ChildSetup, TerminationSignals, boot_id, process_start_time};
 
-use crate::entry::{Entry, EntryNode, HolderId, MAX_ENTRY_BYTES};
+use super::entry::{Entry, EntryNode, HolderId, MAX_ENTRY_BYTES};
+use super::lab::Lab;
+use super::registry::{JoinedLab, Registry};
 use crate::error::{Error, ErrorClass};
-use crate::lab::Lab;
-use crate::registry::{JoinedLab, Registry};
 use crate::spec::{LabName, LabSpec};
 
 const KEEP: &str = "keep";
@@ -66,7 +66,7 @@ impl Registry {
         holder.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // It holds no directory and gets no signals of the terminal.
         holder.current_dir("/");
-        holder.env(crate::directory::OVERRIDE, self.runtime());
+        holder.env(super::directory::OVERRIDE, self.runtime());
         ChildSetup::new().new_session().apply(&mut holder)?;
         let mut child = holder.spawn().map_err(broken)?;
         // The command keeps the far end of the socket open, which would hide the holder's death.

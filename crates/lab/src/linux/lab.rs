@@ -1,34 +1,19 @@
 //! A lab that lasts as long as a value.
 
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use weir_net::namespace::{ChildSetup, NetNamespace, end_processes_in};
 use weir_net::watchdog::{RestoreAction, Watchdog};
 
+use super::wiring::{Node, wire};
 use crate::error::Error;
+use crate::host::Host;
 use crate::spec::{LabName, LabSpec};
-use crate::wiring::{Node, wire};
 
 /// Time for a process inside between SIGTERM and SIGKILL when the lab is removed.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// A host of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Host {
-    /// `a`, `b`, …
-    pub name: String,
-    /// Its address in 198.18.0.0/15.
-    pub ipv4: Ipv4Addr,
-    /// Its address in 2001:2::/48.
-    pub ipv6: Ipv6Addr,
-    /// Its interface on the lab's link.
-    pub interface: String,
-}
 
 /// A running lab. Dropping it ends the processes inside and removes everything; so does the death
 /// of the process, even by SIGKILL.

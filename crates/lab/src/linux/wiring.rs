@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use weir_net::namespace::{LinkControl, NamespaceOptions, NamespaceParts, NetNamespace, create};
 
+use super::netlink::{LinkParameters, Route};
 use crate::error::Error;
-use crate::lab::Host;
-use crate::netlink::{LinkParameters, Route};
+use crate::host::Host;
 use crate::spec::{
     IPV4_PREFIX_BITS, IPV6_PREFIX_BITS, LabSpec, Topology, host_ipv4, host_ipv6, host_name,
 };

@@ -1,7 +1,7 @@
 //! Bodies of the fuzz targets: parsers of untrusted input must answer, never panic.
 
-use crate::entry::Entry;
-use crate::netlink::{parse_answer, parse_link};
+use super::entry::Entry;
+use super::netlink::{parse_answer, parse_link};
 
 /// A registry entry: an accepted one must survive writing and reading.
 pub fn fuzz_entry(data: &[u8]) {

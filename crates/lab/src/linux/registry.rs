@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use weir_net::namespace::{NetNamespace, Process, boot_id};
 
-use crate::directory::{make, runtime_directory};
-use crate::entry::{Entry, MAX_ENTRY_BYTES};
+use super::directory::{runtime_directory, secure};
+use super::entry::{Entry, MAX_ENTRY_BYTES};
+use super::lab::{command_inside, limits};
 use crate::error::Error;
-use crate::lab::{Host, command_inside, limits};
+use crate::host::Host;
 use crate::spec::LabName;
 
 const SUFFIX: &str = ".json";

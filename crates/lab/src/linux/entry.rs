@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::lab::Host;
+use crate::host::Host;
 use crate::spec::{LabName, MAX_HOSTS, host_name};
 
 const SCHEMA: &str = "weir.lab/1";

@@ -1,0 +1,470 @@
+//! The emulator's side of the control socket: each connection has a thread that answers its requests.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weir_impair::ImpairError;
+use weir_model::Refusal;
+use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::units::Seed;
+
+use crate::config::is_timed;
+use crate::error::EmulatorError;
+use crate::remote::{Remote, Watch};
+use crate::wanted::Change;
+
+/// Maximum length of a request: an impairment of many thousand flows.
+const MAX_REQUEST_BYTES: u64 = 16 << 20;
+/// Maximum number of concurrent clients, watching ones excluded.
+const MAX_CLIENTS: usize = 64;
+/// Maximum number of concurrent watching clients: a test watches as long as it runs.
+const MAX_WATCHERS: usize = 256;
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    /// Replaces the configuration, or changes a part of it.
+    Set {
+        /// The whole one.
+        #[serde(default)]
+        impairment: Option<Value>,
+        /// With a part: the flow; absent: Other.
+        #[serde(default)]
+        flow: Option<String>,
+        #[serde(default)]
+        both: Option<String>,
+        #[serde(default)]
+        a_to_b: Option<String>,
+        #[serde(default)]
+        b_to_a: Option<String>,
+        /// A preset that replaces the laws.
+        #[serde(default)]
+        profile: Option<String>,
+        #[serde(default)]
+        seed: Option<Seed>,
+    },
+    // Braces, so that unknown fields of these variants are refused.
+    Show {},
+    Start {
+        #[serde(default)]
+        flow: Option<String>,
+    },
+    Stop {
+        #[serde(default)]
+        flow: Option<String>,
+    },
+    Log {
+        #[serde(default)]
+        flow: Option<String>,
+        on: bool,
+    },
+    Stats {},
+    /// Starts a new period of counting.
+    Reset {
+        #[serde(default)]
+        flow: Option<String>,
+    },
+    Save {},
+    /// Restarts the keepalive timer.
+    Keepalive {},
+    /// Counts dropped datagrams until this connection closes.
+    Watch {},
+    /// The datagrams dropped since this connection's watch started.
+    Drops {},
+}
+
+impl Request {
+    /// Whether it only reads, and so does not restart the keepalive timer.
+    fn is_reading(&self) -> bool {
+        match self {
+            Request::Show {}
+            | Request::Stats {}
+            | Request::Save {}
+            | Request::Watch {}
+            | Request::Drops {} => true,
+            Request::Set { .. }
+            | Request::Start { .. }
+            | Request::Stop { .. }
+            | Request::Log { .. }
+            | Request::Reset { .. }
+            | Request::Keepalive {} => false,
+        }
+    }
+}
+
+/// Number of connected clients.
+#[derive(Debug, Default)]
+struct ConnectionCounts {
+    clients: AtomicUsize,
+    watchers: AtomicUsize,
+}
+
+/// A connection that counts until dropped.
+struct ConnectionSlot {
+    load: Arc<ConnectionCounts>,
+    count: fn(&ConnectionCounts) -> &AtomicUsize,
+}
+
+impl ConnectionSlot {
+    fn take(
+        load: &Arc<ConnectionCounts>,
+        count: fn(&ConnectionCounts) -> &AtomicUsize,
+        max: usize,
+    ) -> Option<ConnectionSlot> {
+        let before = count(load).fetch_add(1, Ordering::Relaxed);
+        let seat = ConnectionSlot { load: load.clone(), count };
+        (before < max).then_some(seat)
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        (self.count)(&self.load).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A listening control socket; removes its file when dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+    contact: LastContact,
+}
+
+/// When a client last made a request that is not read-only.
+#[derive(Debug, Clone)]
+pub struct LastContact(Arc<Mutex<Instant>>);
+
+impl LastContact {
+    fn new() -> Self {
+        LastContact(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn touch(&self) {
+        *self.0.lock().unwrap_or_else(|e| e.into_inner()) = Instant::now();
+    }
+
+    /// Time since then, or since the socket started to listen.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).elapsed()
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn refused(path: &Path, source: std::io::Error) -> EmulatorError {
+    EmulatorError::File { operation: "listen on control socket", path: path.to_owned(), source }
+}
+
+/// A listener at `path`; replaces a socket without a listener.
+fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path).map_err(|source| refused(path, source))?;
+    }
+    UnixListener::bind(path).map_err(|source| refused(path, source))
+}
+
+impl ControlSocket {
+    /// Listens at `path`, for this user alone, until the process ends. Replaces a socket without a listener; refuses
+    /// any other file.
+    ///
+    /// # Errors
+    /// The path is unavailable.
+    pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
+        let failed = |source| refused(path, source);
+        let listener = bind(path)?;
+        let contact = LastContact::new();
+        let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let load = Arc::new(ConnectionCounts::default());
+        let accept = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // Probably out of file descriptors: wait before the next attempt.
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                let Some(seat) = ConnectionSlot::take(&load, |load| &load.clients, MAX_CLIENTS)
+                else {
+                    continue;
+                };
+                let (remote, contact) = (remote.clone(), contact.clone());
+                // Without a thread the connection is closed and its slot released.
+                let _ = std::thread::Builder::new()
+                    .name("weir-control".into())
+                    .spawn(move || serve(&stream, &remote, &contact, seat));
+            }
+        };
+        std::thread::Builder::new()
+            .name("weir-control".into())
+            .spawn(accept)
+            .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
+        Ok(socket)
+    }
+
+    /// Checks whether [`ControlSocket::listen`] could use this path, before an emulator is started. Leaves nothing
+    /// there.
+    ///
+    /// # Errors
+    /// The path is unavailable.
+    pub fn check(path: &Path) -> Result<(), EmulatorError> {
+        bind(path)?;
+        std::fs::remove_file(path).map_err(|source| refused(path, source))
+    }
+
+    /// When a client last made a request that is not read-only.
+    #[must_use]
+    pub fn contact(&self) -> LastContact {
+        self.contact.clone()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn serve(stream: &UnixStream, remote: &Remote, contact: &LastContact, mut seat: ConnectionSlot) {
+    let mut reader = BufReader::new(stream);
+    // It ends with the connection, also when a client dies.
+    let mut watch = None;
+    loop {
+        let mut line = Vec::new();
+        match (&mut reader).take(MAX_REQUEST_BYTES).read_until(b'\n', &mut line) {
+            Ok(n) if n > 0 => {}
+            _ => return,
+        }
+        let mut reply = answer(&line, remote, contact, &mut seat, &mut watch).to_string();
+        reply.push('\n');
+        let mut out = stream;
+        // A line that is too long has no known end: what follows is not a request.
+        if out.write_all(reply.as_bytes()).is_err() || line.last() != Some(&b'\n') {
+            return;
+        }
+    }
+}
+
+fn answer(
+    line: &[u8],
+    remote: &Remote,
+    contact: &LastContact,
+    seat: &mut ConnectionSlot,
+    watch: &mut Option<Watch>,
+) -> Value {
+    let done = match weir_model::document::parse_json::<Request>(line) {
+        Ok(request) => {
+            if !request.is_reading() {
+                contact.touch();
+            }
+            obey(request, remote, seat, watch)
+        }
+        Err(error) => Err(EmulatorError::Refusal {
+            what: "request".into(),
+            given: error.to_string(),
+            accepted:
+                r#"{"verb":"set|show|start|stop|log|stats|reset|save|keepalive|watch|drops",…} on one line"#
+                    .into(),
+        }),
+    };
+    match done {
+        Ok(mut value) => {
+            value["ok"] = Value::Bool(true);
+            value
+        }
+        Err(error) => {
+            let mut value =
+                json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) });
+            if let Some(Refusal { field, given, accepted, .. }) = field_of(&error) {
+                for (member, text) in [("field", field), ("given", given), ("accepted", accepted)] {
+                    text.into_iter().for_each(|text| value[member] = text.into());
+                }
+            }
+            if let EmulatorError::Pending(number) = error {
+                value["pending"] = number.into();
+            }
+            value
+        }
+    }
+}
+
+/// The field that was refused.
+fn field_of(error: &EmulatorError) -> Option<Refusal> {
+    match error {
+        EmulatorError::Impair(ImpairError::Config(error)) => Some(Refusal::from(error)),
+        EmulatorError::Refusal { what, given, accepted } => {
+            Some(Refusal::of_field("emulator", what, given, accepted))
+        }
+        _ => None,
+    }
+}
+
+/// The kind of a refusal, for the client's exit code.
+fn kind(error: &EmulatorError) -> &'static str {
+    match error {
+        EmulatorError::Impair(_) | EmulatorError::Refusal { .. } => "refused",
+        EmulatorError::Ended => "ended",
+        // A direction that did not answer: not the request's fault.
+        EmulatorError::Pending(_) | EmulatorError::Panicked(_) => "internal",
+        EmulatorError::System { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
+            "internal"
+        }
+        _ => "not-available",
+    }
+}
+
+fn obey(
+    request: Request,
+    remote: &Remote,
+    seat: &mut ConnectionSlot,
+    watch: &mut Option<Watch>,
+) -> Result<Value, EmulatorError> {
+    Ok(match request {
+        Request::Set { impairment: Some(config), flow, both, a_to_b, b_to_a, profile, seed } => {
+            if flow.or(both).or(a_to_b).or(b_to_a).or(profile).is_some() || seed.is_some() {
+                return Err(EmulatorError::Refusal {
+                    what: "set".into(),
+                    given: "a whole impairment, and parts of one".into(),
+                    accepted: "either".into(),
+                });
+            }
+            let config = Impairment::of_tree(&config).map_err(|error| {
+                EmulatorError::from(ImpairError::Config(error.inside("impairment").into()))
+            })?;
+            let number = remote.set(config)?;
+            resting(applied(remote, number), remote, None)
+        }
+        Request::Set { impairment: None, flow, both, a_to_b, b_to_a, profile, seed } => {
+            let laws = |text: Option<String>| -> Result<Option<Laws>, EmulatorError> {
+                let parsed = text.map(|text| text.parse()).transpose();
+                parsed.map_err(|e| EmulatorError::Impair(weir_impair::ImpairError::Config(e)))
+            };
+            let both = laws(both)?;
+            let (a_to_b, b_to_a) = (laws(a_to_b)?.or(both.clone()), laws(b_to_a)?.or(both));
+            let has_laws = profile.is_some() || a_to_b.is_some() || b_to_a.is_some();
+            let name = flow.clone().unwrap_or_else(|| OTHER.to_owned());
+            let change = Change { flow, profile, a_to_b, b_to_a, seed };
+            let answer = applied(remote, remote.change(change)?);
+            if has_laws { resting(answer, remote, Some(&name)) } else { answer }
+        }
+        Request::Show {} => {
+            let (config, stopped) = remote.wanted();
+            json!({
+                "interfaces": remote.interfaces(),
+                "lab": remote.lab(),
+                "links": remote.links(),
+                "notes": remote.notes(),
+                "real_time": remote.is_real_time(),
+                "impairment": config,
+                "stopped": stopped,
+                "packet_trace": remote.packet_trace(),
+            })
+        }
+        Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),
+        Request::Stop { flow } => applied(remote, remote.run(flow.as_deref(), false)?),
+        Request::Log { flow, on } => {
+            remote.log(flow.as_deref(), on)?;
+            json!({})
+        }
+        Request::Stats {} => json!({ "report": remote.report()? }),
+        Request::Reset { flow } => {
+            remote.reset(flow.as_deref())?;
+            json!({})
+        }
+        Request::Keepalive {} => json!({}),
+        Request::Watch {} => {
+            if watch.is_none() {
+                // Watching clients have a limit of their own.
+                let taken = ConnectionSlot::take(&seat.load, |load| &load.watchers, MAX_WATCHERS);
+                *seat = taken.ok_or_else(|| EmulatorError::Refusal {
+                    what: "watch".into(),
+                    given: "another watcher".into(),
+                    accepted: format!("{MAX_WATCHERS} at a time"),
+                })?;
+            }
+            *watch = Some(remote.watch_drops()?);
+            json!({})
+        }
+        Request::Drops {} => match watch {
+            Some(watch) => json!({ "drops": watch.drops()? }),
+            None => {
+                return Err(EmulatorError::Refusal {
+                    what: "drops".into(),
+                    given: "a connection without a watch".into(),
+                    accepted: r#"{"verb":"watch"} before it, on the same connection"#.into(),
+                });
+            }
+        },
+        Request::Save {} => {
+            let text = remote.wanted().0.to_toml();
+            json!({ "toml": text.map_err(weir_impair::ImpairError::Config)? })
+        }
+    })
+}
+
+/// The answer to a change.
+fn applied(remote: &Remote, number: u64) -> Value {
+    let mut out = json!({ "configuration": number });
+    if !remote.is_stamped() && is_timed(&remote.wanted().0) {
+        out["note"] =
+            "this link has no receive stamps: delays count from when a frame was read".into();
+    }
+    out
+}
+
+/// Adds to the answer that laws were set but are not applied, for this flow or (`None`) any.
+fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
+    let mut names = remote.wanted().1;
+    names.retain(|name| flow.is_none_or(|flow| flow == name));
+    if !names.is_empty() {
+        let names = names.join(", ");
+        let told = format!(
+            "stopped, so that packets are forwarded unchanged until they are started: {names}"
+        );
+        answer["note"] = match answer["note"].as_str() {
+            Some(note) => format!("{note}; {told}").into(),
+            None => told.into(),
+        };
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_distinguished() {
+        let system = |reason: std::io::ErrorKind| EmulatorError::System {
+            operation: "get an answer",
+            source: reason.into(),
+        };
+        let asked = EmulatorError::Refusal {
+            what: "flow".into(),
+            given: "x".into(),
+            accepted: "other".into(),
+        };
+        for (error, wanted) in [
+            (asked, "refused"),
+            (EmulatorError::Ended, "ended"),
+            (system(std::io::ErrorKind::TimedOut), "internal"),
+            (system(std::io::ErrorKind::OutOfMemory), "not-available"),
+        ] {
+            assert_eq!(kind(&error), wanted, "{error}");
+        }
+    }
+}
