@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::commands::impair;
 use crate::commands::runs::RunsError;
-use crate::commands::{impair, lab};
 use crate::engine::{TrafficError, file_exit_code};
+use crate::labs;
 use weir_model::{ModelError, Refusal};
 
 /// An error that ends the program.
@@ -52,7 +53,7 @@ pub(crate) enum CliError {
     Lab(#[from] weir_lab::Error),
     /// The emulator.
     #[error(transparent)]
-    Emulator(#[from] weir_emulator::EmulatorError),
+    Emulator(#[from] impair::Error),
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -117,7 +118,7 @@ impl CliError {
             CliError::Io { source, .. } => file_exit_code(source.kind()),
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
             CliError::Runs(error) => error.exit_code(),
-            CliError::Lab(error) => lab::exit_code(error),
+            CliError::Lab(error) => labs::exit_code(error),
             CliError::Emulator(error) => impair::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Unavailable(_) => 4,
@@ -183,24 +184,8 @@ impl CliError {
             CliError::Traffic(TrafficError::Input { what, given, accepted }) => {
                 Refusal::of_field("usage", *what, given, accepted)
             }
-            CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted }) => {
-                Refusal::of_field("emulator", what, given, accepted)
-            }
-            CliError::Emulator(error) => match error.object() {
-                Some(object) => {
-                    let forced =
-                        if error.may_be_forced() { ", or this one with force" } else { "" };
-                    let accepted = format!("another interface of this host{forced}");
-                    Refusal::of_field("emulator", "interfaces", object, accepted)
-                }
-                None => Refusal::default(),
-            },
-            CliError::Lab(weir_lab::Error::Invalid { field, given, accepted }) => {
-                Refusal::of_field("lab", *field, given, accepted)
-            }
-            CliError::Lab(error @ weir_lab::Error::Exists { name }) => {
-                Refusal::of_field("lab", "name", name, error.to_string())
-            }
+            CliError::Emulator(error) => impair::refusal(error),
+            CliError::Lab(error) => labs::refusal(error),
             CliError::Refused(refusal) => return (**refusal).clone(),
             _ => Refusal::default(),
         };

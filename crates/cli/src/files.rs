@@ -5,13 +5,12 @@
 //! descriptor (`/dev/stdout`) is continued after what is in it. Names that Weir makes up replace nothing without `--force`
 //! (`weir report`), and a key is never replaced (`weir keygen`).
 
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, ErrorKind, Seek, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 use tempfile::NamedTempFile;
+use weir_net::file::{check_writable, keep_access};
 use weir_net::output::{descriptor, descriptor_of};
 
 use crate::error::CliError;
@@ -71,9 +70,7 @@ pub(crate) fn check(flag: &'static str, path: &Path) -> Result<(), CliError> {
         Target::File(path, None) => part_of(&path).map(drop),
         Target::File(path, Some(_)) => File::options().write(true).open(path).map(drop),
         // Opening a pipe would wait for its reader, or signal an end to it.
-        Target::Direct | Target::Descriptor(_) => {
-            accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(Into::into)
-        }
+        Target::Direct | Target::Descriptor(_) => check_writable(path),
     };
     checked.map_err(fail)
 }
@@ -99,11 +96,11 @@ pub(crate) fn check_directory(flag: &'static str, path: &Path) -> Result<(), Cli
 
 /// A new file in the directory of `path`, removed unless it is given a name. Its permissions are those of any new file.
 fn part_of(path: &Path) -> io::Result<NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".weir-")
-        .suffix(".part")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory_of(path))
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".weir-").suffix(".part");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(directory_of(path))
 }
 
 /// Writes a file by the rule of this module; `write` writes the content.
@@ -160,14 +157,6 @@ fn filled<E: From<io::Error>>(
     done
 }
 
-/// Gives a new file the permission bits of the one that it replaces, and its owner and group where that is permitted: under
-/// sudo a user's file stays the user's.
-fn keep_access(file: &File, there: &Metadata) -> io::Result<()> {
-    // Not permitted to other users than root: the file is this user's then.
-    let _ = fchown(file, Some(there.uid()), Some(there.gid()));
-    file.set_permissions(Permissions::from_mode(there.mode() & 0o777))
-}
-
 /// Writes a complete new file's content over a file whose name it can't take: one that is mounted, or in a directory like `/tmp`.
 fn copy(mut part: NamedTempFile, path: &Path) -> io::Result<()> {
     let mut to = File::options().write(true).truncate(true).open(path)?;
@@ -189,7 +178,8 @@ pub(crate) fn write(operation: &'static str, path: &Path, text: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, symlink};
 
     use super::*;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weir_jobs::{Command, Event, Job, MAX_JOB_BYTES, Notice, parse_job};
 use weir_model::impairment::Impairment;
+use weir_net::process::own_program;
 use weir_net::thread::lock;
 
 use crate::commands;
@@ -36,7 +37,7 @@ const PROGRAM: &str = "WEIR_PROGRAM";
 
 /// The program that runs jobs: this one as it runs, also where its file was replaced since.
 pub(crate) fn program() -> PathBuf {
-    std::env::var_os(PROGRAM).map_or_else(|| "/proc/self/exe".into(), PathBuf::from)
+    std::env::var_os(PROGRAM).map_or_else(own_program, PathBuf::from)
 }
 
 /// Whether this process is a job: its standard output carries events.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weir_jobs::KeySource;
+use weir_net::secret::{READ, WRITE, exposed};
 
 use crate::engine::Key;
 use crate::error::CliError;
@@ -95,16 +96,12 @@ fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
 fn read(flag: &'static str, operation: &'static str, path: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::io(operation, path)(error);
     let file = File::open(path).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use weir_net::secret::{READ, WRITE, exposed};
-        if let Some(mode) = exposed(&file.metadata().map_err(failed)?, READ | WRITE) {
-            return Err(CliError::flag(
-                flag,
-                format!("{} with mode {mode:03o}, which other users can access", path.display()),
-                &format!("a file that only its owner can access: chmod 600 {}", path.display()),
-            ));
-        }
+    if let Some(mode) = exposed(&file.metadata().map_err(failed)?, READ | WRITE) {
+        return Err(CliError::flag(
+            flag,
+            format!("{} with mode {mode:03o}, which other users can access", path.display()),
+            &format!("a file that only its owner can access: chmod 600 {}", path.display()),
+        ));
     }
     let mut text = String::new();
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed)?;

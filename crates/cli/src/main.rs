@@ -1,13 +1,19 @@
 //! The `weir` program. What it does is in [`app`]; each command is a module of [`commands`].
 
+// Helpers of the commands that need Linux.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
 mod app;
 mod commands;
+#[cfg_attr(not(target_os = "linux"), path = "emulated/absent.rs")]
 mod emulated;
 mod engine;
 mod error;
 mod files;
 mod job;
 mod key;
+mod labs;
+mod named;
 mod output;
 mod random;
 mod signals;

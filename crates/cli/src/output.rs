@@ -1,11 +1,12 @@
 //! Where output goes: stdout or a file, with the time before its lines if asked for.
 
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use weir_jobs::Event;
+use weir_net::file::private;
 
 use crate::error::CliError;
 use crate::job::{emit, is_job};
@@ -34,8 +35,7 @@ impl Sink {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
                 // Messages about clients and keys are for this user.
-                let file =
-                    std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+                let file = private(File::options().append(true).create(true)).open(path);
                 (Box::new(file.map_err(CliError::io("--logfile: open", path))?), path.into())
             }
         };

@@ -1,19 +1,21 @@
 //! Signals become requests to stop; the first lets the test end in order, the second at once.
 
+#[cfg_attr(windows, path = "signals/windows.rs")]
+mod unix;
+
 use weir_net::thread::lock;
 
-use crate::engine::Stop;
-#[cfg(unix)]
-use crate::engine::StopReason;
+use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
+use unix::Signals;
 
-/// Listens until the program ends: SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`).
+/// Listens until the program ends: SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`); on Windows Ctrl-C, Ctrl-Break and
+/// the end of the console.
 ///
 /// The third signal ends the process at once, whatever it is doing.
 ///
 /// # Errors
 /// [`CliError::Internal`] when the system takes no handler.
-#[cfg(unix)]
 pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
     listen_until(stop, || {})
 }
@@ -23,7 +25,6 @@ pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
 ///
 /// # Errors
 /// As [`listen`].
-#[cfg(unix)]
 pub(crate) fn listen_until(
     stop: &Stop,
     last: impl FnOnce() + Send + 'static,
@@ -49,50 +50,27 @@ pub(crate) fn listen_until(
 }
 
 /// How long what is done last may hold up the end.
-#[cfg(unix)]
 const LAST: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Calls `told` for each of the signals, on a thread of its own, until the program ends.
 ///
 /// # Errors
 /// As [`listen`].
-#[cfg(unix)]
 pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
     // Commands on the standard input of a job do the same.
     let told = std::sync::Arc::new(std::sync::Mutex::new(told));
     let signalled = told.clone();
-    use tokio::signal::unix::{SignalKind, signal};
-
     let failed = |e: std::io::Error| CliError::Internal(format!("signal handler: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
-    let (mut interrupts, mut terminations, mut hangups) = {
-        // Handlers are in place before this returns: a signal from now on is not lost.
+    // Handlers are in place before this returns: a signal from now on is not lost.
+    let mut signals = {
         let _inside = runtime.enter();
-        (
-            signal(SignalKind::interrupt()).map_err(failed)?,
-            signal(SignalKind::terminate()).map_err(failed)?,
-            if hangup_is_ignored() {
-                None
-            } else {
-                Some(signal(SignalKind::hangup()).map_err(failed)?)
-            },
-        )
+        Signals::new().map_err(failed)?
     };
     let listener = async move {
         loop {
-            let hangup = async {
-                match &mut hangups {
-                    Some(signal) => signal.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let reason = tokio::select! {
-                _ = interrupts.recv() => StopReason::Interrupted,
-                _ = terminations.recv() => StopReason::Terminated,
-                _ = hangup => StopReason::Terminated,
-            };
-            call(&signalled, reason);
+            call(&signalled, signals.next().await);
         }
     };
     std::thread::Builder::new()
@@ -105,21 +83,4 @@ pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), 
 fn call(told: &std::sync::Mutex<impl FnMut(StopReason)>, reason: StopReason) {
     let mut told = lock(told);
     (*told)(reason);
-}
-
-/// Nothing to listen for yet: the system's default ends the program.
-#[cfg(not(unix))]
-pub(crate) fn listen(_: &Stop) -> Result<(), CliError> {
-    Ok(())
-}
-
-/// Whether SIGHUP (signal 1) is ignored, by the mask that Linux shows; unknown counts as not.
-#[cfg(unix)]
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 != 0)
 }

@@ -1,8 +1,9 @@
 //! The data of this user: runs, and the calibration that is printed with them.
 
-use weir_experiment::calibrate::Calibration;
 use weir_model::record::Record;
 use weir_runs::{DataDirectory, Store, StoreError};
+
+use crate::commands::calibrate;
 
 /// Stores a record among this user's runs.
 pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
@@ -18,7 +19,5 @@ pub(crate) fn add_calibration(record: &mut Record) {
         .ok()
         .flatten()
         .and_then(|store| store.latest_calibration(&host).ok().flatten());
-    let calibration =
-        kept.and_then(|k| weir_model::document::read::<Calibration>(&k.calibration).ok());
-    record.calibration = calibration.map(|c| c.to_reference());
+    record.calibration = kept.and_then(|k| calibrate::reference(&k.calibration));
 }

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate};
 use weir_jobs::{CalibrateJob, Notice};
+use weir_model::record::CalibrationRef;
 use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
 use weir_runs::{DataDirectory, Store, StoredCalibration, new_run_id, rfc3339};
@@ -49,6 +50,11 @@ pub(crate) fn run(args: CalibrateArgs) -> Result<i32, CliError> {
         measure(&args).map_err(unavailable)?
     };
     if args.json { print_object(&found) } else { print(&text(&found, &style())) }
+}
+
+/// The reference to a stored calibration that a result carries; `None` for one of another version.
+pub(crate) fn reference(stored: &serde_json::Value) -> Option<CalibrationRef> {
+    weir_model::document::read::<Calibration>(stored).ok().map(|found| found.to_reference())
 }
 
 /// Runs a job of `weir job`.

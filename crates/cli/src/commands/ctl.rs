@@ -93,10 +93,8 @@ fn in_words(answer: &Value) -> String {
 }
 
 /// Sends the request and prints the answer.
-#[cfg(unix)]
 pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
     use std::io::{BufRead, BufReader, Read, Write};
-    use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
@@ -109,25 +107,18 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
             std::io::ErrorKind::WouldBlock => "no answer within 5 s".into(),
             _ => e.to_string(),
         },
-        exit_code: if e.kind() == std::io::ErrorKind::PermissionDenied { 4 } else { 3 },
+        exit_code: match e.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported => 4,
+            _ => 3,
+        },
     };
-    let mut stream = UnixStream::connect(&args.socket).map_err(failed)?;
+    let mut stream = weir_net::local::connect(&args.socket).map_err(failed)?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.write_all(format!("{}\n", request(&args.verb)).as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut line).map_err(failed)?;
     print(&understood(args, &line)?)
-}
-
-/// Unix sockets exist on Unix only.
-#[cfg(not(unix))]
-pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
-    Err(CliError::Control {
-        path: args.socket.clone(),
-        reason: "not available on this system".into(),
-        exit_code: 4,
-    })
 }
 
 #[cfg(test)]

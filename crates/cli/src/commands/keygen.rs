@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weir_net::file::private;
+use weir_net::secret::exposed_stdout;
 
 use crate::app::note;
 use crate::engine::Key;
@@ -28,7 +30,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
         return write(path, &line).map(|()| 0).map_err(CliError::io("write key file", path));
     }
     let code = print(&line)?;
-    if let Some(mode) = readable_stdout() {
+    if let Some(mode) = exposed_stdout() {
         note(&format!(
             "warning: other users can read the key file (mode {mode:03o}); run chmod 600 on it, \
             or use weir keygen --output FILE"
@@ -39,26 +41,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
 
 /// Writes a new file: an existing key is not overwritten.
 fn write(path: &Path, line: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    let mut file = private(std::fs::File::options().write(true).create_new(true)).open(path)?;
     file.write_all(line.as_bytes())?;
     file.sync_all()
-}
-
-/// The mode of the file that stdout is, where users other than the owner can read it.
-#[cfg(unix)]
-fn readable_stdout() -> Option<u32> {
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::MetadataExt;
-    let stdout = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
-    let metadata = std::fs::File::from(stdout).metadata().ok().filter(|m| m.is_file())?;
-    Some(metadata.mode() & 0o777).filter(|mode| mode & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-fn readable_stdout() -> Option<u32> {
-    None
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::{Args, Subcommand};
 use weir_jobs::{EmulatorJob, Event, LabDownJob, LabUpJob, Ready};
-use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topology, hold};
+use weir_lab::{Error, JoinedLab, LabName, LabSpec, Registry, Topology, hold};
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
 
@@ -118,15 +118,6 @@ pub(crate) fn run(args: LabArgs) -> Result<i32, CliError> {
         LabCommand::Down { lab, .. } => Registry::open()?.down(&lab).map(|()| 0)?,
         LabCommand::Hold => hold().map(|()| 0)?,
     })
-}
-
-/// The contract's exit code for an error.
-pub(crate) fn exit_code(error: &Error) -> i32 {
-    match error.class() {
-        ErrorClass::Usage => 2,
-        ErrorClass::NotPermitted => 4,
-        ErrorClass::Internal => 70,
-    }
 }
 
 /// A refused field of a lab, by the flag that set it.

@@ -1,13 +1,20 @@
 //! One module for each command: its flags and what it does.
 
+#[cfg(not(target_os = "linux"))]
+mod absent;
+#[cfg(target_os = "linux")]
 pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod ctl;
+#[cfg(target_os = "linux")]
 pub(crate) mod demo;
+#[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod experiment;
+#[cfg(target_os = "linux")]
 pub(crate) mod impair;
 pub(crate) mod keygen;
+#[cfg(target_os = "linux")]
 pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod peers;
@@ -18,3 +25,6 @@ pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod test;
 pub(crate) mod values;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use absent::{calibrate, demo, doctor, impair, lab, not_available};

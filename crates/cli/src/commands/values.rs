@@ -330,6 +330,22 @@ impl FromStr for StartAt {
     }
 }
 
+/// A percentage above 0, with or without its sign.
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    let value = number.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
+    value.ok_or_else(|| "expected a percentage above 0 to 100, such as 2.5%".into())
+}
+
+/// The confidence of intervals.
+pub(crate) fn confidence(text: &str) -> Result<f64, String> {
+    let value = percentage(text).ok().filter(|p| (50.0..100.0).contains(p));
+    value.ok_or_else(|| "expected a percentage from 50 to below 100, such as 95%".into())
+}
+
+/// Maximum number of repetitions of a point, as of a scenario's.
+pub(crate) const MAX_RUNS: u32 = 10_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,9 +11,8 @@ use weir_model::names::Host;
 use weir_model::units::{BitRate, ByteSize, Seed};
 
 use super::axes::{OF_COMPARISONS, refuse_beside};
-use super::sweep::{MAX_RUNS, confidence};
 use super::{Job, ResultArgs, execute};
-use crate::commands::values::whole;
+use crate::commands::values::{MAX_RUNS, confidence, whole};
 use crate::error::CliError;
 use crate::output::print;
 

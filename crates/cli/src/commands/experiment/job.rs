@@ -168,7 +168,7 @@ fn session(started_at: &str) -> Session {
         version: VERSION.into(),
         commit: COMMIT.map(Into::into),
         host: host.trim().into(),
-        boot_id: weir_net::namespace::boot_id(),
+        boot_id: weir_net::process::boot_id(),
     }
 }
 

@@ -125,6 +125,11 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
     }
 }
 
+/// Whether a program has the checkpoint of an experiment now.
+pub(crate) fn is_running(checkpoint: &Path) -> bool {
+    scenario::checkpoint::read_header(checkpoint).is_ok_and(|(_, is_running)| is_running)
+}
+
 /// The text of a file that a flag names.
 pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
     scenario::read(path).map_err(refused)

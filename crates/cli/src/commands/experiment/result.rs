@@ -10,11 +10,11 @@ use weir_runs::Experiments;
 
 use super::ResultArgs;
 use crate::app::note;
-use crate::commands::impair::files::{NamedFile, apart};
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::files::{check, check_directory, write};
 use crate::job::is_job;
+use crate::named::{NamedFile, apart};
 use crate::output::{print, print_object};
 
 /// The files that are written at the end, by their flags.

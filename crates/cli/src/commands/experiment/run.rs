@@ -13,7 +13,7 @@ use weir_jobs::{ResumeJob, ScenarioJob};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::names::Host;
 use weir_model::units::Seed;
-use weir_net::namespace::{boot_id, process_start_time};
+use weir_net::process::{boot_id, process_start_time};
 use weir_runs::{DataDirectory, Experiments};
 
 use super::telling::cleaned;

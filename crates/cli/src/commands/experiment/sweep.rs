@@ -20,7 +20,7 @@ use crate::commands::test::args::{
     GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
-use crate::commands::values::{Cpus, Nominal, whole};
+use crate::commands::values::{Cpus, MAX_RUNS, Nominal, confidence, percentage, whole};
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -117,21 +117,6 @@ pub(crate) struct GridArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "lab")]
     emulator: Option<PathBuf>,
 }
-
-pub(crate) fn percentage(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim();
-    let value = number.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
-    value.ok_or_else(|| "expected a percentage above 0 to 100, such as 2.5%".into())
-}
-
-/// The confidence of intervals.
-pub(crate) fn confidence(text: &str) -> Result<f64, String> {
-    let value = percentage(text).ok().filter(|p| (50.0..100.0).contains(p));
-    value.ok_or_else(|| "expected a percentage from 50 to below 100, such as 95%".into())
-}
-
-/// Maximum number of repetitions of a point, as of a scenario's.
-pub(crate) const MAX_RUNS: u32 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {

@@ -9,10 +9,11 @@ use weir_emulator::replay::Replay;
 use weir_net::output::{begin, look};
 
 use super::args::RunArgs;
-use super::files::{self, NamedFile};
+use super::files;
 use super::{outcome, text};
 use crate::app::{note, style};
 use crate::error::CliError;
+use crate::named::{NamedFile, apart};
 use crate::output::print;
 
 fn is_pipe(path: &Path) -> bool {
@@ -54,7 +55,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     if let Some(path) = &args.laws.config {
         named.insert(0, NamedFile { flag: "--config", path, is_written: false });
     }
-    files::apart(&named)?;
+    apart(&named)?;
     let output: Box<dyn Write> = if piped_out {
         Box::new(stdout().lock())
     } else {

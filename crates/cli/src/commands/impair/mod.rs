@@ -17,7 +17,8 @@ mod text;
 use args::Verb;
 pub(crate) use args::{ImpairArgs, LawArgs};
 
-use weir_emulator::EmulatorError;
+pub(crate) use weir_emulator::EmulatorError as Error;
+use weir_model::Refusal;
 
 use crate::app::note;
 use crate::error::CliError;
@@ -39,7 +40,7 @@ pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
 
 /// What the program ends with behind a report that is printed: `code`, or what went wrong. With `--json` the report is the
 /// one object on stdout; it names the error as its `end_reason`, which stderr tells with its sources.
-fn outcome(error: Option<EmulatorError>, json: bool, code: i32) -> Result<i32, CliError> {
+fn outcome(error: Option<Error>, json: bool, code: i32) -> Result<i32, CliError> {
     match error.map(CliError::from) {
         None => Ok(code),
         Some(error) if json => {
@@ -50,9 +51,24 @@ fn outcome(error: Option<EmulatorError>, json: bool, code: i32) -> Result<i32, C
     }
 }
 
+/// What the emulator refused: the field, its value, and what is accepted.
+pub(crate) fn refusal(error: &Error) -> Refusal {
+    if let Error::Refusal { what, given, accepted } = error {
+        return Refusal::of_field("emulator", what, given, accepted);
+    }
+    match error.object() {
+        Some(object) => {
+            let forced = if error.may_be_forced() { ", or this one with force" } else { "" };
+            let accepted = format!("another interface of this host{forced}");
+            Refusal::of_field("emulator", "interfaces", object, accepted)
+        }
+        None => Refusal::default(),
+    }
+}
+
 /// The contract's exit code for an error of the emulator.
-pub(crate) fn exit_code(error: &EmulatorError) -> i32 {
-    use EmulatorError as E;
+pub(crate) fn exit_code(error: &Error) -> i32 {
+    use Error as E;
     let of_system = |errno: Option<i32>| match errno {
         // ENODEV, EISDIR: an interface that is not there, or a directory for a file, is a mistyped argument.
         Some(19 | 21) => 2,

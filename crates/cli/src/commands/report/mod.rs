@@ -13,9 +13,9 @@ use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 
 use crate::app::note;
-use crate::commands::impair::files::{NamedFile, apart};
 use crate::error::CliError;
 use crate::files;
+use crate::named::{NamedFile, apart};
 use crate::output::print;
 use subject::Subject;
 

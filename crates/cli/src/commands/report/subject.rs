@@ -13,6 +13,7 @@ use weir_model::record::{RUN_SCHEMA, Record};
 use weir_report::page::{Document, of_experiment, of_runs};
 use weir_runs::{DataDirectory, Experiments, MAX_RECORD_BYTES, Store, StoreError};
 
+use crate::commands::experiment::is_running;
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 
@@ -223,12 +224,6 @@ impl UserData {
             }),
         }
     }
-}
-
-/// Whether a program has the checkpoint of an experiment now.
-fn is_running(checkpoint: &Path) -> bool {
-    weir_experiment::scenario::checkpoint::read_header(checkpoint)
-        .is_ok_and(|(_, is_running)| is_running)
 }
 
 /// Those of the words that name files.

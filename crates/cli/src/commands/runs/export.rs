@@ -11,8 +11,8 @@ use weir_runs::{DataDirectory, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
 use super::{RunsError, existing};
-use crate::commands::impair::files::{NamedFile, apart};
 use crate::files;
+use crate::named::{NamedFile, apart};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {

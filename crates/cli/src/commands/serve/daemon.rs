@@ -1,12 +1,14 @@
 //! `weir serve -D`: the same command again in the background; the foreground stays until it listens.
 //!
-//! Starting the program again instead of forking avoids trouble with threads and locks. The background process has a process
-//! group of its own, so that a terminal's keys don't reach it, and none of the terminal's streams.
+//! Starting the program again instead of forking avoids trouble with threads and locks. The background process has a session
+//! of its own, so that a terminal's keys don't reach it, and none of the terminal's streams.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use weir_net::process::{lead_session, own_program};
 
 use super::args::ServeArgs;
 use crate::error::CliError;
@@ -23,16 +25,14 @@ const MAX_ERROR_BYTES: u64 = 64 << 10;
 /// [`CliError::Daemon`] with its words and exit code when it ends before it listens.
 pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
-    let program = own_program().map_err(|e| failed(format!("own program: {e}")))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(own_program());
     command
         .args(words.iter().skip(1))
         .arg("--in-background")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    lead_session(&mut command).map_err(|e| CliError::Unavailable(e.to_string()))?;
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
 
     let mut said = String::new();
@@ -62,12 +62,6 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     let reason = error.trim().trim_start_matches("error: ").to_string();
     let reason = if reason.is_empty() { "it ended without a message".into() } else { reason };
     Err(CliError::Daemon { reason, exit_code: if code == 0 { 70 } else { code } })
-}
-
-/// This program, also when its file was replaced since it started.
-fn own_program() -> std::io::Result<PathBuf> {
-    let running = Path::new("/proc/self/exe");
-    if running.exists() { Ok(running.into()) } else { std::env::current_exe() }
 }
 
 /// The background's side: passes the first lines to the foreground and lets it go.

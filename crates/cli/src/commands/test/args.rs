@@ -344,14 +344,14 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
     /// Run the test N times: mean, variance and confidence interval; with --precision, the first stage [default there: 10]
-    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=crate::commands::experiment::sweep::MAX_RUNS))]
+    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=values::MAX_RUNS))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
-    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::confidence)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::confidence)]
     pub(crate) confidence: Option<f64>,
     /// Repeat the test until the confidence interval of its throughput is within this percentage of the mean; the standard
     /// deviation of the first runs determines the number (Stein's two stages), at most 100
-    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
+    #[arg(long, value_name = "PERCENT", value_parser = values::percentage)]
     pub(crate) precision: Option<f64>,
     #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
     pub(crate) file: Option<PathBuf>,

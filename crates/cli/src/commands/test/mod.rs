@@ -22,7 +22,6 @@ use weir_runs::StoreError;
 pub(crate) use args::{OutputArgs, TestArgs};
 
 use crate::app::{ErrorForm, note, tell};
-use crate::commands::impair::files::{NamedFile, apart};
 use crate::commands::values::{self, Cpus};
 use crate::emulated::Watched;
 use crate::engine::{self, ClientConfig, Event, Failure, Key, Stop, StopReason};
@@ -30,6 +29,7 @@ use crate::error::{CliError, chain};
 use crate::files;
 use crate::job::warn;
 use crate::key;
+use crate::named::{NamedFile, apart};
 use crate::random;
 use crate::signals;
 use crate::stamp::Identity;

@@ -1,0 +1,301 @@
+//! The page and the API as a process.
+//!
+//! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
+//! and starts everything else, the test server included, as programs of their own.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_api::{ApiError, Config, Server};
+use weir_jobs::Event;
+use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
+use weir_net::namespace::ChildSetup;
+use weir_runs::DataDirectory;
+
+use super::super::args::{ServeArgs, job as test_server};
+use super::super::daemon;
+use super::super::output::Telling;
+use super::LauncherArgs;
+use crate::app::note;
+use crate::commands::experiment::plan_from_flags;
+use crate::commands::runs::RunsError;
+use crate::engine::Stop;
+use crate::error::CliError;
+use crate::output::Sink;
+use crate::signals;
+use crate::stamp::VERSION;
+
+/// How long the launcher may take to end what it started.
+const END: Duration = Duration::from_secs(5);
+/// Interval at which it checks whether to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the launcher, whose orders come by its standard input.
+pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
+    use std::os::fd::AsFd;
+    let failed = |e: std::io::Error| CliError::Internal(format!("launcher: {e}"));
+    let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let program = crate::job::program();
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), data)
+        .map_err(|e| CliError::Unavailable(e.to_string()))?;
+    Ok(0)
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
+        let words = error.to_string();
+        match error {
+            ApiError::Open(_) | ApiError::Tokens { .. } | ApiError::Exposed { .. } => {
+                CliError::Usage(words)
+            }
+            ApiError::File { operation, path, source } => CliError::Io { operation, path, source },
+            _ => CliError::Unavailable(words),
+        }
+    }
+}
+
+/// Runs until it is stopped, or until the test server ends.
+pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i32, CliError> {
+    let failed = |operation: &'static str| {
+        move |e: std::io::Error| CliError::Unavailable(format!("{operation}: {e}"))
+    };
+    let config = config(args, ui)?;
+    if !ui.ip().is_loopback() && config.token_file.is_none() {
+        return Err(ApiError::Open(ui).into());
+    }
+    let mut told_once = String::new();
+    let mut head = String::new();
+    if let Some(path) = config.token_file.as_deref().filter(|p| !p.exists()) {
+        let token = weir_api::make_token_file(path, "first")?;
+        told_once = token_line(&token, path, args.output.json_stream);
+        if !args.general.in_background {
+            // For the user at the terminal: it goes into no log and no file.
+            note(&told_once);
+        }
+    }
+    // By this name, pages of runs know that a plan in it no longer exists.
+    let directory = tempfile::Builder::new()
+        .prefix("weir-ui-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .tempdir()
+        .map_err(failed("make a directory"))?;
+    let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
+    let mut launcher = start_launcher(directory.path(), theirs)?;
+    weir_api::drop_capabilities(is_for_another(&config.data))?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("start"))?;
+    let (lines, printed) = std::sync::mpsc::channel::<String>();
+    let in_background = args.general.in_background;
+    let pidfile = args.general.pidfile.clone();
+    let printing = std::thread::spawn(move || {
+        let mut pid_file = None;
+        for text in printed {
+            if telling.json {
+                sink.raw(&text)
+            } else {
+                sink.text(&text)
+            }
+            if pid_file.is_none()
+                && let Some(path) = pidfile.as_deref()
+            {
+                match daemon::PidFile::write(path) {
+                    Ok(written) => pid_file = Some(written),
+                    Err(e) => note(&format!("warning: {}", e.chain())),
+                }
+            }
+        }
+        drop(pid_file);
+        sink.failure()
+    });
+    let ended: Result<Option<i32>, CliError> = runtime.block_on(async {
+        let server = Server::bind(config, directory, Some(OwnedFd::from(ours).into())).await?;
+        let at = server.address()?;
+        head += &head_line(at, weir_api::has_page(), telling.json);
+        let mut opening = Some(head);
+        let answering = server
+            .serve_tests(test_server(args), move |event| {
+                let mut text = telling.lines(event);
+                if matches!(event, Event::Listening(_))
+                    && let Some(head) = opening.take()
+                {
+                    text += &head;
+                    if in_background {
+                        let token = if told_once.is_empty() { "" } else { "\n" };
+                        daemon::hand_over(&format!("{told_once}{token}{text}"));
+                    }
+                }
+                match event {
+                    Event::SpeedTest { .. } => note(text.trim_end()),
+                    Event::Error(refusal) => note(&format!("error: {refusal}")),
+                    _ => drop(lines.send(text)),
+                }
+            })
+            .await?;
+        let asked = async {
+            while stop.reason().is_none() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let mut code = None;
+        server
+            .run(async {
+                tokio::select! {
+                    () = asked => {}
+                    ended = answering => code = Some(ended.ok().flatten().unwrap_or(70)),
+                }
+            })
+            .await;
+        Ok(code)
+    });
+    // Readers of the stream and unfinished requests end with the runtime; the launcher notices.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    let until = Instant::now() + END;
+    while matches!(launcher.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = launcher.kill();
+    let _ = launcher.wait();
+    let failure = printing.join().unwrap_or_default();
+    let code = ended?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(match (stop.reason(), code) {
+        (Some(reason), _) => reason.exit_code(),
+        (None, code) => code.unwrap_or(0),
+    })
+}
+
+/// Where it listens, and for what.
+fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
+    match (json, has_page) {
+        (true, _) => {
+            let data = serde_json::json!({ "address": at, "page": has_page });
+            format!("{}\n", serde_json::json!({ "event": "ui", "data": data }))
+        }
+        (false, true) => format!("page and API on http://{at}/\n"),
+        (false, false) => format!(
+            "API on http://{at}/api/v1; this program was built without the page: run make web, then build again\n"
+        ),
+    }
+}
+
+/// The only line that contains a token.
+fn token_line(token: &str, path: &Path, json: bool) -> String {
+    let file = path.display();
+    if json {
+        let data = serde_json::json!({ "token": token, "file": file.to_string() });
+        return serde_json::json!({ "event": "token", "data": data }).to_string();
+    }
+    format!("token, shown only once (its hash is in {file}): {token}")
+}
+
+/// The launcher: deaf to the terminal, so that it ends what it started in order.
+fn start_launcher(directory: &Path, orders: UnixStream) -> Result<Child, CliError> {
+    let failed = |e: std::io::Error| CliError::Unavailable(format!("start the launcher: {e}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("launcher").arg("--directory").arg(directory);
+    command.stdin(OwnedFd::from(orders)).stdout(Stdio::null());
+    ChildSetup::new()
+        .new_session()
+        .apply(&mut command)
+        .map_err(|e| CliError::Unavailable(format!("start the launcher: {e}")))?;
+    command.spawn().map_err(failed)
+}
+
+/// Whether the runs belong to another user than this process: to the caller of sudo.
+pub(crate) fn is_for_another(data: &DataDirectory) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = data.prepare().ok().and_then(|_| data.directory().metadata().ok()).map(|m| m.uid());
+    owner.is_some_and(|owner| owner != weir_net::namespace::effective_user_id())
+}
+
+/// Where plans, scenarios and keys are: `WEIR_CONFIG_DIR`, else beside the place of runs under sudo, else
+/// `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
+fn config_directory(data: &DataDirectory) -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
+        return own;
+    }
+    let home_of_runs = data.directory().ancestors().nth(3).filter(|_| {
+        std::env::var_os("SUDO_UID").is_some() && data.directory().ends_with(".local/share/weir")
+    });
+    if let Some(home) = home_of_runs {
+        return home.join(".config/weir");
+    }
+    let absolute = |p: &PathBuf| p.is_absolute();
+    variable("XDG_CONFIG_HOME")
+        .filter(absolute)
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))
+        .unwrap_or_else(|| data.directory().to_owned())
+        .join("weir")
+}
+
+fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
+    let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
+    let directory = config_directory(&data);
+    let scripts = args.ui.allow_commands.as_ref().map(|dir| {
+        std::fs::canonicalize(dir).ok().filter(|d| d.is_dir()).ok_or_else(|| {
+            CliError::flag("--allow-commands", dir.display().to_string(), "a directory")
+        })
+    });
+    let mut scenarios = args.ui.scenarios.clone();
+    for dir in &scenarios {
+        if !dir.is_dir() {
+            let given = dir.display().to_string();
+            return Err(CliError::flag("--scenarios", given, "a directory"));
+        }
+    }
+    if scenarios.is_empty() {
+        scenarios.push(directory.join("scenarios"));
+        // Those that were installed with the program.
+        let program = std::env::current_exe().ok();
+        let shared = program.and_then(|p| Some(p.parent()?.parent()?.join("share/weir/scenarios")));
+        scenarios.extend(shared.filter(|s| s.is_dir()));
+    }
+    let may = capabilities().unwrap_or_default();
+    Ok(Config {
+        address,
+        host_names: args.ui.ui_host.clone(),
+        token_file: args.ui.ui_token_file.clone(),
+        version: VERSION.into(),
+        plans: directory.join("plans"),
+        scenarios,
+        keys: directory.join("keys"),
+        scripts: scripts.transpose()?,
+        parse_flags: plan_from_flags,
+        may_emulate: may.net_admin && may.net_raw,
+        may_make_labs: may.sys_admin || user_namespaces() == UserNamespaces::Allowed,
+        limits: Default::default(),
+        data,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn a_page_that_is_not_there_is_not_named() {
+        let at = "127.0.0.1:9348".parse().unwrap();
+        assert_eq!(head_line(at, true, false), "page and API on http://127.0.0.1:9348/\n");
+        let without = head_line(at, false, false);
+        assert!(without.starts_with("API on http://127.0.0.1:9348/api/v1; "), "{without}");
+        assert!(without.contains("make web"), "{without}");
+        let json: Value = serde_json::from_str(&head_line(at, false, true)).unwrap();
+        let data = serde_json::json!({ "address": "127.0.0.1:9348", "page": false });
+        assert_eq!((&json["event"], &json["data"]), (&"ui".into(), &data));
+    }
+}

@@ -1,0 +1,24 @@
+//! Errors of labs as refusals and exit codes.
+
+use weir_lab::{Error, ErrorClass};
+use weir_model::Refusal;
+
+/// What a lab refused: the field, its value, and what is accepted.
+pub(crate) fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Invalid { field, given, accepted } => {
+            Refusal::of_field("lab", *field, given, accepted)
+        }
+        Error::Exists { name } => Refusal::of_field("lab", "name", name, error.to_string()),
+        _ => Refusal::default(),
+    }
+}
+
+/// The contract's exit code for an error.
+pub(crate) fn exit_code(error: &Error) -> i32 {
+    match error.class() {
+        ErrorClass::Usage => 2,
+        ErrorClass::NotPermitted => 4,
+        ErrorClass::Internal => 70,
+    }
+}
