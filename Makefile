@@ -32,10 +32,11 @@ web: ## the page, into web/dist (Node 20.19 or newer)
 	@scripts/page.sh
 
 # clippy shares nothing with the build of the tests; `--no-run` builds them all before the first one starts.
-test: ## formatting, lints, layers, every test
+test: ## formatting, lints, layers, the check for Windows, every test
 	@scripts/ensure.sh test
 	@scripts/page.sh --if-here
 	$(MAKE) --no-print-directory lint
+	@scripts/windows.sh
 	$(CARGO) test --workspace --locked --no-run
 	$(PYTHON) scripts/tests.py $(CARGO) test --workspace --locked --no-fail-fast
 	$(PYTHON) scripts/instructions.py
