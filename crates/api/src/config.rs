@@ -75,9 +75,7 @@ pub enum ApiError {
         source: std::io::Error,
     },
     /// An address that other hosts can reach, without a token.
-    #[error(
-        "{0} is reachable from other hosts: use --ui-token-file, or listen on a loopback address"
-    )]
+    #[error("{0} is not a loopback address, and there is no file of tokens")]
     Open(SocketAddr),
     /// A file.
     #[error("{operation} {}: {source}", path.display())]
@@ -98,7 +96,7 @@ pub enum ApiError {
         line: usize,
     },
     /// A token file that other users can write.
-    #[error("--ui-token-file: {} has mode {mode:03o}: other users can write it; run: chmod 600 {}", path.display(), path.display())]
+    #[error("{} has mode {mode:03o}: other users can write it; run: chmod 600 {}", path.display(), path.display())]
     Exposed {
         /// The file.
         path: PathBuf,

@@ -157,8 +157,8 @@ fn refused(
     let comes_of =
         |quick, set: &_, hosts: &_| found.parse(quick, set, hosts).err().as_ref() != Some(error);
     let by = match named {
-        "--set" => "/set",
-        "--host" => "/hosts",
+        "set" => "/set",
+        "hosts" => "/hosts",
         _ if comes_of(quick, &Variables::new(), hosts) => "/set",
         _ if comes_of(quick, set, &BTreeMap::new()) => "/hosts",
         _ if comes_of(false, set, hosts) => "/quick",
@@ -334,7 +334,7 @@ fn right_commands(
             return Err(Problem::field(
                 field,
                 program.as_str(),
-                "no commands: the server was started without --allow-commands",
+                "no commands: this server does not allow them",
             ));
         };
         if !is_plain(program) || !directory.join(program).is_file() {
@@ -345,7 +345,7 @@ fn right_commands(
     Ok(!all.is_empty())
 }
 
-/// Refuses to resume a stored scenario whose commands are not scripts of this server's `--allow-commands`. Commands
+/// Refuses to resume a stored scenario whose commands are not scripts of this server's directory. Commands
 /// are stored as paths: an earlier server may have had another directory, and the command line runs any program.
 pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<(), String> {
     for (_, program) in commands(&scenario.steps) {
@@ -355,7 +355,7 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
             scripts.is_some_and(|d| is_plain(name) && d.join(name) == path && path.is_file());
         if !is_ours {
             return Err(format!(
-                "runs {program:?}, which is not a script of this server's --allow-commands"
+                "runs {program:?}, which is not in this server's directory of scripts"
             ));
         }
     }
@@ -365,8 +365,8 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
 /// An error of the model about a request's document, or about the variables and hosts next to it.
 fn of_request_or_its_own(root: &str, text: &str, error: &ModelError) -> Problem {
     let beside = match error {
-        ModelError::Field { field, .. } if field == "--set" => "/set",
-        ModelError::Field { field, .. } if field == "--host" => "/hosts",
+        ModelError::Field { field, .. } if field == "set" => "/set",
+        ModelError::Field { field, .. } if field == "hosts" => "/hosts",
         _ => return Problem::of_model(root, error).with_given_of(root, text),
     };
     let mut problem = Problem::of_model("", error);

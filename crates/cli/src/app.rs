@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use weir_jobs::{Event, Notice};
 use weir_report::{Style, TextOptions};
@@ -12,6 +12,7 @@ use weir_report::{Style, TextOptions};
 use crate::commands;
 use crate::error::{CliError, error_object};
 use crate::job;
+use crate::parsed;
 use crate::stamp;
 
 /// Generate, measure and impair IP traffic
@@ -192,7 +193,13 @@ impl ErrorForm {
                 return ErrorForm::Json;
             }
         }
-        ErrorForm::Text
+        Self::of_environment()
+    }
+
+    /// What the environment asks for, with any command.
+    pub(crate) fn of_environment() -> ErrorForm {
+        let is_json = std::env::var_os("WEIR_ERRORS").is_some_and(|form| form == "json");
+        if is_json { ErrorForm::Json } else { ErrorForm::Text }
     }
 }
 
@@ -237,115 +244,18 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
             0
         }
         _ if form == ErrorForm::Text => {
-            match tip(refusal, words) {
-                Some(tip) => note(&with_tip(&refusal.render().to_string(), &tip)),
+            match parsed::text(refusal, words) {
+                Some(text) => note(&text),
                 None => drop(refusal.print()),
             }
             2
         }
         _ => {
-            let text = refusal.render().to_string();
-            // The first line says what is wrong; the rest is usage for people.
-            let first = text.split("\n\n").next().unwrap_or(&text).trim();
-            let first = first.strip_prefix("error: ").unwrap_or(first);
-            let tip = tip(refusal, words);
-            let tip = tip.as_deref();
-            let words: Vec<&str> =
-                first.split_whitespace().chain(tip.map(|_| ";")).chain(tip).collect();
-            let error = CliError::Usage(words.join(" ").replace(" ;", ";"));
+            let error = CliError::Refused(Box::new(parsed::refusal(refusal, words)));
             tell(&error, form);
             error.exit_code()
         }
     }
-}
-
-/// A hint for arguments of other tools and for misspelt ones, instead of the parser's own.
-fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
-    let command = words.get(1)?.to_str()?;
-    match refusal.kind() {
-        ErrorKind::UnknownArgument => {
-            let Some(ContextValue::String(flag)) = refusal.get(ContextKind::InvalidArg) else {
-                return None;
-            };
-            of_another_tool(command, flag).map(Into::into).or_else(|| {
-                // A flag that looks like it is the better tip.
-                let has_better = refusal.get(ContextKind::SuggestedArg).is_some();
-                let line = command_line();
-                let known = line.find_subcommand(command);
-                let verb = words.get(2).and_then(|verb| known?.find_subcommand(verb.to_str()?));
-                let names =
-                    [known, verb].into_iter().flatten().map(|c| format!("{} ", c.get_name()));
-                let of: String = names.collect();
-                (!has_better && flag.starts_with('-'))
-                    .then(|| format!("weir {of}--help lists the flags"))
-            })
-        }
-        ErrorKind::MissingRequiredArgument if command == "impair" => {
-            let Some(ContextValue::Strings(missing)) = refusal.get(ContextKind::InvalidArg) else {
-                return None;
-            };
-            if !missing.iter().any(|name| name == "<A>" || name == "<B>") {
-                return None;
-            }
-            let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
-            let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
-            // Where a subcommand was given, something else is missing.
-            if verbs.contains(&word) {
-                return None;
-            }
-            let near = verbs.iter().min_by_key(|verb| strsim::levenshtein(verb, word));
-            Some(match near.filter(|verb| strsim::levenshtein(verb, word) <= 2) {
-                Some(verb) => format!("a similar command exists: weir impair {verb}"),
-                None => format!(
-                    "two interfaces are needed, weir impair A B, or one of the commands {}",
-                    verbs.join(", ")
-                ),
-            })
-        }
-        _ => None,
-    }
-}
-
-/// Flags of iperf3 that `weir test` has under another name, or in another place.
-fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
-    if command != "test" {
-        return None;
-    }
-    match flag {
-        "-c" | "--client" => Some("HOST is a positional argument: weir test HOST"),
-        "-s" | "--server" => Some("the server is: weir serve"),
-        "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
-        "--get-server-output" => {
-            Some("not needed: the result holds both ends, -V and --json show them")
-        }
-        "-X" | "--xbind" | "--sctp" | "--nstreams" => {
-            Some("SCTP is not supported yet; --transport lists what is")
-        }
-        "--repeating-payload" => {
-            Some("--content names what is sent: random, zeros, ascii or ratio:R")
-        }
-        "--forceflush" => Some("not needed: every line is written immediately"),
-        "--username" | "--rsa-public-key-path" => {
-            Some("--key-file or WEIR_KEY, made by weir keygen")
-        }
-        _ if flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit()) => Some(
-            "no value may be negative; -t 0 is until stopped, -b 0 unlimited (-1, one client, is a flag of weir serve)",
-        ),
-        _ => None,
-    }
-}
-
-/// The parser's text with our hint instead of its own.
-fn with_tip(text: &str, tip: &str) -> String {
-    let mut lines: Vec<String> =
-        text.trim_end().lines().filter(|l| !l.starts_with("  tip: ")).map(Into::into).collect();
-    let at = lines.iter().position(String::is_empty).map_or(lines.len(), |i| i + 1);
-    lines.insert(at, format!("  tip: {tip}"));
-    // Where the parser had a tip of its own, the line after it is empty already.
-    if lines.get(at + 1).is_some_and(|l| !l.is_empty()) {
-        lines.insert(at + 1, String::new());
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -372,40 +282,6 @@ mod tests {
             command.get_subcommands().for_each(look);
         }
         look(&command_line());
-    }
-
-    #[test]
-    fn flags_of_other_tools_get_a_tip() {
-        for (words, wanted) in [
-            (&["weir", "test", "-c", "10.0.0.1"][..], "weir test HOST"),
-            (&["weir", "test", "--client", "h"], "weir test HOST"),
-            (&["weir", "test", "-s"], "weir serve"),
-            (&["weir", "test", "h", "-t", "-1"], "-t 0 is until stopped"),
-            (&["weir", "test", "h", "-X", "a"], "SCTP"),
-            (&["weir", "test", "h", "--get-server-output"], "--json"),
-            (&["weir", "test", "h", "-q"], "weir test --help"),
-            (&["weir", "serve", "-q"], "weir serve --help"),
-            (&["weir", "impair", "shw"], "weir impair show"),
-            (&["weir", "impair", "eth0"], "weir impair A B"),
-            (&["weir", "runs", "list", "-q"], "weir runs list --help"),
-        ] {
-            let line: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let refusal = Cli::try_parse_from(&line).unwrap_err();
-            let tip = tip(&refusal, &line).unwrap_or_else(|| panic!("{words:?}: {refusal}"));
-            let text = with_tip(&refusal.render().to_string(), &tip);
-            assert!(tip.contains(wanted), "{tip}");
-            assert_eq!(text.matches("  tip: ").count(), 1, "{text}");
-            assert!(!text.contains("to pass '"), "{text}");
-            assert!(text.contains("\n\nUsage: weir "), "{text}");
-        }
-        let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
-        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
-        // Its interfaces are there.
-        let words = ["weir", "impair", "a", "b", "--packet-trace-limit", "10"];
-        let line: Vec<OsString> = words.iter().map(Into::into).collect();
-        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
-        let line: Vec<OsString> = ["weir", "impair", "exec"].iter().map(Into::into).collect();
-        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
     }
 
     #[test]

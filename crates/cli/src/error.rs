@@ -18,9 +18,6 @@ pub(crate) enum CliError {
     /// A flag that a later version will have.
     #[error("{flag}: {why}")]
     NotYet { flag: String, why: String },
-    /// A command line that clap refused; its text is complete.
-    #[error("{0}")]
-    Usage(String),
     /// A plan, an emulator file or a scenario; the error tells which where it is not told by a field.
     #[error("{}", file_name(path))]
     Plan {
@@ -31,7 +28,7 @@ pub(crate) enum CliError {
     /// A value of the model.
     #[error(transparent)]
     Model(ModelError),
-    /// A file or a stream.
+    /// A file or a stream. A flag that named it comes before the operation, with a colon.
     #[error("{operation} {}", path.display())]
     Io {
         operation: &'static str,
@@ -60,6 +57,9 @@ pub(crate) enum CliError {
     /// Unavailable on this system.
     #[error("{0}")]
     Unavailable(String),
+    /// A flag whose value is unavailable on this system.
+    #[error("{flag}: {given}: {reason}")]
+    NotAvailable { flag: String, given: String, reason: String },
     /// The host was the limit, and nothing is known.
     #[error("{0}")]
     Inconclusive(String),
@@ -112,7 +112,6 @@ impl CliError {
         match self {
             CliError::Flag { .. }
             | CliError::NotYet { .. }
-            | CliError::Usage(_)
             | CliError::Plan { .. }
             | CliError::Model(_) => 2,
             CliError::Io { source, .. } => file_exit_code(source.kind()),
@@ -121,7 +120,7 @@ impl CliError {
             CliError::Lab(error) => labs::exit_code(error),
             CliError::Emulator(error) => impair::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
-            CliError::Unavailable(_) => 4,
+            CliError::Unavailable(_) | CliError::NotAvailable { .. } => 4,
             CliError::Inconclusive(_) => 5,
             CliError::Command { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 127
@@ -136,9 +135,9 @@ impl CliError {
     }
 
     /// A stable name for scripts.
-    fn code(&self) -> &str {
-        match self {
-            CliError::Flag { .. } | CliError::Usage(_) => "usage",
+    fn code(&self) -> String {
+        let code = match self {
+            CliError::Flag { .. } => "usage",
             CliError::NotYet { .. } => "not-yet",
             CliError::Plan { .. } => "plan",
             CliError::Model(_) => "value",
@@ -147,25 +146,17 @@ impl CliError {
             CliError::Daemon { .. } => "daemon",
             CliError::Runs(_) => "runs",
             CliError::Lab(_) => "lab",
-            CliError::Emulator(_) => "emulator",
-            CliError::Traffic(TrafficError::File { .. }) => "file",
-            CliError::Traffic(error) => match error.exit_code() {
-                2 => "usage",
-                3 => "peer",
-                4 => "not-available",
-                5 => "inconclusive",
-                130 => "interrupted",
-                143 => "terminated",
-                _ => "internal",
-            },
-            CliError::Unavailable(_) => "unavailable",
+            CliError::Emulator(error) => error.code(),
+            CliError::Traffic(error) => return error.code(),
+            CliError::Unavailable(_) | CliError::NotAvailable { .. } => "not-available",
             CliError::Inconclusive(_) => "inconclusive",
             CliError::Command { .. } => "command",
             CliError::EmulatorEnded { .. } => "emulator",
             CliError::Experiment { .. } => "experiment",
             CliError::Refused(refusal) => &refusal.code,
             CliError::Internal(_) => "internal",
-        }
+        };
+        code.into()
     }
 
     /// The chain of reasons on one line.
@@ -177,25 +168,63 @@ impl CliError {
     pub(crate) fn refusal(&self) -> Refusal {
         let parts = match self {
             CliError::Flag { flag, given, accepted } => {
-                Refusal::of_field("usage", flag, given, accepted)
+                Refusal::of_field("usage", long(flag), given, accepted)
             }
+            CliError::NotYet { flag, .. } => {
+                Refusal { field: Some(long(flag)), ..Refusal::default() }
+            }
+            CliError::NotAvailable { flag, given, .. } => Refusal {
+                field: Some(long(flag)),
+                given: Some(given.clone()),
+                ..Refusal::default()
+            },
+            CliError::Io { operation, path, .. } => Refusal {
+                field: operation.split(": ").next().filter(|flag| flag.starts_with('-')).map(long),
+                given: Some(path.display().to_string()),
+                ..Refusal::default()
+            },
             CliError::Plan { error, .. } | CliError::Model(error) => Refusal::from(error),
             CliError::Traffic(TrafficError::Plan(error)) => Refusal::from(error),
-            CliError::Traffic(TrafficError::Input { what, given, accepted }) => {
-                Refusal::of_field("usage", *what, given, accepted)
+            CliError::Traffic(TrafficError::Input { field, given, accepted }) => {
+                Refusal::of_field("usage", *field, given, accepted)
             }
+            CliError::Traffic(TrafficError::Unavailable { field, given, .. }) => Refusal {
+                field: Some((*field).into()),
+                given: Some(given.clone()),
+                ..Refusal::default()
+            },
+            CliError::Traffic(TrafficError::File { field, path, .. }) => Refusal {
+                field: Some((*field).into()),
+                given: Some(path.display().to_string()),
+                ..Refusal::default()
+            },
             CliError::Emulator(error) => impair::refusal(error),
             CliError::Lab(error) => labs::refusal(error),
+            CliError::Traffic(error) => Refusal { given: error.given(), ..Refusal::default() },
+            CliError::Control { path, .. } => {
+                Refusal { given: Some(path.display().to_string()), ..Refusal::default() }
+            }
+            CliError::Command { program, .. } => {
+                Refusal { given: Some(program.clone()), ..Refusal::default() }
+            }
             CliError::Refused(refusal) => return (**refusal).clone(),
+            CliError::Runs(error) => error.refusal(),
             _ => Refusal::default(),
         };
-        Refusal {
-            code: self.code().into(),
-            message: self.chain(),
-            exit_code: self.exit_code(),
-            ..parts
-        }
+        let code = match self {
+            CliError::Runs(_) => parts.code.clone(),
+            _ => self.code(),
+        };
+        Refusal { code, message: self.chain(), exit_code: self.exit_code(), ..parts }
     }
+}
+
+/// The long name of a flag that is written `-t/--time`.
+fn long(flag: &str) -> String {
+    flag.rsplit_once('/')
+        .filter(|(_, long)| long.starts_with("--"))
+        .map_or(flag, |(_, long)| long)
+        .into()
 }
 
 /// What `--json` prints where there is no result: `{"error":{…}}`.
@@ -236,7 +265,7 @@ mod tests {
         assert_eq!(error.exit_code(), 2);
         assert_eq!(
             error_object(&error.refusal()),
-            r#"{"error":{"code":"file","exit_code":2,"message":"read plan /no/such: entity not found"}}"#
+            r#"{"error":{"code":"file","exit_code":2,"given":"/no/such","message":"read plan /no/such: entity not found"}}"#
         );
     }
 

@@ -198,24 +198,18 @@ mod tests {
         std::fs::write(of("file"), "old").unwrap();
         std::fs::create_dir(of("sub")).unwrap();
         symlink(of("nowhere"), of("dangling")).unwrap();
-        for (name, why) in [
-            ("sub", "is a directory"),
-            ("none/x.csv", "is no directory"),
-            ("file/x.csv", "is no directory"),
-            ("sub/..", "is a directory"),
-            ("dangling", "o such file"),
-        ] {
+        for name in ["sub", "none/x.csv", "file/x.csv", "sub/..", "dangling"] {
             let refused = check("--csv", &of(name)).unwrap_err();
             assert_eq!(refused.exit_code(), 2, "{name}");
-            let text = refused.chain();
-            assert!(text.starts_with("--csv") && text.contains(why), "{name}: {text}");
+            let parts = refused.refusal();
+            assert_eq!(parts.field.as_deref(), Some("--csv"), "{name}");
+            assert!(parts.given.unwrap().contains(name), "{name}");
         }
-        for (name, why) in [("file", "file is no directory"), ("file/a/b", "file is no directory")]
-        {
+        for name in ["file", "file/a/b"] {
             let refused = check_directory("--svg", &of(name)).unwrap_err();
             assert_eq!(refused.exit_code(), 2, "{name}");
-            let text = refused.to_string();
-            assert!(text.starts_with("--svg: ") && text.contains(why), "{name}: {text}");
+            let parts = refused.refusal();
+            assert_eq!(parts.field.as_deref(), Some("--svg"), "{name}");
         }
         for name in ["new", "file"] {
             check("--csv", &of(name)).unwrap();
@@ -235,8 +229,7 @@ mod tests {
     #[test]
     fn what_is_not_permitted_is_4() {
         let refused = check("--csv", Path::new("/proc/self/x.csv")).unwrap_err();
-        let text = refused.chain();
-        assert!(text.starts_with("--csv /proc/self/x.csv: "), "{text}");
+        assert_eq!(refused.refusal().field.as_deref(), Some("--csv"));
         as_nobody("what_is_not_permitted_is_4", |dir| {
             std::fs::set_permissions(dir, Permissions::from_mode(0o500)).unwrap();
             assert_eq!(check("--csv", &dir.join("x")).unwrap_err().exit_code(), 4);

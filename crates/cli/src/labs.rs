@@ -10,6 +10,21 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             Refusal::of_field("lab", *field, given, accepted)
         }
         Error::Exists { name } => Refusal::of_field("lab", "name", name, error.to_string()),
+        Error::NoSuchLab { name, known } => Refusal {
+            field: Some("--lab".into()),
+            given: Some(name.clone()),
+            accepted: known.clone(),
+            ..Refusal::default()
+        },
+        Error::NoSuchHost { host, known } => Refusal {
+            field: Some("HOST".into()),
+            given: Some(host.clone()),
+            accepted: Some(known.clone()),
+            ..Refusal::default()
+        },
+        Error::Program { program, .. } => {
+            Refusal { given: Some(program.clone()), ..Refusal::default() }
+        }
         _ => Refusal::default(),
     }
 }

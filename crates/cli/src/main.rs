@@ -15,6 +15,7 @@ mod key;
 mod labs;
 mod named;
 mod output;
+mod parsed;
 mod random;
 mod signals;
 mod stamp;

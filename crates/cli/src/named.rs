@@ -73,8 +73,9 @@ mod tests {
             ("new", "further"),
             ("dangling", "./new"),
         ] {
-            let refused = apart(&[read(&path(a)), written(&path(b))]).unwrap_err().chain();
-            assert!(refused.contains("--out") && refused.contains("--in"), "{a} {b}: {refused}");
+            let refused = apart(&[read(&path(a)), written(&path(b))]).unwrap_err().refusal();
+            assert_eq!(refused.field.as_deref(), Some("--out"), "{a} {b}");
+            assert!(refused.accepted.unwrap().ends_with("--in"), "{a} {b}");
             assert!(apart(&[written(&path(a)), written(&path(b))]).is_err(), "{a} {b}");
         }
         assert!(!path("new").exists());

@@ -40,6 +40,24 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// A stable name of the reason.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::SameTwice => "same-interface",
+            Refusal::DefaultRoute => "default-route",
+            Refusal::OwnSession(_) => "own-session",
+            Refusal::Member(_) => "bridge-member",
+            Refusal::Addresses(_) => "has-addresses",
+            Refusal::Upper(_, why) => why.code(),
+            Refusal::Down => "interface-down",
+            Refusal::NotEthernet => "not-ethernet",
+            Refusal::Taken(_) => "interface-in-use",
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -153,6 +171,21 @@ impl EmulatorError {
             EmulatorError::Link(error) => error.object(),
             EmulatorError::Net(error) => error.object(),
             _ => None,
+        }
+    }
+
+    /// A stable name of the kind of error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            EmulatorError::Refused { refusals, .. } => {
+                // What force does not override comes first, and addresses, which come with all others, last.
+                let rank = |r: &&Refusal| (r.may_be_forced(), r.code() == "has-addresses");
+                refusals.iter().min_by_key(rank).map_or("emulator", Refusal::code)
+            }
+            EmulatorError::File { .. } | EmulatorError::PacketTrace { .. } => "file",
+            _ if self.is_gone() => "interface-gone",
+            _ => "emulator",
         }
     }
 

@@ -361,7 +361,7 @@ impl Remote {
             return Err(EmulatorError::Refusal {
                 what: "log".into(),
                 given: "an emulator without packet trace".into(),
-                accepted: "one started with --packet-trace".into(),
+                accepted: "one started with a packet trace".into(),
             });
         }
         let flow = flow.map(ToOwned::to_owned);

@@ -34,7 +34,7 @@ pub enum Error {
         object: String,
     },
     /// The interface named by the user does not exist.
-    #[error("--interface {name}: no such interface; available: {known}")]
+    #[error("interface {name}: no such interface; available: {known}")]
     NoInterface {
         /// The name given.
         name: String,

@@ -346,7 +346,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             Warning::new(
                 "coalesced",
                 Severity::Info,
-                "datagrams reached the receiver coalesced into super-packets: packet rates are not comparable to per-packet rates, and times are of batches; '--gso off --gro off' measures per-packet",
+                "datagrams reached the receiver coalesced into super-packets: packet rates are not comparable to per-packet rates, and times are of batches; `gso` and `gro` off measure per-packet",
             )
             .for_flow(f.id),
         );
@@ -453,14 +453,12 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
         let share = missed as f64 / slots.max(1) as f64;
         let policy = match spec.connection.catch_up {
             CatchUp::None => {
-                "the catch-up policy is none (--catch-up spread:P% or burst:N makes late slots up)"
+                "the catch-up policy is none; spread:P% and burst:N make up for late slots"
             }
             CatchUp::Burst(_) => {
-                "the backlog passed what burst:N makes up, or 100 ms, or sending ended before it was made up (see --catch-up)"
+                "the backlog passed what burst:N makes up, or 100 ms, or sending ended before it was made up"
             }
-            _ => {
-                "the backlog passed 100 ms, or sending ended before it was made up (see --catch-up)"
-            }
+            _ => "the backlog passed 100 ms, or sending ended before it was made up",
         };
         out.push(
             Warning::new(

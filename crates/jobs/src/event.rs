@@ -232,11 +232,11 @@ mod tests {
 
     #[test]
     fn events_keep_the_form_of_the_stream() {
-        let event = Event::Error(Refusal::of_field("usage", "--port", "x", "1 to 65535"));
+        let event = Event::Error(Refusal::of_field("usage", "port", "x", "1 to 65535"));
         let line = event.to_line().unwrap();
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["event"], "error");
-        assert_eq!(value["data"]["field"], "--port");
+        assert_eq!(value["data"]["field"], "port");
         assert_eq!(value["data"]["exit_code"], 2);
         assert_eq!(Event::parse(&line), Some(event));
         assert_eq!(Event::parse("{\"event\":\"later\",\"data\":1}"), None);

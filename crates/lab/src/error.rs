@@ -30,7 +30,7 @@ pub enum Error {
         accepted: String,
     },
     /// A running lab has this name.
-    #[error("a lab named {name} exists already (weir lab down --lab {name} removes it)")]
+    #[error("a lab named {name} exists already")]
     Exists {
         /// Its name.
         name: String,

@@ -22,8 +22,7 @@ use crate::document::{self, DocumentError};
 use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
-pub use connection::Connection;
-pub use fields::ConnectionFields;
+pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};

@@ -9,10 +9,10 @@ pub enum TrafficError {
     #[error(transparent)]
     Plan(#[from] weir_model::ModelError),
     /// A value given can't be used.
-    #[error("{what}: {given}; accepted: {accepted}")]
+    #[error("{field}: {given}; accepted: {accepted}")]
     Input {
-        /// Which flag or field.
-        what: &'static str,
+        /// The field of the plan or of the job.
+        field: &'static str,
         /// What was given.
         given: String,
         /// What is accepted.
@@ -117,18 +117,20 @@ pub enum TrafficError {
         reason: String,
     },
     /// This system has not what was asked for.
-    #[error("{what}: {reason}")]
+    #[error("{field} {given}: {reason}")]
     Unavailable {
-        /// What was asked for.
-        what: String,
+        /// The field of the plan.
+        field: &'static str,
+        /// Its value.
+        given: String,
         /// Why it is unavailable, and what is available.
         reason: String,
     },
     /// A file or socket path that was named can't be used.
-    #[error("{what} {}: {source}", path.display())]
+    #[error("{field} {}: {source}", path.display())]
     File {
-        /// What it is for.
-        what: &'static str,
+        /// The field of the job that names it.
+        field: &'static str,
         /// Where.
         path: std::path::PathBuf,
         /// The system's words.
@@ -181,6 +183,54 @@ impl TrafficError {
             TrafficError::Listen { .. } | TrafficError::Net(_) => 4,
             TrafficError::System { .. } | TrafficError::Unavailable { .. } => 4,
             TrafficError::Stopped(_, code) => *code,
+        }
+    }
+
+    /// A stable name of the kind of error.
+    pub fn code(&self) -> String {
+        let code = match self {
+            TrafficError::Plan(_) => "value",
+            TrafficError::Input { .. } => "usage",
+            TrafficError::Resolve { .. } => "resolve",
+            TrafficError::Connect { .. } => "connect",
+            TrafficError::Closed { .. } => "peer-closed",
+            // With the peer's own code.
+            TrafficError::Refused { code, .. } => return format!("peer-{code}"),
+            TrafficError::Key { .. } => "key",
+            TrafficError::UdpBlocked { .. } => "udp-blocked",
+            TrafficError::Lost { .. } => "peer-lost",
+            TrafficError::Damaged { .. } => "control-damaged",
+            TrafficError::Protocol { .. } => "protocol",
+            TrafficError::Listen { .. } => "listen",
+            TrafficError::Flow { .. } => "flow",
+            TrafficError::Unavailable { .. } => "not-available",
+            TrafficError::File { .. } => "file",
+            TrafficError::System { .. } | TrafficError::Net(_) => "system",
+            TrafficError::Stopped(_, 130) => "interrupted",
+            TrafficError::Stopped(..) => "terminated",
+        };
+        code.into()
+    }
+
+    /// What the error is about: a name, an address or a flow.
+    pub fn given(&self) -> Option<String> {
+        match self {
+            TrafficError::Resolve { host, .. } => Some(host.clone()),
+            TrafficError::Connect { address, .. }
+            | TrafficError::Closed { address, .. }
+            | TrafficError::Refused { address, .. }
+            | TrafficError::Key { address }
+            | TrafficError::UdpBlocked { address, .. }
+            | TrafficError::Lost { address, .. }
+            | TrafficError::Damaged { address, .. }
+            | TrafficError::Protocol { address, .. }
+            | TrafficError::Listen { address, .. } => Some(address.to_string()),
+            TrafficError::Flow { name, .. } => Some(name.clone()),
+            TrafficError::Unavailable { given, .. } | TrafficError::Input { given, .. } => {
+                Some(given.clone())
+            }
+            TrafficError::File { path, .. } => Some(path.display().to_string()),
+            _ => None,
         }
     }
 

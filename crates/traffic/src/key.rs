@@ -38,13 +38,13 @@ impl Key {
     pub fn from_passphrase(passphrase: &str) -> Result<Key, TrafficError> {
         if passphrase.len() < 8 {
             return Err(TrafficError::Input {
-                what: "passphrase",
+                field: "passphrase",
                 given: format!("{} bytes", passphrase.len()),
                 accepted: "at least 8 bytes".into(),
             });
         }
         let failed = |e: String| TrafficError::Input {
-            what: "passphrase",
+            field: "passphrase",
             given: e,
             accepted: "memory for Argon2id (64 MiB)".into(),
         };
@@ -79,7 +79,7 @@ impl FromStr for Key {
         };
         // What was given is a secret: the message does not repeat it.
         bytes.and_then(|b| b.try_into().ok()).map(Key).ok_or_else(|| TrafficError::Input {
-            what: "key",
+            field: "key",
             given: format!("{} characters", text.chars().count()),
             accepted:
                 "44 characters of base64 as 'weir keygen' prints them, or 64 hexadecimal digits"

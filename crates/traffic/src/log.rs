@@ -21,7 +21,7 @@ pub(crate) struct LogFile {
 
 /// Opens a packet log.
 pub(crate) fn open(path: &Path) -> Result<PacketLog, TrafficError> {
-    let failed = |source| TrafficError::File { what: "packet log", path: path.into(), source };
+    let failed = |source| TrafficError::File { field: "packet_log", path: path.into(), source };
     let file = weir_net::output::begin(path).map_err(failed)?;
     let metadata = serde_json::json!({
         "schema": "weir.packets/1",
@@ -67,7 +67,7 @@ impl LogFile {
         match &self.failure {
             None => Ok(()),
             Some(e) => Err(TrafficError::File {
-                what: "packet log",
+                field: "packet_log",
                 path: self.path.clone(),
                 source: io::Error::new(e.kind(), e.to_string()),
             }),

@@ -85,7 +85,11 @@ pub fn path_mtu_bytes(peer: IpAddr) -> u32 {
 
 fn not_a(spec: &FlowSpec, kind: &str) -> TrafficError {
     let name = spec.connection.transport.name();
-    TrafficError::Unavailable { what: format!("transport {name}"), reason: format!("not a {kind}") }
+    TrafficError::Unavailable {
+        field: "transport",
+        given: name.to_string(),
+        reason: format!("not a {kind}"),
+    }
 }
 
 /// Connects a stream with the options of a flow.

@@ -175,7 +175,7 @@ fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Pr
     Err(Problem::new(
         StatusCode::MISDIRECTED_REQUEST,
         format!(
-            "Host {host:?} is not this server; its names are addresses, localhost and those of --ui-host"
+            "Host {host:?} is not this server; its names are addresses, localhost and the configured host names"
         ),
     ))
 }

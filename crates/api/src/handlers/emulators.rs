@@ -259,9 +259,8 @@ pub(crate) async fn log_flow(
 ) -> Result<StatusCode, Problem> {
     let shown = supervise::show(&app, &id).await?;
     if shown.entry.packet_trace == PacketTraceLocation::None {
-        let message = format!(
-            "emulator {id} has no packet trace: start it with \"packet_trace\": true, or weir impair with --packet-trace"
-        );
+        let message =
+            format!("emulator {id} has no packet trace: start it with \"packet_trace\": true");
         return Err(Problem::conflict(message.clone()).with(FieldError {
             field: "/on".into(),
             given: Some(format!("{}, of an emulator without a packet trace", request.on)),

@@ -199,7 +199,7 @@ fn admit(visitor: &Visitor, request: &Request<Incoming>) -> Option<Response> {
         return Some((StatusCode::TOO_MANY_REQUESTS, wait, words).into_response());
     }
     if !host::is_ours(request.headers(), request.uri(), &inner.config.host_names) {
-        let words = "the name in Host is not this server's: its names are addresses, localhost and those of --speed-test-host\n";
+        let words = "the name in Host is not this server's: its names are addresses, localhost and the configured host names\n";
         return Some((StatusCode::MISDIRECTED_REQUEST, words).into_response());
     }
     None

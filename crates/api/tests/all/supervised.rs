@@ -579,8 +579,8 @@ fn what_an_earlier_server_began_is_resumed_and_nothing_else() {
     assert_eq!(get(s.address, "/experiments/4-partial").expect(200)["error"], "no peer");
     let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
     for (id, words) in [
-        ("8-shell", "it runs \"/bin/sh\", which is not a script of this server's --allow-commands"),
-        ("8-deeper", "deeper/ours\", which is not a script of this server's --allow-commands"),
+        ("8-shell", "it runs \"/bin/sh\", which is not in this server's directory of scripts"),
+        ("8-deeper", "deeper/ours\", which is not in this server's directory of scripts"),
         ("8-files", "it names files that an earlier server created for it"),
         ("2-unread", "it has a scenario that this version refuses: "),
         ("4-done", "it is complete"),
@@ -597,7 +597,7 @@ fn what_an_earlier_server_began_is_resumed_and_nothing_else() {
     // What is there now counts, not what was when the server began.
     std::fs::remove_file(script("ours")).unwrap();
     let refused = resume("8-script").expect(409);
-    assert!(refused["detail"].as_str().unwrap().contains("--allow-commands"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("does not allow"), "{refused}");
     let again = keep_again(&kept.checkpoint("9-running"));
     let refused = resume("9-running").expect(409);
     assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");

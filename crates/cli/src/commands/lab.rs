@@ -312,9 +312,10 @@ mod tests {
         args: UpArgs,
     }
 
-    fn of(words: &[&str]) -> Result<Option<Impairment>, String> {
+    fn of(words: &[&str]) -> Result<Option<Impairment>, Box<weir_model::Refusal>> {
         let line = Line::try_parse_from(std::iter::once(&"up").chain(words));
-        line.map_err(|e| e.to_string())?.args.impairment().map_err(|e| e.chain())
+        let line = line.map_err(|e| Box::new(crate::parsed::refusal(&e, &[])))?;
+        line.args.impairment().map_err(|e| Box::new(e.refusal()))
     }
 
     #[test]
@@ -331,8 +332,14 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let file = of(&["--config", path.to_str().unwrap()]).unwrap().unwrap();
         assert_eq!((file.flows[0].name.as_str(), file.seed), ("voice", Seed(9)));
-        assert!(of(&["--profile", "9g"]).unwrap_err().contains("3g-good"));
-        assert!(of(&["--config", "x", "--profile", "3g-good"]).unwrap_err().contains("--profile"));
-        assert!(of(&["--seed", "7"]).unwrap_err().contains("--impair"));
+        for (words, field, given) in [
+            (&["--profile", "9g"][..], "--profile", "9g"),
+            (&["--config", "x", "--profile", "3g-good"], "--config", "given with --profile"),
+            (&["--seed", "7"], "--impair", "nothing"),
+        ] {
+            let refused = of(words).unwrap_err();
+            let parts = (refused.field.as_deref(), refused.given.as_deref());
+            assert_eq!(parts, (Some(field), Some(given)), "{words:?}");
+        }
     }
 }

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weir_model::Refusal;
+
+use crate::common::refusal;
 
 fn weir(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -20,6 +23,14 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let output = weir(home, words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What a command line is refused for, with exit code 2.
+#[track_caller]
+fn refused(home: &Path, words: &[&str]) -> Refusal {
+    let refused = refusal(&weir(home, words).env("WEIR_ERRORS", "json").output().unwrap());
+    assert_eq!(refused.exit_code, 2, "{words:?}: {refused:?}");
+    refused
 }
 
 /// A server on a free port of loopback, which dies with this.
@@ -197,9 +208,8 @@ fn a_changed_file_is_reported_where_its_experiment_continues() {
         resumed()
     );
     // Nor is it written over by its own table.
-    let (code, _, err) = run(dir.path(), &[&words[..], &["--csv", "p.toml"]].concat());
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("another file than that of --plan"), "{err}");
+    let refused = refused(dir.path(), &[&words[..], &["--csv", "p.toml"]].concat());
+    assert_eq!(refused.field.as_deref(), Some("--csv"));
 }
 
 /// The result says that --host omits a lab's emulator.
@@ -260,24 +270,9 @@ fn a_result_on_standard_output_is_alone_there() {
         assert!(!out.contains("s: done, "), "{flag}: {out}");
     }
     assert!(!dir.path().join("-").exists());
-    for (flags, second, first) in [
-        (&["--json", "--csv", "-"][..], "--csv", "--json"),
-        (&["--csv", "-", "--html", "-"], "--html", "--csv"),
-        (&["--junit", "-", "--csv", "-"], "--csv", "--junit"),
-    ] {
-        let (code, out, err) =
-            run(dir.path(), &[&["run", "--simulate", &path][..], flags].concat());
-        let wanted = format!("{second}: standard output, which {first} uses; ");
-        assert_eq!(code, Some(2), "{flags:?}: {err}");
-        match first {
-            // Errors are JSON too.
-            "--json" => assert!(out.contains(&wanted), "{flags:?}: {out}{err}"),
-            _ => assert!(out.is_empty() && err.contains(&wanted), "{flags:?}: {out}{err}"),
-        }
-    }
-    let (code, _, err) = run(dir.path(), &["run", "--simulate", &path, "--svg", "-"]);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.starts_with("error: --svg: -; accepted: a directory"), "{err}");
+    // What only one may have is refused: the golden file of refusals has the others.
+    let both = refused(dir.path(), &["run", "--simulate", &path, "--json", "--csv", "-"]);
+    assert_eq!(both.field.as_deref(), Some("--csv"));
     // A test of its own, too.
     let server = Server::start();
     let test =
@@ -291,9 +286,8 @@ fn a_result_on_standard_output_is_alone_there() {
         "nothing else is among the rows: {out}"
     );
     assert!(err.contains("Weir") || err.contains("weir"), "messages go to stderr: {err}");
-    let (code, out, _) = run(dir.path(), &[&test[..], &["--json"]].concat());
-    assert_eq!(code, Some(2), "{out}");
-    assert!(out.contains("--csv: standard output, which --json has"), "{out}");
+    let both = refused(dir.path(), &[&test[..], &["--json"]].concat());
+    assert_eq!(both.field.as_deref(), Some("--csv"));
 }
 
 /// No output is another's, a directory of figures included.
@@ -302,22 +296,7 @@ fn figures_are_written_over_no_other_output() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(dir.path(), SIMULATED);
     std::fs::create_dir(dir.path().join("sub")).unwrap();
-    for (flags, wanted) in [
-        (
-            &["--csv", "new", "--svg", "new"][..],
-            "--svg: new; accepted: another file than that of --csv",
-        ),
-        (
-            &["--html", "sub/x.svg", "--svg", "sub"],
-            "--html: sub/x.svg, where --svg writes its figures; ",
-        ),
-        (&["--csv", "./x.svg", "--svg", "."], "--csv: ./x.svg, where --svg writes its figures; "),
-    ] {
-        let (code, out, err) =
-            run(dir.path(), &[&["run", "--simulate", &path][..], flags].concat());
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{flags:?}: {err}");
-        assert!(err.contains(wanted), "{flags:?}: {err}");
-    }
+    // The golden file of refusals has those that are refused.
     let beside = ["run", "--simulate", &path, "--csv", "sub/x.csv", "--svg", "sub"];
     assert_eq!(run(dir.path(), &beside).0, Some(0));
 }
@@ -361,15 +340,9 @@ fn an_experiment_where_a_run_is_meant_is_reported_as_one() {
     let (_, out, _) = run(dir.path(), &["run", &path, "--json"]);
     let result: Value = serde_json::from_str(&out).unwrap();
     let id = result["id"].as_str().unwrap();
-    let (code, _, err) = run(dir.path(), &["runs", "show", id]);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(
-        err.contains(&format!("{id} is an experiment, not a run: weir report {id} shows it")),
-        "{err}"
-    );
-    let (code, _, err) = run(dir.path(), &["report", id, id]);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains(&format!("experiment {id} twice")), "{err}");
+    let shown = refused(dir.path(), &["runs", "show", id]);
+    assert_eq!((shown.code.as_str(), shown.given.as_deref()), ("not-a-run", Some(id)));
+    assert_eq!(refused(dir.path(), &["report", id, id]).field.as_deref(), Some("RUN"));
 }
 
 /// A running experiment has no page yet, and can't be resumed, so that the refusal does not suggest it.
@@ -388,11 +361,10 @@ fn a_running_experiment_is_reported_as_one() {
     }
     let head: Value = serde_json::from_str(checkpoint(dir.path()).lines().next().unwrap()).unwrap();
     let id = head["id"].as_str().unwrap();
-    let (code, _, err) = run(dir.path(), &["report", id]);
+    let running = refused(dir.path(), &["report", id]);
     let _ = child.kill();
     let _ = child.wait();
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains(&format!("experiment {id} is running: it has no result yet")), "{err}");
-    let (_, _, err) = run(dir.path(), &["report", id]);
-    assert!(err.contains(&format!("weir run --resume {id} resumes it")), "{err}");
+    assert_eq!(running.field.as_deref(), Some("RUN"));
+    let accepted = refused(dir.path(), &["report", id]).accepted.unwrap();
+    assert!(accepted.contains(&format!("weir run --resume {id}")), "{accepted}");
 }

@@ -3,9 +3,11 @@
 
 use std::process::{Command, Output};
 
+use crate::common::refusal;
+
 fn weir(arguments: &[&str], data: &std::path::Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(arguments).env("WEIR_DATA_DIR", data).output().unwrap()
+    command.args(arguments).env("WEIR_DATA_DIR", data).env("WEIR_ERRORS", "json").output().unwrap()
 }
 
 #[test]
@@ -20,9 +22,9 @@ fn doctor_speaks_json_and_refuses_an_unknown_interface() {
     let error = findings.iter().any(|f| f["severity"] == "error");
     assert_eq!(out.status.code(), Some(if error { 4 } else { 0 }));
     let out = weir(&["doctor", "--interface", "wdoc-none"], data.path());
-    assert_eq!(out.status.code(), Some(2));
-    let stderr = String::from_utf8_lossy(&out.stderr);
-    assert!(stderr.contains("--interface") && stderr.contains("wdoc-none"), "{stderr}");
+    let refused = refusal(&out);
+    let parts = (refused.field.as_deref(), refused.given.as_deref(), refused.exit_code);
+    assert_eq!(parts, (Some("--interface"), Some("wdoc-none"), 2));
 }
 
 #[test]

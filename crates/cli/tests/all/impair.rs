@@ -92,8 +92,7 @@ fn settings_are_restored_after_sigkill() {
     // Its watchdog was the last to touch anything: nothing is left for the next one to find.
     until("nothing is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
     let ended = run(path.weir("m", &["impair", "show"]));
-    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("no emulator"), "{}", ended.stderr);
+    assert_eq!((ended.refusal().code.as_str(), ended.refusal().exit_code), ("control-socket", 3));
 }
 
 /// Permitted and effective capabilities of a thread, from its `status`.
@@ -168,8 +167,7 @@ fn a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched() 
         let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
         command.arg("--packet-trace").arg(&packet_trace).arg("--control-socket").arg(&socket);
         let ended = run(command);
-        assert!(!ended.status.success(), "{}", ended.stderr);
-        assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+        assert_eq!(ended.refusal().given.as_deref(), socket.to_str(), "{:?}", ended.refusal());
         assert_eq!(std::fs::read_to_string(&packet_trace).unwrap(), "an earlier measurement");
         assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
     }
@@ -196,8 +194,8 @@ fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
     std::fs::write(&socket, "mine").unwrap();
     let reader = std::thread::spawn(move || std::fs::read(packet_trace).unwrap());
     let ended = running.finish();
-    assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+    assert_eq!(ended.refusal().exit_code, 2);
+    assert!(ended.refusal().message.contains(socket.to_str().unwrap()));
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
     until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
     assert!(!note.exists());
@@ -239,10 +237,11 @@ fn an_interface_belongs_to_one_emulator() {
         command.env("WEIR_RUNTIME_DIR", path.file("other"));
         let ended = run(command);
         let pid = emulator.child.id();
-        let wanted = format!("{interface}: it is in use by the emulator of process {pid}");
-        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
-        assert!(ended.stderr.contains(&wanted), "{}", ended.stderr);
-        assert!(!ended.stderr.contains("--force takes it"), "{}", ended.stderr);
+        let refused = ended.refusal();
+        assert_eq!((refused.code.as_str(), refused.exit_code), ("interface-in-use", 2));
+        assert_eq!(refused.given.as_deref(), Some(interface));
+        assert!(refused.message.contains(&pid.to_string()), "{refused:?}");
+        assert!(!refused.accepted.unwrap().contains("force"));
         assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), during);
     }
     assert_eq!(emulator.interrupt().0, Some(130));
@@ -429,26 +428,25 @@ fn interfaces_in_use_are_refused_with_the_reason() {
         .good();
     path.tool("a", &["ip", "link", "add", "name", "bridge", "type", "bridge"]).good();
     path.tool("a", &["ip", "link", "set", "dev", "peer", "up", "master", "bridge"]).good();
-    for (words, reasons) in [
-        (&["eth0", "peer"][..], &["default route", "has addresses (198.18.0.1/15", "--force"][..]),
-        (&["peer", "eth0"], &["member of bridge", "--force"]),
-        (&["other", "peer"], &["other: it is down"]),
-        (&["peer", "peer"], &["same interface"]),
-        (&["lo", "peer"], &["Ethernet"]),
-        (&["nosuch", "peer"], &["nosuch"]),
-        (&["other", "peer", "--force"], &["down"]),
+    for (words, code, interface, may_be_forced) in [
+        (&["eth0", "peer"][..], "default-route", "eth0", true),
+        (&["peer", "eth0"], "bridge-member", "peer", true),
+        (&["other", "peer"], "interface-down", "other", false),
+        (&["peer", "peer"], "same-interface", "peer", false),
+        (&["lo", "peer"], "not-ethernet", "lo", false),
+        (&["nosuch", "peer"], "emulator", "nosuch", false),
+        (&["other", "peer", "--force"], "interface-down", "other", false),
     ] {
-        let ended = run(path.weir("a", &[&["impair"], words].concat()));
-        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", ended.stderr);
-        for reason in reasons {
-            assert!(ended.stderr.contains(reason), "{words:?}: {}", ended.stderr);
-        }
+        let refused = run(path.weir("a", &[&["impair"], words].concat())).refusal();
+        assert_eq!((refused.code.as_str(), refused.exit_code), (code, 2), "{words:?}");
+        assert_eq!(refused.given.as_deref(), Some(interface), "{words:?}");
+        let force = refused.accepted.unwrap().contains("force");
+        assert_eq!(force, may_be_forced, "{words:?}");
     }
     // The session that one works through.
     let mut command = path.weir("a", &["impair", "eth0", "peer"]);
     command.env("SSH_CONNECTION", "198.18.0.2 51000 198.18.0.1 22");
-    let ended = run(command);
-    assert!(ended.stderr.contains("your session uses it"), "{}", ended.stderr);
+    assert!(run(command).refusal().message.contains("198.18.0.2"), "the session's peer");
 }
 
 #[test]
@@ -465,22 +463,21 @@ fn an_interface_that_others_work_through_is_refused() {
     if !kinds.iter().any(add) {
         return skip(test, "the kernel has neither VLANs nor macvlans");
     }
-    let refused = |why: &str| {
-        let ended = run(path.weir("m", &["impair", "to-a", "to-b"]));
-        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
-        assert!(ended.stderr.contains(why), "{}", ended.stderr);
-        assert!(ended.stderr.contains("to-a: upper depends on it"), "{}", ended.stderr);
-        assert!(ended.stderr.contains("--force"), "{}", ended.stderr);
+    let refused = |code: &str| {
+        let refused = run(path.weir("m", &["impair", "to-a", "to-b"])).refusal();
+        assert_eq!((refused.code.as_str(), refused.exit_code), (code, 2));
+        assert_eq!(refused.given.as_deref(), Some("to-a"));
+        assert!(refused.message.contains("upper"), "{refused:?}");
+        assert!(refused.accepted.unwrap().contains("force"));
     };
     ip(&["address", "add", "203.0.113.1/24", "dev", "upper"]).good();
-    refused("it has addresses (203.0.113.1/24");
+    refused("has-addresses");
     ip(&["link", "set", "dev", "upper", "up"]).good();
     ip(&["route", "add", "default", "via", "203.0.113.2"]).good();
-    refused("the default route uses it");
+    refused("default-route");
     let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
     command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
-    let ended = run(command);
-    assert!(ended.stderr.contains("your session uses it"), "{}", ended.stderr);
+    assert!(run(command).refusal().message.contains("203.0.113.2"), "the session's peer");
     // An unused upper interface is no reason.
     ip(&["address", "flush", "dev", "upper"]).good();
     let emulator = path.emulator(&["--both", "delay 1ms"]);
@@ -737,8 +734,13 @@ fn captures_and_profiles_need_no_rights() {
     std::fs::write(file("in"), &bytes).unwrap();
     let weir = |words: &[&str]| {
         let mut command = Command::new(WEIR);
-        command.args(words).env("NO_COLOR", "1");
+        command.args(words).env("NO_COLOR", "1").env("WEIR_ERRORS", "json");
         run(command)
+    };
+    let refused = |words: &[&str], flag: &str| {
+        let refused = weir(words).refusal();
+        assert_eq!((refused.field.as_deref(), refused.exit_code), (Some(flag), 2), "{words:?}");
+        refused
     };
     let (from, to) = (file("in"), file("out"));
     let words =
@@ -751,18 +753,14 @@ fn captures_and_profiles_need_no_rights() {
     // By whatever name: a second name of a file is that file.
     std::fs::hard_link(&from, file("again")).unwrap();
     for same in [from.clone(), file("again")] {
-        let refused = weir(&["impair", "--pcap-in", &from, "--pcap-out", &same]);
-        assert_eq!(refused.status.code(), Some(2), "{same}");
-        assert!(refused.stderr.contains("--pcap-out"), "{}", refused.stderr);
+        refused(&["impair", "--pcap-in", &from, "--pcap-out", &same], "--pcap-out");
     }
     // Nor is either of them the packet trace, there or not; and nothing was cut for being refused.
     let new = file("new");
     for (to, packet_trace) in [(&to, &from), (&to, &to), (&new, &new)] {
         let words =
             ["impair", "--pcap-in", &from, "--pcap-out", to, "--packet-trace", packet_trace];
-        let refused = weir(&words);
-        assert_eq!(refused.status.code(), Some(2), "{packet_trace}");
-        assert!(refused.stderr.contains("--packet-trace"), "{packet_trace}");
+        refused(&words, "--packet-trace");
     }
     // A packet trace is a file, and has another beside it.
     for packet_trace in ["-", dir.path().to_str().unwrap()] {
@@ -773,11 +771,10 @@ fn captures_and_profiles_need_no_rights() {
         ] {
             let mut words = [words, &["--packet-trace", packet_trace]].concat();
             words.extend(words[1].eq("exec").then_some(["--", "true"]).into_iter().flatten());
-            let refused = weir(&words);
-            assert_eq!(refused.status.code(), Some(2), "{words:?}");
-            let wanted = format!("--packet-trace: {packet_trace}");
-            assert!(refused.stderr.contains(&wanted), "{words:?}: {}", refused.stderr);
-            assert_eq!(refused.stdout, "", "{words:?}");
+            assert!(
+                refused(&words, "--packet-trace").given.unwrap().contains(packet_trace),
+                "{words:?}"
+            );
         }
     }
     // What is no capture, and a packet trace that cannot be, leave an earlier result as it was.
@@ -809,9 +806,7 @@ fn captures_and_profiles_need_no_rights() {
     // The laws are read, and not overwritten by a packet trace.
     let laws = file("laws");
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
-    let refused = weir(&["impair", "a", "b", "--config", &laws, "--packet-trace", &laws]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(refused.stderr.contains("--packet-trace"), "{}", refused.stderr);
+    refused(&["impair", "a", "b", "--config", &laws, "--packet-trace", &laws], "--packet-trace");
     assert_eq!((std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap()), (bytes, out.clone()));
     assert!(!std::path::Path::new(&new).exists());
     // The same through pipes.
@@ -824,13 +819,6 @@ fn captures_and_profiles_need_no_rights() {
     assert_eq!(piped.stdout, out, "nothing but the capture");
     assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
     assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
-    let both = weir(&["impair", "a", "b", "--pcap-out", &new]);
-    assert_eq!(both.status.code(), Some(2), "{}", both.stderr);
-    assert!(both.stderr.contains("--pcap-out"), "{}", both.stderr);
-    let flag = weir(&["impair", "exec", "--both", "loss 1%", "--silent", "--", "true"]);
-    assert_eq!(flag.status.code(), Some(2), "{}", flag.stderr);
-    assert!(flag.stderr.contains("--silent: no flag of weir impair exec"), "{}", flag.stderr);
-    assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();
     assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");
     let json: Value = serde_json::from_str(&weir(&["profiles", "--json"]).good()).unwrap();

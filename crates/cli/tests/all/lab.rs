@@ -9,6 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_model::Refusal;
+
+use crate::common::refusal;
 use weir_net::namespace::ChildSetup;
 
 const NOBODY: u32 = 65_534;
@@ -84,11 +87,12 @@ impl User {
         text(&output.stdout)
     }
 
-    fn refused(&self, args: &[&str], code: i32) -> String {
-        let output = self.run(args);
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
-        message
+    #[track_caller]
+    fn refused(&self, args: &[&str], code: i32) -> Refusal {
+        let output = self.command(args).env("WEIR_ERRORS", "json").output().unwrap();
+        let refused = refusal(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {refused:?}");
+        refused
     }
 
     fn labs(&self) -> Value {
@@ -200,9 +204,10 @@ fn life(user: &User) -> String {
     assert_eq!(code, Some(37), "the command's own exit code");
     let signal = user.run(&["exec", "a", "--", "sh", "-c", "kill -USR1 $$"]).status.signal();
     assert_eq!(signal, Some(libc::SIGUSR1), "the command's own death");
-    assert!(user.refused(&["exec", "c", "--", "true"], 2).contains("`c`"));
-    assert!(user.refused(&["exec", "a", "--", "wlab-no-such"], 2).contains("wlab-no-such"));
-    assert!(user.refused(&["up"], 2).contains("default"), "the name is taken");
+    let given = |words: &[&str]| user.refused(words, 2).given.unwrap_or_default();
+    assert_eq!(given(&["exec", "c", "--", "true"]), "c");
+    assert_eq!(given(&["exec", "a", "--", "wlab-no-such"]), "wlab-no-such");
+    user.refused(&["up"], 2); // The name is in use.
 
     // A process inside that left its parent and its session goes with the lab.
     let said_pid =
@@ -216,8 +221,8 @@ fn life(user: &User) -> String {
     until("the end of the process inside", || !lives(inside));
     assert_eq!(user.labs(), json!({ "labs": [] }));
     assert!(!user.entries().exists(), "an empty directory stays");
-    assert!(user.refused(&["down"], 2).contains("default"));
-    assert!(user.refused(&["exec", "a", "--", "true"], 2).contains("default"));
+    assert_eq!(given(&["down"]), "default");
+    assert_eq!(given(&["exec", "a", "--", "true"]), "default");
     said
 }
 
@@ -394,17 +399,19 @@ fn a_hostile_registry_is_survived() {
 #[test]
 fn bad_flags_are_refused_by_name() {
     let Some(user) = User::root("bad_flags_are_refused_by_name") else { return };
-    for (args, named) in [
-        (&["up", "--hosts", "17"][..], "--hosts: 17;"),
-        (&["up", "--hosts", "1"], "--hosts: 1;"),
-        (&["up", "--middle", "--hosts", "3"], "--hosts: 3;"),
-        (&["up", "--mtu", "100"], "--mtu: 100;"),
-        (&["up", "--txqueuelen", "0"], "--txqueuelen: 0;"),
-        (&["up", "--lab", "../x"], "--lab"),
-        (&["exec", "a"], "CMD"),
-        (&["down", "--all", "--lab", "x"], "--all"),
+    for (args, field, given) in [
+        (&["up", "--hosts", "17"][..], "--hosts", "17"),
+        (&["up", "--hosts", "1"], "--hosts", "1"),
+        (&["up", "--middle", "--hosts", "3"], "--hosts", "3"),
+        (&["up", "--mtu", "100"], "--mtu", "100"),
+        (&["up", "--txqueuelen", "0"], "--txqueuelen", "0"),
+        (&["up", "--lab", "../x"], "--lab", "../x"),
+        (&["exec", "a"], "CMD", "nothing"),
+        (&["down", "--all", "--lab", "x"], "--all", "given with --lab"),
     ] {
-        assert!(user.refused(args, 2).contains(named), "{args:?}");
+        let refused = user.refused(args, 2);
+        let parts = (refused.field.as_deref(), refused.given.as_deref());
+        assert_eq!(parts, (Some(field), Some(given)), "{args:?}");
     }
     assert!(!user.entries().exists(), "nothing was half-started");
 }

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_model::Refusal;
+
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// The record of a test of the crate that draws.
@@ -24,6 +26,7 @@ fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
         .args(words)
         .current_dir(dir)
         .env("WEIR_DATA_DIR", dir.join("data"))
+        .env("WEIR_ERRORS", "json")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -37,6 +40,16 @@ fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
         stdout: String::from_utf8(done.stdout).unwrap(),
         stderr: String::from_utf8(done.stderr).unwrap(),
     }
+}
+
+/// What the command is refused for, with exit code 2.
+#[track_caller]
+fn refused(dir: &Path, words: &[&str], input: &str) -> Refusal {
+    let done = weir(dir, words, input);
+    let error: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let refused: Refusal = serde_json::from_value(error["error"].clone()).unwrap();
+    assert_eq!((done.code, refused.exit_code), (2, 2), "{words:?}: {refused:?}");
+    refused
 }
 
 fn files(dir: &Path) -> Vec<String> {
@@ -60,13 +73,8 @@ fn a_file_becomes_a_page_that_is_not_overwritten() {
     let page = std::fs::read_to_string(dir.path().join(name)).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Voice beside a bulk transfer"));
     std::fs::write(dir.path().join(name), "mine").unwrap();
-    let refused = weir(dir.path(), &["report", file], "");
-    assert_eq!(refused.code, 2);
-    assert!(
-        refused.stderr.contains(name) && refused.stderr.contains("--force"),
-        "{}",
-        refused.stderr
-    );
+    let refused = refused(dir.path(), &["report", file], "");
+    assert_eq!(refused.field.as_deref(), Some("--output"));
     assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "mine");
     assert_eq!(weir(dir.path(), &["report", file, "--force"], "").code, 0);
     assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), page);
@@ -77,9 +85,7 @@ fn a_file_becomes_a_page_that_is_not_overwritten() {
 #[test]
 fn kept_runs_by_id_beginning_or_last() {
     let dir = tempfile::tempdir().unwrap();
-    let nothing = weir(dir.path(), &["report"], "");
-    assert_eq!(nothing.code, 2);
-    assert!(nothing.stderr.contains("no run is stored"), "{}", nothing.stderr);
+    assert_eq!(refused(dir.path(), &["report"], "").code, "not-found");
     for name in ["everything.json", "udp_loss.json", "partial.json"] {
         assert_eq!(
             weir(dir.path(), &["runs", "import", record(name).to_str().unwrap()], "").code,
@@ -93,16 +99,9 @@ fn kept_runs_by_id_beginning_or_last() {
     assert!(both.stdout.contains("| run 2 | `20261122-081500-e0e0e0` |"), "{}", both.stdout);
     assert_eq!(weir(dir.path(), &["report", "20261121-203009", "last"], "").code, 0);
     assert_eq!(files(dir.path()), ["weir-report-20261121-203009-ab12cd-and-1-more.html"]);
-    let ambiguous = weir(dir.path(), &["report", "20261121"], "");
-    assert_eq!(ambiguous.code, 2);
-    assert!(
-        ambiguous.stderr.contains("'20261121' matches more than one run"),
-        "{}",
-        ambiguous.stderr
-    );
-    let missing = weir(dir.path(), &["report", "last", "nowhere"], "");
-    assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("'nowhere'"), "{}", missing.stderr);
+    assert_eq!(refused(dir.path(), &["report", "20261121"], "").code, "ambiguous");
+    let missing = refused(dir.path(), &["report", "last", "nowhere"], "");
+    assert_eq!((missing.code.as_str(), missing.given.as_deref()), ("not-found", Some("nowhere")));
 }
 
 #[test]
@@ -116,22 +115,22 @@ fn records_from_stdin_one_or_many() {
         let two = weir(dir.path(), &["report", "-", "--format", "md"], &input);
         assert!(two.stdout.contains("| run 2 |"), "{}{}", two.stdout, two.stderr);
     }
-    for (input, wanted) in [
-        ("", "stdin, record 1: nothing in it"),
-        ("{\"schema\":", "stdin, record 1: EOF"),
-        ("{\"error\":{\"message\":\"refused\"}}", "stdin, record 1: no schema"),
-        ("{\"schema\":\"weir.plan/1\"}", "schema \"weir.plan/1\""),
-        ("\"text\"", "stdin, record 1: text"),
+    let second = format!("{a}\n{{\"schema\":7}}");
+    for (input, record) in [
+        ("", 1),
+        ("{\"schema\":", 1),
+        ("{\"error\":{\"message\":\"refused\"}}", 1),
+        ("{\"schema\":\"weir.plan/1\"}", 1),
+        ("\"text\"", 1),
+        (&second, 2),
     ] {
-        let refused = weir(dir.path(), &["report", "-"], input);
-        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
-        assert!(refused.stderr.contains(wanted), "{wanted}: {}", refused.stderr);
+        let refused = refused(dir.path(), &["report", "-"], input);
+        assert_eq!(refused.field.as_deref(), Some("RUN"), "{input}");
+        let given = refused.given.unwrap();
+        assert!(given.starts_with(&format!("stdin, record {record}:")), "{input}: {given}");
     }
-    let second = weir(dir.path(), &["report", "-"], &format!("{a}\n{{\"schema\":7}}"));
-    assert!(second.stderr.contains("stdin, record 2:"), "{}", second.stderr);
-    let missing = weir(dir.path(), &["report", "missing.json"], "");
-    assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("read missing.json"), "{}", missing.stderr);
+    let missing = refused(dir.path(), &["report", "missing.json"], "");
+    assert_eq!((missing.code.as_str(), missing.given.as_deref()), ("file", Some("missing.json")));
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
@@ -159,21 +158,16 @@ fn charts_as_svg_and_csv() {
     let again = weir(dir.path(), &["report", file, "--format", "svg", "-o", "charts/of this"], "");
     assert_eq!(again.code, 0, "{}", again.stderr);
     assert!(std::fs::read_to_string(&throughput).unwrap().starts_with("<svg "));
-    let unknown =
-        weir(dir.path(), &["report", file, "--format", "svg", "--figure", "nonsense"], "");
-    assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.stderr.contains("nonsense") && unknown.stderr.contains("tcp-cwnd"),
-        "{}",
-        unknown.stderr
-    );
+    let unknown = ["report", file, "--format", "svg", "--figure", "nonsense"];
+    let unknown = refused(dir.path(), &unknown, "");
+    assert_eq!(unknown.field.as_deref(), Some("--figure"));
+    assert!(unknown.accepted.unwrap().contains("tcp-cwnd"));
     assert_eq!(weir(dir.path(), &["report", file, "--figure", "loss"], "").code, 2);
     assert_eq!(weir(dir.path(), &["report", file, "--format", "svg", "-o", "-"], "").code, 2);
     assert_eq!(weir(dir.path(), &["report", file, "--format", "svg"], "").code, 0);
     assert!(dir.path().join("weir-report-20261122-081500-e0e0e0/loss.svg").is_file());
-    let again = weir(dir.path(), &["report", file, "--format", "svg"], "");
-    assert_eq!(again.code, 2);
-    assert!(again.stderr.contains("throughput.svg is there already"), "{}", again.stderr);
+    let again = refused(dir.path(), &["report", file, "--format", "svg"], "");
+    assert_eq!(again.field.as_deref(), Some("--output"));
 }
 
 #[test]
@@ -181,14 +175,12 @@ fn what_can_not_be_written_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = record("udp_loss.json");
     let file = file.to_str().unwrap();
-    let nowhere = weir(dir.path(), &["report", file, "-o", "none/page.html"], "");
-    assert_eq!(nowhere.code, 2);
-    assert!(nowhere.stderr.contains("none/page.html"), "{}", nowhere.stderr);
+    let nowhere = refused(dir.path(), &["report", file, "-o", "none/page.html"], "");
+    assert!(nowhere.given.unwrap().starts_with("none/page.html"));
     #[cfg(target_os = "linux")]
     {
         let full = weir(dir.path(), &["report", file, "-o", "/dev/full"], "");
         assert_eq!(full.code, 4, "{}", full.stderr);
-        assert!(full.stderr.contains("/dev/full"), "{}", full.stderr);
         assert_eq!(weir(dir.path(), &["report", file, "-o", "/dev/null"], "").code, 0);
     }
     // An id from a hostile file makes no path.
@@ -206,10 +198,9 @@ fn a_run_is_not_compared_with_itself() {
     assert_eq!(weir(dir.path(), &["runs", "import", "-"], &text).code, 0);
     let file = record("udp_loss.json");
     for words in [["last", "last"], ["last", file.to_str().unwrap()]] {
-        let refused = weir(dir.path(), &["report", words[0], words[1], "-o", "-"], "");
-        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
-        let wanted = "run 20261121-203009-ab12cd twice";
-        assert!(refused.stderr.contains(wanted), "{}", refused.stderr);
+        let refused = refused(dir.path(), &["report", words[0], words[1], "-o", "-"], "");
+        assert_eq!(refused.field.as_deref(), Some("RUN"));
+        assert!(refused.given.unwrap().contains("20261121-203009-ab12cd"));
     }
 }
 
@@ -261,24 +252,26 @@ fn a_kept_experiment_becomes_a_page_tables_and_charts() {
 fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
     let dir = tempfile::tempdir().unwrap();
     keep_experiments(dir.path());
-    let refused = |words: &[&str], wanted: &str| {
-        let done = weir(dir.path(), &[&["report"], words].concat(), "");
-        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
-        assert!(done.stderr.contains(wanted), "{wanted}: {}", done.stderr);
+    let refused = |words: &[&str], code: &str| {
+        let refused = refused(dir.path(), &[&["report"], words].concat(), "");
+        let parts = (refused.field.as_deref(), refused.code.as_str());
+        assert_eq!(parts, (Some("RUN"), code), "{words:?}: {refused:?}");
+        refused
     };
-    refused(&["20261122-11"], "weir run --resume 20261122-110000-cccccc");
-    refused(&["last-experiment"], "has not ended");
-    refused(&["20261122"], "more than one experiment");
-    refused(&["nowhere"], "nowhere");
-    refused(&["20261122-09", "20261122-10"], "several experiments");
+    let unfinished = refused(&["20261122-11"], "usage").accepted.unwrap();
+    assert!(unfinished.contains("weir run --resume 20261122-110000-cccccc"), "{unfinished}");
+    refused(&["last-experiment"], "usage");
+    refused(&["20261122"], "ambiguous");
+    refused(&["nowhere"], "not-found");
+    refused(&["20261122-09", "20261122-10"], "usage");
     let last = weir(dir.path(), &["report", "last-experiment~1", "--format", "md"], "");
     assert!(last.stdout.contains("20261122-100000-bbbbbb"), "{}{}", last.stdout, last.stderr);
     // Runs beside them.
     let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
     let run = text.replace("20261121-203009-ab12cd", "20261122-093000-dddddd");
     assert_eq!(weir(dir.path(), &["runs", "import", "-"], &run).code, 0);
-    refused(&["20261122-09"], "matches runs and experiments");
-    refused(&["20261122-090000-aaaaaa", "last"], "an experiment and runs");
+    refused(&["20261122-09"], "usage");
+    refused(&["20261122-090000-aaaaaa", "last"], "usage");
     let whole = weir(dir.path(), &["report", "20261122-090000-aaaaaa", "--format", "md"], "");
     assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);
     let one = weir(dir.path(), &["report", "20261122-093000", "--format", "md"], "");

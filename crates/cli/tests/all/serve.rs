@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::refusal;
+
 /// A port that was free a moment ago.
 fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
@@ -13,7 +15,7 @@ fn free_port() -> String {
 fn serve(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(["serve", "-B", "127.0.0.1"]).args(words);
-    command.env_remove("WEIR_KEY").stdin(Stdio::null());
+    command.env_remove("WEIR_KEY").env("WEIR_ERRORS", "json").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -77,8 +79,9 @@ fn a_port_in_use_is_exit_4_and_named() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port().to_string();
     let output = serve(&["-p", &port]).output().unwrap();
-    assert_eq!(output.status.code(), Some(4), "{output:?}");
-    assert!(output.stderr.starts_with(b"error: "), "{output:?}");
+    let refused = refusal(&output);
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("listen", 4));
+    assert!(refused.given.unwrap().ends_with(&port));
 }
 
 fn ended(output: &Output) -> (Option<i32>, String) {
@@ -116,11 +119,7 @@ fn a_background_that_does_not_start_says_why() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port().to_string();
     let output = serve(&["-p", &port, "-D"]).output().unwrap();
-    let (code, error) = ended(&output);
-    assert_eq!(code, Some(4), "{error}");
-    assert!(error.starts_with("error: the daemon did not start: "), "{error}");
+    assert_eq!((refusal(&output).code.as_str(), refusal(&output).exit_code), ("listen", 4));
     let output = serve(&["-p", &port, "-D", "--logfile", "/no/such/dir/log"]).output().unwrap();
-    let (code, error) = ended(&output);
-    assert_eq!(code, Some(2), "{error}");
-    assert!(error.contains("/no/such/dir/log"), "{error}");
+    assert_eq!(refusal(&output).given.as_deref(), Some("/no/such/dir/log"));
 }

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weir_model::Refusal;
+
+use crate::common::refusal;
 
 fn weir(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -20,6 +23,22 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let output = weir(home, words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What a command line is refused for, with exit code 2.
+#[track_caller]
+fn refused(home: &Path, words: &[&str]) -> Refusal {
+    let refused = refusal(&weir(home, words).env("WEIR_ERRORS", "json").output().unwrap());
+    assert_eq!(refused.exit_code, 2, "{words:?}: {refused:?}");
+    refused
+}
+
+/// A file of `flag` that is the one of `other`.
+#[track_caller]
+fn assert_apart(refused: &Refusal, flag: &str, other: &str) {
+    assert_eq!(refused.field.as_deref(), Some(flag), "{refused:?}");
+    let accepted = refused.accepted.as_deref();
+    assert_eq!(accepted, Some(&*format!("another file than that of {other}")), "{refused:?}");
 }
 
 /// A server on loopback that dies with this.
@@ -208,9 +227,10 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
             if command[0] == "test" && flag != "--csv" {
                 continue;
             }
-            let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
-            assert_eq!((code, out.as_str()), (Some(2), ""), "{command:?} {flag} {path}: {err}");
-            assert!(err.starts_with(&format!("error: {flag}: {path}")), "{command:?}: {err}");
+            let refused = refused(dir.path(), &[command, &[flag, &path]].concat());
+            let given = refused.given.unwrap();
+            assert_eq!(refused.field.as_deref(), Some(flag), "{command:?} {path}");
+            assert!(given.contains(&path), "{command:?} {flag}: {given}");
         }
     }
     std::fs::hard_link(of("file"), of("hard")).unwrap();
@@ -222,12 +242,7 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
         (of("soft"), of("new")),
     ] {
         let both = ["run", &scenario, "--csv", &csv, "--junit", &junit];
-        let (code, _, err) = run(dir.path(), &both);
-        assert_eq!(code, Some(2), "{err}");
-        assert!(
-            err.contains("--csv: ") && err.contains("another file than that of --junit"),
-            "{err}"
-        );
+        assert_apart(&refused(dir.path(), &both), "--csv", "--junit");
     }
     // Nothing was started, and nothing is left of the check.
     assert!(!dir.path().join("weir").exists());
@@ -279,10 +294,8 @@ fn nothing_that_is_read_is_written_over() {
     ] {
         let is_there = std::path::Path::new(&path).is_file();
         let before = is_there.then(|| text(&path));
-        let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
-        assert_eq!(code, Some(2), "{command:?} {flag} {path}: {out}{err}");
-        assert!(err.contains(&format!("another file than that of {read}")), "{flag} {path}: {err}");
-        assert!(err.contains(flag) || flag == "-o", "{err}");
+        let refused = refused(dir.path(), &[command, &[flag, &path]].concat());
+        assert_apart(&refused, if flag == "-o" { "--output" } else { flag }, read);
         assert_eq!(before, is_there.then(|| text(&path)), "{path}");
     }
     assert_eq!(text(&of("svg/a.svg")), text(&of("s.toml")));
@@ -433,74 +446,6 @@ fn a_mounted_file_is_written_where_it_is() {
     assert_eq!(names, ["json", "s.toml", "source", "x.csv"]);
 }
 
-/// Who wrote a flag reads of the flag: what was given, and what is accepted.
-#[test]
-fn what_flags_made_is_refused_in_words_of_flags() {
-    let dir = tempfile::tempdir().unwrap();
-    let sweep = ["sweep", "127.0.0.1", "-p", "1"];
-    let compare = ["compare", "127.0.0.1"];
-    for (command, words, wanted) in [
-        (
-            &sweep[..],
-            &["--over", "size=0.1"][..],
-            "--over size: '0.1'; accepted: whole bytes such as 1460",
-        ),
-        (&sweep, &["--over", "size=x"], "--over size: 'x'; accepted: whole bytes"),
-        (
-            &sweep,
-            &["-u", "--over", "size=70000"],
-            "--over size: 70000; accepted: 0 to 65507 bytes for UDP",
-        ),
-        (&sweep, &["--over", "connections=x"], "--over connections: 'x'; accepted: a whole number"),
-        (
-            &sweep,
-            &["--over", "size=5..1"],
-            "--over size: '5..1'; accepted: a range from its smaller end",
-        ),
-        (&sweep, &["--over", "size"], "--over: size; accepted: NAME=VALUES"),
-        (&sweep, &["--over", "sise=5"], "--over sise: no parameter of a plan; accepted: "),
-        (&sweep, &["--over", "sise=5"], "(did you mean size?)"),
-        (
-            &sweep,
-            &["--over", "size=5", "--expect", "loss<1"],
-            "--expect: expectation 'loss<1': '1'",
-        ),
-        (&sweep, &["--over", "size=5", "--metric", "speed"], "--metric: metric: 'speed'"),
-        (
-            &sweep,
-            &["--over", "size=5", "--runs", "abc"],
-            "'abc' for '--runs <N>': expected a whole number, 1 to 10000",
-        ),
-        (
-            &sweep,
-            &["--over", "size=5", "--confidence", "200%"],
-            "expected a percentage from 50 to below 100",
-        ),
-        (&sweep, &["--over", "time=1,2", "-t", "5"], "-t: given beside --over time"),
-        (&sweep, &["--over", "size=1,2", "-l", "5"], "-l: given beside --over size"),
-        (&sweep, &["--over", "time=1", "-l", "0.5"], "expected whole bytes such as 1460"),
-        (
-            &compare,
-            &["--over", "sise=5"],
-            "--over sise: nothing that all tools know; accepted: transport, size,",
-        ),
-        (&compare, &["--over", "size=0.1"], "--over size: '0.1'; accepted: whole bytes"),
-        (&compare, &["--over", "seconds=1,2", "-t", "5"], "-t: given beside --over seconds"),
-        (
-            &compare,
-            &["--over", "size=5", "--runs", "x"],
-            "'x' for '--runs <N>': expected a whole number, 1 to 10000",
-        ),
-        (&compare, &["-P", "0"], "expected a whole number, 1 to 128"),
-        (&["test", "127.0.0.1", "-p", "1"], &["-l", "0.5"], "'0.5' for '--length <SIZE>'"),
-    ] {
-        let (code, out, err) = run(dir.path(), &[command, words].concat());
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {err}");
-        assert!(err.contains(wanted), "{words:?}\n  said: {err}\n  wanted: {wanted}");
-        assert!(!err.contains("step[0]") && !err.contains("invalid digit"), "{err}");
-    }
-}
-
 /// A scenario with an emulator in its lab, and a host from elsewhere.
 #[test]
 fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
@@ -515,10 +460,7 @@ fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
         assert!(err.contains("without the lab there is no emulator "), "{name}: {err}");
     }
     let words = ["run", "--check", &of("emulator-throughput.toml"), "--host", "b=192.0.2.1"];
-    let (code, _, err) = run(dir.path(), &words);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("--host: emulator m, which step "), "{err}");
-    assert!(err.contains("accepted: a scenario whose emulators have interfaces"), "{err}");
+    assert_eq!(refused(dir.path(), &words).field.as_deref(), Some("--host"));
 }
 
 /// Nothing is written over what it is read from, whatever it is called there.
@@ -531,17 +473,14 @@ fn what_is_read_is_not_written_over() {
     std::os::unix::fs::symlink(of("s.toml"), of("link")).unwrap();
     std::fs::create_dir(of("sub")).unwrap();
     for other in ["s.toml", "link", "sub/../s.toml"] {
-        let (code, _, err) =
-            run(dir.path(), &["run", &of("s.toml"), "--simulate", "--csv", &of(other)]);
-        assert_eq!(code, Some(2), "{err}");
-        assert!(err.contains("--csv") && err.contains("another file than that of FILE"), "{err}");
+        let words = ["run", &of("s.toml"), "--simulate", "--csv", &of(other)];
+        assert_apart(&refused(dir.path(), &words), "--csv", "FILE");
         assert_eq!(std::fs::read_to_string(of("s.toml")).unwrap(), text);
     }
     let (code, out, err) = run(dir.path(), &["run", &of("s.toml"), "--simulate", "--json"]);
     assert_eq!(code, Some(0), "{err}");
     std::fs::write(of("r.json"), &out).unwrap();
-    let (code, _, err) = run(dir.path(), &["report", &of("r.json"), "-o", &of("sub/../r.json")]);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("another file than that of RUN"), "{err}");
+    let words = ["report", &of("r.json"), "-o", &of("sub/../r.json")];
+    assert_apart(&refused(dir.path(), &words), "--output", "RUN");
     assert_eq!(std::fs::read_to_string(of("r.json")).unwrap(), out);
 }

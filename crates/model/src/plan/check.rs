@@ -223,8 +223,8 @@ impl Connection {
         ];
         let mut set = limits.iter().filter(|(_, is_set)| *is_set);
         if let (Some((first, _)), Some((second, _))) = (set.next(), set.next()) {
-            let accepted = "one of duration (-t), bytes (-n) and packets (-k)";
-            return refuse(second, format!("set in addition to {first}"), accepted);
+            let accepted = "one of `duration`, `bytes` and `packets`";
+            return refuse(second, format!("set in addition to `{first}`"), accepted);
         }
         if self.bytes.is_some() && self.max_payload() == Some(0) {
             return refuse("bytes", "set with an empty payload".into(), "packets or duration");
@@ -233,7 +233,7 @@ impl Connection {
             return refuse(
                 "verify",
                 "true".into(),
-                "a receiver that reads what it verifies: without discard (--skip-rx-copy)",
+                "a receiver that reads what it verifies: without `discard`",
             );
         }
         Ok(())
@@ -253,7 +253,7 @@ impl IpOptions {
             }
             if family != Some(Family::Ipv6) {
                 let family = family.map_or("no family".into(), |family| family.to_string());
-                let accepted = "family = \"ipv6\" (-6): IPv4 has no flow labels";
+                let accepted = "family = \"ipv6\": IPv4 has no flow labels";
                 return Some(("flow_label", format!("{label} with {family}"), accepted.into()));
             }
         }

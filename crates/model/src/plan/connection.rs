@@ -1,113 +1,10 @@
-//! One connection of a plan, and its two forms: typed, and a document's flat table.
+//! One connection of a plan.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use super::fields::ConnectionFields;
-use super::transport::{Misplaced, Transport, TransportName};
-use super::{CatchUp, Direction, HeaderFormat, Size, Spacing};
-use crate::content::Content;
-use crate::units::{ByteSize, RateLimit, SendRate, Span};
-
-/// One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "ConnectionFields", into = "ConnectionFields")]
-pub struct Connection {
-    /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
-    pub name: String,
-    /// Transport, with the options that it has.
-    pub transport: Transport,
-    /// Which side sends.
-    pub direction: Direction,
-    /// How many flows like this one, 1 to 100 000.
-    pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
-    pub payload: Option<Size>,
-    /// Format of the data header that begins each datagram.
-    pub header: HeaderFormat,
-    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
-    pub rate: Option<SendRate>,
-    /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
-    pub spacing: Spacing,
-    /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
-    pub duration: Option<Span>,
-    /// Stop after this many payload bytes.
-    pub bytes: Option<ByteSize>,
-    /// Stop after this many datagrams or writes.
-    pub packets: Option<u64>,
-    /// Start this long after the test's start.
-    pub start_after: Span,
-    /// `false`: waits for a start command over the control socket.
-    pub autostart: bool,
-    /// Content of the payload.
-    pub content: Content,
-    /// The receiver verifies the seeded payload: bit errors and truncation are counted.
-    pub verify: bool,
-    /// What a paced sender does about late slots.
-    pub catch_up: CatchUp,
-    /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
-    pub window: Option<ByteSize>,
-    /// Options in a document that the transport does not have.
-    pub misplaced: Misplaced,
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        ConnectionFields::default().into()
-    }
-}
-
-impl From<ConnectionFields> for Connection {
-    fn from(mut fields: ConnectionFields) -> Self {
-        let rest = ConnectionFields::default();
-        Connection {
-            transport: Transport::take(&mut fields),
-            name: std::mem::replace(&mut fields.name, rest.name),
-            direction: std::mem::replace(&mut fields.direction, rest.direction),
-            count: std::mem::replace(&mut fields.count, rest.count),
-            payload: std::mem::replace(&mut fields.payload, rest.payload),
-            header: std::mem::replace(&mut fields.header, rest.header),
-            rate: std::mem::replace(&mut fields.rate, rest.rate),
-            spacing: std::mem::replace(&mut fields.spacing, rest.spacing),
-            duration: std::mem::replace(&mut fields.duration, rest.duration),
-            bytes: std::mem::replace(&mut fields.bytes, rest.bytes),
-            packets: std::mem::replace(&mut fields.packets, rest.packets),
-            start_after: std::mem::replace(&mut fields.start_after, rest.start_after),
-            autostart: std::mem::replace(&mut fields.autostart, rest.autostart),
-            content: std::mem::replace(&mut fields.content, rest.content),
-            verify: std::mem::replace(&mut fields.verify, rest.verify),
-            catch_up: std::mem::replace(&mut fields.catch_up, rest.catch_up),
-            window: std::mem::replace(&mut fields.window, rest.window),
-            misplaced: Misplaced::of(fields),
-        }
-    }
-}
-
-impl From<Connection> for ConnectionFields {
-    fn from(c: Connection) -> Self {
-        let mut fields = ConnectionFields {
-            name: c.name,
-            direction: c.direction,
-            count: c.count,
-            payload: c.payload,
-            header: c.header,
-            rate: c.rate,
-            spacing: c.spacing,
-            duration: c.duration,
-            bytes: c.bytes,
-            packets: c.packets,
-            start_after: c.start_after,
-            autostart: c.autostart,
-            content: c.content,
-            verify: c.verify,
-            catch_up: c.catch_up,
-            window: c.window,
-            ..c.misplaced.fields().cloned().unwrap_or_default()
-        };
-        c.transport.put(&mut fields);
-        fields
-    }
-}
+use super::fields::{Connection, ConnectionFields};
+use super::transport::TransportName;
+use crate::units::{ByteSize, RateLimit, SendRate};
 
 /// The schema of the flat table, with `x-transports` at each option that only some transports have.
 impl JsonSchema for Connection {
@@ -128,6 +25,12 @@ impl JsonSchema for Connection {
             }
         }
         schema
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        ConnectionFields::default().into()
     }
 }
 

@@ -1,107 +1,167 @@
-//! A connection as documents have it.
+//! The fields of a connection, each declared once: a document's flat table, the typed connection and the options of its
+//! transport follow from it.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::{CatchUp, Direction, HeaderFormat, Size, Spacing, Switch, TransportName};
+use super::transport::{Refusal, connection};
+use super::{CatchUp, Direction, HeaderFormat, Size, Spacing, Switch};
 use crate::content::Content;
 use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
 
-/// A connection as documents have it: one flat table. Options that only some transports have are absent unless given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ConnectionFields {
-    /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
-    pub name: String,
-    /// Transport protocol.
-    pub transport: TransportName,
-    /// Which side sends.
-    pub direction: Direction,
-    /// How many flows like this one, 1 to 100 000.
-    pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Size>,
-    /// Format of the data header that begins each datagram.
-    #[serde(skip_serializing_if = "is_native")]
-    pub header: HeaderFormat,
-    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<SendRate>,
-    /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
-    #[serde(skip_serializing_if = "is_default")]
-    pub spacing: Spacing,
-    /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
-    /// Stop after this many payload bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<ByteSize>,
-    /// Stop after this many datagrams or writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<u64>,
-    /// Start this long after the test's start.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub start_after: Span,
-    /// `false`: waits for a start command over the control socket.
-    #[serde(skip_serializing_if = "is_true")]
-    pub autostart: bool,
-    /// Content of the payload.
-    pub content: Content,
-    /// The receiver verifies the seeded payload: bit errors and truncation are counted.
-    #[serde(skip_serializing_if = "is_false")]
-    pub verify: bool,
-    /// What a paced sender does about late slots.
-    pub catch_up: CatchUp,
-    /// Segmentation offload at the sender (UDP_SEGMENT).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Switch", extend("default" = "auto"))]
-    pub gso: Option<Switch>,
-    /// Receive offload at the receiver (UDP_GRO).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Switch", extend("default" = "auto"))]
-    pub gro: Option<Switch>,
-    /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<ByteSize>,
-    /// TCP maximum segment size, 88 to 32 767 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mss: Option<u32>,
-    /// TCP_NODELAY: Nagle's algorithm off.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
-    pub no_delay: Option<bool>,
-    /// TCP congestion control by its kernel name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// The whole TOS or traffic-class byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tos: Option<u8>,
-    /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow_label: Option<u32>,
-    /// Time to live or hop limit, 1 to 255.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<u8>,
-    /// Don't-fragment (IPv4) and no local fragmentation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
-    pub dont_fragment: Option<bool>,
-    /// Sending without a copy (sendfile from memory) on a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
-    pub zero_copy: Option<bool>,
-    /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
-    pub discard: Option<bool>,
-    /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel_pacing: Option<BitRate>,
-    /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_port: Option<u16>,
+connection! {
+    // Every transport has these.
+    common {
+        /// Which side sends.
+        direction: Direction = Direction::Forward,
+        /// How many flows like this one, 1 to 100 000.
+        count: u32 = 1,
+        /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload: Option<Size> = None,
+        /// Format of the data header that begins each datagram.
+        #[serde(skip_serializing_if = "is_native")]
+        header: HeaderFormat = HeaderFormat::default(),
+        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rate: Option<SendRate> = None,
+        /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
+        #[serde(skip_serializing_if = "is_default")]
+        spacing: Spacing = Spacing::default(),
+        /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        duration: Option<Span> = None,
+        /// Stop after this many payload bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<ByteSize> = None,
+        /// Stop after this many datagrams or writes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets: Option<u64> = None,
+        /// Start this long after the test's start.
+        #[serde(skip_serializing_if = "is_zero")]
+        start_after: Span = Span(0),
+        /// `false`: waits for a start command over the control socket.
+        #[serde(skip_serializing_if = "is_true")]
+        autostart: bool = true,
+        /// Content of the payload.
+        content: Content = Content::Random,
+        /// The receiver verifies the seeded payload: bit errors and truncation are counted.
+        #[serde(skip_serializing_if = "is_false")]
+        verify: bool = false,
+        /// What a paced sender does about late slots.
+        catch_up: CatchUp = CatchUp::default(),
+        /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        window: Option<ByteSize> = None,
+    }
+    // A transport has those of the groups that it names as its options.
+    options {
+        /// Options of UDP.
+        UdpOptions {
+            /// Segmentation offload at the sender (UDP_SEGMENT).
+            #[schemars(with = "Switch", extend("default" = "auto"))]
+            gso: Switch,
+            /// Receive offload at the receiver (UDP_GRO).
+            #[schemars(with = "Switch", extend("default" = "auto"))]
+            gro: Switch,
+            /// Don't-fragment (IPv4) and no local fragmentation.
+            #[schemars(with = "bool")]
+            dont_fragment: bool,
+        }
+        with {
+            /// Of the IP layer.
+            ip: IpOptions,
+        }
+        impl {
+            fn ip(&self) -> Option<&IpOptions> {
+                Some(&self.ip)
+            }
+
+            fn ip_mut(&mut self) -> Option<&mut IpOptions> {
+                Some(&mut self.ip)
+            }
+
+            fn udp(&self) -> Option<&UdpOptions> {
+                Some(self)
+            }
+        }
+
+        /// Options of TCP.
+        TcpOptions {
+            /// TCP maximum segment size, 88 to 32 767 bytes.
+            mss: Option<u32>,
+            /// TCP_NODELAY: Nagle's algorithm off.
+            #[schemars(with = "bool")]
+            no_delay: bool,
+            /// TCP congestion control by its kernel name.
+            congestion: Option<String>,
+        }
+        with {
+            /// Of its byte stream.
+            stream: StreamOptions,
+            /// Of the IP layer.
+            ip: IpOptions,
+        }
+        impl {
+            fn ip(&self) -> Option<&IpOptions> {
+                Some(&self.ip)
+            }
+
+            fn ip_mut(&mut self) -> Option<&mut IpOptions> {
+                Some(&mut self.ip)
+            }
+
+            fn stream(&self) -> Option<&StreamOptions> {
+                Some(&self.stream)
+            }
+
+            fn tcp(&self) -> Option<&TcpOptions> {
+                Some(self)
+            }
+
+            fn check(&self) -> Result<(), Refusal> {
+                if let Some(m) = self.mss.filter(|m| !(88..=32_767).contains(m)) {
+                    return Err(("mss", m.to_string(), "88 to 32767".into()));
+                }
+                let is_name = |c: &str| {
+                    let known = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+                    (1..=15).contains(&c.len()) && c.bytes().all(known)
+                };
+                match self.congestion.as_ref().filter(|c| !is_name(c)) {
+                    Some(c) => {
+                        Err(("congestion", c.clone(), "a kernel name such as cubic, reno, bbr".into()))
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+
+        /// Options of the IP layer.
+        IpOptions {
+            /// The whole TOS or traffic-class byte.
+            tos: Option<u8>,
+            /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
+            flow_label: Option<u32>,
+            /// Time to live or hop limit, 1 to 255.
+            ttl: Option<u8>,
+            /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
+            kernel_pacing: Option<BitRate>,
+            /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
+            client_port: Option<u16>,
+        }
+        with {}
+        impl {}
+
+        /// Options of a byte stream.
+        StreamOptions {
+            /// Sending without a copy (sendfile from memory) on a stream.
+            #[schemars(with = "bool")]
+            zero_copy: bool,
+            /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
+            #[schemars(with = "bool")]
+            discard: bool,
+        }
+        with {}
+        impl {}
+    }
 }
 
 fn is_native(h: &HeaderFormat) -> bool {
@@ -115,41 +175,4 @@ fn is_true(b: &bool) -> bool {
 }
 fn is_false(b: &bool) -> bool {
     !*b
-}
-
-impl Default for ConnectionFields {
-    fn default() -> Self {
-        ConnectionFields {
-            name: String::new(),
-            transport: TransportName::default(),
-            direction: Direction::Forward,
-            count: 1,
-            payload: None,
-            header: HeaderFormat::default(),
-            rate: None,
-            spacing: Spacing::default(),
-            duration: None,
-            bytes: None,
-            packets: None,
-            start_after: Span(0),
-            autostart: true,
-            content: Content::Random,
-            verify: false,
-            catch_up: CatchUp::default(),
-            gso: None,
-            gro: None,
-            window: None,
-            mss: None,
-            no_delay: None,
-            congestion: None,
-            tos: None,
-            flow_label: None,
-            ttl: None,
-            dont_fragment: None,
-            zero_copy: None,
-            discard: None,
-            kernel_pacing: None,
-            client_port: None,
-        }
-    }
 }

@@ -78,7 +78,7 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             }
         }
         for (transport, direction, n) in kinds {
-            line(format!("{n} flows {transport} {direction}; sums are shown (-V for each flow)"));
+            line(format!("{n} flows {transport} {direction}; sums are shown"));
         }
     }
     if !plan.connections.is_empty() {

@@ -71,7 +71,7 @@ pub(super) fn listen(
     requests: mpsc::UnboundedSender<Asked>,
 ) -> Result<CommandSocket, TrafficError> {
     let (listener, file) = Listener::bind(path, true).map_err(|source| TrafficError::File {
-        what: "control socket",
+        field: "control_socket",
         path: path.into(),
         source,
     })?;

@@ -110,7 +110,7 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
     let plan = &config.plan;
     if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
         return Err(TrafficError::Input {
-            what: "bind",
+            field: "bind",
             given: plan.bind.map(|b| b.to_string()).unwrap_or_default(),
             accepted: format!("an address of the family of {}", address.ip()),
         });

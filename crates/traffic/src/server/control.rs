@@ -123,7 +123,7 @@ impl Task<'_> {
     ) -> bool {
         let shared = self.shared;
         if shared.config.key.is_some() && !noise {
-            self.refuse("key", "this server wants a key (--key-file)").await;
+            self.refuse("key", "this server requires a key").await;
             return false;
         }
         let open = match tokio::time::timeout_at(deadline, self.greet(reader)).await {
@@ -358,23 +358,10 @@ impl Task<'_> {
         let pool = &self.shared.data_ports;
         let ports = match open.plan.data_ports {
             DataPorts::Range if !pool.is_range() => {
-                return Err(
-                    "this server has no range of data ports (weir serve --data-ports FIRST-LAST)"
-                        .into(),
-                );
+                return Err("this server has no range of data ports".into());
             }
             DataPorts::Range => DataPorts::Dedicated,
             ports => ports,
-        };
-        let needs = |s: &FlowSpec| {
-            let (c, transport) = (&s.connection, &s.connection.transport);
-            c.window.is_some()
-                || transport
-                    .tcp_options()
-                    .is_some_and(|o| o.mss.is_some() || o.congestion.is_some())
-                || transport
-                    .ip()
-                    .is_some_and(|o| o.tos.is_some() || o.ttl.is_some() || o.flow_label.is_some())
         };
         // A Unix socket has no ports.
         let streams: Vec<_> = specs
@@ -393,8 +380,15 @@ impl Task<'_> {
         }
         // Everything is opened before anything starts: what is refused gives its ports back at once.
         let mut listener = None;
+        let sends = |s: &FlowSpec| s.connection.direction == Direction::Reverse;
         let needs = |(s, transport): &&(&FlowSpec, &dyn StreamTransport)| {
-            transport.needs_listener() || needs(s)
+            // What connections inherit from their listener; the rest is set when they are accepted.
+            let inherited = weir_net::tcp::TcpOptions {
+                nodelay: false,
+                pacing_bytes_per_second: None,
+                ..transport.options(s, sends(s))
+            };
+            inherited != weir_net::tcp::TcpOptions::default()
         };
         if !streams.is_empty()
             && (ports == DataPorts::Dedicated
@@ -402,7 +396,6 @@ impl Task<'_> {
         {
             // One listener with the options of the first flow that has any: those of one plan hardly differ.
             let (spec, transport) = streams.iter().find(needs).unwrap_or(&streams[0]);
-            let sends = |s: &FlowSpec| s.connection.direction == Direction::Reverse;
             let options = weir_net::tcp::TcpOptions {
                 nonblocking: true,
                 flow_label,

@@ -75,10 +75,6 @@ pub(crate) trait StreamTransport: Sync {
     }
     /// What the socket of a flow is opened with.
     fn options(&self, spec: &FlowSpec, sends: bool) -> TcpOptions;
-    /// Whether the server's shared listener does not speak it, so that the session needs a listener of its own.
-    fn needs_listener(&self) -> bool {
-        false
-    }
     /// Starts to connect a stream to the server.
     fn start_connect(&self, to: Address, options: &TcpOptions) -> weir_net::Result<TcpStream> {
         TcpStream::start_connect(to.ip_or_none(), options)

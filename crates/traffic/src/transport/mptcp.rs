@@ -32,10 +32,6 @@ impl StreamTransport for Mptcp {
         TcpOptions { protocol: Some(PROTOCOL), ..tcp::options(spec, sends) }
     }
 
-    fn needs_listener(&self) -> bool {
-        true
-    }
-
     fn socket(&self, _: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
         Socket::shared(connected, fallback)
     }

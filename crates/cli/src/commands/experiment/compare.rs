@@ -10,8 +10,9 @@ use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, S
 use weir_model::names::Host;
 use weir_model::units::{BitRate, ByteSize, Seed};
 
-use super::axes::{OF_COMPARISONS, refuse_beside};
+use super::axes::refuse_beside;
 use super::{Job, ResultArgs, execute};
+use crate::commands::test::flags::{Shaping, flags};
 use crate::commands::values::{MAX_RUNS, confidence, whole};
 use crate::error::CliError;
 use crate::output::print;
@@ -38,27 +39,11 @@ pub(crate) struct CompareArgs {
     /// An axis of size, mss, connections, rate, transport; may be repeated
     #[arg(long, value_name = "NAME=VALUES")]
     over: Vec<String>,
-    /// Use UDP
-    #[arg(short = 'u', long)]
-    pub(super) udp: bool,
-    /// Payload of a datagram, or bytes of a write [default: each tool's own]
-    #[arg(short = 'l', long, value_name = "SIZE")]
-    pub(super) length: Option<ByteSize>,
-    /// TCP maximum segment size
-    #[arg(short = 'M', long, value_name = "BYTES")]
-    pub(super) set_mss: Option<u32>,
+    #[command(flatten)]
+    pub(super) load: LoadArgs,
     /// Let Weir send and receive UDP in super-packets (GSO, GRO) [default: per-packet, as the other tools do]
     #[arg(long)]
     coalesced: bool,
-    /// Connections, 1 to 128 [default: 1]
-    #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
-    pub(super) parallel: Option<u32>,
-    /// UDP rate, bit/s [default: as fast as possible]
-    #[arg(short = 'b', long, value_name = "RATE")]
-    pub(super) bitrate: Option<BitRate>,
-    /// Duration of a run in whole seconds [default: 10]
-    #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
-    pub(super) time: Option<u32>,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1_u32..=MAX_RUNS))]
     runs: u32,
@@ -72,6 +57,29 @@ pub(crate) struct CompareArgs {
     result: ResultArgs,
 }
 
+flags! {
+    LoadArgs {
+        /// Use UDP
+        #[arg(short = 'u', long)]
+        udp: bool => transport,
+        /// Payload of a datagram, or bytes of a write [default: each tool's own]
+        #[arg(short = 'l', long, value_name = "SIZE")]
+        length: Option<ByteSize> => payload,
+        /// TCP maximum segment size
+        #[arg(short = 'M', long, value_name = "BYTES")]
+        set_mss: Option<u32> => mss,
+        /// Connections, 1 to 128 [default: 1]
+        #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
+        parallel: Option<u32> => count,
+        /// UDP rate, bit/s [default: as fast as possible]
+        #[arg(short = 'b', long, value_name = "RATE")]
+        bitrate: Option<BitRate> => rate,
+        /// Duration of a run in whole seconds [default: 10]
+        #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
+        time: Option<u32> => duration,
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliError> {
     if args.list {
@@ -81,26 +89,27 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         });
         return print(&lines.collect::<String>());
     }
-    refuse_beside(OF_COMPARISONS, &args, &args.over, &[])?;
+    let load = &args.load;
+    refuse_beside(&load.flags(), &args.over, &[])?;
     let is_axis =
         |name: &str| args.over.iter().any(|a| a.split('=').next().map(str::trim) == Some(name));
-    if args.bitrate.is_some() && !args.udp && !is_axis("transport") {
+    if load.bitrate.is_some() && !load.udp && !is_axis("transport") {
         let why = "given without -u: every tool sends TCP as fast as it goes";
-        return Err(CliError::flag("-b", why, "-u, or --over transport=udp, with it"));
+        return Err(CliError::flag("-b/--bitrate", why, "-u, or --over transport=udp, with it"));
     }
     let mut with: BTreeMap<String, Value> = BTreeMap::from([
-        ("seconds".to_owned(), args.time.unwrap_or(10).into()),
-        ("transport".to_owned(), if args.udp { "udp" } else { "tcp" }.into()),
+        ("seconds".to_owned(), load.time.unwrap_or(10).into()),
+        ("transport".to_owned(), if load.udp { "udp" } else { "tcp" }.into()),
     ]);
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             with.insert(name.into(), value);
         }
     };
-    put("size", args.length.map(|s| s.0.into()));
-    put("mss", args.set_mss.map(Into::into));
-    put("connections", args.parallel.map(Into::into));
-    put("rate", args.bitrate.map(|r| r.0.into()));
+    put("size", load.length.map(|s| s.0.into()));
+    put("mss", load.set_mss.map(Into::into));
+    put("connections", load.parallel.map(Into::into));
+    put("rate", load.bitrate.map(|r| r.0.into()));
     let mut hosts = BTreeMap::new();
     if let Some(host) = &args.host {
         let target = Host::parse(host).map_err(|e| CliError::of_field(e, "HOST"))?;

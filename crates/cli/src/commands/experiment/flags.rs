@@ -4,7 +4,7 @@
 use weir_model::ModelError;
 use weir_model::experiment::parameter_of;
 
-use super::axes::OF_TESTS;
+use crate::commands::test::flags::flag_of_field;
 
 /// Fields of a scenario, of its one step and of what that does, and the flags that set them.
 const FLAGS: &[(&str, &str)] = &[
@@ -52,19 +52,14 @@ pub(super) fn flag_of(field: &str, axes: &[String]) -> String {
     if axes.iter().any(|axis| axis == path || is_of_step && axis == last) {
         return format!("--over {last}{rest}");
     }
-    let flag = |table: &[(&str, &'static str)], name: &str| {
-        table.iter().find(|(field, _)| *field == name).map(|(_, flag)| *flag)
-    };
-    let found = match (is_of_scenario || path.starts_with("sweep.impair"), is_of_step) {
-        (true, _) => flag(FLAGS, last),
-        (_, true) => {
-            let parameter = parameter_of(last);
-            let of_plan = OF_TESTS.iter().find(|s| s.parameter == parameter).map(|s| s.flag);
-            of_plan.or_else(|| flag(FLAGS, last))
-        }
+    let of_step =
+        || FLAGS.iter().find(|(name, _)| *name == last).map(|(_, flag)| (*flag).to_owned());
+    let flag = match (is_of_scenario || path.starts_with("sweep.impair"), is_of_step) {
+        (true, _) => of_step(),
+        (_, true) => flag_of_field(parameter_of(last)).or_else(of_step),
         _ => None,
     };
-    found.map_or_else(|| field.to_owned(), |flag| format!("{flag}{rest}"))
+    flag.map_or_else(|| field.to_owned(), |flag| format!("{flag}{rest}"))
 }
 
 #[cfg(test)]
@@ -85,8 +80,8 @@ mod tests {
             ("size", "--over size"),
             ("size: connection[0].payload", "--over size: connection[0].payload"),
             ("compare.size", "--over size"),
-            ("compare.rate", "-b"),
-            ("compare.seconds", "-t"),
+            ("compare.rate", "-b/--bitrate"),
+            ("compare.seconds", "-t/--time"),
             ("sweep.both", "--both"),
             ("elsewhere.rate", "elsewhere.rate"),
         ] {

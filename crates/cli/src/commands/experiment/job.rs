@@ -180,10 +180,11 @@ fn same_files(
 ) -> Result<(), CliError> {
     match now.iter().find(|(name, hash)| before.get(*name) != Some(*hash)) {
         None => Ok(()),
-        Some((name, _)) => Err(CliError::Usage(format!(
-            "experiment {id}: {name} has changed since the experiment started, so that its runs \
-            can't be compared; restore the file, or start a new experiment"
-        ))),
+        Some((name, _)) => Err(CliError::flag(
+            "--resume",
+            format!("{id}, while {name} has changed since the experiment started"),
+            "the unchanged file, or a new experiment",
+        )),
     }
 }
 
@@ -354,9 +355,9 @@ mod tests {
         let before = of(&[("plan.toml", "1"), ("laws.toml", "2")]);
         assert!(same_files("x", &before, &before).is_ok());
         let changed = same_files("x", &before, &of(&[("plan.toml", "1"), ("laws.toml", "3")]));
-        let error = changed.unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("laws.toml is not what it was"), "{error}");
+        let refused = changed.unwrap_err().refusal();
+        assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--resume"), 2));
+        assert!(refused.given.unwrap().contains("laws.toml"));
         assert!(same_files("x", &of(&[]), &before).is_err(), "one that was not known");
     }
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use weir_experiment::scenario::{self, ScenarioError};
+use weir_model::Refusal;
 use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
@@ -112,13 +113,17 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
 /// Why it did not run, as a message of the command line: what is wrong with the scenario, or what a program that was
 /// running said.
 pub(crate) fn refused(error: ScenarioError) -> CliError {
+    let message = error.to_string();
     match error {
         ScenarioError::Model(error) => CliError::Model(error),
         ScenarioError::File { operation, path, source } => CliError::io(operation, path)(source),
         ScenarioError::Lab(error) => CliError::Lab(error),
-        ScenarioError::Refused { .. } => CliError::Usage(error.to_string()),
+        ScenarioError::Refused { field, .. } => CliError::Refused(Box::new(Refusal {
+            field: Some(field),
+            ..Refusal::new("usage", message, 2)
+        })),
         ScenarioError::Program { is_unavailable, .. } => CliError::Experiment {
-            reason: telling::cleaned(&error.to_string()),
+            reason: telling::cleaned(&message),
             exit_code: if is_unavailable { 4 } else { 3 },
         },
         other => CliError::Internal(telling::cleaned(&other.to_string())),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use weir_experiment::scenario::checkpoint::{Checkpoint, CheckpointHeader, Session};
 use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
 use weir_jobs::{ResumeJob, ScenarioJob};
+use weir_model::ModelError;
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::names::Host;
 use weir_model::units::Seed;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         return resume(id, &args.result, command);
     }
     let Some(path) = &args.file else {
-        return Err(CliError::Usage("FILE or --resume ID".into()));
+        return Err(CliError::flag("FILE", "nothing", "a file, or --resume ID"));
     };
     let text = read(path).map_err(refused)?;
     let mut set = Variables::new();
@@ -171,10 +172,16 @@ pub(crate) fn resume_job(job: &ResumeJob) -> Result<i32, CliError> {
     resume(&job.id, &result, &["weir", "job"].map(OsString::from))
 }
 
+fn is_field(error: &ModelError, name: &str) -> bool {
+    matches!(error, ModelError::Field { field, .. } if field == name)
+}
+
 /// Reads the scenario of a job; `path` is its file, where it has one.
 fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
     let parse = |hosts: &BTreeMap<String, HostSpec>| {
         Scenario::parse(&job.text, job.quick, &job.set, hosts).map_err(|error| match path {
+            Some(_) if is_field(&error, "set") => CliError::of_field(error, "--set"),
+            Some(_) if is_field(&error, "hosts") => CliError::of_field(error, "--host"),
             Some(path) => CliError::Plan { path: path.into(), error },
             None => CliError::Model(error),
         })

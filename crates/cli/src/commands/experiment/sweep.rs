@@ -13,7 +13,7 @@ use weir_model::plan::Plan;
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
-use super::axes::{OF_TESTS, refuse_beside};
+use super::axes::refuse_beside;
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::TestArgs;
 use crate::commands::test::args::{
@@ -216,7 +216,7 @@ fn scenario(
     }
     let laws = [&grid.both, &grid.a_to_b, &grid.b_to_a];
     let laws: Vec<&str> = laws.into_iter().flatten().map(String::as_str).collect();
-    refuse_beside(OF_TESTS, &test, &grid.over, &laws)?;
+    refuse_beside(&test.flags(), &grid.over, &laws)?;
     refuse_unrepeatable(&test)?;
     let general = &test.general;
     // The hosts of a lab are this host too.
@@ -391,9 +391,9 @@ mod tests {
             let line = ["x", "h"].into_iter().chain(words.split(' '));
             let test = Line::try_parse_from(line).unwrap().test;
             let grid = GridArgs { over: vec!["size=1".into()], ..GridArgs::default() };
-            let refused = scenario(grid, test, "sweep", None).unwrap_err().to_string();
-            let flag = words.split(' ').next().unwrap();
-            assert!(refused.starts_with(&format!("{flag}: ")), "{words}: {refused}");
+            let refused = scenario(grid, test, "sweep", None).unwrap_err().refusal();
+            let flag = words.split(' ').next();
+            assert_eq!((refused.field.as_deref(), refused.exit_code), (flag, 2), "{words}");
         }
         of("h --connect-timeout 3s --nominal 1G", &["size=1"], "sweep");
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use weir_emulator::LinkMode;
+use weir_model::ModelError;
 use weir_model::impairment::{Impairment, Laws, Other};
 use weir_model::units::{ByteSize, Seed, Span};
 
@@ -96,8 +97,25 @@ impl LawArgs {
             }
         };
         config.seed = self.seed.unwrap_or(config.seed);
-        config.check().map_err(CliError::Model)?;
+        config.check().map_err(|error| self.by_flag(error))?;
         Ok(config)
+    }
+
+    /// A refused field, by the flag that set it, where it is not of a file.
+    fn by_flag(&self, error: ModelError) -> CliError {
+        let field = match &error {
+            ModelError::Field { field, .. } if self.config.is_none() => field.as_str(),
+            _ => return CliError::Model(error),
+        };
+        let is_of = |name: &str| field.strip_prefix("other.").is_some_and(|f| f.starts_with(name));
+        let flag = match (is_of("profile"), is_of("a_to_b"), is_of("b_to_a")) {
+            (true, ..) => "--profile",
+            (_, true, _) if self.a_to_b.is_some() => "--a-to-b",
+            (.., true) if self.b_to_a.is_some() => "--b-to-a",
+            (_, true, _) | (.., true) => "--both",
+            _ => return CliError::Model(error),
+        };
+        CliError::of_field(error, flag)
     }
 }
 
@@ -359,7 +377,7 @@ mod tests {
         assert!(config.other.a_to_b.loss.is_some() && config.other.b_to_a == Laws::default());
         let unknown = LawArgs { profile: Some("9g".into()), ..LawArgs::default() };
         let error = unknown.impairment().unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.chain().contains("3g-good"), "{}", error.chain());
+        let refused = error.refusal();
+        assert_eq!((refused.given.as_deref(), refused.exit_code), (Some("9g"), 2));
     }
 }

@@ -23,7 +23,11 @@ fn is_pipe(path: &Path) -> bool {
 /// Reads, impairs, writes.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(from), Some(to)) = (&args.pcap_in, &args.pcap_out) else {
-        return Err(CliError::Usage("--pcap-in and --pcap-out go together".into()));
+        return Err(CliError::flag(
+            "--pcap-in",
+            "given alone",
+            "--pcap-in and --pcap-out together",
+        ));
     };
     let replay = Replay {
         impairment: args.impairment()?,

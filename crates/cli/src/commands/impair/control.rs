@@ -83,8 +83,10 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
         return Ok(request.into());
     }
     if laws.is_empty() && laws.seed.is_none() {
-        return Err(CliError::Usage(
-            "nothing to set: --both, --a-to-b, --b-to-a, --profile, --config or --seed".into(),
+        return Err(CliError::flag(
+            "--both",
+            "nothing to set",
+            "--both, --a-to-b, --b-to-a, --profile, --config or --seed",
         ));
     }
     let mut put = |key: &str, value: Option<String>| {
@@ -206,10 +208,8 @@ fn the_only_one() -> Result<PathBuf, CliError> {
         }),
         _ => {
             let names: Vec<String> = alive.iter().map(|path| path.display().to_string()).collect();
-            Err(CliError::Usage(format!(
-                "several emulators are running; select one with --socket: {}",
-                names.join(", ")
-            )))
+            let given = "nothing, while several emulators run";
+            Err(CliError::flag("--socket", given, &names.join(", ")))
         }
     }
 }
@@ -274,8 +274,8 @@ mod tests {
         // A flow of that name is reached in the order of the help.
         assert_eq!(read("off on").unwrap(), (false, Some("on".to_owned())));
         let error = read("other").unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.chain().contains("other; accepted: on or off"), "{}", error.chain());
+        let refused = error.refusal();
+        assert_eq!((refused.given.as_deref(), refused.exit_code), (Some("other"), 2));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let impairment = args.laws.impairment()?;
     let Some((program, words)) = args.command.split_first() else {
-        return Err(CliError::Usage("a command is needed".into()));
+        return Err(CliError::flag("COMMAND", "nothing", "a command and its arguments"));
     };
     if program.to_string_lossy().starts_with('-') {
         return Err(CliError::flag(

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Runs the command until the time is over, a signal, or the loss of an interface.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
-        return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
+        return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B"));
     };
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let job = EmulatorJob {

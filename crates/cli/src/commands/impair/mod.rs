@@ -56,6 +56,9 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     if let Error::Refusal { what, given, accepted } = error {
         return Refusal::of_field("emulator", what, given, accepted);
     }
+    if let Error::File { path, .. } | Error::PacketTrace { path, .. } = error {
+        return Refusal { given: Some(path.display().to_string()), ..Refusal::default() };
+    }
     match error.object() {
         Some(object) => {
             let forced = if error.may_be_forced() { ", or this one with force" } else { "" };

@@ -1,9 +1,9 @@
 //! What can go wrong with `weir runs`, with the exit code of the contract.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use weir_model::ModelError;
+use weir_model::{ModelError, Refusal};
 use weir_runs::StoreError;
 
 use crate::engine::file_exit_code;
@@ -68,6 +68,50 @@ pub(crate) enum RunsError {
 }
 
 impl RunsError {
+    /// Code, field and values as data; the message and the exit code are [`crate::error::CliError`]'s.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let of = |code: &str, field: Option<&str>, given: Option<String>| Refusal {
+            code: code.into(),
+            field: field.map(Into::into),
+            given,
+            ..Refusal::default()
+        };
+        let path = |path: &Path| Some(path.display().to_string());
+        match self {
+            RunsError::Flag { flag, error } => Refusal {
+                code: "usage".into(),
+                field: Some((*flag).into()),
+                ..Refusal::from(error)
+            },
+            RunsError::File { path: file, .. } => of("file", None, path(file)),
+            RunsError::Nothing { selector, .. } => {
+                of("not-found", Some("RUN"), Some(selector.clone()))
+            }
+            RunsError::Experiment { id } => of("not-a-run", Some("RUN"), Some(id.clone())),
+            RunsError::NoRuns { side, given } => of("not-found", Some(side), Some(given.clone())),
+            RunsError::BothSides { id } => of("same-run", Some("RUN"), Some(id.clone())),
+            RunsError::Output(_) => of("file", None, Some("stdout".into())),
+            RunsError::Store(error) => match error {
+                StoreError::Io { path: file, .. } => of("file", None, path(file)),
+                StoreError::NotFound { selector, .. }
+                | StoreError::NoExperiment { selector, .. } => {
+                    of("not-found", Some("RUN"), Some(selector.clone()))
+                }
+                StoreError::NoUnfinished { selector, .. } => {
+                    of("not-found", Some("--resume"), Some(selector.clone()))
+                }
+                StoreError::Ambiguous { selector, .. }
+                | StoreError::SeveralExperiments { selector, .. } => {
+                    of("ambiguous", Some("RUN"), Some(selector.clone()))
+                }
+                StoreError::Exists { id, .. } => of("exists", Some("RUN"), Some(id.clone())),
+                StoreError::Label { label, .. } => of("label", Some("LABEL"), Some(label.clone())),
+                StoreError::NoLabel { key, .. } => of("label", Some("LABEL"), Some(key.clone())),
+                _ => of("runs", None, None),
+            },
+        }
+    }
+
     /// The exit code of the contract.
     pub(crate) fn exit_code(&self) -> i32 {
         match self {

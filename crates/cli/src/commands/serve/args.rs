@@ -237,10 +237,10 @@ mod tests {
         args: ServeArgs,
     }
 
-    fn of(words: &str) -> Result<ServerConfig, String> {
+    fn of(words: &str) -> Result<ServerConfig, Box<weir_model::Refusal>> {
         Line::try_parse_from(std::iter::once("serve").chain(words.split_whitespace()))
-            .map_err(|e| e.to_string())
-            .and_then(|line| config(&job(&line.args), None).map_err(|e| e.to_string()))
+            .map_err(|e| Box::new(crate::parsed::refusal(&e, &[])))
+            .and_then(|line| config(&job(&line.args), None).map_err(|e| Box::new(e.refusal())))
     }
 
     #[test]
@@ -320,8 +320,8 @@ mod tests {
             ("--data-ports 5000-65536", "--data-ports"),
             ("--key a --key-file b", "--key"),
         ] {
-            let error = of(words).unwrap_err();
-            assert!(error.contains(flag), "{words}: {error}");
+            let refused = of(words).unwrap_err();
+            assert_eq!((refused.field.as_deref(), refused.exit_code), (Some(flag), 2), "{words}");
         }
     }
 }

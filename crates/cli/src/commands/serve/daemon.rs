@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_model::Refusal;
 use weir_net::process::{lead_session, own_program};
 
 use super::args::ServeArgs;
@@ -29,6 +30,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     command
         .args(words.iter().skip(1))
         .arg("--in-background")
+        .env("WEIR_ERRORS", "json")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -53,15 +55,26 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
         }
         return print(&said);
     }
-    let mut error = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        // What can't be read is not told; the exit code is.
-        let _ = stderr.take(MAX_ERROR_BYTES).read_to_string(&mut error);
-    }
-    let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(70);
-    let reason = error.trim().trim_start_matches("error: ").to_string();
-    let reason = if reason.is_empty() { "it ended without a message".into() } else { reason };
-    Err(CliError::Daemon { reason, exit_code: if code == 0 { 70 } else { code } })
+    let code = child.wait().ok().and_then(|status| status.code()).filter(|code| *code != 0);
+    let refused = said.lines().rev().find_map(refusal);
+    Err(refused.unwrap_or_else(|| {
+        let mut reason = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            // What can't be read is not reported; the exit code is.
+            let _ = stderr.take(MAX_ERROR_BYTES).read_to_string(&mut reason);
+        }
+        let reason = if reason.is_empty() { "it ended without an error" } else { reason.trim() };
+        CliError::Daemon { reason: reason.into(), exit_code: code.unwrap_or(70) }
+    }))
+}
+
+/// The error in a line of the background's output: an object, or an event of `--json-stream`.
+fn refusal(line: &str) -> Option<CliError> {
+    let mut line: serde_json::Value = serde_json::from_str(line).ok()?;
+    let key = if line["event"] == "error" { "data" } else { "error" };
+    let refusal: Refusal = serde_json::from_value(line.get_mut(key)?.take()).ok()?;
+    let message = format!("the daemon did not start: {}", refusal.message);
+    Some(CliError::Refused(Box::new(Refusal { message, ..refusal })))
 }
 
 /// The background's side: passes the first lines to the foreground and lets it go.

@@ -1,6 +1,6 @@
-//! The flags of `weir test`, by heading. What they mean together is decided in [`super::plan`].
+//! The flags of `weir test`, by heading. One that shapes the test names the field that it sets ([`super::flags`]); what
+//! several mean together is decided in [`super::plan`].
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use weir_model::plan::{
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
+use super::flags::flags;
 use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
@@ -50,52 +51,6 @@ pub(crate) struct TestArgs {
     pub(crate) later: LaterArgs,
 }
 
-/// The flags that a plan file replaces, one by one, so that a refusal names those that were given.
-const SHAPE: [&str; 42] = [
-    "udp",
-    "transport",
-    "time",
-    "bytes",
-    "packets",
-    "parallel",
-    "reverse",
-    "bidir",
-    "omit",
-    "content",
-    "seed",
-    "data_ports",
-    "bitrate",
-    "total_rate",
-    "catch_up",
-    "spacing",
-    "fq_rate",
-    "length",
-    "header",
-    "ipv4",
-    "ipv6",
-    "bind",
-    "bind_dev",
-    "cport",
-    "window",
-    "set_mss",
-    "no_delay",
-    "congestion",
-    "tos",
-    "dscp",
-    "flowlabel",
-    "ttl",
-    "dont_fragment",
-    "zerocopy",
-    "skip_rx_copy",
-    "gso",
-    "gro",
-    "interval",
-    "loss_threshold",
-    "no_latency",
-    "verify",
-    "nominal",
-];
-
 #[derive(Debug, Args)]
 #[command(next_help_heading = "General")]
 pub(crate) struct GeneralArgs {
@@ -106,7 +61,7 @@ pub(crate) struct GeneralArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::connect_timeout)]
     pub(crate) connect_timeout: Span,
     /// Read the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
-    #[arg(long, value_name = "FILE", conflicts_with_all = SHAPE)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
     /// Write the plan of these flags as TOML; without HOST no test is run
     #[arg(long, value_name = "FILE")]
@@ -129,72 +84,74 @@ pub(crate) struct GeneralArgs {
     pub(crate) spin: Option<Duration>,
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Traffic")]
-pub(crate) struct TrafficArgs {
-    /// Send UDP datagrams; the same as --transport udp
-    #[arg(short = 'u', long)]
-    pub(crate) udp: bool,
-    /// Transport [default: tcp]
-    #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with = "udp")]
-    pub(crate) transport: Option<TransportName>,
-    /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
-    pub(crate) time: Option<Span>,
-    /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
-    #[arg(short = 'n', long, value_name = "SIZE")]
-    pub(crate) bytes: Option<ByteSize>,
-    /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are thousands (iperf3:
-    /// all connections together)
-    #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
-    pub(crate) packets: Option<u64>,
-    /// Connections in each direction, 1 to 100 000 [default: 1]
-    #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
-    pub(crate) parallel: Option<u32>,
-    /// The server sends
-    #[arg(short = 'R', long, conflicts_with = "bidir")]
-    pub(crate) reverse: bool,
-    /// Both ends send: one connection (or -P) in each direction
-    #[arg(long)]
-    pub(crate) bidir: bool,
-    /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
-    #[arg(short = 'O', long, value_name = "TIME")]
-    pub(crate) omit: Option<Span>,
-    /// Content of the payload: random, zeros, ascii or ratio:R (compressible by about R, 1 to 1000) [default: random]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) content: Option<Content>,
-    /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
-    #[arg(long, value_name = "SEED")]
-    pub(crate) seed: Option<Seed>,
-    /// Ports of data connections: shared (the server's one port), dedicated (separate ports), range (separate ports of the
-    /// server's --data-ports, refused if it has none), auto (as the plan needs) [default: auto]
-    #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
-    pub(crate) data_ports: Option<DataPorts>,
+flags! {
+    #[command(next_help_heading = "Traffic")]
+    TrafficArgs {
+        /// Send UDP datagrams; the same as --transport udp
+        #[arg(short = 'u', long)]
+        udp: bool => transport,
+        /// Transport [default: tcp]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with = "udp")]
+        transport: Option<TransportName> => transport,
+        /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
+        #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
+        time: Option<Span> => connection.duration,
+        /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
+        #[arg(short = 'n', long, value_name = "SIZE")]
+        bytes: Option<ByteSize> => connection.bytes,
+        /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are thousands (iperf3:
+        /// all connections together)
+        #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
+        packets: Option<u64> => connection.packets,
+        /// Connections in each direction, 1 to 100 000 [default: 1]
+        #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
+        parallel: Option<u32> => connection.count,
+        /// The server sends
+        #[arg(short = 'R', long, conflicts_with = "bidir")]
+        reverse: bool => direction,
+        /// Both ends send: one connection (or -P) in each direction
+        #[arg(long)]
+        bidir: bool => direction,
+        /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
+        #[arg(short = 'O', long, value_name = "TIME")]
+        omit: Option<Span> => plan.omit,
+        /// Content of the payload: random, zeros, ascii or ratio:R (compressible by about R, 1 to 1000) [default: random]
+        #[arg(long, value_name = "KIND")]
+        content: Option<Content> => connection.content,
+        /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
+        #[arg(long, value_name = "SEED")]
+        seed: Option<Seed> => plan.seed,
+        /// Ports of data connections: shared (the server's one port), dedicated (separate ports), range (separate ports of the
+        /// server's --data-ports, refused if it has none), auto (as the plan needs) [default: auto]
+        #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
+        data_ports: Option<DataPorts> => plan.data_ports,
+    }
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Rate and size")]
-pub(crate) struct RateArgs {
-    /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps); /N sends bursts of N; 0 is unlimited
-    /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
-    #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
-    pub(crate) bitrate: Option<SendRate>,
-    #[arg(long, value_name = "LAW", help = spacing())]
-    pub(crate) spacing: Option<Spacing>,
-    /// -b is the total rate of all connections of a direction, divided equally
-    #[arg(long, requires = "bitrate")]
-    pub(crate) total_rate: bool,
-    /// How a paced sender makes up for slots that it missed: none, spread:P% (P % above the rate) or burst:N [default: spread:5%]
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) catch_up: Option<CatchUp>,
-    /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
-    #[arg(long, value_name = "RATE")]
-    pub(crate) fq_rate: Option<BitRate>,
-    #[arg(short = 'l', long, value_name = "SIZE", help = length())]
-    pub(crate) length: Option<Size>,
-    /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
-    #[arg(long, value_name = "FORMAT", value_parser = values::header())]
-    pub(crate) header: Option<HeaderFormat>,
+flags! {
+    #[command(next_help_heading = "Rate and size")]
+    RateArgs {
+        /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps); /N sends bursts of N; 0 is unlimited
+        /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
+        #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
+        bitrate: Option<SendRate> => connection.rate,
+        #[arg(long, value_name = "LAW", help = spacing())]
+        spacing: Option<Spacing> => connection.spacing,
+        /// -b is the total rate of all connections of a direction, divided equally
+        #[arg(long, requires = "bitrate")]
+        total_rate: bool => count,
+        /// How a paced sender makes up for slots that it missed: none, spread:P% (P % above the rate) or burst:N [default: spread:5%]
+        #[arg(long, value_name = "POLICY")]
+        catch_up: Option<CatchUp> => connection.catch_up,
+        /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
+        #[arg(long, value_name = "RATE")]
+        fq_rate: Option<BitRate> => connection.kernel_pacing,
+        #[arg(short = 'l', long, value_name = "SIZE", help = length())]
+        length: Option<Size> => connection.payload,
+        /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
+        #[arg(long, value_name = "FORMAT", value_parser = values::header())]
+        header: Option<HeaderFormat> => connection.header,
+    }
 }
 
 /// The help of `--spacing`, with the laws that there are.
@@ -214,83 +171,85 @@ fn length() -> String {
     )
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Sockets")]
-pub(crate) struct SocketArgs {
-    /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    pub(crate) ipv4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6', long)]
-    pub(crate) ipv6: bool,
-    /// Local address to send from, optionally with its interface
-    #[arg(short = 'B', long, value_name = "ADDRESS[%INTERFACE]")]
-    pub(crate) bind: Option<Bind>,
-    /// Local interface to send through
-    #[arg(long, value_name = "INTERFACE")]
-    pub(crate) bind_dev: Option<String>,
-    /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
-    #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
-    pub(crate) cport: Option<u16>,
-    /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
-    #[arg(short = 'w', long, value_name = "SIZE")]
-    pub(crate) window: Option<ByteSize>,
-    /// TCP maximum segment size, 88 to 32767 bytes
-    #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
-    pub(crate) set_mss: Option<u32>,
-    /// TCP: disable Nagle's algorithm (TCP_NODELAY)
-    #[arg(short = 'N', long)]
-    pub(crate) no_delay: bool,
-    /// TCP congestion control by its kernel name, such as cubic, reno or bbr
-    #[arg(short = 'C', long, value_name = "NAME")]
-    pub(crate) congestion: Option<String>,
-    /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal
-    #[arg(short = 'S', long, value_name = "BYTE", value_parser = values::tos, conflicts_with = "dscp")]
-    pub(crate) tos: Option<u8>,
-    /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0
-    #[arg(long, value_name = "DSCP")]
-    pub(crate) dscp: Option<Dscp>,
-    /// IPv6 flow label, 0 to 1048575
-    #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
-    pub(crate) flowlabel: Option<u32>,
-    /// Time to live or hop limit, 1 to 255
-    #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
-    pub(crate) ttl: Option<u8>,
-    /// Set the don't-fragment bit, and do not fragment locally
-    #[arg(long)]
-    pub(crate) dont_fragment: bool,
-    /// TCP: zero-copy sending (MSG_ZEROCOPY)
-    #[arg(short = 'Z', long)]
-    pub(crate) zerocopy: bool,
-    /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
-    #[arg(long)]
-    pub(crate) skip_rx_copy: bool,
-    /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
-    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
-    pub(crate) gso: Option<Switch>,
-    /// UDP receive offload at the receiver: auto, on or off [default: auto: on unless paced]
-    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
-    pub(crate) gro: Option<Switch>,
+flags! {
+    #[command(next_help_heading = "Sockets")]
+    SocketArgs {
+        /// Use IPv4 only
+        #[arg(short = '4', long, conflicts_with = "ipv6")]
+        ipv4: bool => family,
+        /// Use IPv6 only
+        #[arg(short = '6', long)]
+        ipv6: bool => family,
+        /// Local address to send from, optionally with its interface
+        #[arg(short = 'B', long, value_name = "ADDRESS[%INTERFACE]")]
+        bind: Option<Bind> => plan.bind = |bind: Bind| bind.address,
+        /// Local interface to send through
+        #[arg(long, value_name = "INTERFACE")]
+        bind_dev: Option<String> => device,
+        /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
+        #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
+        cport: Option<u16> => client_port,
+        /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
+        #[arg(short = 'w', long, value_name = "SIZE")]
+        window: Option<ByteSize> => connection.window,
+        /// TCP maximum segment size, 88 to 32767 bytes
+        #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
+        set_mss: Option<u32> => connection.mss,
+        /// TCP: disable Nagle's algorithm (TCP_NODELAY)
+        #[arg(short = 'N', long)]
+        no_delay: bool => connection.no_delay,
+        /// TCP congestion control by its kernel name, such as cubic, reno or bbr
+        #[arg(short = 'C', long, value_name = "NAME")]
+        congestion: Option<String> => connection.congestion,
+        /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal
+        #[arg(short = 'S', long, value_name = "BYTE", value_parser = values::tos, conflicts_with = "dscp")]
+        tos: Option<u8> => connection.tos,
+        /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0
+        #[arg(long, value_name = "DSCP")]
+        dscp: Option<Dscp> => connection.tos = |dscp: Dscp| dscp.0 << 2,
+        /// IPv6 flow label, 0 to 1048575
+        #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
+        flowlabel: Option<u32> => connection.flow_label,
+        /// Time to live or hop limit, 1 to 255
+        #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
+        ttl: Option<u8> => connection.ttl,
+        /// Set the don't-fragment bit, and do not fragment locally
+        #[arg(long)]
+        dont_fragment: bool => connection.dont_fragment,
+        /// TCP: zero-copy sending (MSG_ZEROCOPY)
+        #[arg(short = 'Z', long)]
+        zerocopy: bool => connection.zero_copy,
+        /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
+        #[arg(long)]
+        skip_rx_copy: bool => connection.discard,
+        /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
+        #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
+        gso: Option<Switch> => connection.gso,
+        /// UDP receive offload at the receiver: auto, on or off [default: auto: on unless paced]
+        #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
+        gro: Option<Switch> => connection.gro,
+    }
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Measurement")]
-pub(crate) struct MeasureArgs {
-    /// Length of a reporting interval, 10ms to 1h; 0 for none [default: 1s]
-    #[arg(short = 'i', long, value_name = "TIME")]
-    pub(crate) interval: Option<Span>,
-    /// A packet that has not arrived within this time is lost, 1ms to 10m [default: 2s or 4 round trips, the longer]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) loss_threshold: Option<Span>,
-    /// Do not measure round-trip times during the test
-    #[arg(long)]
-    pub(crate) no_latency: bool,
-    /// The receiver checks every payload byte: bit errors and truncation are counted
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed
-    #[arg(long, value_name = "RATE|auto")]
-    pub(crate) nominal: Option<Nominal>,
+flags! {
+    #[command(next_help_heading = "Measurement")]
+    MeasureArgs {
+        /// Length of a reporting interval, 10ms to 1h; 0 for none [default: 1s]
+        #[arg(short = 'i', long, value_name = "TIME")]
+        interval: Option<Span> => plan.interval,
+        /// A packet that has not arrived within this time is lost, 1ms to 10m [default: 2s or 4 round trips, the longer]
+        #[arg(long, value_name = "TIME")]
+        loss_threshold: Option<Span> => plan.loss_threshold,
+        /// Do not measure round-trip times during the test
+        #[arg(long)]
+        no_latency: bool => plan.latency = |_| false,
+        /// The receiver checks every payload byte: bit errors and truncation are counted
+        #[arg(long)]
+        verify: bool => connection.verify,
+        /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed
+        #[arg(long, value_name = "RATE|auto")]
+        nominal: Option<Nominal> => plan.nominal = Nominal::stated,
+    }
 }
 
 #[derive(Debug, Default, Args)]
@@ -385,39 +344,5 @@ impl TrafficArgs {
             (_, true) => &[Direction::Reverse],
             _ => &[Direction::Forward],
         }
-    }
-}
-
-impl SocketArgs {
-    /// The address to send from.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.bind.as_ref().and_then(|b| b.address)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        _args: TestArgs,
-    }
-
-    #[test]
-    fn a_plan_replaces_every_flag_that_shapes_traffic() {
-        let command = Line::command();
-        let shaping = ["TrafficArgs", "RateArgs", "SocketArgs", "MeasureArgs"];
-        let mut ids: Vec<&str> = command
-            .get_groups()
-            .filter(|g| shaping.contains(&g.get_id().as_str()))
-            .flat_map(|g| g.get_args().map(|a| a.as_str()))
-            .collect();
-        let mut listed = SHAPE.to_vec();
-        ids.sort_unstable();
-        listed.sort_unstable();
-        assert_eq!(ids, listed);
     }
 }

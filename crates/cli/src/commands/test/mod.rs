@@ -1,6 +1,7 @@
 //! `weir test`: flags become a plan, the plan runs, its events become output, its record is stored.
 
 pub(crate) mod args;
+pub(crate) mod flags;
 mod output;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -259,7 +260,7 @@ fn execute(
     let (record, error) = match outcome {
         Ok(record) => (Some(record), None),
         Err(Failure { error, partial }) => {
-            (partial.map(|p| *p), Some(CliError::from(plan::flag_named(error, &asked))))
+            (partial.map(|p| *p), Some(plan::of_engine(error, &asked)))
         }
     };
     let record = record.map(|mut record| {

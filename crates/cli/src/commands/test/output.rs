@@ -13,7 +13,7 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
-use crate::app::{note, style};
+use crate::app::{ErrorForm, note, style, tell};
 use crate::engine::Address;
 use crate::error::{CliError, error_object};
 use crate::output::Sink;
@@ -227,7 +227,8 @@ impl Outputs {
                 self.sink.raw(&Event::Error(error.refusal()).to_line().unwrap_or_default());
             }
             Form::Json if !with_record => self.sink.raw(&(error_object(&error.refusal()) + "\n")),
-            Form::Json | Form::Text => note(&format!("error: {}", error.chain())),
+            Form::Json => note(&format!("error: {}", error.chain())),
+            Form::Text => tell(error, ErrorForm::of_environment()),
         }
     }
 

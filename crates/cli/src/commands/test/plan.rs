@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use weir_model::ModelError;
-use weir_model::content::Content;
 use weir_model::names::Host;
 use weir_model::plan::{Connection, ConnectionFields, Family, Plan};
-use weir_model::units::{RateLimit, Seed, SendRate, Span};
+use weir_model::units::{RateLimit, Seed};
 
 use super::args::{LaterArgs, TestArgs};
+use super::flags::{flag_of_field, spelled, with_flags};
 use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
 use crate::error::CliError;
@@ -39,6 +39,12 @@ pub(crate) fn plan(
     fresh_seed: Seed,
 ) -> Result<Planned, CliError> {
     refuse_later(&args.later)?;
+    if args.general.plan.is_some()
+        && let Some(flag) = args.flags().iter().find(|flag| flag.is_given)
+    {
+        let accepted = format!("`{}` in the plan", flag.field);
+        return Err(CliError::flag(&spelled(flag.id), "given with --plan", &accepted));
+    }
     let mut plan = match (file, &args.general.plan) {
         (Some(text), path) => {
             let mut plan = Plan::parse(text).map_err(|error| CliError::Plan {
@@ -93,10 +99,27 @@ pub(crate) fn plan(
 
 /// The plan that the shaping flags make.
 fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
-    let (traffic, rate, socket, measure) = (&args.traffic, &args.rate, &args.socket, &args.measure);
-    let like = connection(args);
+    let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
+    let mut plan = Plan { seed: fresh_seed, ..Plan::default() };
+    // With the options of any transport: the plan's check refuses those of another.
+    let mut like = ConnectionFields::default();
+    args.apply(&mut plan, &mut like);
+    like.transport = traffic.transport(args.host.as_deref());
     let count = like.count;
-    let directions = traffic.directions();
+    if rate.total_rate
+        && let Some(total) = rate.bitrate
+    {
+        if let RateLimit::Bits(bits) = total.limit
+            && bits.0 < u64::from(count)
+        {
+            return Err(CliError::flag(
+                "--total-rate",
+                format!("{bits}bit/s for {count} connections"),
+                "at least 1 bit/s for each",
+            ));
+        }
+        like.rate = Some(total.divided(count));
+    }
     // The ports of the second direction follow those of the first.
     let port_of = |first: u16, direction: usize| {
         let port = u64::from(first) + u64::from(count) * direction as u64;
@@ -105,7 +128,8 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
             CliError::flag("--cport", given, "a port from which each has one, up to 65535")
         })
     };
-    let connections = directions
+    plan.connections = traffic
+        .directions()
         .iter()
         .enumerate()
         .map(|(i, direction)| {
@@ -113,72 +137,13 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
             Ok(ConnectionFields { direction: *direction, client_port, ..like.clone() }.into())
         })
         .collect::<Result<Vec<Connection>, CliError>>()?;
-    if rate.total_rate
-        && let Some(SendRate { limit: RateLimit::Bits(bits), .. }) = rate.bitrate
-        && bits.0 < u64::from(count)
-    {
-        return Err(CliError::flag(
-            "--total-rate",
-            format!("{bits}bit/s for {count} connections"),
-            "at least 1 bit/s for each",
-        ));
-    }
-    let family = match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
+    plan.family = match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
         (true, _) => Some(Family::Ipv4),
         (_, true) => Some(Family::Ipv6),
         _ => None,
     };
-    Ok(Plan {
-        family,
-        bind: socket.address(),
-        device: device(args)?,
-        interval: measure.interval.unwrap_or(Span::from_seconds(1)),
-        omit: traffic.omit.unwrap_or_default(),
-        seed: traffic.seed.unwrap_or(fresh_seed),
-        data_ports: traffic.data_ports.unwrap_or_default(),
-        loss_threshold: measure.loss_threshold,
-        latency: !measure.no_latency,
-        nominal: match measure.nominal {
-            Some(Nominal::Stated(rate)) => Some(rate),
-            _ => None,
-        },
-        connections,
-        ..Plan::default()
-    })
-}
-
-/// The connection that all are like, with the options of any transport: the plan's check refuses those of another.
-fn connection(args: &TestArgs) -> ConnectionFields {
-    let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
-    let count = traffic.parallel.unwrap_or(1);
-    ConnectionFields {
-        transport: traffic.transport(args.host.as_deref()),
-        count,
-        payload: rate.length.clone(),
-        header: rate.header.unwrap_or_default(),
-        rate: rate.bitrate.map(|r| if rate.total_rate { r.divided(count) } else { r }),
-        spacing: rate.spacing.clone().unwrap_or_default(),
-        duration: traffic.time,
-        bytes: traffic.bytes,
-        packets: traffic.packets,
-        content: traffic.content.unwrap_or(Content::Random),
-        verify: args.measure.verify,
-        catch_up: rate.catch_up.unwrap_or_default(),
-        gso: socket.gso,
-        gro: socket.gro,
-        window: socket.window,
-        mss: socket.set_mss,
-        no_delay: socket.no_delay.then_some(true),
-        congestion: socket.congestion.clone(),
-        tos: socket.tos.or(socket.dscp.map(|d| d.0 << 2)),
-        flow_label: socket.flowlabel,
-        ttl: socket.ttl,
-        dont_fragment: socket.dont_fragment.then_some(true),
-        zero_copy: socket.zerocopy.then_some(true),
-        discard: socket.skip_rx_copy.then_some(true),
-        kernel_pacing: rate.fq_rate,
-        ..ConnectionFields::default()
-    }
+    plan.device = device(args)?;
+    Ok(plan)
 }
 
 /// The interface of `-B %IF` and `--bind-dev`, which must agree.
@@ -208,85 +173,45 @@ fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
     }
 }
 
-/// What the engine says of a part of the plan, with the flag by which that part was asked for.
-pub(super) fn flag_named(error: TrafficError, plan: &Plan) -> TrafficError {
+/// An error of the engine, by the flag that set the field.
+pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
     const NOT_AVAILABLE: i32 = 99; // EADDRNOTAVAIL
-    match error {
-        TrafficError::Unavailable { what, reason } => {
-            let name = what.strip_prefix("congestion control ");
-            let what = name.map_or_else(|| what.clone(), |name| format!("-C/--congestion: {name}"));
-            TrafficError::Unavailable { what, reason }
-        }
-        TrafficError::File { what, path, source } => {
-            let what = match what {
-                "packet log" => "--packet-log:",
-                "control socket" => "--control-socket:",
-                other => other,
-            };
-            TrafficError::File { what, path, source }
-        }
-        TrafficError::Input { what: "bind", given, accepted } => {
-            TrafficError::Input { what: "-B/--bind", given, accepted }
-        }
-        TrafficError::Net(error) if error.raw_os_error() == Some(NOT_AVAILABLE) => {
-            match plan.bind {
-                Some(bind) => TrafficError::Unavailable {
-                    what: format!("-B/--bind: {bind}"),
-                    reason: "no address of this host (`ip address` lists them)".into(),
-                },
-                None => TrafficError::Net(error),
+    match (error, plan.bind) {
+        (TrafficError::Net(error), Some(bind)) if error.raw_os_error() == Some(NOT_AVAILABLE) => {
+            CliError::NotAvailable {
+                flag: spelled("bind"),
+                given: bind.to_string(),
+                reason: "no address of this host (`ip address` lists them)".into(),
             }
         }
-        other => other,
+        (TrafficError::Unavailable { field, given, reason }, _) => match flag_of_field(field) {
+            Some(flag) => CliError::NotAvailable { flag, given, reason },
+            None => TrafficError::Unavailable { field, given, reason }.into(),
+        },
+        (TrafficError::Input { field, given, accepted }, _) => match flag_of_field(field) {
+            Some(flag) => CliError::flag(&flag, with_flags(&given), &with_flags(&accepted)),
+            None => TrafficError::Input { field, given, accepted }.into(),
+        },
+        (TrafficError::File { field: "packet_log", path, source }, _) => {
+            CliError::io("--packet-log: open", path)(source)
+        }
+        (TrafficError::File { field: "control_socket", path, source }, _) => {
+            CliError::io("--control-socket: open", path)(source)
+        }
+        (other, _) => other.into(),
     }
 }
 
-/// A refusal of the plan in words of the command line: the user wrote a flag, not a field.
+/// A refusal of the plan by the flag that set the field.
 fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
-    let ModelError::Field { field, .. } = &error else {
-        return CliError::Model(error);
+    let flag = match &error {
+        ModelError::Field { field, .. } => args.flag_of(field),
+        _ => None,
     };
-    let name = field.rsplit('.').next().unwrap_or(field);
-    let flag = match name {
-        "host" => "HOST",
-        "transport" if args.traffic.udp => "-u/--udp",
-        "transport" => "--transport",
-        "family" if args.socket.ipv4 => "-4/--ipv4",
-        "family" if args.socket.ipv6 => "-6/--ipv6",
-        // The label implies IPv6.
-        "family" => "-L/--flowlabel",
-        "bind" => "-B/--bind",
-        "device" => "--bind-dev",
-        "nominal" => "--nominal",
-        "port" => "-p/--port",
-        "interval" => "-i/--interval",
-        "omit" => "-O/--omit",
-        "loss_threshold" => "--loss-threshold",
-        "count" | "connection" => "-P/--parallel",
-        "payload" => "-l/--length",
-        "header" => "--header",
-        "rate" => "-b/--bitrate",
-        "spacing" => "--spacing",
-        "duration" => "-t/--time",
-        "bytes" => "-n/--bytes",
-        "packets" => "-k/--packets",
-        "window" => "-w/--window",
-        "mss" => "-M/--set-mss",
-        "no_delay" => "-N/--no-delay",
-        "congestion" => "-C/--congestion",
-        "zero_copy" => "-Z/--zerocopy",
-        "discard" => "--skip-rx-copy",
-        "gso" => "--gso",
-        "gro" => "--gro",
-        "flow_label" => "-L/--flowlabel",
-        "ttl" => "--ttl",
-        "tos" if args.socket.dscp.is_some() => "--dscp",
-        "tos" => "-S/--tos",
-        "dont_fragment" => "--dont-fragment",
-        "kernel_pacing" => "--fq-rate",
-        "verify" => "--verify",
-        "client_port" => "--cport",
-        _ => return CliError::Model(error),
-    };
-    CliError::of_field(error, flag)
+    match (error, flag) {
+        (ModelError::Field { given, accepted, .. }, Some(flag)) => {
+            CliError::flag(&flag, with_flags(&given), &with_flags(&accepted))
+        }
+        (error, _) => CliError::Model(error),
+    }
 }

@@ -1,12 +1,15 @@
 //! Command lines and the plans that they mean: `tests/golden/plans.txt`, rewritten with WEIR_BLESS=1.
 
 use clap::Parser;
+use weir_model::Refusal;
 use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
 use super::TestArgs;
+use super::flags::with_flags;
 use super::plan::{Planned, plan};
 use crate::error::CliError;
+use crate::parsed;
 
 #[derive(Parser)]
 struct Line {
@@ -14,10 +17,10 @@ struct Line {
     args: TestArgs,
 }
 
-fn try_planned(line: &str, file: Option<&str>) -> Result<Planned, String> {
+fn try_planned(line: &str, file: Option<&str>) -> Result<Planned, Box<Refusal>> {
     let words = std::iter::once("test").chain(line.split_whitespace());
-    let parsed = Line::try_parse_from(words).map_err(|e| e.to_string())?;
-    plan(&parsed.args, file, Seed(0x77)).map_err(|e| e.chain())
+    let parsed = Line::try_parse_from(words).map_err(|e| Box::new(parsed::refusal(&e, &[])))?;
+    plan(&parsed.args, file, Seed(0x77)).map_err(|e| Box::new(e.refusal()))
 }
 
 fn planned(line: &str) -> Planned {
@@ -101,53 +104,54 @@ fn what_only_iperf3_users_would_notice() {
 }
 
 #[test]
-fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
-    for (line, parts) in [
-        ("", vec!["HOST"]),
-        ("h -R --bidir", vec!["--reverse", "--bidir"]),
-        ("h -u --transport tcp", vec!["--udp", "--transport"]),
-        ("h -S 1 --dscp 1", vec!["--tos", "--dscp"]),
-        ("h --json --json-stream", vec!["--json", "--json-stream"]),
-        ("h -4 -6", vec!["--ipv4", "--ipv6"]),
-        ("h -b 10Q", vec!["--bitrate", "10Q", "50000pps"]),
-        ("h -b -5", vec!["-5"]),
-        ("h --total-rate", vec!["--bitrate"]),
-        ("h -t 8000000", vec!["--time", "7 days"]),
-        ("h -t 8d", vec!["--time", "'8d'", "7 days"]),
-        ("h -t 8w", vec!["--time", "8w", "h, d", "7d"]),
-        ("h -P 0", vec!["--parallel", "a whole number, 1 to 100000"]),
-        ("h -p 80x", vec!["--port", "80x", "a whole number, 1 to 65535"]),
-        ("h -S 256", vec!["--tos", "0 to 255"]),
-        ("h --dscp 64", vec!["--dscp", "0 to 63"]),
-        ("h -p 70000", vec!["--port"]),
-        ("h:1 -p 2", vec!["--port", "2", "1"]),
-        ("h -B host", vec!["--bind"]),
-        ("h -B fe80::1%eth0 --bind-dev eth1", vec!["--bind-dev", "eth0", "eth1"]),
-        ("h -f x", vec!["--format"]),
-        ("h --content noise", vec!["--content", "ratio:R"]),
-        ("h --catch-up fast", vec!["--catch-up", "spread"]),
-        ("h --label x", vec!["--label", "KEY=VALUE"]),
-        ("h --timestamps=%q", vec!["--timestamps"]),
-        ("h --transport sctp", vec!["--transport", "possible values"]),
-        ("h -F file", vec!["--file", "later"]),
-        ("h -A x", vec!["--affinity"]),
-        ("h --scheduling rr", vec!["--scheduling", "auto, normal or fifo"]),
-        ("h --spin 11ms", vec!["--spin", "up to 10ms"]),
-        ("h --plan f -b 1M", vec!["--plan", "--bitrate"]),
-        ("h --plan f -i 1 --bidir", vec!["--plan", "--interval", "--bidir"]),
+fn a_refusal_has_the_flag_and_what_was_given() {
+    for (line, code, flag, given) in [
+        ("", "missing-argument", "HOST", "nothing"),
+        ("h -R --bidir", "usage", "--reverse", "given with --bidir"),
+        ("h -u --transport tcp", "usage", "--udp", "given with --transport"),
+        ("h -S 1 --dscp 1", "usage", "--tos", "given with --dscp"),
+        ("h --json --json-stream", "usage", "--json", "given with --json-stream"),
+        ("h -4 -6", "usage", "--ipv4", "given with --ipv6"),
+        ("h -b 10Q", "value", "--bitrate", "10Q"),
+        ("h -b -5", "unknown-argument", "-5", "-5"),
+        ("h --total-rate", "missing-argument", "--bitrate", "nothing"),
+        ("h -t 8000000", "value", "--time", "8000000"),
+        ("h -t 8d", "value", "--time", "8d"),
+        ("h -t 8w", "value", "--time", "8w"),
+        ("h -P 0", "value", "--parallel", "0"),
+        ("h -p 80x", "value", "--port", "80x"),
+        ("h -S 256", "value", "--tos", "256"),
+        ("h --dscp 64", "value", "--dscp", "64"),
+        ("h -p 70000", "value", "--port", "70000"),
+        ("h:1 -p 2", "usage", "--port", "2, while HOST says 1"),
+        ("h -B host", "value", "--bind", "host"),
+        ("h -B fe80::1%eth0 --bind-dev eth1", "usage", "--bind-dev", "eth1, while -B says eth0"),
+        ("h -f x", "value", "--format", "x"),
+        ("h --content noise", "value", "--content", "noise"),
+        ("h --catch-up fast", "value", "--catch-up", "fast"),
+        ("h --label x", "value", "--label", "x"),
+        ("h --timestamps=%q", "value", "--timestamps", "%q"),
+        ("h --transport sctp", "value", "--transport", "sctp"),
+        ("h -A x", "value", "--affinity", "x"),
+        ("h --scheduling rr", "value", "--scheduling", "rr"),
+        ("h --spin 11ms", "value", "--spin", "11ms"),
+        ("h --plan f -b 1M", "usage", "--bitrate", "given with --plan"),
+        ("h --plan f -i 1 --bidir", "usage", "--bidir", "given with --plan"),
     ] {
-        let error = try_planned(line, None).expect_err(line);
-        for part in parts {
-            assert!(error.contains(part), "{line}: {part:?} is not in: {error}");
-        }
+        let refused = try_planned(line, None).expect_err(line);
+        let parts = (&*refused.code, refused.field.as_deref(), refused.given.as_deref());
+        assert_eq!(parts, (code, Some(flag), Some(given)), "{line}");
+        assert_eq!(refused.exit_code, 2, "{line}");
+        assert!(refused.accepted.is_some_and(|accepted| !accepted.is_empty()), "{line}");
     }
+    let later = try_planned("h -F file", None).unwrap_err();
+    assert_eq!((&*later.code, later.field.as_deref()), ("not-yet", Some("--file")));
 }
 
 /// What no plan may hold is refused by its flag and by the field of a plan file, with the same value and the same choices.
 #[test]
 fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
     use clap::error::{ContextKind, ContextValue};
-    use weir_model::ModelError;
 
     let table = include_str!("../../../../model/tests/refused_plans.json");
     let table: Vec<serde_json::Value> = serde_json::from_str(table).unwrap();
@@ -159,15 +163,10 @@ fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
             file["host"] = "h".into();
         }
         let of_file = Line::try_parse_from(["test", "--plan", "f"]).unwrap();
-        let refused = plan(&of_file.args, Some(&file.to_string()), Seed(0x77));
-        let Err(CliError::Plan {
-            error: ModelError::Field { field, given: given_there, accepted: accepted_there },
-            ..
-        }) = refused
-        else {
-            panic!("{row}: {refused:?}")
-        };
-        assert_eq!(field, row["field"].as_str().unwrap(), "{row}");
+        let there = plan(&of_file.args, Some(&file.to_string()), Seed(0x77)).unwrap_err().refusal();
+        assert_eq!((there.code.as_str(), there.field.as_deref()), ("plan", row["field"].as_str()));
+        let given_there = there.given.unwrap_or_default();
+        let accepted_there = there.accepted.unwrap_or_default();
 
         let host = if row["plan"]["host"].is_null() { vec!["h"] } else { vec![] };
         let words = ["test"].into_iter().chain(host).chain(line.split(' '));
@@ -188,7 +187,8 @@ fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
                 assert!(named.ends_with(flag), "{row}: {named}");
                 // HOST and -p are two places on a command line, and --cport is the port of both directions.
                 if !["--port", "--cport"].contains(&flag) {
-                    assert_eq!((given, accepted), (given_there, accepted_there), "{row}");
+                    let there = (with_flags(&given_there), with_flags(&accepted_there));
+                    assert_eq!((given, accepted), there, "{row}");
                 }
             }
         }
@@ -201,16 +201,7 @@ fn a_host_of_the_command_line_is_checked_with_the_plan_file() {
     assert!(try_planned("--plan f", Some(file)).is_ok());
     let line = Line::try_parse_from(["test", "192.0.2.1", "--plan", "f"]).unwrap();
     let refused = plan(&line.args, Some(file), Seed(0x77)).unwrap_err();
-    let CliError::Plan { error: weir_model::ModelError::Field { field, .. }, .. } = refused else {
-        panic!("{refused}")
-    };
-    assert_eq!(field, "family");
-}
-
-#[test]
-fn a_plan_and_flags_that_conflict_name_only_those_given() {
-    let error = try_planned("h --plan f -b 1M", None).unwrap_err();
-    assert!(!error.contains("--reverse"), "{error}");
+    assert_eq!(refused.refusal().field.as_deref(), Some("family"));
 }
 
 const FILE: &str =
@@ -225,7 +216,7 @@ fn a_plan_file_is_taken_and_the_command_line_s_host_wins() {
     assert_eq!((p.plan.host.as_deref(), p.plan.title.as_deref()), (Some("other"), Some("title")));
     let error =
         try_planned("--plan f", Some("schema = 'weir.plan/1'\n[[connection]]")).unwrap_err();
-    assert!(error.contains("HOST"), "{error}");
+    assert_eq!(error.field.as_deref(), Some("HOST"));
 }
 
 #[test]
@@ -237,37 +228,41 @@ fn a_plan_file_without_a_seed_gets_a_new_one() {
 }
 
 #[test]
-fn a_wrong_plan_file_is_refused_with_its_line() {
-    let error =
-        try_planned("h --plan f.toml", Some("schema = 'weir.plan/1'\n[[connection]]\nspeed = 3"))
-            .unwrap_err();
-    assert!(
-        error.contains("f.toml") && error.contains("line 3") && error.contains("speed"),
-        "{error}"
-    );
-    let error = try_planned("h --plan f", Some("schema = 'weir.plan/1'\n[[connection]]\nmss = 5"))
-        .unwrap_err();
-    assert!(error.contains("connection[0].mss"), "{error}");
+fn a_wrong_plan_file_is_refused_by_field() {
+    let file = "schema = 'weir.plan/1'\n[[connection]]\nmss = 5";
+    let error = try_planned("h --plan f", Some(file)).unwrap_err();
+    assert_eq!((&*error.code, error.field.as_deref()), ("plan", Some("connection[0].mss")));
+    assert!(error.given.unwrap().starts_with('5'));
 }
 
 #[test]
-fn what_the_engine_refuses_names_the_flag() {
+fn an_error_of_the_engine_has_the_flag() {
     use crate::engine::TrafficError;
     let p = planned("h -B 192.0.2.7").plan;
-    let named = |error| super::plan::flag_named(error, &p).to_string();
-    let what = "congestion control foo".into();
-    let error = TrafficError::Unavailable { what, reason: "the kernel has reno".into() };
-    assert_eq!(named(error), "-C/--congestion: foo: the kernel has reno");
+    let parts = |error| {
+        let refused = super::plan::of_engine(error, &p).refusal();
+        (refused.code, refused.field.unwrap_or_default(), refused.given.unwrap_or_default())
+    };
+    let of = |code: &str, field: &str, given: &str| (code.into(), field.into(), given.into());
+    let (field, given) = ("congestion", "foo".to_owned());
+    let error = TrafficError::Unavailable { field, given, reason: "the kernel has reno".into() };
+    assert_eq!(parts(error), of("not-available", "--congestion", "foo"));
     let source = std::io::Error::from_raw_os_error(2);
-    let error = TrafficError::File { what: "packet log", path: "/nope/x".into(), source };
-    assert!(named(error).starts_with("--packet-log: /nope/x: "));
+    let error = TrafficError::File { field: "packet_log", path: "/nope/x".into(), source };
+    assert_eq!(parts(error), of("file", "--packet-log", "/nope/x"));
     let error = weir_net::Error::System {
         operation: "bind",
         object: "a socket".into(),
         source: std::io::Error::from_raw_os_error(99),
     };
-    let error = named(TrafficError::Net(error));
-    assert!(error.starts_with("-B/--bind: 192.0.2.7: no address of this host"), "{error}");
+    assert_eq!(parts(TrafficError::Net(error)), of("not-available", "--bind", "192.0.2.7"));
+    let error = TrafficError::Input {
+        field: "dont_fragment",
+        given: "datagrams of 9000 bytes (`payload`)".into(),
+        accepted: "up to 1472 bytes".into(),
+    };
+    let given = "datagrams of 9000 bytes (-l/--length)";
+    assert_eq!(parts(error), of("usage", "--dont-fragment", given));
 }
 
 #[test]

@@ -5,12 +5,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_lab::{ErrorClass, Lab, LabSpec};
+use weir_model::Refusal;
 use weir_model::record::Record;
 use weir_net::namespace::{ChildSetup, ClockOffset, effective_user_id};
 
@@ -76,12 +77,43 @@ impl Ended {
         self.stdout
     }
 
+    /// What it was refused for, where it printed errors as JSON.
+    #[track_caller]
+    pub(crate) fn refusal(&self) -> Refusal {
+        refusal_in(&self.stdout).unwrap_or_else(|| panic!("no refusal: {self:?}"))
+    }
+
     /// The record of a run, whatever its exit code.
     #[track_caller]
     pub(crate) fn record(&self) -> Record {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}{}", self.stdout, self.stderr))
     }
+}
+
+/// What a program refused that printed errors as JSON: with `--json`, or under `WEIR_ERRORS=json`.
+#[track_caller]
+pub(crate) fn refusal(output: &Output) -> Refusal {
+    let out = String::from_utf8_lossy(&output.stdout);
+    refusal_in(&out).unwrap_or_else(|| {
+        panic!("no refusal: {}{out}{}", output.status, String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn refusal_in(out: &str) -> Option<Refusal> {
+    let error = |line: &str| Some(serde_json::from_str::<Value>(line).ok()?.get("error")?.clone());
+    out.lines().rev().find_map(error).map(|error| serde_json::from_value(error).unwrap())
+}
+
+/// Compares with a committed file; WEIR_BLESS=1 writes it again.
+#[track_caller]
+pub(crate) fn golden(name: &str, text: &str) {
+    let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "{name} differs: WEIR_BLESS=1 writes it; got\n{text}");
 }
 
 /// Says why a test is skipped; with CI set, root has no excuse.
@@ -238,6 +270,7 @@ impl Bench {
 /// No configuration of the user who runs the tests.
 fn isolate(command: &mut Command, data: &Path) {
     command.env_remove("WEIR_KEY").env("WEIR_DATA_DIR", data).env("NO_COLOR", "1");
+    command.env("WEIR_ERRORS", "json");
 }
 
 /// A signal that the test sends takes effect also when the tests were started with it ignored, as by `nohup` or behind a `&`.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub(crate) use crate::common::refusal;
+
 /// Ends a broken test; nothing that works comes near it.
 pub const TIMEOUT: Duration = Duration::from_secs(40);
 
@@ -28,6 +30,7 @@ pub fn weir() -> Command {
 
 pub fn clean(mut command: Command) -> Command {
     command.env_remove("WEIR_KEY").env_remove("COLUMNS").stdin(Stdio::null());
+    command.env("WEIR_ERRORS", "json");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

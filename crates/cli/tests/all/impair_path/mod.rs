@@ -47,7 +47,7 @@ impl Path {
         let mut command = self.lab.command(host, WEIR).unwrap();
         command.args(words).env("NO_COLOR", "1").env("WEIR_DATA_DIR", self.directory.path());
         command.env("WEIR_RUNTIME_DIR", self.directory.path().join("runtime"));
-        command.env_remove("WEIR_KEY");
+        command.env_remove("WEIR_KEY").env("WEIR_ERRORS", "json");
         command
     }
 

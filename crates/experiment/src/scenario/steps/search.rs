@@ -204,7 +204,7 @@ impl Room<'_> {
         let payload_bytes = flows.first().map_or(0, |flow| flow.payload_bytes());
         let headers = flows.first().and_then(|f| f.connection.transport.headers());
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
-            return self.refuse("test", "a stream: a search counts datagrams (-u)");
+            return self.refuse("test", "a stream: a search counts datagrams");
         }
         if self.step.nominal.is_some()
             && !flows.iter().all(|f| f.size == flows[0].size && f.size.is_constant())
@@ -271,8 +271,7 @@ impl Room<'_> {
         }
         // The total rate of the flows must be the requested one.
         if (rate / low - 1.0).abs() > 0.01 {
-            let reason =
-                "its flows do not send {rate} together: --total-rate divides it among them";
+            let reason = "its flows do not send {rate} together: the rate of each has to be a fraction of it";
             return self.refuse("test", reason);
         }
         let packets = low * seconds / if in_bits { payload_bits } else { 1.0 };

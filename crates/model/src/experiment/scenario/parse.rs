@@ -60,7 +60,7 @@ impl Scenario {
                 let hint = nearest(name, known.iter().copied())
                     .map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
                 return Err(ModelError::Field {
-                    field: "--set".into(),
+                    field: "set".into(),
                     given: format!("'{name}'"),
                     accepted: match known.is_empty() {
                         true => "nothing: the scenario has no variables".into(),
@@ -109,12 +109,12 @@ impl Scenario {
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
         if let Some((step, emulator)) = first_that_needs(&self.steps, &gone, self.emulators.len()) {
             return refuse(
-                "--host",
+                "hosts",
                 &format!(
                     "emulator {emulator}, which step {step} needs, is between the hosts of the lab, \
                      and with a host from elsewhere there is no lab"
                 ),
-                "a scenario whose emulators have interfaces or a control_socket of their own, or this one without --host",
+                "a scenario whose emulators have interfaces or a control_socket of their own, or this one without a host",
             );
         }
         self.emulators.retain(|name, _| !gone.contains(name));
@@ -179,7 +179,7 @@ fn host_names(fields: &serde_json::Map<String, Value>) -> Vec<String> {
 }
 
 fn refuse_host(name: &str, accepted: String) -> ModelError {
-    ModelError::Field { field: "--host".into(), given: format!("'{name}'"), accepted }
+    ModelError::Field { field: "hosts".into(), given: format!("'{name}'"), accepted }
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
             let ModelError::Field { field, given, .. } = refused else {
                 panic!("{step}: {refused}")
             };
-            assert_eq!(field, "--host");
+            assert_eq!(field, "hosts");
             assert!(given.contains("emulator link") && given.contains("step x"), "{given}");
         }
     }

@@ -15,11 +15,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fields::ConnectionFields;
+pub use super::fields::{IpOptions, StreamOptions, TcpOptions, UdpOptions};
 use crate::ModelError;
 
 pub use description::{Description, Headers};
-pub use options::{IpOptions, Misplaced, StreamOptions, TcpOptions, UdpOptions};
-pub(super) use options::{Options, Refusal};
+pub use options::Misplaced;
+pub(super) use options::{Group, Options, Refusal, Value, connection};
 
 /// Declares the transports: variant, module (and constructor), options.
 macro_rules! transports {

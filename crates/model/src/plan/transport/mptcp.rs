@@ -1,7 +1,7 @@
 //! MPTCP (RFC 8684): a byte stream over one or several TCP subflows. It falls back to TCP where the peer or the path does
 //! not speak it.
 
-use super::options::{Options, Refusal};
+use super::options::{Group, Options, Refusal};
 use super::tcp::{WRITE_BYTES, default_write};
 use super::{Description, Headers, IpOptions, StreamOptions, TcpOptions};
 use crate::plan::{ConnectionFields, Family};
@@ -54,7 +54,11 @@ impl Description for Mptcp {
     }
 }
 
-/// Options of MPTCP: those of TCP without `ttl` and `kernel_pacing`, which Linux refuses on its sockets.
+/// The options of TCP that Linux accepts on an MPTCP socket.
+const OPTIONS: &[&str] =
+    &["mss", "no_delay", "congestion", "zero_copy", "discard", "tos", "flow_label", "client_port"];
+
+/// Options of MPTCP.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MptcpOptions {
     tcp: TcpOptions,
@@ -62,20 +66,15 @@ pub struct MptcpOptions {
 
 impl Options for MptcpOptions {
     fn take(&mut self, fields: &mut ConnectionFields) {
-        let (ttl, kernel_pacing) = (fields.ttl.take(), fields.kernel_pacing.take());
-        self.tcp.take(fields);
-        (fields.ttl, fields.kernel_pacing) = (ttl, kernel_pacing);
+        self.tcp.take_only(OPTIONS, fields);
     }
 
     fn put(&self, fields: &mut ConnectionFields) {
-        let (ttl, kernel_pacing) = (fields.ttl, fields.kernel_pacing);
         self.tcp.put(fields);
-        (fields.ttl, fields.kernel_pacing) = (ttl, kernel_pacing);
     }
 
     fn names(&self, out: &mut Vec<&'static str>) {
-        self.tcp.names(out);
-        out.retain(|name| !["ttl", "kernel_pacing"].contains(name));
+        out.extend(OPTIONS);
     }
 
     fn check(&self) -> Result<(), Refusal> {

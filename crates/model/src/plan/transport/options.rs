@@ -1,8 +1,7 @@
-//! Options that only some transports have. Each struct here is the one declaration of which options belong together:
-//! reading, writing, the schema's `x-transports` and refusals follow from it.
+//! How options that only some transports have are read from a document, written and refused. [`crate::plan::fields`] declares
+//! them.
 
-use crate::plan::{ConnectionFields, Switch};
-use crate::units::BitRate;
+use crate::plan::{ConnectionFields, IpOptions, StreamOptions, Switch, TcpOptions, UdpOptions};
 
 /// A value that is not accepted: field, what was given, what is accepted.
 pub(crate) type Refusal = (&'static str, String, String);
@@ -11,7 +10,7 @@ pub(crate) type Refusal = (&'static str, String, String);
 pub(crate) trait Options {
     /// Takes the options out of a document.
     fn take(&mut self, fields: &mut ConnectionFields);
-    /// Writes the options into a document.
+    /// Writes the options that are set into a document.
     fn put(&self, fields: &mut ConnectionFields);
     /// Adds the names of their fields.
     fn names(&self, out: &mut Vec<&'static str>);
@@ -36,8 +35,24 @@ pub(crate) trait Options {
     }
 }
 
+/// A group of options, of which a transport may have some.
+pub(crate) trait Group: Options + Clone + Default {
+    /// Resets the options that are not wanted.
+    fn keep(&mut self, wanted: &dyn Fn(&str) -> bool);
+
+    /// Takes the named options out of a document and leaves the others there.
+    fn take_only(&mut self, names: &[&str], fields: &mut ConnectionFields) {
+        self.take(fields);
+        let mut others = self.clone();
+        self.keep(&|name| names.contains(&name));
+        others.keep(&|name| !names.contains(&name));
+        others.put(fields);
+    }
+}
+
 /// One option: absent from a document at its default.
-trait Value: Sized {
+pub trait Value: Sized {
+    /// What a document has.
     type Given;
     fn read(given: Option<Self::Given>) -> Self;
     fn write(&self) -> Option<Self::Given>;
@@ -73,150 +88,145 @@ impl Value for Switch {
     }
 }
 
-/// Declares a struct of options and how they are read and written. `with` includes the options of others.
-macro_rules! options {
+/// Declares the fields of a connection: [`ConnectionFields`], a document's flat table; [`Connection`](crate::plan::Connection)
+/// with its transport's options; and the groups of options, each of which may include others by `with`.
+macro_rules! connection {
     (
-        $(#[$meta:meta])* $name:ident {
-            $($(#[$doc:meta])* $field:ident: $type:ty,)*
+        common {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[serde($($serde:tt)*)])*
+                $field:ident: $type:ty = $default:expr,
+            )*
         }
-        with {
-            $($(#[$group_doc:meta])* $group:ident: $group_type:ty,)*
+        options {
+            $(
+                $(#[doc = $group_doc:literal])*
+                $group:ident {
+                    $(
+                        $(#[doc = $option_doc:literal])*
+                        $(#[schemars($($schemars:tt)*)])*
+                        $option:ident: $option_type:ty,
+                    )*
+                }
+                with {
+                    $($(#[doc = $inner_doc:literal])* $inner:ident: $inner_type:ty,)*
+                }
+                impl { $($more:item)* }
+            )*
         }
-        $($more:item)*
     ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Default)]
-        pub struct $name {
-            $($(#[$doc])* pub $field: $type,)*
-            $($(#[$group_doc])* pub $group: $group_type,)*
+        /// A connection as documents have it: one flat table. Options that only some transports have are absent unless given.
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct ConnectionFields {
+            /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
+            pub name: String,
+            /// Transport protocol.
+            pub transport: $crate::plan::TransportName,
+            $($(#[doc = $doc])* $(#[serde($($serde)*)])* pub $field: $type,)*
+            $($(
+                $(#[doc = $option_doc])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                $(#[schemars($($schemars)*)])*
+                pub $option: Option<<$option_type as $crate::plan::transport::Value>::Given>,
+            )*)*
         }
 
-        impl Options for $name {
-            fn take(&mut self, fields: &mut ConnectionFields) {
-                $(self.$field = Value::read(fields.$field.take());)*
-                $(self.$group.take(fields);)*
+        impl Default for ConnectionFields {
+            fn default() -> Self {
+                ConnectionFields {
+                    name: String::new(),
+                    transport: Default::default(),
+                    $($field: $default,)*
+                    $($($option: None,)*)*
+                }
             }
-
-            fn put(&self, fields: &mut ConnectionFields) {
-                $(fields.$field = Value::write(&self.$field);)*
-                $(self.$group.put(fields);)*
-            }
-
-            fn names(&self, out: &mut Vec<&'static str>) {
-                $(out.push(stringify!($field));)*
-                $(self.$group.names(out);)*
-            }
-
-            $($more)*
         }
+
+        /// One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`.
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(from = "ConnectionFields", into = "ConnectionFields")]
+        pub struct Connection {
+            /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
+            pub name: String,
+            /// Transport, with the options that it has.
+            pub transport: $crate::plan::Transport,
+            $($(#[doc = $doc])* pub $field: $type,)*
+            /// Options in a document that the transport does not have.
+            pub misplaced: $crate::plan::Misplaced,
+        }
+
+        impl From<ConnectionFields> for Connection {
+            fn from(mut fields: ConnectionFields) -> Self {
+                let rest = ConnectionFields::default();
+                Connection {
+                    transport: $crate::plan::Transport::take(&mut fields),
+                    name: std::mem::take(&mut fields.name),
+                    $($field: std::mem::replace(&mut fields.$field, rest.$field),)*
+                    misplaced: $crate::plan::Misplaced::of(fields),
+                }
+            }
+        }
+
+        impl From<Connection> for ConnectionFields {
+            fn from(connection: Connection) -> Self {
+                let mut fields = ConnectionFields {
+                    name: connection.name,
+                    $($field: connection.$field,)*
+                    ..connection.misplaced.fields().cloned().unwrap_or_default()
+                };
+                connection.transport.put(&mut fields);
+                fields
+            }
+        }
+
+        $(
+            $(#[doc = $group_doc])*
+            #[derive(Debug, Clone, PartialEq, Default)]
+            pub struct $group {
+                $($(#[doc = $option_doc])* pub $option: $option_type,)*
+                $($(#[doc = $inner_doc])* pub $inner: $inner_type,)*
+            }
+
+            impl $crate::plan::transport::Options for $group {
+                fn take(&mut self, fields: &mut ConnectionFields) {
+                    $(self.$option = $crate::plan::transport::Value::read(fields.$option.take());)*
+                    $(self.$inner.take(fields);)*
+                }
+
+                fn put(&self, fields: &mut ConnectionFields) {
+                    $(
+                        if let Some(value) = $crate::plan::transport::Value::write(&self.$option) {
+                            fields.$option = Some(value);
+                        }
+                    )*
+                    $(self.$inner.put(fields);)*
+                }
+
+                fn names(&self, out: &mut Vec<&'static str>) {
+                    $(out.push(stringify!($option));)*
+                    $(self.$inner.names(out);)*
+                }
+
+                $($more)*
+            }
+
+            impl $crate::plan::transport::Group for $group {
+                fn keep(&mut self, wanted: &dyn Fn(&str) -> bool) {
+                    $(
+                        if !wanted(stringify!($option)) {
+                            self.$option = Default::default();
+                        }
+                    )*
+                    $(self.$inner.keep(wanted);)*
+                }
+            }
+        )*
     };
 }
 
-options! {
-    /// Options of the IP layer.
-    IpOptions {
-        /// The whole TOS or traffic-class byte.
-        tos: Option<u8>,
-        /// IPv6 flow label, 20 bits.
-        flow_label: Option<u32>,
-        /// Time to live or hop limit, 1 to 255.
-        ttl: Option<u8>,
-        /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
-        kernel_pacing: Option<BitRate>,
-        /// Source port on the side that runs `weir test`.
-        client_port: Option<u16>,
-    }
-    with {}
-}
-
-options! {
-    /// Options of a byte stream.
-    StreamOptions {
-        /// Sending without a copy (sendfile from memory).
-        zero_copy: bool,
-        /// The receiver discards in the kernel instead of copying (MSG_TRUNC).
-        discard: bool,
-    }
-    with {}
-}
-
-options! {
-    /// Options of TCP.
-    TcpOptions {
-        /// Maximum segment size, 88 to 32 767 bytes.
-        mss: Option<u32>,
-        /// TCP_NODELAY: Nagle's algorithm off.
-        no_delay: bool,
-        /// Congestion control by its kernel name.
-        congestion: Option<String>,
-    }
-    with {
-        /// Of its byte stream.
-        stream: StreamOptions,
-        /// Of the IP layer.
-        ip: IpOptions,
-    }
-
-    fn ip(&self) -> Option<&IpOptions> {
-        Some(&self.ip)
-    }
-
-    fn ip_mut(&mut self) -> Option<&mut IpOptions> {
-        Some(&mut self.ip)
-    }
-
-    fn stream(&self) -> Option<&StreamOptions> {
-        Some(&self.stream)
-    }
-
-    fn tcp(&self) -> Option<&TcpOptions> {
-        Some(self)
-    }
-
-    fn check(&self) -> Result<(), Refusal> {
-        if let Some(m) = self.mss.filter(|m| !(88..=32_767).contains(m)) {
-            return Err(("mss", m.to_string(), "88 to 32767".into()));
-        }
-        let is_name = |c: &str| {
-            let known = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-            (1..=15).contains(&c.len()) && c.bytes().all(known)
-        };
-        match self.congestion.as_ref().filter(|c| !is_name(c)) {
-            Some(c) => {
-                Err(("congestion", c.clone(), "a kernel name such as cubic, reno, bbr".into()))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-options! {
-    /// Options of UDP.
-    UdpOptions {
-        /// Segmentation offload at the sender (UDP_SEGMENT).
-        gso: Switch,
-        /// Receive offload at the receiver (UDP_GRO).
-        gro: Switch,
-        /// Don't-fragment (IPv4) and no local fragmentation.
-        dont_fragment: bool,
-    }
-    with {
-        /// Of the IP layer.
-        ip: IpOptions,
-    }
-
-    fn ip(&self) -> Option<&IpOptions> {
-        Some(&self.ip)
-    }
-
-    fn ip_mut(&mut self) -> Option<&mut IpOptions> {
-        Some(&mut self.ip)
-    }
-
-    fn udp(&self) -> Option<&UdpOptions> {
-        Some(self)
-    }
-}
+pub(in crate::plan) use connection;
 
 /// Options of a document that its transport does not have. Only reading a document makes them; the check refuses them.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,6 +1,6 @@
 //! Unix stream sockets: a byte stream between two processes of one host.
 
-use super::options::Options;
+use super::options::{Group, Options};
 use super::tcp::{WRITE_BYTES, default_write};
 use super::{Description, Headers, StreamOptions};
 use crate::plan::{ConnectionFields, Family};
@@ -43,7 +43,10 @@ impl Description for Unix {
     }
 }
 
-/// Options of a Unix stream: the kernel sends without a copy, but discards nothing unread.
+/// The options of a byte stream that a Unix socket has: the kernel discards nothing unread there.
+const OPTIONS: &[&str] = &["zero_copy"];
+
+/// Options of a Unix stream.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UnixOptions {
     stream: StreamOptions,
@@ -51,15 +54,15 @@ pub struct UnixOptions {
 
 impl Options for UnixOptions {
     fn take(&mut self, fields: &mut ConnectionFields) {
-        self.stream.zero_copy = fields.zero_copy.take().unwrap_or_default();
+        self.stream.take_only(OPTIONS, fields);
     }
 
     fn put(&self, fields: &mut ConnectionFields) {
-        fields.zero_copy = self.stream.zero_copy.then_some(true);
+        self.stream.put(fields);
     }
 
     fn names(&self, out: &mut Vec<&'static str>) {
-        out.push("zero_copy");
+        out.extend(OPTIONS);
     }
 
     fn stream(&self) -> Option<&StreamOptions> {

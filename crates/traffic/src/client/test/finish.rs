@@ -66,7 +66,7 @@ impl Test<'_> {
             local.warnings.push(Warning::new(
                 "nominal-unknown",
                 Severity::Warning,
-                "--nominal auto: the interface towards the server is virtual or knows no speed, so that no link usage was computed; state the rate, such as --nominal 1G",
+                "the interface towards the server is virtual or reports no speed, so that no link usage was computed: set the nominal rate, such as 1G",
             ));
         }
         let record = assemble(Parts {
@@ -156,7 +156,7 @@ impl Test<'_> {
                 self.warnings.push(Warning::new(
                     "latency-missing",
                     Severity::Warning,
-                    format!("no UDP hello came back from port {port}: round trips, idle and under load, were not measured; open UDP {port} on the way, or leave them out with --no-latency"),
+                    format!("no UDP hello came back from port {port}: round trips, idle and under load, were not measured; open UDP {port} on the path, or switch latency measurement off"),
                 ));
             }
             return None;

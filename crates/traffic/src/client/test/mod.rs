@@ -114,13 +114,14 @@ pub(super) async fn run(
     for connection in &config.plan.connections {
         let name = connection.transport.name();
         if let Some(reason) = transport::unavailable(name) {
-            let what = format!("transport {name}");
-            return Err(TrafficError::Unavailable { what, reason }.into());
+            let given = name.to_string();
+            return Err(TrafficError::Unavailable { field: "transport", given, reason }.into());
         }
     }
     for name in config.plan.connections.iter().filter_map(host::congestion_of) {
         host::congestion_control(name).map_err(|reason| TrafficError::Unavailable {
-            what: format!("congestion control {name}"),
+            field: "congestion",
+            given: name.to_owned(),
             reason,
         })?;
     }
@@ -140,8 +141,8 @@ pub(super) async fn run(
     if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
         let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
         return Err(TrafficError::Input {
-            what: "--dont-fragment",
-            given: format!("datagrams of {payload_bytes} bytes (-l/--length)"),
+            field: "dont_fragment",
+            given: format!("datagrams of {payload_bytes} bytes (`payload`)"),
             accepted: format!(
                 "up to {most} bytes, since the path takes packets of {path_mtu_bytes} bytes"
             ),

@@ -50,9 +50,15 @@ impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
         let words = error.to_string();
         match error {
-            ApiError::Open(_) | ApiError::Tokens { .. } | ApiError::Exposed { .. } => {
-                CliError::Usage(words)
+            ApiError::Open(address) => {
+                let given = format!("nothing, while {address} is not a loopback address");
+                CliError::flag("--ui-token-file", given, "a file, or --ui with a loopback address")
             }
+            ApiError::Tokens { .. } | ApiError::Exposed { .. } => CliError::flag(
+                "--ui-token-file",
+                words,
+                "a file of tokens that only its owner can write",
+            ),
             ApiError::File { operation, path, source } => CliError::Io { operation, path, source },
             _ => CliError::Unavailable(words),
         }

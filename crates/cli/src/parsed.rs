@@ -1,0 +1,383 @@
+//! What the parser of the command line refuses: the same facts as data and as text for a terminal.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use weir_model::{ModelError, Refusal, nearest, one_of};
+
+use crate::app::command_line;
+
+/// Exit code of bad input.
+const USAGE: i32 = 2;
+
+/// A refusal by the parser as data. `arguments` is the command line with the program's name.
+pub(crate) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Refusal {
+    let code = match error.kind() {
+        ErrorKind::UnknownArgument => "unknown-argument",
+        ErrorKind::InvalidSubcommand => "unknown-command",
+        ErrorKind::MissingRequiredArgument => "missing-argument",
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "missing-command"
+        }
+        ErrorKind::InvalidValue
+        | ErrorKind::ValueValidation
+        | ErrorKind::NoEquals
+        | ErrorKind::TooFewValues
+        | ErrorKind::TooManyValues
+        | ErrorKind::WrongNumberOfValues
+        | ErrorKind::InvalidUtf8 => "value",
+        _ => "usage",
+    };
+    let tip = tip(error, arguments);
+    let argument = strings(error, ContextKind::InvalidArg);
+    let command = strings(error, ContextKind::InvalidSubcommand);
+    let field = argument.first().or(command.first()).map(|name| plain(name));
+    let (given, accepted) = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let is_flag = field.as_ref().is_some_and(|name| name.starts_with('-'));
+            let other = if is_flag { "the flags that --help lists" } else { "no further argument" };
+            let accepted = tip.clone().or_else(|| suggested(error));
+            (field.clone(), accepted.or_else(|| Some(other.into())))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let known = command_of(arguments, &command).map(|known| names_of(&known));
+            (field.clone(), tip.clone().or_else(|| suggested(error)).or(known))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing: Vec<String> = argument.iter().map(|name| plain(name)).collect();
+            let missing = one_of(missing.iter().map(String::as_str)).replace(" or ", " and ");
+            (Some("nothing".into()), tip.clone().or(Some(missing)))
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            (Some("nothing".into()), command_of(arguments, &[]).map(|known| names_of(&known)))
+        }
+        ErrorKind::ArgumentConflict => {
+            let other: Vec<String> =
+                strings(error, ContextKind::PriorArg).iter().map(|name| plain(name)).collect();
+            (
+                Some(format!("given with {}", other.join(", "))),
+                Some(tip.clone().unwrap_or_else(|| "one of them".into())),
+            )
+        }
+        _ => {
+            let given = strings(error, ContextKind::InvalidValue).first().cloned();
+            let given = given.filter(|given| !given.is_empty());
+            (given.or(Some("nothing".into())), accepted_value(error))
+        }
+    };
+    Refusal {
+        code: code.into(),
+        field,
+        given,
+        accepted,
+        nearest: suggested(error).or_else(|| nearest_value(error)),
+        line: None,
+        message: match code {
+            "missing-command" => "a command is required".into(),
+            _ => message(error, tip.as_deref()),
+        },
+        exit_code: USAGE,
+    }
+}
+
+/// The refusal as a terminal shows it, with our hint in place of the parser's where there is one.
+pub(crate) fn text(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    tip(error, arguments).map(|tip| with_tip(&error.render().to_string(), &tip))
+}
+
+/// What is wrong on one line: the rest of the parser's text is usage.
+fn message(error: &clap::Error, tip: Option<&str>) -> String {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or(&text).trim();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let words: Vec<&str> = first.split_whitespace().collect();
+    match tip {
+        Some(tip) => format!("{}; {tip}", words.join(" ")),
+        None => words.join(" "),
+    }
+}
+
+/// The strings of a context; none where the error has no such context.
+fn strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.clone()],
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => vec![],
+    }
+}
+
+/// An argument without its value's name and brackets: `--time` of `--time <TIME>`, `HOST` of `<HOST>`.
+fn plain(name: &str) -> String {
+    let name = name.split([' ', '=']).next().unwrap_or(name).trim_end_matches("...");
+    name.trim_matches(['<', '>', '[', ']']).to_owned()
+}
+
+/// What the parser takes a misspelt name for.
+fn suggested(error: &clap::Error) -> Option<String> {
+    let of = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+    let names: Vec<String> = of.iter().flat_map(|kind| strings(error, *kind)).collect();
+    (!names.is_empty()).then(|| one_of(names.iter().map(|name| name.as_str())))
+}
+
+/// The accepted value that is nearest to the one given.
+fn nearest_value(error: &clap::Error) -> Option<String> {
+    let names = strings(error, ContextKind::ValidValue);
+    let given = strings(error, ContextKind::InvalidValue);
+    nearest(given.first()?, names.iter().map(String::as_str)).map(Into::into)
+}
+
+/// What is accepted as the value of an argument.
+fn accepted_value(error: &clap::Error) -> Option<String> {
+    let names = strings(error, ContextKind::ValidValue);
+    if !names.is_empty() {
+        let near = nearest_value(error);
+        let hint = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+        return Some(one_of(names.iter().map(String::as_str)) + &hint);
+    }
+    let Some(reason) = error.source() else { return Some("a value".into()) };
+    match reason.downcast_ref() {
+        Some(ModelError::Value { accepted, .. }) => return Some((*accepted).to_owned()),
+        Some(ModelError::Field { accepted, .. }) => return Some(accepted.clone()),
+        _ => {}
+    }
+    let reason = reason.to_string();
+    Some(reason.strip_prefix("expected ").unwrap_or(&reason).to_owned())
+}
+
+/// The command that the arguments name, followed as far as its verbs are known. `unknown` is the one that is not.
+fn command_of(arguments: &[OsString], unknown: &[String]) -> Option<clap::Command> {
+    let mut command = command_line();
+    for argument in arguments.iter().skip(1).map_while(|argument| argument.to_str()) {
+        if unknown.iter().any(|name| name == argument) {
+            break;
+        }
+        if let Some(verb) = command.find_subcommand(argument) {
+            command = verb.clone();
+        }
+    }
+    Some(command)
+}
+
+/// The commands that people may type.
+fn names_of(command: &clap::Command) -> String {
+    one_of(command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name))
+}
+
+/// A hint for arguments of other tools and for misspelt ones, instead of the parser's own.
+fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let command = words.get(1)?.to_str()?;
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            of_another_tool(command, flag).map(Into::into).or_else(|| {
+                // A flag that looks like it is the better tip.
+                let has_better = error.get(ContextKind::SuggestedArg).is_some();
+                let line = command_line();
+                let known = line.find_subcommand(command);
+                let verb = words.get(2).and_then(|verb| known?.find_subcommand(verb.to_str()?));
+                let names =
+                    [known, verb].into_iter().flatten().map(|c| format!("{} ", c.get_name()));
+                let of: String = names.collect();
+                (!has_better && flag.starts_with('-'))
+                    .then(|| format!("weir {of}--help lists the flags"))
+            })
+        }
+        // The parser may suggest a hidden command.
+        ErrorKind::InvalidSubcommand => {
+            let line = command_line();
+            let is_hidden =
+                |name: &String| line.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+            let names = strings(error, ContextKind::SuggestedSubcommand);
+            names.iter().any(is_hidden).then(|| "weir --help lists the commands".into())
+        }
+        // As netem has it: laws behind the interface.
+        ErrorKind::ArgumentConflict if command == "impair" => {
+            error.get(ContextKind::InvalidSubcommand)?;
+            Some("weir impair A B --both \"delay 100ms, loss 1%\"".into())
+        }
+        ErrorKind::MissingRequiredArgument if command == "impair" => {
+            let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            if !missing.iter().any(|name| name == "<A>" || name == "<B>") {
+                return None;
+            }
+            let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
+            let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
+            // Where a subcommand was given, something else is missing.
+            if verbs.contains(&word) {
+                return None;
+            }
+            let near = verbs.iter().min_by_key(|verb| strsim::levenshtein(verb, word));
+            Some(match near.filter(|verb| strsim::levenshtein(verb, word) <= 2) {
+                Some(verb) => format!("weir impair {verb}"),
+                None => format!(
+                    "two interfaces are needed, weir impair A B, or one of the commands {}",
+                    verbs.join(", ")
+                ),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Flags of iperf3 that `weir test` has under another name, or in another place.
+fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
+    // `weir -c HOST` is iperf3's order.
+    if command != "test" && command != flag {
+        return None;
+    }
+    match flag {
+        "-c" | "--client" => Some("weir test HOST"),
+        "-s" | "--server" => Some("weir serve"),
+        "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
+        "--get-server-output" => {
+            Some("not needed: the result holds both ends, -V and --json show them")
+        }
+        "-X" | "--xbind" | "--sctp" | "--nstreams" => {
+            Some("SCTP is not supported yet; --transport lists what is")
+        }
+        "--repeating-payload" => {
+            Some("--content names what is sent: random, zeros, ascii or ratio:R")
+        }
+        "--forceflush" => Some("not needed: every line is written immediately"),
+        "--username" | "--rsa-public-key-path" => {
+            Some("--key-file or WEIR_KEY, made by weir keygen")
+        }
+        _ if flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit()) => Some(
+            "no value may be negative; -t 0 is until stopped, -b 0 unlimited (-1, one client, is a flag of weir serve)",
+        ),
+        _ => None,
+    }
+}
+
+/// The parser's text with our hint instead of its own.
+fn with_tip(text: &str, tip: &str) -> String {
+    let mut lines: Vec<String> =
+        text.trim_end().lines().filter(|l| !l.starts_with("  tip: ")).map(Into::into).collect();
+    let at = lines.iter().position(String::is_empty).map_or(lines.len(), |i| i + 1);
+    lines.insert(at, format!("  tip: {tip}"));
+    // Where the parser had a tip of its own, the line after it is empty already.
+    if lines.get(at + 1).is_some_and(|l| !l.is_empty()) {
+        lines.insert(at + 1, String::new());
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(line: &str) -> Refusal {
+        let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+        let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+        refusal(&error, &arguments)
+    }
+
+    /// Code, field, given and accepted.
+    fn parts(line: &str) -> [String; 4] {
+        let refused = refused(line);
+        let part = |part: Option<String>| part.unwrap_or_default();
+        [refused.code, part(refused.field), part(refused.given), part(refused.accepted)]
+    }
+
+    #[test]
+    fn a_refusal_of_the_parser_is_data() {
+        for (line, wanted) in [
+            ("weir test h --udpp", ["unknown-argument", "--udpp", "--udpp", "--udp"]),
+            (
+                "weir test h -q",
+                ["unknown-argument", "-q", "-q", "weir test --help lists the flags"],
+            ),
+            ("weir tset h", ["unknown-command", "tset", "tset", "test"]),
+            ("weir test", ["missing-argument", "HOST", "nothing", "HOST"]),
+            ("weir test h -t", ["value", "--time", "nothing", "a value"]),
+            (
+                "weir test h -S 256",
+                [
+                    "value",
+                    "--tos",
+                    "256",
+                    "the whole byte, 0 to 255: decimal, 0x hexadecimal or 0 octal",
+                ],
+            ),
+            ("weir test h --gso maybe", ["value", "--gso", "maybe", "auto, on or off"]),
+            ("weir test h -R --bidir", ["usage", "--reverse", "given with --bidir", "one of them"]),
+            ("weir test h --total-rate", ["missing-argument", "--bitrate", "nothing", "--bitrate"]),
+        ] {
+            assert_eq!(parts(line), wanted, "{line}");
+        }
+        let [code, field, given, accepted] = parts("weir test h -b 10Q");
+        assert_eq!([&*code, &*field, &*given], ["value", "--bitrate", "10Q"]);
+        assert!(accepted.contains("500pps") || accepted.contains("50000pps"), "{accepted}");
+        let [code, field, given, accepted] = parts("weir test h --transport upd");
+        assert_eq!([&*code, &*field, &*given], ["value", "--transport", "upd"]);
+        assert!(accepted.ends_with(" (did you mean udp?)"), "{accepted}");
+        let [code, field, _, accepted] = parts("weir");
+        assert_eq!([&*code, &*field], ["missing-command", ""]);
+        assert!(accepted.starts_with("test, serve, "), "{accepted}");
+    }
+
+    #[test]
+    fn every_refusal_of_the_parser_has_an_exit_code_and_one_line() {
+        for line in ["weir", "weir test", "weir test h --udpp", "weir impair", "weir lab exec a"] {
+            let refused = refused(line);
+            assert_eq!(refused.exit_code, 2, "{line}");
+            assert!(!refused.message.contains('\n') && !refused.message.is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_other_tools_get_what_is_accepted_instead() {
+        for (line, accepted) in [
+            ("weir test -c 10.0.0.1", "weir test HOST"),
+            ("weir -c 10.0.0.1", "weir test HOST"),
+            ("weir test --client h", "weir test HOST"),
+            ("weir test -s", "weir serve"),
+            ("weir -s", "weir serve"),
+            ("weir runs list -q", "weir runs list --help lists the flags"),
+            ("weir serve -q", "weir serve --help lists the flags"),
+            ("weir test h extra", "no further argument"),
+        ] {
+            let refused = refused(line);
+            assert_eq!(refused.code, "unknown-argument", "{line}");
+            assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
+        }
+        for line in ["weir impair a b delay 100ms", "weir impair add dev eth0 root netem delay 1s"]
+        {
+            let refused = refused(line);
+            assert_eq!(refused.code, "usage", "{line}");
+            assert!(refused.accepted.as_ref().unwrap().contains("--both"), "{line}: {refused:?}");
+        }
+        for (line, accepted) in
+            [("weir impair shw", "weir impair show"), ("weir impair eth0", "weir impair A B")]
+        {
+            let refused = refused(line);
+            assert_eq!(refused.code, "missing-argument", "{line}");
+            assert!(refused.accepted.as_ref().unwrap().contains(accepted), "{line}: {refused:?}");
+        }
+    }
+
+    /// The hint replaces the parser's own, and the usage stays.
+    #[test]
+    fn a_terminal_gets_one_hint() {
+        for line in ["weir test -c h", "weir test h -t -1", "weir impair shw", "weir -s"] {
+            let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+            let text = text(&error, &arguments).unwrap();
+            assert_eq!(text.matches("  tip: ").count(), 1, "{text}");
+            assert!(text.contains("\n\nUsage: weir "), "{text}");
+        }
+        // The parser's own hint is better, or nothing but the missing argument is wrong.
+        for line in
+            ["weir test h --udpp", "weir impair a b --packet-trace-limit 10", "weir impair exec"]
+        {
+            let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+            assert_eq!(text(&error, &arguments), None, "{line}");
+        }
+    }
+}
