@@ -131,6 +131,33 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
     drop(server);
 }
 
+/// Neither end would fail for minutes: the control connection lives.
+#[test]
+fn data_that_stays_unacknowledged_fails_after_the_timeout() {
+    let test = "data_that_stays_unacknowledged_fails_after_the_timeout";
+    let Some(lab) = lab(test) else { return };
+    let _server = serve(&lab);
+    for (port, words) in [("5001", &[][..]), ("5002", &["-R"])] {
+        let base = ["--json-stream", "-t", "3600", "-i", "0.1", "-b", "2M"];
+        let more = ["--cport", port, "--snd-timeout", "1s"];
+        let mut client = Watched::start(client(&lab, &[&base[..], &more[..], words].concat()));
+        client.wait_for("interval", 2);
+        for rule in [
+            "add table inet faults".to_owned(),
+            "add chain inet faults in { type filter hook input priority 0 ; }".into(),
+            format!("add rule inet faults in tcp sport {port} drop"),
+        ] {
+            if !tool(&lab, test, "b", "nft", &rule) {
+                return;
+            }
+        }
+        // Bounded by the patience of tests; the test itself would take an hour.
+        assert_ne!(client.ended(), Some(0), "{words:?}");
+        let flow = client.last("end")["flows"][0].clone();
+        assert!(flow["sender"]["bytes"].as_u64().unwrap() > 0, "{words:?}: {flow}");
+    }
+}
+
 #[test]
 fn datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts() {
     let test = "datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts";

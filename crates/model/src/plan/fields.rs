@@ -93,6 +93,8 @@ connection! {
             no_delay: bool,
             /// TCP congestion control by its kernel name.
             congestion: Option<String>,
+            /// The connection fails when sent data stays unacknowledged for this time, 1 ms to 1 h (TCP_USER_TIMEOUT). Absent: the system's limit.
+            user_timeout: Option<Span>,
         }
         with {
             /// Of its byte stream.
@@ -120,6 +122,10 @@ connection! {
             fn check(&self) -> Result<(), Refusal> {
                 if let Some(m) = self.mss.filter(|m| !(88..=32_767).contains(m)) {
                     return Err(("mss", m.to_string(), "88 to 32767".into()));
+                }
+                let is_timeout = |t: &Span| (1_000_000..=3_600_000_000_000).contains(&t.0);
+                if let Some(t) = self.user_timeout.filter(|t| !is_timeout(t)) {
+                    return Err(("user_timeout", t.to_string(), "1ms to 1h".into()));
                 }
                 let is_name = |c: &str| {
                     let known = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';

@@ -32,6 +32,7 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
         mss: tcp.and_then(|o| o.mss).map(|m| m as u16),
         congestion_control: tcp.and_then(|o| o.congestion.clone()),
         nodelay: tcp.is_some_and(|o| o.no_delay),
+        user_timeout_ms: tcp.and_then(|o| o.user_timeout).map(|t| (t.0 / 1_000_000) as u32),
         tos: ip.tos,
         ttl: ip.ttl,
         flow_label: ip.flow_label,

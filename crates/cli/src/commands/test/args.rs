@@ -201,6 +201,10 @@ flags! {
         /// TCP congestion control by its kernel name, such as cubic, reno or bbr
         #[arg(short = 'C', long, value_name = "NAME")]
         congestion: Option<String> => connection.congestion,
+        /// TCP: fail when sent data stays unacknowledged for this time, 1ms to 1h (a bare number is seconds, not iperf3's
+        /// milliseconds) [default: the system's limit]
+        #[arg(long, value_name = "TIME")]
+        snd_timeout: Option<Span> => connection.user_timeout,
         /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal
         #[arg(short = 'S', long, value_name = "BYTE", value_parser = values::tos, conflicts_with = "dscp")]
         tos: Option<u8> => connection.tos,

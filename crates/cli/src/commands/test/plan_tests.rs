@@ -45,7 +45,7 @@ const LINES: [&str; 34] = [
     "h -R -t 30 -O 2 -i 0",
     "h --bidir -P 2 -b 1G --cport 5000",
     "h --transport udp --catch-up burst:4 --loss-threshold 500ms --data-ports dedicated",
-    "h -w 256K -M 1400 -N -C bbr -Z --skip-rx-copy",
+    "h -w 256K -M 1400 -N -C bbr --snd-timeout 5s -Z --skip-rx-copy",
     "h -S 0x10",
     "h --dscp ef",
     "h -6 -L 1000 --ttl 3",
