@@ -53,7 +53,7 @@ impl Refusal {
             Refusal::Upper(_, why) => why.code(),
             Refusal::Down => "interface-down",
             Refusal::NotEthernet => "not-ethernet",
-            Refusal::Taken(_) => "interface-in-use",
+            Refusal::InUse(_) => "interface-in-use",
         }
     }
 }

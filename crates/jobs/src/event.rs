@@ -171,16 +171,20 @@ impl Event {
         Some(match tree.get("event")?.as_str()? {
             "listening" => Event::Listening(read(&data)?),
             "session_opened" => {
-                let Opened { session, peer, flows } = read(&data)?;
-                Event::SessionOpened { session, peer, flows }
+                let Opened { session, peer, flows, protocol } = read(&data)?;
+                Event::SessionOpened { session, peer, flows, protocol }
             }
             "session_closed" => {
-                let Closed { session, peer, reason, report } = read(&data)?;
-                Event::SessionClosed { session, peer, reason, report }
+                let Closed { session, peer, reason, report, protocol } = read(&data)?;
+                Event::SessionClosed { session, peer, reason, report, protocol }
             }
             "refused" => {
-                let Turned { peer, reason } = read(&data)?;
-                Event::Refused { peer, reason }
+                let Turned { peer, reason, protocol } = read(&data)?;
+                Event::Refused { peer, reason, protocol }
+            }
+            "peer_listening" => {
+                let PeerListening { protocol, transports, addresses } = read(&data)?;
+                Event::PeerListening { protocol, transports, addresses }
             }
             "speed_test" => Event::SpeedTest { address: read(data.get("address")?)? },
             "ready" => Event::Ready(read(&data)?),
@@ -208,6 +212,7 @@ struct Opened {
     session: u64,
     peer: String,
     flows: usize,
+    protocol: Option<String>,
 }
 
 /// The data of [`Event::SessionClosed`].
@@ -217,6 +222,7 @@ struct Closed {
     peer: String,
     reason: String,
     report: Option<Box<EndReport>>,
+    protocol: Option<String>,
 }
 
 /// The data of [`Event::Refused`].
@@ -224,6 +230,15 @@ struct Closed {
 struct Turned {
     peer: String,
     reason: String,
+    protocol: Option<String>,
+}
+
+/// The data of [`Event::PeerListening`].
+#[derive(Deserialize)]
+struct PeerListening {
+    protocol: String,
+    transports: Vec<String>,
+    addresses: Vec<String>,
 }
 
 #[cfg(test)]
@@ -247,15 +262,27 @@ mod tests {
         let peer = || "192.0.2.1:5".to_owned();
         for event in [
             Event::Listening(Listening { addresses: vec![peer()], open: true }),
-            Event::SessionOpened { session: 1, peer: peer(), flows: 2 },
-            Event::SessionClosed { session: 1, peer: peer(), reason: "x".into(), report: None },
+            Event::SessionOpened { session: 1, peer: peer(), flows: 2, protocol: None },
+            Event::PeerListening {
+                protocol: "x".into(),
+                transports: vec!["tcp".into()],
+                addresses: vec![peer()],
+            },
+            Event::SessionClosed {
+                session: 1,
+                peer: peer(),
+                reason: "x".into(),
+                report: None,
+                protocol: None,
+            },
             Event::SessionClosed {
                 session: 1,
                 peer: peer(),
                 reason: "x".into(),
                 report: Some(Box::default()),
+                protocol: Some("x".into()),
             },
-            Event::Refused { peer: peer(), reason: "x".into() },
+            Event::Refused { peer: peer(), reason: "x".into(), protocol: None },
             Event::SpeedTest { address: "192.0.2.1:5".parse().unwrap() },
             Event::Ready(Ready::default()),
             Event::Start(Box::default()),

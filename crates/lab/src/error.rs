@@ -129,7 +129,7 @@ impl Error {
             Self::Program { source, .. }
             | Self::Netlink { source, .. }
             | Self::Registry { source, .. } => of_io(source),
-            Self::Unavailable | Self::Unsafe { .. } => ErrorClass::NotPermitted,
+            Self::Unavailable => ErrorClass::NotPermitted,
             Self::Holder { class, .. } => *class,
             Self::Damaged { .. } => ErrorClass::Internal,
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use weir_net::namespace::{NetNamespace, Process, boot_id};
 
-use super::directory::{runtime_directory, secure};
+use super::directory::{make, runtime_directory};
 use super::entry::{Entry, MAX_ENTRY_BYTES};
 use super::lab::{command_inside, limits};
 use crate::error::Error;
