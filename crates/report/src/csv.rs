@@ -150,6 +150,8 @@ impl<W: Write> CsvWriter<W> {
             put(&mut cells, "flow_source", &flow.source);
             put(&mut cells, "flow_destination", &flow.destination);
             put(&mut cells, "flow_payload_bytes", &flow.payload_bytes);
+            put(&mut cells, "flow_payload_law", &flow.payload_law);
+            put(&mut cells, "flow_spacing_law", &flow.spacing_law);
             put(&mut cells, "flow_connect_seconds", &flow.connect_seconds);
             put(&mut cells, "sender", &flow.sender);
             put(&mut cells, "receiver", &flow.receiver);
