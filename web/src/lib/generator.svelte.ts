@@ -266,7 +266,7 @@ class Generator {
       ...(flow.payload_bytes > 0 && { payload: String(flow.payload_law ?? flow.payload_bytes) }),
       ...(flow.spacing_law && { spacing: flow.spacing_law }),
       // A law that states its mean is the rate.
-      ...(flow.rate && !flow.spacing_law?.includes('mean=') && { rate: flow.rate }),
+      ...(flow.rate && !String(flow.spacing_law ?? '').includes('mean=') && { rate: flow.rate }),
     }));
     this.#replace({ ...emptyPlan(), connection });
     this.#bindings.bind(live.test.id, this.rows);

@@ -364,7 +364,7 @@ macro_rules! word_of_laws {
 
         impl JsonSchema for $choice {
             fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($choice).into()
+                concat!(stringify!($choice), "Law").into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 let examples = [$(crate::law::example::<$law>(stringify!($module))),*];

@@ -597,7 +597,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Kept plans. */
+        /** Stored plans. */
         get: operations["listPlans"];
         put?: never;
         post?: never;
@@ -619,7 +619,7 @@ export interface paths {
         /** Keeps a plan. */
         put: operations["putPlan"];
         post?: never;
-        /** Removes a kept plan. */
+        /** Removes a stored plan. */
         delete: operations["removePlan"];
         options?: never;
         head?: never;
@@ -1440,10 +1440,12 @@ export interface components {
              * @description Stop after this many datagrams or writes.
              */
             packets?: number | null;
-            /** @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced. */
-            payload?: components["schemas"]["ByteSize"] | null;
+            /** @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced. */
+            payload?: components["schemas"]["SizeLaw"] | null;
             /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
             rate?: components["schemas"]["SendRate"] | null;
+            /** @description Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals. */
+            spacing?: components["schemas"]["SpacingLaw"];
             /** @description Start this long after the test's start. */
             start_after?: components["schemas"]["Span"];
             /**
@@ -2798,10 +2800,12 @@ export interface components {
             name: string;
             /**
              * Format: uint64
-             * @description Payload of a datagram or of a write.
+             * @description Payload of a datagram or of a write; the mean of its law where sizes vary.
              * @default 0
              */
             payload_bytes: number;
+            /** @description The law of payload sizes, where they vary. */
+            payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The receiving side: its figure is the result. */
             receiver?: components["schemas"]["Receiver"] | null;
             /** @description Round trip of this flow where it has one. */
@@ -2813,6 +2817,8 @@ export interface components {
              * @default
              */
             source: string;
+            /** @description The law of the intervals between packets, where they vary by one. */
+            spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /** @description TCP information of the sending side. */
             tcp?: components["schemas"]["Tcp"] | null;
             /** @description TCP information over time, of the sending side. */
@@ -2847,14 +2853,18 @@ export interface components {
             name: string;
             /**
              * Format: uint64
-             * @description Payload of a datagram or of a write.
+             * @description Payload of a datagram or of a write; the mean of its law where sizes vary.
              * @default 0
              */
             payload_bytes: number;
+            /** @description The law of payload sizes, where they vary. */
+            payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown. */
             rate?: string;
             /** @description The sender's address and port, where known: not when a test starts. */
             source?: string;
+            /** @description The law of the intervals between packets, where they vary by one. */
+            spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /**
              * @description Transport.
              * @default tcp
@@ -3947,7 +3957,7 @@ export interface components {
             /** @description Its title. */
             title?: string | null;
         };
-        /** @description Kept plans. */
+        /** @description Stored plans. */
         PlanList: {
             /** @description The directory of the plans. */
             directory: string;
@@ -5126,6 +5136,16 @@ export interface components {
              */
             late_slots?: number | null;
             /**
+             * Format: double
+             * @description Realised mean payload of a datagram or of a write, where sizes vary.
+             */
+            mean_payload_bytes?: number | null;
+            /**
+             * Format: double
+             * @description Realised mean interval between packets, where intervals vary by their law or with the size.
+             */
+            mean_spacing_seconds?: number | null;
+            /**
              * @description `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
              * @default
              */
@@ -5300,6 +5320,12 @@ export interface components {
              */
             value: number;
         };
+        /**
+         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, or LAW(KEY=VALUE, …) with LAW one of constant, uniform
+         * @example 1460
+         * @example 64..1400
+         */
+        SizeLaw: string | number;
         /** @description How evenly a paced sender sent: actual gap less intended gap. */
         Spacing: {
             /**
@@ -5337,6 +5363,12 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
+        /**
+         * @description constant, TIME such as 20ms, exponential, or LAW(KEY=VALUE, …) with LAW one of constant, exponential
+         * @example constant
+         * @example exponential
+         */
+        SpacingLaw: string | number;
         /**
          * @description a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)
          * @example 40ms
