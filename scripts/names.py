@@ -76,14 +76,19 @@ FAMILIES = (
         r"^    (?P<type>[A-Z]\w*): (?P<module>\w+)\b[^\n]*,$",
         # A session protocol has the header of its tool.
         ("crates/wire/src/header/", f"{MODEL}/plan/header", "crates/peers/src/"),
-        (r"\bHeaderFormat::(?:(?:TYPES)\b|\*|\{)",),
+        (
+            r"\bHeaderFormat::(?:\*|\{)",
+            r"[=!]= *(?:\w+::)*HeaderFormat::(?:TYPES)\b",
+            r"\bmatches!\([^;]*\bHeaderFormat::(?:TYPES)\b",
+            r"\bHeaderFormat::(?:TYPES)\b[^\n;,]*=>",
+        ),
         "ask what the header carries (wire::header::Carries)",
     ),
     Family(
-        "session protocol", "crates/peers/src/lib.rs", r"^(.*)\Z",
-        r"^(?:pub(?:\([^)]*\))? )?mod (?P<module>\w+);$",
+        "session protocol", "crates/peers/src/lib.rs", r"^pub static PROTOCOLS: &\[Protocol\] = &\[(.*?)\];",
+        r"\b(?P<module>\w+)::PROTOCOL\b",
         ("crates/peers/src/",),
-        (r"\b(?:weir_)?peers::(?:\{[^}]*\b)?(?:MODULES)\b",),
+        (r"\bweir_peers::(?:\{[^}]*\b)?(?:MODULES)\b", r'\bname *[=!]= *"(?:LABELS)"'),
         "ask the list of protocols",
     ),
 )

@@ -48,7 +48,8 @@ formats! {
 """,
     "session protocol": """
 mod options;
-pub mod ttcp;
+mod ttcp;
+pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL];
 """,
 }
 
@@ -70,7 +71,7 @@ class Names(unittest.TestCase):
         self.assertEqual(of("delay law"), [("Constant", "constant"), ("HeavyTail", "heavy_tail")])
         self.assertEqual(of("size law"), [("Constant", "constant"), ("Uniform", "uniform")])
         self.assertEqual(of("header format"), [("Native", "native"), ("Stamp", "stamp")])
-        self.assertIn((None, "ttcp"), of("session protocol"))
+        self.assertEqual(of("session protocol"), [(None, "ttcp")])
 
     def test_this_tree(self):
         root = pathlib.Path(__file__).parent.parent
@@ -97,6 +98,10 @@ class Names(unittest.TestCase):
             ("size law", "match size { Size::Constant(c) => c, _ => d }"),
             ("size law", "matches!(law, SizeLaw::Uniform(_))"),
             ("header format", "if c.header == HeaderFormat::Stamp {}"),
+            ("header format", "match h { HeaderFormat::Stamp => 1, _ => 2 }"),
+            ("header format", "matches!(h, HeaderFormat::Stamp)"),
+            ("header format", "use weir_model::plan::HeaderFormat::*;"),
+            ("session protocol", 'if record.peer_name == "ttcp" || p.name == "ttcp" {}'),
             ("session protocol", "use weir_peers::ttcp::Client;"),
             ("session protocol", "weir_peers::{Options, ttcp}"),
         ):
@@ -117,6 +122,8 @@ class Names(unittest.TestCase):
             ("delay law", "Some(Constant)"),
             ("size law", "Size::form(); Size::from(bytes); size.is_constant()"),
             ("header format", "HeaderFormat::ALL"),
+            ("header format", "let c = Connection { header: HeaderFormat::Stamp, ..c };"),
+            ("session protocol", "use weir_peers::{Given, options};"),
             ("session protocol", "weir_peers::PROTOCOLS.iter()"),
         ):
             self.assertEqual(found(name, source), [], source)
