@@ -6,7 +6,8 @@
 use weir_model::plan::{CatchUp, FlowSpec, TransportName};
 use weir_model::record::IntervalCount;
 use weir_stats::Spacing;
-use weir_wire::header::{Header, HeaderFields, TagKey, native::FLAG_VERIFY};
+use weir_wire::header::native::FLAG_VERIFY;
+use weir_wire::header::{Codec, Header, HeaderFields, TagKey, WithCodec};
 
 use crate::gaps::Gaps;
 use crate::intervals::{IntervalClock, IntervalLog};
@@ -239,23 +240,7 @@ impl Sending {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
         if self.header.carries().bytes > 0 {
-            let mut fields = HeaderFields {
-                sequence: self.sequence,
-                send_time_ns: now_ns,
-                lateness_ns: 0,
-                flow: self.flow,
-                flags: self.flags,
-            };
-            let slot = self.pacer.as_ref().map(Pacer::slot);
-            for (i, packet) in bytes.chunks_exact_mut(self.sizes.max()).enumerate() {
-                if let (Some(pacer), Some(slot)) = (&self.pacer, slot) {
-                    let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
-                    fields.lateness_ns =
-                        late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
-                }
-                self.header.encode(&self.key, &fields, packet);
-                fields.sequence += 1;
-            }
+            self.header.dispatch(Fill { sending: self, bytes: &mut *bytes, now_ns });
         }
         (bytes, count as u32)
     }
@@ -492,6 +477,38 @@ impl Sending {
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let Some(clock) = self.log.clock() else { return vec![] };
         self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
+    }
+}
+
+/// Writes the headers of the next datagrams.
+struct Fill<'a> {
+    sending: &'a Sending,
+    bytes: &'a mut [u8],
+    now_ns: u64,
+}
+
+impl WithCodec for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with<C: Codec>(self, codec: C) {
+        let Fill { sending, bytes, now_ns } = self;
+        let mut fields = HeaderFields {
+            sequence: sending.sequence,
+            send_time_ns: now_ns,
+            lateness_ns: 0,
+            flow: sending.flow,
+            flags: sending.flags,
+        };
+        let slot = sending.pacer.as_ref().map(Pacer::slot);
+        for (i, packet) in bytes.chunks_exact_mut(sending.sizes.max()).enumerate() {
+            if let (Some(pacer), Some(slot)) = (&sending.pacer, slot) {
+                let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
+                fields.lateness_ns = late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+            }
+            codec.encode(&sending.key, &fields, packet);
+            fields.sequence += 1;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use weir_stats::{
     Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
     SequenceTracker, Time32Unwrapper,
 };
-use weir_wire::header::{Carries, DecodeError, Epoch, Header, SendTime, TagKey};
+use weir_wire::header::{Carries, Codec, DecodeError, Epoch, Header, SendTime, TagKey, WithCodec};
 use weir_wire::packets;
 
 use crate::drain::Drain;
@@ -381,8 +381,22 @@ impl Receiving {
         if segment < message.len() {
             self.coalesced_messages += 1;
         }
+        let header = self.header;
+        header.dispatch(Message { receiving: self, message, segment, now_ns, each: &mut each });
+    }
+
+    /// The datagrams of a message.
+    #[inline(always)]
+    fn on_datagrams(
+        &mut self,
+        codec: impl Codec,
+        message: &[u8],
+        segment: usize,
+        now_ns: u64,
+        each: &mut impl FnMut(Logged),
+    ) {
         if message.is_empty() {
-            self.on_datagram(message, now_ns, true, &mut each);
+            self.on_datagram(codec, message, now_ns, true, each);
             return;
         }
         let mut first = true;
@@ -393,11 +407,11 @@ impl Receiving {
             && self.sizes.is_constant()
             && chunks.len() > 1
         {
-            self.on_coalesced(message, segment, now_ns, &mut each);
+            self.on_coalesced(codec, message, segment, now_ns, each);
             return;
         }
         for datagram in chunks {
-            self.on_datagram(datagram, now_ns, first, &mut each);
+            self.on_datagram(codec, datagram, now_ns, first, each);
             first = false;
         }
     }
@@ -405,6 +419,7 @@ impl Receiving {
     /// Coalesced datagrams with full numbers.
     fn on_coalesced(
         &mut self,
+        codec: impl Codec,
         message: &[u8],
         segment: usize,
         now_ns: u64,
@@ -413,14 +428,14 @@ impl Receiving {
         let mut run: Option<(u64, u32, u64)> = None;
         let mut timed = false;
         for datagram in message.chunks(segment) {
-            let Ok(header) = self.header.decode(&self.key, datagram) else {
+            let Ok(header) = codec.decode(&self.key, datagram) else {
                 self.flush(&mut run, now_ns);
-                self.on_datagram(datagram, now_ns, false, each);
+                self.on_datagram(codec, datagram, now_ns, false, each);
                 continue;
             };
             if datagram.len() != self.sizes.max() {
                 self.flush(&mut run, now_ns);
-                self.on_datagram(datagram, now_ns, !timed, each);
+                self.on_datagram(codec, datagram, now_ns, !timed, each);
                 timed = true;
                 continue;
             }
@@ -484,12 +499,13 @@ impl Receiving {
     /// One datagram. `timed`: its arrival time is its own.
     fn on_datagram(
         &mut self,
+        codec: impl Codec,
         datagram: &[u8],
         now_ns: u64,
         timed: bool,
         each: &mut impl FnMut(Logged),
     ) {
-        let header = match self.header.decode(&self.key, datagram) {
+        let header = match codec.decode(&self.key, datagram) {
             Ok(header) => header,
             Err(e) => {
                 if matches!(e, DecodeError::Truncated { .. }) {
@@ -711,5 +727,23 @@ impl Receiving {
     /// Last arrival, or 0.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
+    }
+}
+
+/// A message of datagrams that share a time of arrival.
+struct Message<'a, F> {
+    receiving: &'a mut Receiving,
+    message: &'a [u8],
+    segment: usize,
+    now_ns: u64,
+    each: &'a mut F,
+}
+
+impl<F: FnMut(Logged)> WithCodec for Message<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with<C: Codec>(self, codec: C) {
+        self.receiving.on_datagrams(codec, self.message, self.segment, self.now_ns, self.each);
     }
 }

@@ -134,10 +134,19 @@ pub trait Codec: Copy {
     fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError>;
 }
 
+/// Work on datagrams of one flow, compiled for each codec: their headers cost no branch and no call.
+pub trait WithCodec {
+    /// Result of the work.
+    type Output;
+
+    /// Does the work.
+    fn with<C: Codec>(self, codec: C) -> Self::Output;
+}
+
 /// Registers the codecs under the names of [`HeaderFormat`].
 macro_rules! formats {
     ($($variant:ident: $codec:ty,)*) => {
-        /// The header of one flow. Its calls are [`Codec`]'s; one branch selects the codec.
+        /// The header of one flow. Each call selects the codec; [`Header::dispatch`] does so once for a batch.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "named by HeaderFormat")]
         pub enum Header {
@@ -162,12 +171,18 @@ macro_rules! formats {
                 }
             }
 
+            /// Does work with the codec of this header.
+            #[inline]
+            pub fn dispatch<W: WithCodec>(self, work: W) -> W::Output {
+                match self {
+                    $(Self::$variant(codec) => work.with(codec),)*
+                }
+            }
+
             /// See [`Codec::encode`].
             ///
             /// # Panics
             /// If `out` is shorter than the header.
-            // Called for each segment of a super-packet: a call and its spills cost as much as the tag.
-            #[inline(always)]
             pub fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
                 match self {
                     $(Self::$variant(codec) => codec.encode(key, fields, out),)*
@@ -178,7 +193,6 @@ macro_rules! formats {
             ///
             /// # Errors
             /// [`DecodeError`], as there.
-            #[inline(always)]
             pub fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
                 match self {
                     $(Self::$variant(codec) => codec.decode(key, payload),)*
