@@ -130,7 +130,6 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --content noise", "value", "--content", "noise"),
         ("h --catch-up fast", "value", "--catch-up", "fast"),
         ("h --label x", "value", "--label", "x"),
-        ("h --timestamps=%q", "value", "--timestamps", "%q"),
         ("h --transport sctp", "value", "--transport", "sctp"),
         ("h -A x", "value", "--affinity", "x"),
         ("h --scheduling rr", "value", "--scheduling", "rr"),
