@@ -63,7 +63,7 @@ mod tests {
         let west = show_in("%F %H:%M %z %Z", zone("NST3:30"));
         assert_eq!(west, "2026-11-21 17:00 -0330 NST");
         assert_eq!(show("%Y/%m/%d %N 100%% %Z"), "2026/11/21 125000001 100% UTC");
-        for bad in ["%", "%!", "%F %", "%:", "%:F"] {
+        for bad in ["%", "%!", "%F %", "%:"] {
             assert!(bad.parse::<Format>().is_err(), "{bad}");
         }
     }

@@ -144,7 +144,7 @@ fn keys_that_others_can_read_are_refused() {
     let readable = with(&["--key-file", file.to_str().unwrap()]);
     assert_ne!(refusal(&readable).field.as_deref(), Some("--key-file"));
     let text = err(&with(&["--key", key.trim()]));
-    assert!(text.contains("list of processes") && !text.contains(key.trim()), "{text}");
+    assert!(text.contains("process list") && !text.contains(key.trim()), "{text}");
 }
 
 #[test]

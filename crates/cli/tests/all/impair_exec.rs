@@ -131,7 +131,7 @@ fn without_the_tools_only_services_here_are_reached_and_that_is_said() {
     command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
     let ended = run(command);
     assert_eq!(ended.stdout, "here\n", "{}", ended.stderr);
-    assert!(ended.stderr.contains("there is no way out (nft"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no access beyond the lab (nft"), "{}", ended.stderr);
 }
 
 /// `weir impair exec` around a command, not of the terminal that the tests may run in.
@@ -205,7 +205,7 @@ fn a_quiet_one_says_only_what_goes_wrong() {
         let lacks = prepare == hide;
         assert_eq!(said.len(), if lacks { 2 } else { 1 }, "{said:?}");
         assert!(said.last().unwrap().parse::<std::net::Ipv4Addr>().is_ok(), "{said:?}");
-        assert_eq!(lacks, said[0].starts_with("there is no way out (nft"), "{said:?}");
+        assert_eq!(lacks, said[0].starts_with("no access beyond the lab (nft"), "{said:?}");
     }
 }
 

@@ -220,5 +220,5 @@ fn what_is_not_simulated_is_no_failure_and_is_not_tried_again() {
     let counts: Vec<_> = step.points.iter().map(|p| (p.runs, p.failed)).collect();
     assert_eq!((counts, step.runs.len()), (vec![(2, 0), (0, 0)], 4));
     let reason = step.reason.as_deref().unwrap();
-    assert!(reason.starts_with("2 of 4 runs were skipped: not on the virtual clock"), "{reason}");
+    assert!(reason.starts_with("2 of 4 runs were skipped: can't be simulated"), "{reason}");
 }

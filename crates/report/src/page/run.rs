@@ -367,7 +367,7 @@ pub(super) fn what_ran(record: &Record) -> Section {
         } else {
             // Without that file it is no command that can be given.
             text += &format!(
-                "the run was not kept. With the plan below in the file that this names: {line}."
+                "the run was not stored. With the plan below in the file that this names: {line}."
             );
         }
         if let Some(experiment) = record.labels.get("experiment") {
@@ -494,7 +494,7 @@ mod tests {
             page.contains("weir report e shows how it was started") && !page.contains(".tmpQ"),
             "{page}"
         );
-        // Nothing shows the plan of a run that was not kept, but the page itself.
+        // Nothing shows the plan of a run that was not stored, but the page itself.
         let mut unkept = words;
         unkept.insert(4, "--no-store".into());
         assert!(!markdown(&record(&unkept)).contains("To repeat"));

@@ -48,7 +48,7 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
         out += &if options.stored {
             format!("run {id} (again: weir runs show {id})\n")
         } else {
-            format!("run {id} (not kept)\n")
+            format!("run {id} (not stored)\n")
         };
     }
     out
