@@ -99,7 +99,7 @@ fn offload_mtu_and_queue_of_a_veth() {
         let error =
             gather(&Options { interface: Some("wdoc-x".into()), cpu_sample_ms: 20 }).unwrap_err();
         assert!(
-            error.to_string().starts_with("--interface wdoc-x: no such interface; available: lo, "),
+            error.to_string().starts_with("interface wdoc-x: no such interface; available: lo, "),
             "{error}"
         );
     })

@@ -1463,6 +1463,8 @@ export interface components {
              * @description Time to live or hop limit, 1 to 255.
              */
             ttl?: number | null;
+            /** @description The connection fails when sent data stays unacknowledged for this time, 1 ms to 1 h (TCP_USER_TIMEOUT). Absent: the system's limit. */
+            user_timeout?: components["schemas"]["Span"] | null;
             /** @description The receiver verifies the seeded payload: bit errors and truncation are counted. */
             verify?: boolean;
             /** @description Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir. */

@@ -266,7 +266,7 @@ mod tests {
         };
         let searched = search(&terms(SearchKind::Throughput), &mut busy).unwrap();
         assert!(searched.found[0].value.is_some() && searched.found[0].host_limited);
-        assert!(searched.open[0].contains("host_limited"), "{:?}", searched.open);
+        assert!(searched.open[0].contains("host was the limit"), "{:?}", searched.open);
     }
 
     #[test]

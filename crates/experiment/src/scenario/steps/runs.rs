@@ -291,7 +291,7 @@ impl<'d> Inner<'d, '_, '_> {
                 nowhere.reason = "it applies to none of the points".into();
                 judged.push(nowhere);
             } else if judged.len() == before {
-                judged.push(unjudged(rule, "not on the virtual clock"));
+                judged.push(unjudged(rule, NOT_SIMULATED));
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
@@ -354,7 +354,7 @@ pub(super) fn by_point<'r>(
 }
 
 /// Prefix of the reason why something can't be simulated.
-const NOT_SIMULATED: &str = "not on the virtual clock";
+const NOT_SIMULATED: &str = "can't be simulated";
 
 fn simulated(plan: Plan, emulators: &BTreeMap<String, Impairment>) -> Result<Box<Record>, String> {
     let mut impairment = emulators.values().next().cloned().unwrap_or_default();
