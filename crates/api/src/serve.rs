@@ -121,7 +121,7 @@ async fn converse(
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(&stream);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
+    weir_net::socket::limit_unsent(&stream, UNSENT_BYTES);
     let stream = TimeoutStream::new(stream, Duration::from_secs(limits.write_seconds));
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ApiClient { address, user: None });

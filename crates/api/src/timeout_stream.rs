@@ -20,7 +20,7 @@ pub(crate) struct TimeoutStream {
 impl TimeoutStream {
     pub(crate) fn new(stream: TcpStream, timeout: Duration) -> TimeoutStream {
         // What is left to the kernel when the connection closes has the same limit.
-        let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(timeout));
+        weir_net::socket::limit_unacknowledged(&stream, timeout);
         TimeoutStream { stream, timeout, stalled: None }
     }
 

@@ -17,6 +17,24 @@ pub fn borrow(socket: &(impl AsSocket + ?Sized)) -> BorrowedSocket<'_> {
     socket.as_socket()
 }
 
+/// Lets the kernel hold at most `bytes` of a TCP stream that it has not sent (TCP_NOTSENT_LOWAT); without effect where the
+/// system has no such limit.
+pub fn limit_unsent(socket: &impl AsSocket, bytes: u32) {
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (socket, bytes);
+}
+
+/// Lets the kernel close a TCP connection whose data stays unacknowledged for `timeout` (TCP_USER_TIMEOUT); without effect
+/// where the system has no such limit.
+pub fn limit_unacknowledged(socket: &impl AsSocket, timeout: std::time::Duration) {
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(timeout));
+    #[cfg(not(target_os = "linux"))]
+    let _ = (socket, timeout);
+}
+
 /// Implements [`AsSocket`] for a type by one of its fields.
 #[cfg(unix)]
 #[macro_export]

@@ -86,7 +86,7 @@ pub(super) async fn data(
     number: usize,
 ) -> io::Result<()> {
     let socket = socket2::SockRef::from(tcp);
-    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
+    weir_net::socket::limit_unsent(tcp, UNSENT_BYTES);
     // What is unsent when the session ends is to be forgotten by the kernel too, not sent to a reader that takes its time.
     let _ = socket.set_linger(Some(Duration::ZERO));
     let mut run = session.run.subscribe();

@@ -78,6 +78,13 @@ pub(crate) mod impair {
     #[derive(Debug, thiserror::Error)]
     pub(crate) enum Error {}
 
+    impl Error {
+        /// Never called.
+        pub(crate) fn code(&self) -> &'static str {
+            match *self {}
+        }
+    }
+
     /// Never called.
     pub(crate) fn refusal(error: &Error) -> weir_model::Refusal {
         match *error {}
