@@ -9,6 +9,7 @@ pub use lines::IntervalTable;
 pub use summary::summary;
 
 use weir_model::counted;
+use weir_model::names::UNIX;
 use weir_model::plan::{Direction, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
@@ -56,12 +57,10 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
         out.push('\n');
     };
     let host = plan.host.as_deref().unwrap_or("the peer");
-    line(options.style.bold(&format!(
-        "weir {}: test with {}, port {}",
-        clean(&start.version),
-        clean(host),
-        plan.port
-    )));
+    // The path of a Unix socket has no port.
+    let port = if host.starts_with(UNIX) { String::new() } else { format!(", port {}", plan.port) };
+    let version = clean(&start.version);
+    line(options.style.bold(&format!("weir {version}: test with {}{port}", clean(host))));
     if let Some(title) = &plan.title {
         line(format!("Title: {}", clean(title)));
     }
