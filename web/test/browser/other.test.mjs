@@ -165,7 +165,7 @@ test('the demo is run, watched and stopped; its table tells asked, realised and 
   ]);
   await page.getByText('2 of 4 rows hold').waitFor();
   await page.getByRole('row', { name: /^udp-paced/ }).getByText('0 of 1 000 pkt').waitFor();
-  await page.getByRole('checkbox', { name: /virtual clock/ }).check();
+  await page.getByRole('checkbox', { name: /^Simulated/ }).check();
   await run.click();
   await page.getByText('On a plain link').waitFor({ state: 'detached' });
   await page.getByText('1 of 3 rows hold').waitFor();

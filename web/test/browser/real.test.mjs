@@ -346,7 +346,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
 test('the demo on the virtual clock: every row of the program’s own result has its place', options, async () => {
   const page = await site.page({ hash: '#/system' });
   await page.getByRole('tab', { name: 'Demo' }).click();
-  await page.getByRole('checkbox', { name: /virtual clock/ }).check();
+  await page.getByRole('checkbox', { name: /^Simulated/ }).check();
   await page.getByRole('button', { name: '▶ Run the demo' }).click();
   const table = page.getByRole('table', { name: 'Asked, realised, measured' });
   await table.waitFor({ timeout: 60_000 });

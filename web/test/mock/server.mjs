@@ -196,7 +196,7 @@ export class Mock {
     // Its program has to be started and to reach the host before it tells its flows.
     const begun = setTimeout(() => {
       if (test.state !== 'starting') return;
-      if (/nobody/.test(test.host)) Object.assign(test, { state: 'failed', exit_code: 3, error: `${test.host}: connection refused` });
+      if (/closed/.test(test.host)) Object.assign(test, { state: 'failed', exit_code: 3, error: `${test.host}: connection refused` });
       else Object.assign(test, { state: 'running', flows, flow_states: Object.fromEntries(flows.map((flow) => [flow.name, waiting.has(flow.name) ? 'waiting' : 'started'])), run_id: [...this.records.keys()][0] });
       this.told('tests', test);
     }, 40);
