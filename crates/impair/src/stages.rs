@@ -47,7 +47,7 @@ const MAX_STEPS: usize = {
     }
     sum.next_power_of_two()
 };
-const _: () = assert!(MAX_STEPS <= 1 << 16, "NextStep is too narrow for so many stages");
+const _: () = assert!(MAX_STEPS <= 1 << 16, "NextStep is too narrow for that number of stages");
 
 impl StepLists {
     pub(crate) fn new() -> Self {

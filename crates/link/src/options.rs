@@ -7,7 +7,7 @@ use crate::link::Mode;
 /// Which link is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChoice {
-    /// The best that can be had for the purpose; the description gives the reason.
+    /// The best available for the purpose; the description gives the reason.
     Auto {
         /// Whether anything counts from the time of arrival: a delay or rate law. Then a link with the kernel's
         /// receive stamps is taken, else the fastest.

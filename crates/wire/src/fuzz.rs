@@ -110,7 +110,7 @@ pub fn fuzz_frame(data: &[u8]) {
     assert!(whole.1 || again.len() + whole.2 == stream.len());
 }
 
-/// Preface: the verdict does not change as bytes are added, and is the earliest that can be had.
+/// Preface: the verdict does not change as bytes are added, and is the earliest possible.
 pub fn fuzz_preface(data: &[u8]) {
     let mut first = None;
     for len in 0..=data.len().min(preface::DATA_LEN + 8) {

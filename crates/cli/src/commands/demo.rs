@@ -35,7 +35,7 @@ use summary::{Summary, overall};
 
 /// Share of the sending time that a row without an emulator takes: it shows the tool, not a path.
 const CLEAN_SHARE: f64 = 0.4;
-/// Host-limited rows are measured again within so many times the sending time since the start, those without an emulator
+/// Host-limited rows are measured again within this multiple of the sending time since the start, those without an emulator
 /// and all: the whole ends in a minute when each row sends for a second.
 const AGAIN_WITHIN: [u32; 2] = [14, 42];
 

@@ -81,7 +81,7 @@ fn scenario(home: &Path, text: &str) -> String {
 const SIMULATED: &str =
     "[lab]\n[[step]]\nsweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }";
 
-/// Runs until the checkpoint has so many lines, and is then sent a signal: exit code, standard output and standard error.
+/// Runs until the checkpoint has N lines, and is then sent a signal: exit code, standard output and standard error.
 fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32>, String, String) {
     let mut command = weir(home, words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

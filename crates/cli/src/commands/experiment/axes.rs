@@ -60,7 +60,7 @@ mod tests {
             ("--transport udp", "--transport", &["transport"]),
             ("-t 3", "--time", &["duration", "time"]),
             ("-P 4", "--parallel", &["count", "connections"]),
-            // Of so many connections as -P says: an axis would change their number.
+            // The rate is for the number of connections in -P, which an axis would change.
             ("-b 8M --total-rate", "--total-rate", &["count"]),
             ("-R", "--reverse", &["direction"]),
             ("--bidir", "--bidir", &["direction"]),
