@@ -1,6 +1,5 @@
-//! Puts the page (`web/dist`, built by `make web`) into the program; without it the API serves alone and says so.
+//! Puts the OpenAPI document and the page (`web/dist`, built by `make web`) into the program; without it the API serves alone and says so.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -17,29 +16,33 @@ fn main() {
     collect(&dist, &dist, &mut files);
     files.sort();
     let mut text = String::from("static FILES: &[File] = &[\n");
-    for (number, (name, path)) in files.iter().enumerate() {
-        let bytes = std::fs::read(path).expect("a file that was just listed");
-        let hash = Sha256::digest(&bytes);
-        let etag: String = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        let mut packed = flate2::write::GzEncoder::new(vec![], flate2::Compression::best());
-        packed.write_all(&bytes).expect("into memory");
-        let packed = packed.finish().expect("into memory");
-        // What does not get smaller is sent as it is.
-        let packed = if packed.len() < bytes.len() { packed } else { vec![] };
-        let gzip = out.join(format!("page-{number}.gz"));
-        std::fs::write(&gzip, packed).expect("write into OUT_DIR");
-        let path = path.canonicalize().expect("a file that was just read");
-        writeln!(
-            text,
-            "File {{ path: {name:?}, kind: {:?}, bytes: include_bytes!({:?}), gzip: include_bytes!({:?}), etag: \"\\\"{etag}\\\"\" }},",
-            kind(name),
-            path.display(),
-            gzip.display(),
-        )
-        .expect("into a string");
+    for (name, path) in &files {
+        text += &format!("{},\n", embedded(name, path, &out));
     }
-    text += "];\n";
+    let openapi = root.join("../../docs/openapi.json");
+    println!("cargo::rerun-if-changed={}", openapi.display());
+    text += "];\nstatic OPENAPI: File = ";
+    text += &embedded("openapi.json", &openapi, &out);
+    text += ";\n";
     std::fs::write(out.join("page.rs"), text).expect("write into OUT_DIR");
+}
+
+/// A file as the value of `File` in handlers/page.rs: compressed, unless that does not make it smaller.
+fn embedded(name: &str, path: &Path, out: &Path) -> String {
+    let bytes = std::fs::read(path).expect("a file of the repository or the page");
+    let hash = Sha256::digest(&bytes);
+    let etag: String = hash.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let mut packed = flate2::write::GzEncoder::new(vec![], flate2::Compression::best());
+    packed.write_all(&bytes).expect("into memory");
+    let packed = packed.finish().expect("into memory");
+    let is_gzip = packed.len() < bytes.len();
+    let copy = out.join(format!("page-{etag}"));
+    std::fs::write(&copy, if is_gzip { packed } else { bytes }).expect("write into OUT_DIR");
+    format!(
+        "File {{ path: {name:?}, kind: {:?}, bytes: include_bytes!({:?}), is_gzip: {is_gzip}, etag: \"\\\"{etag}\\\"\" }}",
+        kind(name),
+        copy.display(),
+    )
 }
 
 fn collect(root: &Path, directory: &Path, files: &mut Vec<(String, PathBuf)>) {

@@ -29,8 +29,6 @@ pub(crate) struct App {
     /// Changes at each start.
     pub(crate) instance: String,
     pub(crate) started_at: String,
-    /// The text of the OpenAPI document.
-    pub(crate) document: String,
     /// Directory of sockets and documents of running jobs; removed with the server.
     pub(crate) directory: tempfile::TempDir,
     pub(crate) hub: Hub,

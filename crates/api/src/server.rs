@@ -110,7 +110,7 @@ pub(crate) fn assemble(
     launcher: Option<TcpStream>,
 ) -> Result<(Router, Shared), ApiError> {
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
-    let (routes, document) = routes::routes();
+    let routes = routes::routes::<false>().into_router();
     let launcher = Launcher::new(launcher, directory.path())?;
     let audit = Audit::new(audit_path(&config));
     // It contains plans and records of all users.
@@ -123,7 +123,6 @@ pub(crate) fn assemble(
     let app: Shared = Arc::new(App {
         instance: clock::new_id(),
         started_at: clock::now(),
-        document: format!("{document:#}\n"),
         directory,
         hub: Default::default(),
         launcher,

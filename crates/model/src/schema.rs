@@ -1,36 +1,48 @@
-//! The published JSON Schemas, generated from the types so that they can't drift from the code.
+//! The published JSON Schemas: files in docs/schemas that a test makes of the types, so that they can't drift from the code. The program has
+//! the files and not the code that makes them.
 //!
 //! Programs that make forms of them find, in addition to JSON Schema's own keywords: `x-one-of`, names of properties of which at most one is
 //! set (the laws of a slot); `x-follows`, the stage that another stays right behind; `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
 //! emulator counts; and `examples`, which are accepted.
 
+use serde_json::Value;
+
+/// A published file as it was when the program was built.
+macro_rules! published {
+    ($name:literal) => {
+        serde_json::from_str(include_str!(concat!("../../../docs/schemas/", $name, ".schema.json")))
+            .unwrap_or_default()
+    };
+}
+
 /// The schema of `weir.run/1`.
-pub fn run_schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(crate::record::Record)).unwrap_or_default()
+#[must_use]
+pub fn run_schema() -> Value {
+    published!("weir.run-1")
 }
 
 /// The schema of `weir.plan/1`.
-pub fn plan_schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(crate::plan::Plan)).unwrap_or_default()
+#[must_use]
+pub fn plan_schema() -> Value {
+    published!("weir.plan-1")
 }
 
 /// The schema of `weir.impair/1`. `x-counters` refers to what is counted under it.
-pub fn impair_schema() -> serde_json::Value {
-    let mut generator = schemars::SchemaGenerator::default();
-    let counters = generator.subschema_for::<crate::impairment::Counters>();
-    let mut schema = generator.into_root_schema_for::<crate::impairment::Impairment>();
-    schema.insert("x-counters".into(), counters.to_value());
-    schema.to_value()
+#[must_use]
+pub fn impair_schema() -> Value {
+    published!("weir.impair-1")
 }
 
 /// The schema of `weir.scenario/1`.
-pub fn scenario_schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(crate::experiment::Scenario)).unwrap_or_default()
+#[must_use]
+pub fn scenario_schema() -> Value {
+    published!("weir.scenario-1")
 }
 
 /// The schema of `weir.experiment/1`.
-pub fn experiment_schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(crate::experiment::Experiment)).unwrap_or_default()
+#[must_use]
+pub fn experiment_schema() -> Value {
+    published!("weir.experiment-1")
 }
 
 #[cfg(test)]
@@ -38,21 +50,29 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fmt::Debug;
 
-    use schemars::JsonSchema;
+    use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
     use crate::impairment::{self as impair, COUNTERS, Impairment, Stage};
 
+    fn of_impairments() -> Schema {
+        let mut generator = SchemaGenerator::default();
+        let counters = generator.subschema_for::<impair::Counters>();
+        let mut schema = generator.into_root_schema_for::<Impairment>();
+        schema.insert("x-counters".into(), counters.to_value());
+        schema
+    }
+
     /// The committed files are what the types say. `WEIR_BLESS=1` rewrites them.
     #[test]
     fn published_schemas_are_current() {
         for (name, schema) in [
-            ("weir.run-1", super::run_schema()),
-            ("weir.plan-1", super::plan_schema()),
-            ("weir.impair-1", super::impair_schema()),
-            ("weir.scenario-1", super::scenario_schema()),
-            ("weir.experiment-1", super::experiment_schema()),
+            ("weir.run-1", schema_for!(crate::record::Record)),
+            ("weir.plan-1", schema_for!(crate::plan::Plan)),
+            ("weir.impair-1", of_impairments()),
+            ("weir.scenario-1", schema_for!(crate::experiment::Scenario)),
+            ("weir.experiment-1", schema_for!(crate::experiment::Experiment)),
         ] {
             let path =
                 format!("{}/../../docs/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! The OpenAPI document, made from the routes as they are registered, so that it describes what the server does.
+//! The OpenAPI document, made from the routes as they are registered, so that it describes what the server does. The program has the
+//! published document and not the code that makes it.
 //!
 //! The shapes come from the same `schemars` schemas as the published ones of plans, impairments and records.
 

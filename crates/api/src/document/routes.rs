@@ -15,14 +15,15 @@ use crate::types::StreamEvent;
 /// Prefix of every path.
 pub(crate) const BASE: &str = "/api/v1";
 
-/// The router and the document.
-pub(crate) struct Routes {
+/// The router and the document. The document is made for the published file, docs/openapi.json; a server, which has that file in it,
+/// registers its routes without (`DOCUMENTED` false), so that the program has no code for it.
+pub(crate) struct Routes<const DOCUMENTED: bool> {
     router: Router<Shared>,
     generator: SchemaGenerator,
     paths: serde_json::Map<String, Value>,
 }
 
-impl Routes {
+impl<const DOCUMENTED: bool> Routes<DOCUMENTED> {
     pub(crate) fn new() -> Self {
         let mut settings = SchemaSettings::draft2020_12();
         settings.definitions_path = "/components/schemas".into();
@@ -40,23 +41,30 @@ impl Routes {
         method: &Method,
         path: &str,
         handler: MethodRouter<Shared>,
-        operation: Operation,
+        operation: impl Fn() -> Operation,
     ) -> Self {
         let full = format!("{BASE}{path}");
         self.router = self.router.route(&full, handler);
-        let described = operation.describe(path, &mut self.generator);
-        let entry = self.paths.entry(full).or_insert_with(|| json!({}));
-        entry[method.as_str().to_ascii_lowercase()] = described;
+        if DOCUMENTED {
+            let described = operation().describe(path, &mut self.generator);
+            let entry = self.paths.entry(full).or_insert_with(|| json!({}));
+            entry[method.as_str().to_ascii_lowercase()] = described;
+        }
         self
     }
 
-    /// The router, and the OpenAPI document.
-    pub(crate) fn finish(mut self) -> (Router<Shared>, Value) {
+    pub(crate) fn into_router(self) -> Router<Shared> {
+        self.router
+    }
+}
+
+impl Routes<true> {
+    pub(crate) fn into_document(mut self) -> Value {
         let problem = self.generator.subschema_for::<Problem>();
         // The schemas of the stream's events, although the response is text.
         let _ = self.generator.subschema_for::<StreamEvent>();
         let schemas = self.generator.take_definitions(true);
-        let document = json!({
+        json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "Weir",
@@ -75,7 +83,6 @@ impl Routes {
                 "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             },
             "security": [{}, { "token": [] }],
-        });
-        (self.router, document)
+        })
     }
 }

@@ -1,4 +1,6 @@
-//! The page: files that were embedded at build time.
+//! The page and the OpenAPI document: files that were embedded at build time.
+
+use std::io::Read;
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -6,12 +8,12 @@ use axum::response::{IntoResponse, Response};
 use crate::problem::Problem;
 use crate::types::PageState;
 
-/// A file of the page.
+/// An embedded file, compressed where that makes it smaller.
 struct File {
     path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
-    gzip: &'static [u8],
+    is_gzip: bool,
     etag: &'static str,
 }
 
@@ -59,6 +61,11 @@ pub(crate) fn file(path: &str, asked: &HeaderMap) -> Option<Response> {
     FILES.iter().find(|file| file.path == path).map(|file| serve(file, asked))
 }
 
+/// The OpenAPI document.
+pub(crate) async fn openapi(headers: HeaderMap) -> Response {
+    serve(&OPENAPI, &headers)
+}
+
 fn serve(file: &File, asked: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(header::ETAG, HeaderValue::from_static(file.etag));
@@ -76,9 +83,16 @@ fn serve(file: &File, asked: &HeaderMap) -> Response {
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.kind));
     let gzip = text(header::ACCEPT_ENCODING).is_some_and(|v| v.contains("gzip"));
-    if gzip && !file.gzip.is_empty() {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        return (headers, file.gzip).into_response();
+    if !file.is_gzip {
+        return (headers, file.bytes).into_response();
     }
-    (headers, file.bytes).into_response()
+    if gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        return (headers, file.bytes).into_response();
+    }
+    let mut plain = vec![];
+    match flate2::read::GzDecoder::new(file.bytes).read_to_end(&mut plain) {
+        Ok(_) => (headers, plain).into_response(),
+        Err(e) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use weir_experiment::calibrate::Calibration;
 use weir_experiment::doctor::{Diagnosis, Options, examine};
 use weir_jobs::{CalibrateJob, DemoJob, Job};
@@ -221,11 +221,6 @@ pub(crate) async fn schema(PathSegment(name): PathSegment) -> Result<Response, P
 
 pub(crate) async fn audit(State(app): State<Shared>) -> Json200<AuditList> {
     Json200(AuditList { entries: app.audit.latest(), file: app.audit.path() })
-}
-
-pub(crate) async fn openapi(State(app): State<Shared>) -> Response {
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], app.document.clone()).into_response()
 }
 
 pub(crate) async fn clients(State(app): State<Shared>) -> Json200<ClientList> {
