@@ -1,4 +1,4 @@
-//! Tells the program which commit and target it was built from.
+//! Tells the program which commit and target it was built from, and has the linker merge functions with the same code.
 
 use std::process::Command;
 
@@ -9,8 +9,30 @@ fn git(arguments: &[&str]) -> Option<String> {
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
+/// Whether this build's linker knows an option: a program is linked with it.
+fn linker_knows(option: &str) -> Option<bool> {
+    let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR")?);
+    let source = out.join("probe.rs");
+    std::fs::write(&source, "fn main() {}").ok()?;
+    let linker = std::env::var("RUSTC_LINKER").map(|l| format!("-Clinker={l}"));
+    let output = Command::new(std::env::var_os("RUSTC")?)
+        .args(["--target", &std::env::var("TARGET").ok()?, &format!("-Clink-arg={option}")])
+        .args(linker)
+        .args(std::env::var("CARGO_ENCODED_RUSTFLAGS").ok()?.split_terminator('\u{1f}'))
+        .arg("-o")
+        .args([out.join("probe"), source])
+        .output()
+        .ok()?;
+    Some(output.status.success())
+}
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // The instances of generic functions are often the same code: a seventh of the program. GNU's linker doesn't merge them.
+    let merge = "-Wl,--icf=all";
+    if std::env::var("PROFILE").is_ok_and(|p| p == "release") && linker_knows(merge) == Some(true) {
+        println!("cargo::rustc-link-arg-bins={merge}");
+    }
     println!("cargo::rerun-if-env-changed=WEIR_COMMIT");
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", file])
