@@ -52,7 +52,7 @@ class Process:
         if stream is None:
             return ""
         stream.seek(0)
-        return stream.read(4 << 20).decode(errors="replace")
+        return stream.read(64 << 20).decode(errors="replace")
 
     def stdout(self):
         return self.text(self.out)
