@@ -437,7 +437,7 @@ mod tests {
         );
         let settings = schemars::generate::SchemaSettings::default().for_serialize();
         let schema = settings.into_generator().into_root_schema_for::<super::Diff>();
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let text = serde_json::to_string_pretty(&schema.to_value()).unwrap() + "\n";
         if std::env::var_os("WEIR_BLESS").is_some() {
             std::fs::write(&path, &text).unwrap();
         }
