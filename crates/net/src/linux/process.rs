@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
 use crate::error::{Error, Result};
 use crate::namespace::{ChildSetup, Process, signal_group};
 
@@ -10,7 +12,10 @@ pub use crate::namespace::{boot_id, process_start_time};
 
 /// Whether a child has ended. This does not wait for it, so that its process id and its group's stay reserved.
 pub fn has_ended(child: &Child) -> bool {
-    process_start_time(child.id()).is_none()
+    // Not by /proc, which needs a descriptor: a process that has none left would take every child for ended.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.is_none_or(|id| !matches!(waitid(WaitId::Pid(id), options), Ok(None)))
 }
 
 /// Asks a child that was not waited for to end (SIGTERM); kills it where that fails.

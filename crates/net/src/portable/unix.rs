@@ -5,6 +5,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
 use crate::clock::ProcessCpu;
 use crate::socket::BorrowedSocket;
 
@@ -52,13 +54,9 @@ pub(crate) fn hostname() -> String {
 
 /// Whether a child has ended, without waiting for it.
 pub fn has_ended(child: &Child) -> bool {
-    // SAFETY: siginfo_t is plain numbers and pointers that are not followed, for which all bits zero are a value.
-    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `found` is exclusively borrowed through the call.
-    let result = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut found, options) };
-    // SAFETY: zeroed above, or written by waitid.
-    result != 0 || unsafe { found.si_pid() } != 0
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.is_none_or(|id| !matches!(waitid(WaitId::Pid(id), options), Ok(None)))
 }
 
 pub(crate) fn lead_group(command: &mut Command) {

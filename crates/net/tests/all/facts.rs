@@ -222,3 +222,29 @@ fn machine_counters_grow() {
     };
     assert!(processed(&softnet().unwrap()).wrapping_sub(processed(&before)) >= 100);
 }
+
+/// Set for the process that does the work of the test, which leaves it without descriptors.
+const WITHOUT_DESCRIPTORS: &str = "WEIR_TEST_WITHOUT_DESCRIPTORS";
+
+#[test]
+fn a_running_child_has_not_ended_when_descriptors_run_out() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use weir_net::process::has_ended;
+    if std::env::var_os(WITHOUT_DESCRIPTORS).is_none() {
+        let name = "facts::a_running_child_has_not_ended_when_descriptors_run_out";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", name]).env(WITHOUT_DESCRIPTORS, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum }).unwrap();
+    let is_early = has_ended(&child);
+    child.kill().unwrap();
+    while !has_ended(&child) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.wait().unwrap();
+    assert!(!is_early);
+}
