@@ -75,7 +75,7 @@ fn true_delays(log: &Path) -> Vec<i64> {
 #[test]
 fn a_time_namespace_1000_s_ahead_is_found_within_its_bound() {
     let test = "a_time_namespace_1000_s_ahead_is_found_within_its_bound";
-    let Some(mut bench) = Bench::up(test, &["python3"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["python3"]) else { return };
     let log = bench.file("packets");
     bench.serve_ahead(AHEAD, &["--packet-log", log.to_str().unwrap()]);
     let record = bench.test(&["-u", "-b", "500pps", "-l", "200", "-t", "1"]);
@@ -93,7 +93,7 @@ fn a_time_namespace_1000_s_ahead_is_found_within_its_bound() {
 #[test]
 fn the_record_names_the_scheduling_class() {
     let test = "the_record_names_the_scheduling_class";
-    let Some(mut bench) = Bench::up(test, &[]) else { return };
+    let Some(mut bench) = Bench::alone(test, &[]) else { return };
     bench.serve_ahead(AHEAD, &["--scheduling", "normal"]);
     let class = |bench: &Bench, more: &[&str]| {
         let paced = ["-u", "-l", "200", "-k", "50", "--scheduling"];
@@ -117,7 +117,7 @@ fn the_record_names_the_scheduling_class() {
 #[test]
 fn an_asymmetric_path_stays_within_the_bound() {
     let test = "an_asymmetric_path_stays_within_the_bound";
-    let Some(mut bench) = Bench::up(test, &["tc", "python3"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["tc", "python3"]) else { return };
     let log = bench.file("packets");
     bench.serve_ahead(AHEAD, &["--packet-log", log.to_str().unwrap()]);
     // A bulk transfer with a small window keeps a queue of that size in one direction, without loss: the other
@@ -147,7 +147,7 @@ fn an_asymmetric_path_stays_within_the_bound() {
 #[test]
 fn without_a_relation_of_the_clocks_delay_is_absent() {
     let test = "without_a_relation_of_the_clocks_delay_is_absent";
-    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve_ahead(AHEAD, &[]);
     // Of the control datagrams only the flow's hello comes through: no probe is ever answered.
     bench.nft(

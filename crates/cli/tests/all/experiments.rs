@@ -4,7 +4,6 @@ use crate::common;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -23,8 +22,8 @@ fn run(home: &Path, words: &[&str]) -> (Output, String, String) {
     (output, out, err)
 }
 
-/// Whether labs can be made; one test at a time makes them.
-fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// Whether labs can be made; says so if not.
+fn turn(test: &str) -> Option<common::Turn> {
     if weir_net::namespace::effective_user_id() != 0 {
         common::skip(test, "needs root");
         return None;

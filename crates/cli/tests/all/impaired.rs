@@ -71,7 +71,7 @@ fn binomial_bounds(n: u64, p: f64, tail: f64) -> (u64, u64) {
 
 #[test]
 fn random_loss_is_the_filters_own_count() {
-    let Some(mut bench) = Bench::up("random_loss_is_the_filters_own_count", &["nft"]) else {
+    let Some(mut bench) = Bench::alone("random_loss_is_the_filters_own_count", &["nft"]) else {
         return;
     };
     bench.serve(&[]);
@@ -90,7 +90,7 @@ fn random_loss_is_the_filters_own_count() {
 
 #[test]
 fn every_tenth_lost_is_runs_of_one() {
-    let Some(mut bench) = Bench::up("every_tenth_lost_is_runs_of_one", &["nft"]) else { return };
+    let Some(mut bench) = Bench::alone("every_tenth_lost_is_runs_of_one", &["nft"]) else { return };
     bench.serve(&[]);
     // The first datagram is lost, and then each tenth.
     bench.nft("b", &rules("numgen inc mod 10 == 0"));
@@ -104,7 +104,9 @@ fn every_tenth_lost_is_runs_of_one() {
 
 #[test]
 fn runs_and_a_lost_tail_are_reported() {
-    let Some(mut bench) = Bench::up("runs_and_a_lost_tail_are_reported", &["nft"]) else { return };
+    let Some(mut bench) = Bench::alone("runs_and_a_lost_tail_are_reported", &["nft"]) else {
+        return;
+    };
     bench.serve(&[]);
     // Of each twenty the last three; and with 1000 sent the very last ones too.
     bench.nft("b", &rules("numgen inc mod 20 >= 17"));
@@ -128,7 +130,7 @@ fn is_placed_in_the_queue(record: &Record, side: &str, dropped: u64) {
 #[test]
 fn what_a_short_queue_drops_is_placed_there_at_either_end() {
     let test = "what_a_short_queue_drops_is_placed_there_at_either_end";
-    let Some(mut bench) = Bench::up(test, &["tc"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["tc"]) else { return };
     bench.serve(&[]);
     let shape = "qdisc add dev eth0 root tbf rate 2mbit burst 4kb limit 6000";
     for (host, side, more) in [("a", "local", None), ("b", "remote", Some("-R"))] {
@@ -151,7 +153,8 @@ const RATE: f64 = 10e6;
 
 #[test]
 fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
-    let Some(mut bench) = Bench::up("a_queue_of_tbf_shows_in_rate_delay_and_loss", &["tc"]) else {
+    let Some(mut bench) = Bench::alone("a_queue_of_tbf_shows_in_rate_delay_and_loss", &["tc"])
+    else {
         return;
     };
     bench.serve(&[]);
@@ -207,7 +210,7 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
 #[test]
 fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
     let test = "processor_time_is_of_sending_and_apart_from_it_of_waiting";
-    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve(&[]);
     bench.nft("b", &rules("numgen inc mod 10 == 9"));
     let words = ["-u", "-b", "4000pps", "-l", "200", "--loss-threshold", "4s", "-k", "2000"];
@@ -226,7 +229,7 @@ fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
 #[test]
 fn the_lines_of_an_outage_add_up_to_what_was_lost() {
     let test = "the_lines_of_an_outage_add_up_to_what_was_lost";
-    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve(&[]);
     // A second without arrivals: the lines within it can't know what was lost.
     bench.nft("b", &rules("numgen inc mod 4000 { 1000-2999 }"));

@@ -32,7 +32,7 @@ const MAX_ATTEMPTS: usize = 6;
 
 #[test]
 fn a_paced_rate_is_iperf3s() {
-    let Some(mut bench) = Bench::up("a_paced_rate_is_iperf3s", &["iperf3"]) else { return };
+    let Some(mut bench) = Bench::alone("a_paced_rate_is_iperf3s", &["iperf3"]) else { return };
     bench.serve(&[]);
     // Its socket has the default buffer, which a stall of a busy machine fills: at 10 Mbit/s one of 100 ms, and then again.
     let words = ["-u", "-b", "10M", "-l", "1400", "-t", "2"];
@@ -94,7 +94,7 @@ fn distance_at_most(ratios: &[f64]) -> f64 {
 /// is wrong by 5 % is found so is as rare as a mean three standard errors off.
 #[test]
 fn tcp_through_a_narrow_path_is_iperf3s() {
-    let Some(mut bench) = Bench::up("tcp_through_a_narrow_path_is_iperf3s", &["iperf3", "tc"])
+    let Some(mut bench) = Bench::alone("tcp_through_a_narrow_path_is_iperf3s", &["iperf3", "tc"])
     else {
         return;
     };
@@ -123,7 +123,7 @@ fn tcp_through_a_narrow_path_is_iperf3s() {
 
 #[test]
 fn the_idle_round_trip_is_pings() {
-    let Some(mut bench) = Bench::up("the_idle_round_trip_is_pings", &["ping"]) else { return };
+    let Some(mut bench) = Bench::alone("the_idle_round_trip_is_pings", &["ping"]) else { return };
     bench.serve(&[]);
     let (mut medians, mut ours, mut theirs) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {

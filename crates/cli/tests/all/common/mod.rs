@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -34,10 +34,26 @@ pub(crate) fn mute(directory: &Path) -> PathBuf {
     path
 }
 
-/// Waits until no other test that measures is running: they share the machine's processors.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+/// Tests that measure hold it for reading; those whose figures depend on a processor's being free, for writing.
+static MEASURING: RwLock<()> = RwLock::new(());
+
+/// The time in which a test measures, until it is dropped.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// With other tests that measure.
+    Shared(#[expect(dead_code, reason = "held until dropped")] RwLockReadGuard<'static, ()>),
+    /// Without.
+    Alone(#[expect(dead_code, reason = "held until dropped")] RwLockWriteGuard<'static, ()>),
+}
+
+/// Waits until no test measures alone.
+pub(crate) fn turn() -> Turn {
+    Turn::Shared(MEASURING.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until no other test measures.
+fn turn_alone() -> Turn {
+    Turn::Alone(MEASURING.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Two hosts, `a` and `b`, and what runs in them.
@@ -46,7 +62,7 @@ pub(crate) struct Bench {
     server: Option<Server>,
     pub(crate) lab: Lab,
     pub(crate) directory: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 struct Server {
@@ -145,6 +161,15 @@ pub(crate) fn has_tools(test: &str, tools: &[&str]) -> bool {
 impl Bench {
     /// A lab, when this user and the tools can make it; otherwise says so.
     pub(crate) fn up(test: &str, tools: &[&str]) -> Option<Bench> {
+        Bench::with(turn, test, tools)
+    }
+
+    /// The same for a test whose figures depend on a processor's being free.
+    pub(crate) fn alone(test: &str, tools: &[&str]) -> Option<Bench> {
+        Bench::with(turn_alone, test, tools)
+    }
+
+    fn with(turn: fn() -> Turn, test: &str, tools: &[&str]) -> Option<Bench> {
         if effective_user_id() != 0 {
             skip(test, "needs root");
             return None;
