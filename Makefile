@@ -31,16 +31,21 @@ build: ## the release program, with the page where Node is
 web: ## the page, into web/dist (Node 20.19 or newer)
 	@scripts/page.sh
 
-# clippy shares nothing with the build of the tests; `--no-run` builds them all before the first one starts.
+# clippy shares nothing with the build of the tests; `--no-run` builds them all before the first one starts. The tests mostly wait, and
+# leave the processors to what compiles and counts.
 test: ## formatting, lints, layers, the check for Windows, every test
 	@scripts/ensure.sh test
 	@scripts/page.sh --if-here
 	$(MAKE) --no-print-directory lint
-	@scripts/windows.sh
 	$(CARGO) test --workspace --locked --no-run
-	$(PYTHON) scripts/tests.py $(CARGO) test --workspace --locked --no-fail-fast
-	$(PYTHON) scripts/instructions.py
+	$(PYTHON) scripts/together.py $(MAKE) --no-print-directory compiled -- \
+	    $(PYTHON) scripts/tests.py $(CARGO) test --workspace --locked --no-fail-fast
 	@WEIR=$(TARGET_DIR)/debug/weir scripts/page.sh --if-here --test
+
+.PHONY: compiled
+compiled:
+	@scripts/windows.sh
+	$(PYTHON) scripts/instructions.py
 
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check

@@ -3,9 +3,11 @@
 
 usage: tests.py COMMAND [ARGUMENT]…
 
+Most tests wait for real packets and times, so five run at the same time also where there are fewer processors (RUST_TEST_THREADS).
 The exit code is the command's. With `cargo test --no-fail-fast` the failures are spread over the whole output.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -47,7 +49,9 @@ class Summary:
 def run(command, out):
     """Runs `command`, writes its output and the summary to `out`, and returns its exit code."""
     summary = Summary()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
+    threads = str(max(5, os.cpu_count() or 1))
+    environment = {"RUST_TEST_THREADS": threads} | os.environ
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment) as child:
         for line in child.stdout:
             out.write(line)
             out.flush()
