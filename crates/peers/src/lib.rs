@@ -1,5 +1,5 @@
-//! Session protocols of other tools. Weir's workers move and count the data; a protocol here decides who connects, what is
-//! said, and when the end is.
+//! Session protocols of other tools. Weir's workers move and count the data; the protocol decides which end connects,
+//! which messages are exchanged, and when the session ends.
 //!
 //! A protocol is a folder: `codec.rs` turns bytes into values and does no I/O, `client.rs` runs its command, `server.rs`
 //! serves its clients. It is registered by its `mod` line and its entry in [`PROTOCOLS`]: command, help, completions, flags
@@ -21,7 +21,7 @@ pub use options::{Given, Opt};
 /// The protocols, in the order in which they are listed.
 pub static PROTOCOLS: &[Protocol] = &[ttcp::PROTOCOL];
 
-/// Makes a test of the options of a command.
+/// Builds a test from the options of a command.
 pub type MakeTest = fn(&Given) -> Result<Box<dyn Test>, Box<Refusal>>;
 /// Opens a server.
 pub type Listen = fn(&ServeConfig) -> Result<Box<dyn Server>, TrafficError>;
@@ -29,32 +29,32 @@ pub type Listen = fn(&ServeConfig) -> Result<Box<dyn Server>, TrafficError>;
 /// A session protocol, as it is declared.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Its name: that of its command, and `peer` in records.
+    /// Name of the protocol and of its command; `peer` in records.
     pub name: &'static str,
     /// Its command in one line.
     pub about: &'static str,
-    /// What its help ends with.
+    /// Text at the end of its help.
     pub details: &'static str,
     /// Default port.
     pub port: u16,
-    /// Names of the transports that it has.
+    /// Names of the supported transports.
     pub transports: &'static [&'static str],
     /// Options of its command, in the order of the help.
     pub options: &'static [Opt],
-    /// Makes a test of the options of its command; refusals name an option by [`Opt::name`].
+    /// Builds a test from the options of its command; a refusal names the option by [`Opt::name`].
     pub command: MakeTest,
-    /// Listens for its clients; absent where it has no server.
+    /// Opens its server; absent if the protocol has none.
     pub serve: Option<Listen>,
 }
 
 impl Protocol {
-    /// The protocol of a name.
+    /// The protocol with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Protocol> {
         PROTOCOLS.iter().find(|protocol| protocol.name == name)
     }
 
-    /// Its transports as they are shown.
+    /// Titles of its transports, as shown to users.
     #[must_use]
     pub fn transport_titles(&self) -> String {
         let titles = self.transports.iter().filter_map(|name| {
@@ -73,13 +73,13 @@ pub enum Event {
 
 /// A test that is ready to run.
 pub trait Test: Send {
-    /// What it is going to do.
+    /// The plan that it runs.
     fn plan(&self) -> &Plan;
 
-    /// Runs it and returns its record (identity, command and start time are the caller's to fill).
+    /// Runs the test and returns its record, in which the caller fills in identity, command and start time.
     ///
     /// # Errors
-    /// [`Failure`] with the reason and what had been measured until then.
+    /// [`Failure`] with the reason and the partial record.
     fn run(
         self: Box<Self>,
         workers: &WorkerConfig,
@@ -88,28 +88,28 @@ pub trait Test: Send {
     ) -> Result<Record, Failure>;
 }
 
-/// How a protocol is served.
+/// Configuration of a protocol's server.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// Addresses to listen on; empty: all of both families.
+    /// Addresses to listen on; empty: all IPv4 and IPv6 addresses.
     pub bind: Vec<IpAddr>,
     /// The port; 0: chosen by the system.
     pub port: u16,
-    /// Limits: those of sessions, their time and their silence.
+    /// Limits on the number of sessions, their duration and their silence.
     pub limits: Limits,
-    /// Its threads.
+    /// Its worker threads.
     pub workers: WorkerConfig,
 }
 
-/// A server that listens.
+/// A listening server.
 pub trait Server: Send {
-    /// Where.
+    /// The addresses that it listens on.
     fn addresses(&self) -> Vec<SocketAddr>;
 
-    /// Serves until it is stopped. A client's fault never ends it.
+    /// Serves until it is stopped; a misbehaving client never stops it.
     ///
     /// # Errors
-    /// [`TrafficError::System`] where the system has no more threads or descriptors at its start.
+    /// [`TrafficError::System`] if threads or descriptors run out at startup.
     fn run(
         self: Box<Self>,
         stop: &Stop,
@@ -117,7 +117,7 @@ pub trait Server: Send {
     ) -> Result<(), TrafficError>;
 }
 
-/// The runtime of one protocol: on one thread, since the workers have their own.
+/// A single-threaded runtime for one protocol; the workers have their own threads.
 fn runtime() -> Result<tokio::runtime::Runtime, TrafficError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built

@@ -1,4 +1,4 @@
-//! Options of a protocol's command: how they are declared, and the values that were given.
+//! Options of a protocol's command: declarations and given values.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,11 +10,11 @@ use weir_model::Refusal;
 /// One option of a command.
 #[derive(Debug)]
 pub struct Opt {
-    /// Its name, as a job gives it and a refusal names it.
+    /// Name, as used in jobs and refusals.
     pub name: &'static str,
-    /// Its flag; absent: it stands by itself on the command line.
+    /// Flag letter; absent: a positional argument.
     pub flag: Option<char>,
-    /// What its value is called; absent: it has none.
+    /// Name of its value in the help; absent: it has no value.
     pub value: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,
@@ -25,15 +25,15 @@ pub(crate) fn refuse(name: &str, given: &str, accepted: impl Into<String>) -> Bo
     Box::new(Refusal::of_field("usage", name, given, accepted))
 }
 
-/// The options that were given, by name. One without a value is there or not.
+/// The given options, by name. An option without a value has an empty one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Given(BTreeMap<String, String>);
 
 impl Given {
-    /// Options by name, of those that are declared.
+    /// Checks the given options against the declared ones.
     ///
     /// # Errors
-    /// A name that is not declared.
+    /// An undeclared name.
     pub fn new(
         options: impl IntoIterator<Item = (String, String)>,
         declared: &[Opt],
@@ -60,10 +60,10 @@ impl Given {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The number of an option.
+    /// The value of an option as a number.
     ///
     /// # Errors
-    /// A value that is not a number of `range`.
+    /// A value that is not a number in `range`.
     pub fn number<T>(&self, name: &str, range: RangeInclusive<T>) -> Result<Option<T>, Box<Refusal>>
     where
         T: FromStr + PartialOrd + Display,

@@ -14,9 +14,9 @@ use crate::{Event, Test};
 
 /// Limit for a connection to be established.
 const CONNECT: Duration = Duration::from_secs(3);
-/// A flow that could not send everything says why within this time.
+/// How long to wait for the reason when a flow ended before it sent everything.
 const REASON: Duration = Duration::from_millis(100);
-/// How often a marker is tried again while the socket takes none, and how long it waits in between.
+/// Attempts to send a marker while the socket's queue is full, and the pause between them.
 const MARKER_TRIES: (u32, Duration) = (1000, Duration::from_millis(1));
 /// The one flow.
 const FLOW: u32 = 1;
@@ -139,8 +139,8 @@ async fn send(settings: &Settings, end: &End, stop: &Stop) -> (Ended, Option<Tra
     }
 }
 
-/// Sends one marker behind the data, whose queue may be full for a moment. A receiver that is gone is no error: ttcp does
-/// not notice it either.
+/// Sends one marker after the data, retrying while the socket's queue is full. A receiver that is gone is not an
+/// error, as in ttcp.
 async fn send_marker(end: &End) {
     let (tries, pause) = MARKER_TRIES;
     for _ in 0..tries {

@@ -1,5 +1,5 @@
-//! Classic ttcp (BRL, 1984): one stream or one series of datagrams from a transmitter to a receiver, without a control
-//! connection. Each end reports what it alone has counted.
+//! Classic ttcp (BRL, 1984): one stream or one series of datagrams from a transmitter to a receiver, without a
+//! control connection. Each end reports only its own counts.
 
 mod client;
 mod codec;
@@ -32,12 +32,12 @@ const fn valued(name: &'static str, flag: char, value: &'static str, help: &'sta
     Opt { name, flag: Some(flag), value: Some(value), help }
 }
 
-/// Its declaration.
+/// Declaration of the protocol.
 pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "ttcp",
     about: "Run a test against classic ttcp, or as its receiver",
     details: "Defaults are those of ttcp: 2048 buffers of 8192 bytes, TCP, port 5001.\n\
-              The far end is ttcp, weir ttcp or weir serve --ttcp. Lines of ttcp's form go to stderr. The result is that of this end alone: ttcp has no control connection.",
+              The far end is ttcp, weir ttcp or weir serve --ttcp. Lines in ttcp's format go to stderr. The result covers this end only, since ttcp has no control connection.",
     port: codec::PORT,
     transports: &["tcp", "udp"],
     options: &[
@@ -67,11 +67,16 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
             "align",
             'A',
             "BYTES",
-            "Accepted for scripts of ttcp; has no effect [default: 16384]",
+            "Accepted for compatibility with ttcp; has no effect [default: 16384]",
         ),
-        valued("offset", 'O', "BYTES", "Accepted for scripts of ttcp; has no effect [default: 0]"),
-        switch("debug", 'd', "Accepted for scripts of ttcp; has no effect"),
-        switch("touch", 'T', "Accepted for scripts of ttcp; has no effect"),
+        valued(
+            "offset",
+            'O',
+            "BYTES",
+            "Accepted for compatibility with ttcp; has no effect [default: 0]",
+        ),
+        switch("debug", 'd', "Accepted for compatibility with ttcp; has no effect"),
+        switch("touch", 'T', "Accepted for compatibility with ttcp; has no effect"),
     ],
     command: |given| Settings::parse(given).map(|settings| settings.test()),
     serve: Some(server::open),
@@ -157,7 +162,7 @@ impl Settings {
         self.host.is_some()
     }
 
-    /// Both directions of one plan: what is transmitted here is forward, what is received here is reverse.
+    /// The plan of this end: transmitting is forward, receiving is reverse.
     fn to_plan(&self) -> Plan {
         let transmits = self.transmits();
         let fields = ConnectionFields {
@@ -177,7 +182,7 @@ impl Settings {
     }
 }
 
-/// What each connection of ttcp has: no header, no pacing, each datagram on its own.
+/// Options of every ttcp connection: no header, no pacing, no GSO or GRO.
 fn fields(udp: bool) -> ConnectionFields {
     let transport = if udp { Transport::udp() } else { Transport::tcp() };
     let alone = udp.then_some(Switch::Off);
@@ -212,7 +217,7 @@ impl Ended {
     }
 }
 
-/// The record of one end, whose peer is at `peer`.
+/// The record of this end of a test with `peer`.
 fn record(
     plan: Plan,
     spec: FlowSpec,
@@ -241,7 +246,7 @@ fn record(
         control_bytes: 0,
         path_mtu_bytes: Some(session::path_mtu_bytes(peer.ip())),
     });
-    // Without a control connection, and without sequence numbers, there are none.
+    // There is no control connection, and without sequence numbers no loss threshold.
     Record { control_bytes: None, loss_threshold_seconds: None, ..record }
 }
 
@@ -249,7 +254,7 @@ fn record(
 mod tests {
     use super::*;
 
-    /// The settings of a command line, each option by its flag.
+    /// Settings parsed from a command line of flags.
     pub(super) fn settings(words: &str) -> Result<Settings, Box<Refusal>> {
         let mut given = vec![];
         let mut words = words.split_whitespace();
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_its_place() {
+    fn every_flag_sets_its_field() {
         let s = settings("-t -s -u -l 5 -n 7 -p 9 -b 65536 -D -f g -v -A 1 -O 2 -d -T h").unwrap();
         assert_eq!((s.udp, s.buffer_bytes, s.buffers, s.port), (true, 5, 7, 9));
         assert_eq!((s.window_bytes, s.no_delay, s.verbose), (Some(65_536), true, true));

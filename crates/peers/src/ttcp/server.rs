@@ -1,8 +1,8 @@
-//! The receiver: of one test, or as a server of many at once. It sends nothing, so that it amplifies nothing, and bounds
-//! sessions and their time.
+//! The receiver of one test, and the server of many concurrent tests. It sends nothing, so it cannot amplify. The
+//! number of sessions and their duration are limited.
 //!
-//! A stream is a session. Datagrams of one source are one: it begins with the first data and ends when nothing has arrived
-//! for a moment after a marker. Markers before the first data are not needed and start nothing.
+//! Each stream is a session. The datagrams of one source are a session, which starts with the first data and ends
+//! when nothing has arrived for `QUIET_NS` after a marker. Markers before the first data are ignored.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,24 +29,24 @@ use super::codec::{self, EndMarker};
 use super::{Ended, Settings, family, fields, plan, record, text};
 use crate::{Event, ServeConfig, Server, Test};
 
-/// Nothing has arrived for this long after a marker: the test is over. Data that was reordered behind it still counts.
+/// Silence after a marker that ends a test. Data reordered behind the marker still counts.
 const QUIET_NS: u64 = 500_000_000;
-/// How often a session is looked at.
+/// How often the limits of a session are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// Sessions that are stopped have this time to report.
+/// Time for stopped sessions to report.
 const ENDING: Duration = Duration::from_secs(2);
-/// The receiver of one test that has no limits gives a sender of datagrams this time, since all markers may be lost.
+/// Silence that ends the single UDP test of a receiver without limits, since all end markers may be lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How often the thread of datagrams looks whether it is to end.
+/// How often the datagram thread checks whether it must stop.
 const LOOK_NS: u64 = 100_000_000;
-/// Calls for one socket before the others have their turn.
+/// Receive calls on one socket before the other sockets are served.
 const TURN: usize = 8;
-/// Messages of one call.
+/// Messages per receive call.
 const MESSAGES: usize = 16;
-/// Calls that empty a new socket of what came to it before it was connected.
+/// Receive calls that drain a new socket of datagrams that arrived before it was connected.
 const STRAYS: usize = 4;
-/// Datagrams of other sources that such calls keep.
-const MOST_STRAYS: usize = 256;
+/// Maximum number of datagrams of other sources that these calls store.
+const MAX_STRAYS: usize = 256;
 /// The one flow of a session.
 const FLOW: u32 = 1;
 /// Receive buffer of each session of a server: 2 GiB for the usual 64 of them.
@@ -55,13 +55,13 @@ const SERVER_BUFFER: ByteSize = ByteSize(32 << 20);
 /// Limits of sessions.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bounds {
-    /// Sessions at once.
+    /// Maximum number of concurrent sessions.
     sessions: u64,
-    /// Sessions ever; absent: any number.
-    ever: Option<u64>,
-    /// Length of a session.
+    /// Maximum number of sessions in all; absent: unlimited.
+    total: Option<u64>,
+    /// Maximum duration of a session.
     length: Option<Duration>,
-    /// A session in which nothing arrives for this long ends.
+    /// Silence that ends a session.
     silence: Option<Duration>,
 }
 
@@ -75,13 +75,13 @@ struct Finished {
     ended: Ended,
 }
 
-enum Happened {
+enum SessionEvent {
     Opened { session: u64, peer: SocketAddr },
     Refused { peer: SocketAddr },
     Closed(Box<Finished>),
 }
 
-/// What the sessions of a receiver share.
+/// State shared by the sessions of a receiver.
 struct Shared {
     workers: Workers,
     bounds: Bounds,
@@ -91,17 +91,17 @@ struct Shared {
     next_session: AtomicU64,
     is_ending: AtomicBool,
     stop: Stop,
-    events: mpsc::UnboundedSender<Happened>,
+    events: mpsc::UnboundedSender<SessionEvent>,
 }
 
 impl Shared {
-    /// The number of a new session, unless there are too many.
+    /// The number of a new session; `None` if a limit is reached.
     fn grant(&self) -> Option<u64> {
         if self.open.fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
             self.open.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        if self.bounds.ever.is_some_and(|most| self.granted.fetch_add(1, Ordering::AcqRel) >= most)
+        if self.bounds.total.is_some_and(|most| self.granted.fetch_add(1, Ordering::AcqRel) >= most)
         {
             self.open.fetch_sub(1, Ordering::AcqRel);
             return None;
@@ -110,12 +110,12 @@ impl Shared {
     }
 }
 
-/// Sockets that wait for tests.
+/// Listening sockets.
 struct Listening {
     streams: Vec<TcpListener>,
     datagrams: Vec<(UdpSocket, SocketAddr)>,
     bound: Vec<SocketAddr>,
-    /// Plans of what is received as a stream and as datagrams.
+    /// Plans of received streams and of received datagrams.
     plans: [Plan; 2],
 }
 
@@ -160,18 +160,18 @@ fn open_sockets(
     Ok(listening)
 }
 
-/// The flow that a peer sends, as far as it is known before anything arrives.
+/// The flow of a peer, as far as it is known before anything arrives.
 fn spec(plan: &Plan, peer: SocketAddr) -> FlowSpec {
     plan.flows(family(peer), u32::MAX).swap_remove(0)
 }
 
-/// Receives until `happened` has had enough (`false`), or is stopped.
+/// Receives until `on_event` returns `false`, or until it is stopped.
 async fn receive(
     listening: Listening,
     workers: Workers,
     (bounds, with_host): (Bounds, bool),
     stop: &Stop,
-    happened: &mut dyn FnMut(Happened) -> bool,
+    on_event: &mut dyn FnMut(SessionEvent) -> bool,
 ) -> Result<(), TrafficError> {
     let (events, mut inbox) = mpsc::unbounded_channel();
     let first = getrandom::u32().unwrap_or_default();
@@ -186,55 +186,55 @@ async fn receive(
         stop: stop.clone(),
         events,
     });
-    let Listening { streams, datagrams, plans: [of_streams, of_datagrams], .. } = listening;
-    let of_streams = Arc::new(of_streams);
+    let Listening { streams, datagrams, plans: [stream_plan, datagram_plan], .. } = listening;
+    let stream_plan = Arc::new(stream_plan);
     let failed = |source| TrafficError::System { operation: "listening".into(), source };
     let mut accepting = tokio::task::JoinSet::new();
     for listener in streams {
         let listener = tokio::net::TcpListener::from_std(listener.into()).map_err(failed)?;
-        accepting.spawn(accept(listener, shared.clone(), of_streams.clone()));
+        accepting.spawn(accept(listener, shared.clone(), stream_plan.clone()));
     }
-    // Ends with this function, whichever way that ends.
+    // Stops its thread on every return from this function.
     let _front = (!datagrams.is_empty())
-        .then(|| Front::start(datagrams, shared.clone(), of_datagrams))
+        .then(|| Front::start(datagrams, shared.clone(), datagram_plan))
         .transpose()?;
     loop {
         tokio::select! {
             Some(event) = inbox.recv() => {
-                if !happened(event) {
+                if !on_event(event) {
                     return Ok(());
                 }
             }
             _ = stop.asked(1) => break,
         }
     }
-    // Sessions see the stop themselves.
+    // Sessions observe the stop request themselves.
     drop(accepting);
     while shared.open.load(Ordering::Acquire) > 0 {
         match tokio::time::timeout(ENDING, inbox.recv()).await {
-            Ok(Some(event)) => drop(happened(event)),
+            Ok(Some(event)) => drop(on_event(event)),
             _ => break,
         }
     }
     while let Ok(event) = inbox.try_recv() {
-        happened(event);
+        on_event(event);
     }
     Ok(())
 }
 
-/// Takes connections; each is a session.
+/// Accepts connections; each is a session.
 async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Arc<Plan>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
                 let Some(session) = shared.grant() else {
-                    let _ = shared.events.send(Happened::Refused { peer });
+                    let _ = shared.events.send(SessionEvent::Refused { peer });
                     continue;
                 };
                 let spec = spec(&plan, peer);
                 if let Some(window) = spec.connection.window {
-                    // The record says what is in effect.
+                    // The record reports the size in effect.
                     let _ = stream.set_buffers(window.0 as usize);
                 }
                 let mut end = new_end(&shared, &plan, peer);
@@ -257,7 +257,7 @@ fn new_end(shared: &Shared, plan: &Plan, peer: SocketAddr) -> End {
     if shared.with_host { end.with_host(peer.ip(), None) } else { end }
 }
 
-/// Begins a session with the data that has arrived already, and the task that waits for its end.
+/// Starts a session with the data that has already arrived, and a task that waits for its end.
 fn begin(
     tasks: &Handle,
     end: &Arc<End>,
@@ -276,14 +276,14 @@ fn begin(
             false => end.deliver(FLOW, datagram),
         }
     }
-    let _ = shared.events.send(Happened::Opened { session, peer });
+    let _ = shared.events.send(SessionEvent::Opened { session, peer });
     let (end, shared) = (end.clone(), shared.clone());
     tasks.spawn(async move {
         let ended = until_end(&end, &shared, intervals.start_ns).await;
         let report = end.finish();
         shared.open.fetch_sub(1, Ordering::AcqRel);
         let finished = Finished { session, peer, spec, intervals, report, ended };
-        let _ = shared.events.send(Happened::Closed(Box::new(finished)));
+        let _ = shared.events.send(SessionEvent::Closed(Box::new(finished)));
     });
 }
 
@@ -318,8 +318,8 @@ async fn until_end(end: &End, shared: &Shared, start_ns: u64) -> Ended {
     }
 }
 
-/// The thread that takes datagrams without a session. A session has a socket of its own, connected to its source, which
-/// the workers read; what arrives here before that socket is connected is delivered to it.
+/// The thread that receives datagrams without a session. A session has its own socket, connected to its source and
+/// read by the workers; datagrams that arrive here before that socket is connected are delivered to the session.
 struct Front {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -360,7 +360,7 @@ impl Drop for Front {
 
 struct Datagrams {
     sockets: Vec<(UdpSocket, SocketAddr)>,
-    /// By source; those that have ended are gone.
+    /// Sessions by source; a finished session no longer upgrades.
     sessions: HashMap<SocketAddr, Weak<End>>,
     shared: Arc<Shared>,
     plan: Plan,
@@ -387,7 +387,7 @@ impl Datagrams {
         strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
     ) {
         for _ in 0..TURN {
-            // An error that a peer's host has sent is taken off by being read.
+            // Reading a pending ICMP error clears it.
             let Ok(got) = batch.recv(&self.sockets[socket].0, RecvMode::DontWait) else { return };
             for message in batch.messages() {
                 self.take(socket, message.from, message.data, strays);
@@ -401,7 +401,7 @@ impl Datagrams {
         }
     }
 
-    /// One datagram that arrived at a socket that has no session.
+    /// Handles one datagram that arrived at a socket without a session.
     fn take(
         &mut self,
         socket: usize,
@@ -413,14 +413,14 @@ impl Datagrams {
         match self.sessions.get(&from).and_then(Weak::upgrade) {
             Some(end) if is_marker => end.drain(QUIET_NS),
             Some(end) => end.deliver(FLOW, datagram),
-            // The sender of a test that has ended, or of one that has not begun.
+            // A marker of a test that has ended or has not started.
             None if is_marker => {}
             None => self.open(socket, from, datagram, strays),
         }
     }
 
-    /// Opens the session of a source with its first data. One too many, or one without a descriptor, gets none: its
-    /// address is not proved, so that nothing is said of it.
+    /// Opens the session of a source with its first data. Over the limit or without a descriptor the datagram is
+    /// dropped, and no event names its source, whose address is not verified.
     fn open(
         &mut self,
         socket: usize,
@@ -429,7 +429,7 @@ impl Datagrams {
         strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
     ) {
         let Some(session) = self.shared.grant() else { return };
-        // The first datagram has the size of all but perhaps the last.
+        // All datagrams have the size of the first, except perhaps the last.
         let size = ByteSize(first.len() as u64).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
         let local = self.sockets[socket].1;
@@ -438,7 +438,7 @@ impl Datagrams {
             self.shared.open.fetch_sub(1, Ordering::AcqRel);
             return;
         };
-        // Between its binding and its connecting, datagrams of any source may have come to it.
+        // Between bind and connect, datagrams of any source may have arrived on it.
         let (mut batch, mut early) = (RecvBatch::new(MESSAGES, 1 << 16), vec![first.to_vec()]);
         for _ in 0..STRAYS {
             if batch.recv(&own, RecvMode::DontWait).is_err() {
@@ -447,7 +447,7 @@ impl Datagrams {
             for message in batch.messages() {
                 if message.from == from {
                     early.push(message.data.to_vec());
-                } else if strays.len() < MOST_STRAYS {
+                } else if strays.len() < MAX_STRAYS {
                     strays.push_back((message.from, message.data.to_vec()));
                 }
             }
@@ -484,19 +484,19 @@ impl Test for Once {
         let listening = open_sockets(&[], settings.port, transports, plans)?;
         observe(line("socket".into()));
         let silence = settings.udp.then_some(SILENCE);
-        let bounds = Bounds { sessions: 1, ever: Some(1), length: None, silence };
+        let bounds = Bounds { sessions: 1, total: Some(1), length: None, silence };
         let mut finished = None;
-        let mut happened = |event: Happened| {
+        let mut on_event = |event: SessionEvent| {
             match event {
-                Happened::Opened { peer, .. } if !settings.udp => {
+                SessionEvent::Opened { peer, .. } if !settings.udp => {
                     observe(line(format!("accept from {}", peer.ip().to_canonical())));
                 }
-                Happened::Closed(session) => finished = Some(session),
+                SessionEvent::Closed(session) => finished = Some(session),
                 _ => {}
             }
             finished.is_none()
         };
-        let receiving = receive(listening, workers, (bounds, true), stop, &mut happened);
+        let receiving = receive(listening, workers, (bounds, true), stop, &mut on_event);
         crate::runtime()?.block_on(receiving)?;
         let stopped = || {
             let reason = stop.reason().unwrap_or(StopReason::Interrupted);
@@ -549,7 +549,7 @@ pub(super) fn open(config: &ServeConfig) -> Result<Box<dyn Server>, TrafficError
         workers: Workers::start(&config.workers)?,
         bounds: Bounds {
             sessions: limits.sessions,
-            ever: None,
+            total: None,
             length: Some(Duration::from_secs(limits.session_seconds)),
             silence: Some(Duration::from_secs(limits.silence_seconds)),
         },
@@ -568,16 +568,16 @@ impl Server for Many {
     ) -> Result<(), TrafficError> {
         let Many { listening, workers, bounds } = *self;
         let most = bounds.sessions;
-        let mut happened = |event: Happened| {
+        let mut on_event = |event: SessionEvent| {
             observe(match event {
-                Happened::Opened { session, peer } => {
+                SessionEvent::Opened { session, peer } => {
                     ServerEvent::SessionOpened { session, peer: peer.into(), flows: 1 }
                 }
-                Happened::Refused { peer } => ServerEvent::Refused {
+                SessionEvent::Refused { peer } => ServerEvent::Refused {
                     peer: peer.into(),
                     reason: format!("{most} sessions are open"),
                 },
-                Happened::Closed(session) => ServerEvent::SessionClosed {
+                SessionEvent::Closed(session) => ServerEvent::SessionClosed {
                     session: session.session,
                     peer: session.peer.into(),
                     reason: session.ended.reason,
@@ -591,7 +591,7 @@ impl Server for Many {
             workers,
             (bounds, false),
             stop,
-            &mut happened,
+            &mut on_event,
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! What ttcp prints: the settings, the steps, and the figures of its end.
+//! Output lines of ttcp: the settings, the steps, and the figures of this end.
 
 use weir_model::record::Record;
 
@@ -41,7 +41,7 @@ impl Default for RateUnit {
     }
 }
 
-/// `ttcp-t` or `ttcp-r`, which each line begins with.
+/// Prefix of each line: `ttcp-t` or `ttcp-r`.
 pub(super) fn tag(transmits: bool) -> &'static str {
     if transmits { "ttcp-t" } else { "ttcp-r" }
 }
@@ -61,13 +61,13 @@ pub(super) fn settings(s: &Settings) -> String {
     )
 }
 
-/// The figures of the end that the record has, one line each.
+/// The figures of the record's end, one line each.
 pub(super) fn figures(s: &Settings, record: &Record) -> Vec<String> {
     let Some(flow) = record.flows.first() else { return vec![] };
     let sender = flow.sender.as_ref().map(|s| (s.bytes, s.seconds, s.io_calls));
     let receiver = || flow.receiver.as_ref().map(|r| (r.bytes, r.seconds, r.io_calls));
     let Some((bytes, seconds, calls)) = sender.or_else(receiver) else { return vec![] };
-    // As ttcp does, so that a test without a duration has a rate.
+    // As in ttcp, so that a zero duration still gives a rate.
     let seconds = seconds.max(0.001);
     let tag = tag(s.transmits());
     let rate = s.unit.show(bytes as f64 / seconds);

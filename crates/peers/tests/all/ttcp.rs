@@ -14,7 +14,7 @@ use weir_peers::{Event, Given, Protocol, ServeConfig};
 use weir_traffic::session::WorkerConfig;
 use weir_traffic::{Failure, Limits, ServerEvent, Stop, StopReason, TrafficError};
 
-/// Ends a broken run; no good one comes near it.
+/// Time limit of a broken run; a good run takes a fraction of it.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn protocol() -> &'static Protocol {
@@ -54,7 +54,7 @@ struct Once {
 
 impl Once {
     fn start(transport: &str) -> Once {
-        // Of both kinds: the test of a stream tells by a refused connection that it does not listen yet.
+        // A port that was free for TCP; UDP uses the same number.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (stop, text) = (Stop::new(), port.to_string());
         let mut options = vec![("receive", ""), ("pattern", ""), ("port", "")];
@@ -66,7 +66,7 @@ impl Once {
             run(&options, &own)
         });
         if transport == "udp" {
-            // Bound once another socket can't be.
+            // The receiver is bound once another bind fails.
             wait_until(|| {
                 UdpSocket::bind(("0.0.0.0", port)).is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
             });
@@ -84,9 +84,9 @@ impl Once {
     }
 }
 
-fn wait_until(mut is_so: impl FnMut() -> bool) {
+fn wait_until(mut condition: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
-    while !is_so() {
+    while !condition() {
         assert!(begun.elapsed() < LIMIT);
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -120,7 +120,7 @@ impl Serving {
         self.address.port().to_string()
     }
 
-    /// The next session that ends: who, how, and what was counted.
+    /// The next session that ends: its peer, the reason and its report.
     fn closed(&self) -> (SocketAddr, String, EndReport) {
         loop {
             if let ServerEvent::SessionClosed { peer, reason, report, .. } =
@@ -141,7 +141,7 @@ impl Drop for Serving {
     }
 }
 
-/// A program that is ended with the test.
+/// A program that is killed when the test ends.
 struct Program(Child);
 
 impl Drop for Program {
@@ -249,8 +249,8 @@ fn the_reference_transmitter_against_our_receiver() {
     }
 }
 
-/// nuttcp falls back to ttcp's way where no nuttcp server answers on its control port. It does so for streams that it
-/// transmits, and for nothing else.
+/// nuttcp falls back to classic ttcp where no nuttcp server answers on its control port, but only for streams that it
+/// transmits.
 #[test]
 fn nuttcp_transmits_to_our_receiver() {
     if Command::new("nuttcp").arg("-V").output().is_err() {
@@ -259,7 +259,7 @@ fn nuttcp_transmits_to_our_receiver() {
         return;
     }
     let receiver = Once::start("tcp");
-    // Where nothing listens.
+    // A port on which nothing listens.
     let control = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let arguments = [
         "-t",
@@ -288,7 +288,7 @@ fn markers_open_no_session_and_nothing_is_answered() {
             socket
         })
         .collect();
-    // More than the markers of one test. Each of these sessions is still open when the next one comes.
+    // More sources than the session limit. The sessions are still open when the next source sends.
     for socket in &sockets[..4] {
         socket.send(&[7; 100]).unwrap();
     }
@@ -303,7 +303,7 @@ fn markers_open_no_session_and_nothing_is_answered() {
         let answer = socket.recv(&mut [0; 64]);
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::WouldBlock);
     }
-    // Those places are free again.
+    // Both session slots are free again.
     sockets[5].send(&[7; 100]).unwrap();
     sockets[5].send(&[0; 4]).unwrap();
     let (peer, _, report) = server.closed();
@@ -324,7 +324,7 @@ fn a_silent_session_ends_with_what_it_counted() {
 }
 
 #[test]
-fn a_connection_too_many_is_refused() {
+fn a_connection_over_the_limit_is_refused() {
     let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
     let first = TcpStream::connect(server.address).unwrap();
     assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
@@ -335,7 +335,7 @@ fn a_connection_too_many_is_refused() {
 }
 
 #[test]
-fn a_receiver_that_is_stopped_says_so_and_keeps_what_it_has() {
+fn a_stopped_receiver_reports_the_stop_and_its_counts() {
     let receiver = Once::start("tcp");
     receiver.stop.request(StopReason::Interrupted);
     let failure = receiver.end().1.unwrap_err();
