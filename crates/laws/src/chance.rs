@@ -2,13 +2,13 @@
 
 use crate::Draws;
 
-/// A probability, held as a threshold for the upper 53 bits of a draw: *u* < *p* exactly, with *u* as in
+/// A probability, stored as a threshold for the upper 53 bits of a draw: *u* < *p* exactly, with *u* as in
 /// [`unit_interval`](crate::draws::unit_interval).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The chance of a probability; below 0 (or not a number) is never, above 1 always.
+    /// The chance of a probability; below 0 is never, above 1 (or not a number) always.
     #[must_use]
     pub fn new(probability: f64) -> Self {
         // n/2⁵³ < p exactly when n < ⌈p·2⁵³⌉; the product is exact, the cast saturates.
@@ -22,33 +22,33 @@ impl Chance {
         Self::new(percentage / 100.0)
     }
 
-    /// Whether it happens, by 64 random bits.
+    /// Whether the event happens, given 64 random bits.
     #[inline]
     #[must_use]
     pub const fn happens(self, bits: u64) -> bool {
         bits >> 11 < self.0
     }
 
-    /// Whether it never happens.
+    /// Whether the probability is 0.
     #[must_use]
     pub const fn is_never(self) -> bool {
         self.0 == 0
     }
 
-    /// The probability that it stands for: the least multiple of 2⁻⁵³ that is not below the one given.
+    /// The probability in effect: the given one, rounded up to a multiple of 2⁻⁵³.
     #[must_use]
     pub fn probability(self) -> f64 {
         self.0 as f64 / (1u64 << 53) as f64
     }
 }
 
-/// Fills `out` with different numbers below `range`, each set equally likely, and returns how many there
-/// are: the smaller of the two. One draw for each (Floyd's algorithm; Bentley, "A sample of brilliance",
-/// CACM 1987).
+/// Fills `out` with distinct numbers below `range`, each set equally likely. Returns the filled part: `out.len()` or
+/// `range` numbers, whichever is less. Uses one draw per number (Floyd's algorithm; Bentley, "A sample of
+/// brilliance", CACM 1987).
 pub fn choose<'o>(draws: &mut Draws, range: u32, out: &'o mut [u32]) -> &'o [u32] {
     let count = out.len().min(range as usize);
     for i in 0..count {
-        // i < count ≤ range, so that this is in range.
+        // Not negative, since i < count ≤ range.
         let last = range - (count - i) as u32;
         // A multiple of 2⁻⁶⁴ off uniform, at most.
         let drawn = ((u128::from(draws.bits()) * (u128::from(last) + 1)) >> 64) as u32;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ends() {
+    fn probabilities_0_and_1() {
         assert!(Chance::new(0.0).is_never() && Chance::new(-1.0).is_never());
         assert!(Chance::new(f64::NAN).happens(u64::MAX) == Chance::new(1.0).happens(u64::MAX));
         assert!(Chance::percent(100.0).happens(u64::MAX));

@@ -1,7 +1,7 @@
 //! Which random number belongs to which decision: the counter's layout, and draws from it.
 //!
-//! The layout is fixed (`docs/randomness.md`): a disposition depends on the seed and on the packet's position alone,
-//! never on how many other flows, laws or packets there were, nor on the order in which they were asked.
+//! The layout is fixed (`docs/randomness.md`): a disposition depends only on the seed and the packet's position, not
+//! on the number of other flows, laws or packets, nor on the order of the draws.
 
 use crate::Philox;
 
@@ -19,11 +19,11 @@ pub const fn flow_hash(name: &str) -> u32 {
     hash
 }
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// A→B; from the side that asked for the test.
+    /// A→B; from the client.
     Forward = 0,
     /// B→A.
     Reverse = 1,
@@ -32,14 +32,14 @@ pub enum Direction {
 /// The highest number of a law slot.
 pub(crate) const MAX_SLOT: u8 = 127;
 
-/// The position of a decision: all that its draws depend on besides the seed.
+/// The position of a decision, which determines its draws together with the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DrawPosition {
     /// [`flow_hash`] of the flow's name.
     pub flow: u32,
     /// The packet's direction.
     pub direction: Direction,
-    /// Number of the law slot, 0 to [`MAX_SLOT`]; a higher bit is not used.
+    /// Number of the law slot, 0 to [`MAX_SLOT`]; the top bit is ignored.
     pub slot: u8,
     /// Index of the packet in its flow and direction, from 0.
     pub packet: u64,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_go_through_the_blocks() {
+    fn draws_step_through_the_blocks() {
         let philox = Philox::new(9);
         let position = DrawPosition { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
         let mut draws = position.draws(&philox);
@@ -214,13 +214,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn different_places_have_different_counters(
+        fn different_positions_have_different_counters(
             a: (u32, bool, u8, u64, u32),
             b: (u32, bool, u8, u64, u32),
-            same in 0usize..6,
+            changed in 0usize..6,
         ) {
-            // All but one field alike, so that the test looks at each field's own bits.
-            let pick = |i: usize| same == i;
+            // One field changes, so that the test covers the bits of each field.
+            let pick = |i: usize| changed == i;
             let mix = (
                 if pick(0) { b.0 } else { a.0 },
                 if pick(1) { b.1 } else { a.1 },

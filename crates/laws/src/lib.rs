@@ -1,13 +1,12 @@
-//! Seeded randomness: a counter-based generator, its draws, and the functions that laws make of them.
+//! Seeded randomness: a counter-based generator, its draws, and the functions that laws build on them.
 //!
 //! Nothing here holds global state or reads a clock: the same seed and the same position give the same value,
-//! on any machine, in any order. The types you meet:
+//! on any machine, in any order. The main types:
 //!
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`DrawPosition`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles without rounding that a machine could
-//!   do differently.
+//! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles that round alike on every machine.
 //!
 //! ```
 //! use weir_laws::{Direction, Philox, DrawPosition, flow_hash};

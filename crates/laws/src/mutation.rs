@@ -3,9 +3,9 @@
 /// Bytes that end, begin or break numbers, strings and lists.
 const EDGES: &[u8] = b"\0\x01\x7f\x80\xff 0{}[]\",:e9-.\\\n";
 const EDGE_WORDS: [u32; 5] = [0, 1, u32::MAX, 1 << 31, 1 << 18];
-/// Longest piece that is doubled or overwritten, bytes.
+/// Maximum length of a piece that is doubled or overwritten, bytes.
 const PIECE: usize = 20;
-/// Lengths of beginnings and of noise, bytes.
+/// Maximum length of truncated samples and of noise, bytes.
 const LENGTHS: usize = 300;
 
 /// SplitMix64: the same mutations on every machine.
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Runs a fuzz body on nothing, on each sample, its first bytes and `rounds` mutations of it, and on noise.
+/// Runs a fuzz body on empty input, on each sample, its prefixes and `rounds` mutations of it, and on noise.
 pub fn replay<S: AsRef<[u8]>>(samples: &[S], rounds: usize, body: impl Fn(&[u8])) {
     let mut random = Random(9347);
     body(&[]);
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_are_many_and_the_same_each_time() {
+    fn mutations_are_varied_and_reproducible() {
         let seen = || {
             let all = RefCell::new(Vec::new());
             replay(&["{\"one\":1}", "[2,2]"], 1000, |bytes| all.borrow_mut().push(bytes.to_vec()));

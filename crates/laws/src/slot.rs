@@ -4,7 +4,7 @@
 pub const LOSS: u8 = 0;
 /// Duplication.
 pub const DUPLICATE: u8 = 1;
-/// Rate and queue: kept for disciplines that drop at random; nothing draws here yet.
+/// Rate and queue: reserved for disciplines that drop at random; nothing draws from it yet.
 pub const RATE: u8 = 2;
 /// Delay and jitter.
 pub const DELAY: u8 = 3;
