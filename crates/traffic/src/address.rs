@@ -1,4 +1,4 @@
-//! Where a server or a client is.
+//! Addresses of servers and clients.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use crate::engine::lock;
 
-/// An address of the control connection, and of streams: of IP, or the path of a Unix socket.
+/// Address of a control connection or a stream: an IP address or a Unix socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Address {
     /// Address and port.
@@ -17,7 +17,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The path of a Unix socket. A program knows few, so that each is kept as long as it runs.
+    /// The address of a Unix socket. Programs use few paths, so each is stored until the program exits.
     #[must_use]
     pub fn unix(path: &str) -> Address {
         static PATHS: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
@@ -30,7 +30,7 @@ impl Address {
         }))
     }
 
-    /// The address of IP; `None`: it is a path.
+    /// The IP address and port; `None` for a Unix socket.
     #[must_use]
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
@@ -39,7 +39,7 @@ impl Address {
         }
     }
 
-    /// The path; `None`: it is an address of IP.
+    /// The path of the Unix socket; `None` for an IP address.
     #[must_use]
     pub fn path(&self) -> Option<&'static Path> {
         match self {
@@ -48,7 +48,7 @@ impl Address {
         }
     }
 
-    /// The address of IP, or one that nothing is sent to.
+    /// The IP address, or the unspecified address, to which nothing is sent.
     pub(crate) fn ip_or_none(&self) -> SocketAddr {
         self.ip().unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }

@@ -22,14 +22,14 @@ const NOISE_PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const PROLOGUE: &[u8] = b"weir control 1";
 /// Largest Noise message.
 const NOISE_MAX: usize = 65_535;
-/// Bytes taken from a connection at once.
+/// Bytes read from a connection per call.
 const READ_BYTES: usize = 16 << 10;
-/// Bytes of a report that may wait unsent in the system.
+/// Bytes of a report that may be unsent in the kernel.
 const UNSENT_BYTES: u32 = 16 << 10;
-/// Bytes of its tag.
+/// Bytes of a Noise tag.
 const NOISE_TAG: usize = 16;
 
-/// Code of a refusal: a message arrived changed.
+/// Code of a refusal: a message was corrupted on the path.
 pub(crate) const DAMAGED: &str = "damaged";
 
 /// Why a control connection ended.
@@ -47,7 +47,7 @@ pub(crate) enum ChannelError {
     Key,
     #[error("an encrypted message was damaged")]
     Crypto,
-    #[error("it did not take in time what was sent")]
+    #[error("it did not read what was sent in time")]
     NotTaken(TimedOut),
 }
 
@@ -58,7 +58,7 @@ impl ChannelError {
     }
 }
 
-/// A peer's words as they may be shown: no control characters (a terminal would obey them), and not endless.
+/// A peer's text made safe to show: of bounded length, and without control characters, which a terminal would obey.
 pub(crate) fn clean(text: &str) -> String {
     const MAX: usize = 300;
     text.chars().take(MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -88,7 +88,7 @@ pub(crate) struct Reader {
     /// Frames of encrypted messages, when there is a key.
     sealed: Option<(FrameDecoder, Cipher)>,
     meter: Meter,
-    /// When bytes came last, be they a message or a part of one.
+    /// When the last bytes arrived, whether or not they completed a message.
     heard: Instant,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Writer {
     meter: Meter,
 }
 
-/// Makes a channel of a connection whose preface has been sent or read. With a key, runs the handshake first.
+/// Opens a channel on a connection whose preface has been sent or read. With a key, runs the handshake first.
 pub(crate) async fn open(
     mut stream: TcpStream,
     key: Option<&Key>,
@@ -107,7 +107,7 @@ pub(crate) async fn open(
     limit: usize,
     meter: Meter,
 ) -> Result<(Reader, Writer), ChannelError> {
-    // A Unix socket has no such option, and waits for nothing.
+    // A Unix socket has no such option and does not need it.
     let _ = stream.set_nodelay(true);
     let cipher = match key {
         None => None,
@@ -163,7 +163,7 @@ async fn write_small(
 }
 
 async fn read_small(stream: &mut TcpStream, meter: &Meter) -> Result<Vec<u8>, ChannelError> {
-    // A handshake message of this pattern has 48 bytes. Not a byte beyond it may be taken.
+    // A handshake message of this pattern has 48 bytes; the bytes after it must not be consumed.
     let mut frames = FrameDecoder::new(128);
     let mut frame = vec![0; PREFIX_LEN];
     stream.read_exact(&mut frame).await.map_err(closed)?;
@@ -177,7 +177,7 @@ async fn read_small(stream: &mut TcpStream, meter: &Meter) -> Result<Vec<u8>, Ch
     frames.next().map_err(unsealed)?.ok_or(ChannelError::Key)
 }
 
-/// A frame that no handshake has: there is no key at the other end.
+/// A frame too long for a handshake means that the other end has no key.
 fn unsealed(error: FrameError) -> ChannelError {
     match error {
         FrameError::Damaged => error.into(),
@@ -193,12 +193,12 @@ fn closed(e: std::io::Error) -> ChannelError {
 }
 
 impl Reader {
-    /// Raises or lowers the largest message taken.
+    /// Sets the maximum size of an accepted message.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.frames.set_limit(limit);
     }
 
-    /// When bytes came last; before any, when the connection was opened.
+    /// When the last bytes arrived; before any, when the connection was opened.
     pub(crate) fn heard(&self) -> Instant {
         self.heard
     }
@@ -219,7 +219,7 @@ impl Reader {
                 self.frames.push(&plain[..n]);
                 continue;
             }
-            // Ready first, then read into the stack: thousands of silent connections hold no buffers.
+            // Wait for readiness, then read into a stack buffer: thousands of silent connections hold no buffers.
             self.half.readable().await?;
             let mut buffer = [0; READ_BYTES];
             let n = match self.half.try_read(&mut buffer) {
@@ -238,8 +238,8 @@ impl Reader {
     }
 }
 
-/// Closes a connection behind a last message: what the peer has still sent is read and dropped until it closes too, or
-/// for a second. Closing on unread bytes would be a reset, which takes the message from the peer's hands.
+/// Closes a connection after a last message. Further input is read and dropped until the peer closes too, for at most
+/// a second: closing with unread bytes sends a reset, which could cost the peer the message.
 pub(crate) async fn linger(reader: &mut Reader, writer: &mut Writer) {
     let draining = async {
         let _ = writer.half.shutdown().await;
@@ -250,14 +250,14 @@ pub(crate) async fn linger(reader: &mut Reader, writer: &mut Writer) {
 }
 
 impl Writer {
-    /// Sends a message. Not cancel-safe: a part of it may be gone.
+    /// Sends a message. Not cancel-safe: part of it may have been sent.
     pub(crate) async fn write<M: Message>(&mut self, message: &M) -> Result<(), ChannelError> {
         let bytes = self.sealed(message)?;
         Ok(self.half.write_all(&bytes).await?)
     }
 
-    /// Sends a message to a peer that may be slow: what it takes renews the patience. A part of the message may be gone
-    /// when that ends.
+    /// Sends a message to a peer that may be slow: any progress restarts the timeout. Part of the message may have
+    /// been sent when the timeout expires.
     pub(crate) async fn write_patiently<M: Message>(
         &mut self,
         message: &M,
@@ -273,8 +273,8 @@ impl Writer {
             if let Some(over) = waiting.over(now) {
                 return Err(ChannelError::NotTaken(over));
             }
-            // The system calls only once a third of its buffer is free again, which takes longer than the patience over
-            // a slow link: that the peer acknowledges is asked for.
+            // The socket becomes writable only when a third of its buffer is free, which over a slow link takes
+            // longer than the timeout. Acknowledged bytes therefore count as progress too.
             let before = self.unacknowledged();
             match tokio::time::timeout_at(waiting.look(now), self.half.write(rest)).await {
                 Ok(Ok(0)) => return Err(ChannelError::Closed),
@@ -290,7 +290,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Bytes that the peer has still to acknowledge; where the system does not tell, always as many.
+    /// Bytes not yet acknowledged by the peer; constant where the system does not report them.
     fn unacknowledged(&self) -> u32 {
         let stream: &TcpStream = self.half.as_ref();
         weir_net::tcp::unacknowledged_bytes(stream).unwrap_or(0)

@@ -1,19 +1,19 @@
-//! What can go wrong with a running test, each with its object, and its exit code by contract.
+//! Errors of a running test or server, each with its subject and exit code.
 
 use crate::Address;
 
 /// An error of a test or of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
-    /// Something given can't be run.
+    /// The plan can't be run.
     #[error(transparent)]
     Plan(#[from] weir_model::ModelError),
-    /// A value given can't be used.
+    /// A given value can't be used.
     #[error("{field}: {given}; accepted: {accepted}")]
     Input {
         /// The field of the plan or of the job.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         given: String,
         /// What is accepted.
         accepted: String,
@@ -23,33 +23,33 @@ pub enum TrafficError {
     Resolve {
         /// The name.
         host: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The control connection could not be made.
+    /// The control connection could not be established.
     #[error("{address}: control connection failed: {reason}")]
     Connect {
-        /// Where to.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The peer ended the test that it had accepted, and said why.
+    /// The peer ended a test that it had accepted, with a reason.
     #[error("{address} ended the test: {text}")]
     Closed {
-        /// Who.
+        /// The peer.
         address: Address,
-        /// In words.
+        /// The reason.
         text: String,
     },
-    /// The peer said no.
+    /// The peer refused.
     #[error("{address}: refused ({code}): {text}")]
     Refused {
-        /// Who.
+        /// The peer.
         address: Address,
-        /// The stable word.
+        /// The stable code.
         code: String,
-        /// In words.
+        /// The reason.
         text: String,
     },
     /// The handshake with a key failed.
@@ -57,12 +57,12 @@ pub enum TrafficError {
         "{address}: the key is not accepted, or the server has none (give the same key to both sides)"
     )]
     Key {
-        /// Who.
+        /// The peer.
         address: Address,
     },
     /// No UDP hello came back.
     #[error(
-        "UDP {port} is blocked: TCP {address} answers, but no UDP hello came back within 2 s; open UDP {port} on the way, or test with TCP"
+        "UDP {port} is blocked: TCP {address} answers, but no UDP hello came back within 2 s; open UDP {port} on the path, or test with TCP"
     )]
     UdpBlocked {
         /// The port.
@@ -70,14 +70,14 @@ pub enum TrafficError {
         /// The server.
         address: Address,
     },
-    /// The peer went away.
+    /// The peer became unreachable.
     #[error("{address}: the peer was lost during {during}: {reason}")]
     Lost {
-        /// Who.
+        /// The peer.
         address: Address,
-        /// During what.
+        /// The phase of the test.
         during: &'static str,
-        /// How it showed.
+        /// The symptom.
         reason: String,
     },
     /// Bytes of the control connection were changed on the path.
@@ -87,23 +87,23 @@ pub enum TrafficError {
     Damaged {
         /// The peer.
         address: Address,
-        /// During what.
+        /// The phase of the test.
         during: &'static str,
     },
-    /// The peer spoke something else.
+    /// The peer sent an unexpected message.
     #[error("{address}: not understood: {reason}")]
     Protocol {
-        /// Who.
+        /// The peer.
         address: Address,
-        /// What.
+        /// What was unexpected.
         reason: String,
     },
-    /// A listening socket could not be had.
+    /// A listening socket could not be opened.
     #[error("listening on {address}: {reason}")]
     Listen {
-        /// Where.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A data flow could not be set up.
@@ -113,10 +113,10 @@ pub enum TrafficError {
         flow: u32,
         /// Name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// This system has not what was asked for.
+    /// This system lacks a requested feature.
     #[error("{field} {given}: {reason}")]
     Unavailable {
         /// The field of the plan.
@@ -126,22 +126,22 @@ pub enum TrafficError {
         /// Why it is unavailable, and what is available.
         reason: String,
     },
-    /// A file or socket path that was named can't be used.
+    /// A given file or socket path can't be used.
     #[error("{field} {}: {source}", path.display())]
     File {
         /// The field of the job that names it.
         field: &'static str,
-        /// Where.
+        /// The path.
         path: std::path::PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system refused something.
     #[error("{operation}: {source}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         operation: String,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The network layer refused something.
@@ -152,8 +152,8 @@ pub enum TrafficError {
     Stopped(&'static str, i32),
 }
 
-/// The exit code for a path that was named and can't be used, the same wherever one is: 4 where the system does not
-/// permit it or has no room, else 2, since another path would do.
+/// The exit code for a given path that can't be used: 4 if the system does not permit it or has no room, else 2,
+/// since another path would do.
 pub fn file_exit_code(kind: std::io::ErrorKind) -> i32 {
     use std::io::ErrorKind::{
         FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
@@ -165,7 +165,7 @@ pub fn file_exit_code(kind: std::io::ErrorKind) -> i32 {
 }
 
 impl TrafficError {
-    /// The exit code of the program by contract.
+    /// The documented exit code of the program.
     pub fn exit_code(&self) -> i32 {
         match self {
             TrafficError::Plan(_) | TrafficError::Input { .. } => 2,

@@ -24,7 +24,7 @@ use crate::transport::{
     DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
 };
 
-/// What both ends of a session know.
+/// Parameters that both ends of a session know.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionFacts {
     pub(crate) session: u64,
@@ -33,9 +33,9 @@ pub(crate) struct SessionFacts {
     pub(crate) seed: u64,
     pub(crate) omit_ns: u64,
     pub(crate) loss_threshold_ns: u64,
-    /// How often a receiver at the client proves that it wants to be sent to.
+    /// Interval of the feedback by which a receiver at the client proves that it still wants data.
     pub(crate) feedback_ns: u64,
-    /// The far end does not say how large its datagrams are: any size is received, and none is called truncated.
+    /// The far end does not announce the size of its datagrams: any size is received, and none counts as truncated.
     pub(crate) any_size: bool,
 }
 
@@ -77,7 +77,7 @@ enum Socket {
     Stream(Arc<dyn StreamSocket>),
 }
 
-/// A flow that has its connection.
+/// A connected flow.
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     part: Part,
@@ -85,15 +85,15 @@ pub(crate) struct Flow {
     slots: Vec<WorkerSlot>,
     coalesced: bool,
     pub(crate) connect_seconds: Option<f64>,
-    /// Last sign of life of the receiver, where it must give any (server's senders).
+    /// Time of the receiver's last feedback, where it must send any (server's senders).
     alive: Option<Arc<AtomicU64>>,
     any_size: bool,
     error: Mutex<Option<String>>,
 }
 
 impl Flow {
-    /// A datagram flow on its connected socket. `sends`: this end sends; with `alive` it stops when that time, of the
-    /// receiver's last sign of life, is too long ago.
+    /// A datagram flow on its connected socket. `sends`: this end sends; with `alive`, the time of the receiver's
+    /// last feedback, it stops when that is too long ago.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn datagrams(
         engine: &Engine,
@@ -140,7 +140,7 @@ impl Flow {
                 is_retrying: false,
                 events: events.clone(),
             }));
-            // Messages of the peer come in on the same socket.
+            // The peer's messages arrive on the same socket.
             if signals.is_some() {
                 slots.push(engine.add_receiver(receive(signals, None, events, 64, None)));
             }
@@ -227,7 +227,7 @@ impl Flow {
         }
     }
 
-    /// Sets the intervals of a receiver. Data may come at once.
+    /// Sets the intervals of a receiver. Data may arrive immediately.
     pub(crate) fn begin_intervals(&self, clock: IntervalClock) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).start(clock),
@@ -236,12 +236,12 @@ impl Flow {
         }
     }
 
-    /// A sender starts at `at_ns`.
+    /// Starts a sender at `at_ns`.
     pub(crate) fn start(&self, engine: &Engine, at_ns: u64, clock: IntervalClock) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             let mut state = lock(state);
             if !state.is_started() {
-                // The test has just asked for it, once: the receiver is as alive as it was at its hello.
+                // The client has just requested this start, once: that counts as feedback.
                 if let Some(alive) = &self.alive {
                     alive.fetch_max(at_ns, Ordering::Relaxed);
                 }
@@ -252,14 +252,14 @@ impl Flow {
         }
     }
 
-    /// Counts a datagram that arrived at `at_ns` on another socket than its own.
+    /// Counts a datagram that arrived at `at_ns` on a socket other than the flow's own.
     pub(crate) fn deliver(&self, datagram: &[u8], at_ns: u64) {
         if let Part::DatagramReceive { state, .. } = &self.part {
             lock(state).on_message(datagram, None, at_ns, |_| {});
         }
     }
 
-    /// A receiver ends when nothing has arrived for the time of `drain`.
+    /// Ends a receiver when nothing has arrived for the time of `drain`.
     pub(crate) fn drain(&self, engine: &Engine, drain: Drain) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).drain(drain),
@@ -278,7 +278,7 @@ impl Flow {
         }
     }
 
-    /// Sends one datagram of the session protocol from the socket of a flow.
+    /// Sends one datagram of the session protocol from the flow's socket.
     pub(crate) fn send_message(&self, bytes: &[u8]) -> std::io::Result<usize> {
         match &self.socket {
             Socket::Datagrams(socket) => socket.send_control(bytes),
@@ -286,7 +286,7 @@ impl Flow {
         }
     }
 
-    /// A sender ends now.
+    /// Stops a sender.
     pub(crate) fn stop(&self, engine: &Engine) {
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
@@ -299,7 +299,7 @@ impl Flow {
         matches!(self.part, Part::DatagramSend(_) | Part::StreamSend { .. })
     }
 
-    /// The sender at the other end has finished with these totals: from now on the receiver waits for the rest.
+    /// The sender at the other end has finished with these totals: the receiver now waits for the remaining data.
     pub(crate) fn sender_done(&self, engine: &Engine, total: &SenderTotal, loss_threshold_ns: u64) {
         let now = engine.clock().monotonic_ns();
         match &self.part {
@@ -320,26 +320,26 @@ impl Flow {
         self.poke(engine);
     }
 
-    /// A newer relation of the clocks.
+    /// Sets a newer relation of the clocks.
     pub(crate) fn set_clock(&self, clock: SenderClock) {
         if let Part::DatagramReceive { state, .. } = &self.part {
             lock(state).set_clock(clock);
         }
     }
 
-    /// Why it ended early.
+    /// Sets why the flow ended early; the first reason stays.
     pub(crate) fn fail(&self, text: String) {
         lock(&self.error).get_or_insert(text);
     }
 
-    /// The count of an interval that is over, for live lines: `None` while datagrams of it may still be unread, for a
-    /// sender that had not started, and behind one's end.
+    /// The count of a completed interval, for live output. `None` while datagrams of it may still be unread, before a
+    /// sender has started, and after its end.
     pub(crate) fn interval(&self, index: usize, now_ns: u64) -> Option<IntervalCount> {
         match &self.part {
             Part::DatagramSend(state) | Part::StreamSend { state, .. } => {
                 let mut state = lock(state);
                 let clock = state.log.clock()?;
-                // One that waits for its turn, for room or for an answer closes no interval by itself.
+                // A sender that waits for its turn, for room or for an answer closes no interval by itself.
                 state.advance(clock.end_ns(index).filter(|end| *end <= now_ns)?);
                 let seconds = clock.seconds(index)?;
                 state.log.closed().get(index).map(|c| c.count(Some(seconds)))
@@ -348,14 +348,14 @@ impl Flow {
             Part::StreamReceive { state, .. } => {
                 let mut state = lock(state);
                 let end = state.log.clock()?.end_ns(index).filter(|end| *end <= now_ns)?;
-                // Bytes belong to the interval in which they are read: none of this one are still to come.
+                // Bytes belong to the interval in which they are read: this one gets no more.
                 state.advance(end);
                 state.interval_count(index)
             }
         }
     }
 
-    /// Takes it out of the engine and reports.
+    /// Removes the flow from the engine and returns its report.
     pub(crate) fn report(&self, engine: &Engine, now_ns: u64) -> FlowReport {
         let [local, remote] = self.addresses();
         let mut out = FlowReport {
@@ -381,7 +381,7 @@ impl Flow {
             Part::StreamSend { state, samples } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                // Those after the end of sending too, so that the intervals add up to the total.
+                // Retransmits after the end of sending are included, so that the intervals add up to the total.
                 if let Some(tcp) = &out.tcp {
                     state.note_retransmits(tcp.retransmits);
                 }
@@ -429,7 +429,7 @@ impl Flow {
         out
     }
 
-    /// Takes it out of the engine.
+    /// Removes the flow from the engine.
     pub(crate) fn remove(&self, engine: &Engine) {
         for slot in &self.slots {
             engine.remove(*slot);
@@ -453,7 +453,7 @@ impl Flow {
 }
 
 fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
-    let share = |part: Option<u64>| match (part, info.busy_us) {
+    let ratio = |part: Option<u64>| match (part, info.busy_us) {
         (Some(part), Some(busy)) if busy > 0 => Some(part as f64 / busy as f64),
         _ => None,
     };
@@ -465,8 +465,8 @@ fn tcp_record(info: &TcpInfo, socket: &dyn StreamSocket) -> Tcp {
         send_window_bytes: info.send_window_bytes.map(u64::from),
         receive_window_bytes: info.receive_window_bytes.map(u64::from),
         retransmitted_bytes: info.bytes_retransmitted,
-        receive_window_limited_ratio: share(info.receive_window_limited_us),
-        send_buffer_limited_ratio: share(info.send_buffer_limited_us),
+        receive_window_limited_ratio: ratio(info.receive_window_limited_us),
+        send_buffer_limited_ratio: ratio(info.send_buffer_limited_us),
         timestamps: Some(info.timestamps),
         ..Tcp::default()
     }

@@ -1,4 +1,4 @@
-//! What a run says of its host: facts once, counters and processor time before and after.
+//! The host's part of a record: facts, and counters and processor time before and after a run.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use weir_net::counters::{CpuTimes, CpuUsage, cpu_times, protocol_counters, softn
 use weir_net::interface::{self as net_interface, Qdisc};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
-/// A host before a run.
+/// The counters of a host before a run.
 pub(crate) struct Before {
     interfaces: Vec<String>,
     counters: BTreeMap<String, BTreeMap<String, u64>>,
@@ -59,7 +59,7 @@ fn counters(name: &str) -> BTreeMap<String, u64> {
     .collect()
 }
 
-/// The disciplines through which all packets of an interface pass. What a child drops, they count too.
+/// The disciplines that all packets of an interface traverse. They also count the drops of their children.
 fn outermost_qdiscs(name: &str) -> Vec<Qdisc> {
     let Ok(index) = net_interface::interface(name).map(|i| i.index) else { return vec![] };
     let mut found = net_interface::qdiscs().unwrap_or_default();
@@ -67,24 +67,25 @@ fn outermost_qdiscs(name: &str) -> Vec<Qdisc> {
     found
 }
 
-/// What each discipline did since `before`; one that came or went meanwhile is left out.
+/// Counts of each discipline since `before`; one that was added or removed meanwhile is left out.
 fn qdisc_use(before: &[Qdisc], after: &[Qdisc]) -> Vec<QdiscUse> {
-    let place = |q: &Qdisc| (q.interface_index, q.kind.clone(), q.handle, q.parent);
+    let identity = |q: &Qdisc| (q.interface_index, q.kind.clone(), q.handle, q.parent);
     let pairs = after.iter().filter_map(|now| {
-        before.iter().find(|then| place(then) == place(now)).map(|then| (then, now))
+        before.iter().find(|then| identity(then) == identity(now)).map(|then| (then, now))
     });
     pairs
         .map(|(then, now)| QdiscUse {
             kind: now.kind.clone(),
             hook: if now.is_filters() { "filter" } else { "egress" }.into(),
             sent_packets: now.sent_packets.saturating_sub(then.sent_packets),
-            // The kernel's count has 32 bits and goes round.
+            // The kernel's 32-bit count wraps.
             dropped_packets: now.drops.wrapping_sub(then.drops).into(),
         })
         .collect()
 }
 
-/// Notes a host's counters before a run towards `peer` (`None`: on this host), through `device` when the route is not to choose.
+/// Reads a host's counters before a run towards `peer` (`None`: on this host), on `device` instead of the route's
+/// interface if given.
 pub(crate) fn before(peer: Option<IpAddr>, device: Option<&str>) -> Before {
     let interfaces: Vec<String> = match device {
         Some(name) => vec![name.into()],
@@ -107,15 +108,15 @@ pub(crate) fn path_mtu(peer: IpAddr) -> u32 {
     net_interface::egress_interface(peer).map_or(1500, |e| e.mtu_bytes)
 }
 
-/// The smallest packet limit towards a peer that this host knows of: the interface's, the route's, or one that a router
-/// on the way has told before.
+/// The smallest packet limit towards a peer known to this host: the interface's, the route's, or one reported earlier
+/// by a router on the path.
 pub(crate) fn min_path_mtu(peer: SocketAddr) -> u32 {
     let options = UdpOptions { dont_fragment: Some(true), ..UdpOptions::connect(peer) };
     let known = UdpSocket::open(&options).ok().and_then(|s| s.path_mtu().ok()).filter(|m| *m > 0);
     known.map_or(u32::MAX, |mtu| mtu).min(path_mtu(peer.ip()))
 }
 
-/// Whether this host's kernel has a congestion control, or can load it; why not, and what it has.
+/// Checks that the kernel has a congestion control or can load it; the error states why not, and which ones it has.
 pub(crate) fn congestion_control(name: &str) -> Result<(), String> {
     weir_net::tcp::try_congestion_control(name).map_err(|e| {
         let known = weir_net::tcp::available_congestion_controls().unwrap_or_default();
@@ -130,7 +131,7 @@ pub(crate) struct Oversized {
     pub(crate) path_mtu_bytes: u32,
 }
 
-/// The congestion control that a connection asks for.
+/// The congestion control that a connection requests.
 pub(crate) fn congestion_of(connection: &Connection) -> Option<&str> {
     connection.transport.tcp_options()?.congestion.as_deref()
 }
@@ -150,11 +151,11 @@ pub(crate) fn oversized<'a>(
     Some(Oversized { payload_bytes: too_large.max_payload(), most, path_mtu_bytes })
 }
 
-/// Speed of the interface towards a peer, and its name, where the interface is a real one that knows it.
+/// Speed of the interface towards a peer, and its name; `None` for a virtual interface or an unknown speed.
 pub(crate) fn nominal(peer: IpAddr) -> Option<(u64, String)> {
     let egress = net_interface::egress_interface(peer).ok()?;
     let interface = net_interface::interface(&egress.interface).ok()?;
-    // A virtual interface states a speed that nothing holds it to.
+    // The speed that a virtual interface states is not enforced.
     if interface.kind.is_some() || interface.loopback {
         return None;
     }
@@ -178,7 +179,7 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
                 offloads: net_interface::offloads(name)
                     .unwrap_or_default()
                     .into_iter()
-                    .filter(|o| interesting(&o.name))
+                    .filter(|o| affects_measurement(&o.name))
                     .map(|o| (o.name, o.active))
                     .collect(),
                 qdisc: i.and_then(|i| i.qdisc),
@@ -223,8 +224,8 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
     })
 }
 
-/// Offloads that change what a measurement means.
-fn interesting(name: &str) -> bool {
+/// Whether an offload changes the meaning of a measurement.
+fn affects_measurement(name: &str) -> bool {
     [
         "tx-tcp-segmentation",
         "tx-tcp6-segmentation",
@@ -267,7 +268,7 @@ impl CpuReading {
         .map(|(now, then)| now.saturating_sub(then) as f64 / wall)
     }
 
-    /// Leaves the time between two readings out of what is measured since this one.
+    /// Excludes the time between two readings from what is measured since this one.
     fn skip(&mut self, from: &CpuReading, to: &CpuReading) {
         let more = |own: &mut u64, from: u64, to: u64| *own += to.saturating_sub(from);
         more(&mut self.at_ns, from.at_ns, to.at_ns);
@@ -289,7 +290,7 @@ impl CpuReading {
     fn since(&self, before: &CpuReading) -> Option<CpuEnd> {
         let (then, now) = (before.host.as_ref()?, self.host.as_ref()?);
         let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
-        let share = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
+        let ratio = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
             f(&now.total).saturating_sub(f(&then.total)) as f64 / total
         };
         let busiest = now
@@ -304,10 +305,10 @@ impl CpuReading {
         let [process_user_ratio, process_system_ratio] = self.process_since(before);
         Some(CpuEnd {
             seconds: self.seconds_since(before),
-            user_ratio: share(|c| c.user_ns + c.nice_ns),
-            system_ratio: share(|c| c.system_ns),
-            irq_ratio: share(|c| c.irq_ns + c.softirq_ns),
-            steal_ratio: share(|c| c.steal_ns),
+            user_ratio: ratio(|c| c.user_ns + c.nice_ns),
+            system_ratio: ratio(|c| c.system_ns),
+            irq_ratio: ratio(|c| c.irq_ns + c.softirq_ns),
+            steal_ratio: ratio(|c| c.steal_ns),
             process_user_ratio,
             process_system_ratio,
             busiest_core_ratio: busiest,
@@ -316,7 +317,7 @@ impl CpuReading {
     }
 }
 
-/// `begin`, later by what passed between two readings.
+/// `begin`, advanced by the time between two readings.
 fn without(begin: &CpuTimes, from: &CpuTimes, to: &CpuTimes) -> CpuTimes {
     let later = |f: fn(&CpuTimes) -> u64| f(begin) + f(to).saturating_sub(f(from));
     CpuTimes {
@@ -331,11 +332,11 @@ fn without(begin: &CpuTimes, from: &CpuTimes, to: &CpuTimes) -> CpuTimes {
     }
 }
 
-/// Shorter waiting has no meaningful processor time.
+/// Shortest wait whose processor time is meaningful.
 const MIN_WAITING_SECONDS: f64 = 0.1;
 
-/// Measures processor time while a test sends, and apart from it while it waits for stragglers: an idle wait, for them or
-/// for a flow to be started by command, would hide that a processor was the limit.
+/// Measures processor time while a test sends, and separately while it waits for stragglers. An idle wait, for
+/// stragglers or for a flow to be started by command, would hide that a processor was the limit.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
     clock: Clock,
@@ -349,7 +350,7 @@ impl CpuMeter {
         CpuMeter { clock: clock.clone(), begin: CpuReading::now(clock), sent: None }
     }
 
-    /// Time zero of the test.
+    /// Starts the measurement at time zero of the test.
     pub(crate) fn start(&mut self) {
         self.begin = CpuReading::now(&self.clock);
         if self.sent.is_some() {
@@ -357,7 +358,7 @@ impl CpuMeter {
         }
     }
 
-    /// Says whether any flow is sending now. Time in which none is does not count.
+    /// Sets whether any flow is sending now. Time without a sending flow does not count.
     pub(crate) fn set_sending(&mut self, is_sending: bool) {
         match (is_sending, self.sent.take()) {
             (false, None) => self.sent = Some(CpuReading::now(&self.clock)),
@@ -366,7 +367,7 @@ impl CpuMeter {
         }
     }
 
-    /// What was measured while flows were sending; absent where none did.
+    /// Processor time while flows were sending; absent if none was.
     pub(crate) fn report(&self) -> Option<CpuEnd> {
         let now = CpuReading::now(&self.clock);
         let Some(sent) = &self.sent else { return now.since(&self.begin) };
@@ -410,13 +411,13 @@ mod tests {
         pass(1000);
         meter.set_sending(false);
         let measured = meter.report().unwrap();
-        // The real time of this test comes on top.
+        // The real time of this test is added.
         assert!((20.0..100.0).contains(&measured.seconds), "{measured:?}");
         assert!(measured.waiting_seconds.is_some_and(|s| (1000.0..1100.0).contains(&s)));
     }
 
     #[test]
-    fn skipped_time_counts_for_nothing() {
+    fn skipped_time_is_not_counted() {
         let times = |busy, idle| CpuTimes { user_ns: busy, idle_ns: idle, ..CpuTimes::default() };
         let reading = |at_ns, busy, idle| CpuReading {
             host: Some(CpuUsage { total: times(busy, idle), cores: vec![(0, times(busy, idle))] }),
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disciplines_use_is_what_changed() {
+    fn the_use_of_a_discipline_is_what_changed() {
         let qdisc = |kind: &str, handle, parent, sent, drops| Qdisc {
             kind: kind.into(),
             handle,

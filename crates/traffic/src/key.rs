@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::TrafficError;
 
 /// Salt of the derivation from a passphrase. It is fixed and published, so that both sides need only the passphrase;
-/// the price is that equal passphrases give equal keys everywhere, and that one can be guessed offline.
+/// the price is that equal passphrases give equal keys everywhere, and that a passphrase can be guessed offline.
 pub const PASSPHRASE_SALT: &[u8] = b"weir passphrase v1";
 /// Argon2id memory, KiB (RFC 9106, second recommended option).
 const PASSPHRASE_MEMORY_KIB: u32 = 64 * 1024;
@@ -26,12 +26,12 @@ impl Key {
     /// A new random key.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// When the system's random generator fails.
     pub fn generate() -> Result<Key, TrafficError> {
         Ok(Key(random()?))
     }
 
-    /// The key that a passphrase stands for: Argon2id with the published salt and cost.
+    /// The key derived from a passphrase: Argon2id with the published salt and cost.
     ///
     /// # Errors
     /// When the passphrase is shorter than 8 bytes or memory is short.
@@ -77,7 +77,7 @@ impl FromStr for Key {
         } else {
             STANDARD.decode(text).ok()
         };
-        // What was given is a secret: the message does not repeat it.
+        // The given value is a secret: the message does not repeat it.
         bytes.and_then(|b| b.try_into().ok()).map(Key).ok_or_else(|| TrafficError::Input {
             field: "key",
             given: format!("{} characters", text.chars().count()),

@@ -1,9 +1,9 @@
-//! The running generator and server: sockets, threads and sessions around what `flow` decides.
+//! The running generator and server: sockets, threads and sessions around the logic of `flow`.
 //!
-//! - [`serve`] runs the server: any number of clients at once on one port, TCP and UDP.
-//! - [`run`] runs one test against it and gives the [`weir_model::record::Record`] of what both ends measured.
-//! - [`session`] is what another tool's session protocol needs of it.
-//! - [`Stop`] ends either, gently first; [`Key`] makes the control connection private and mutual.
+//! - [`serve`] runs the server: any number of concurrent clients on one port, TCP and UDP.
+//! - [`run`] runs one test against it and returns the [`weir_model::record::Record`] of what both ends measured.
+//! - [`session`] is the interface for session protocols of other tools.
+//! - [`Stop`] stops either, gracefully first; [`Key`] encrypts the control connection and authenticates both ends.
 //!
 //! Data moves on plain threads ([`engine`](self)); the control connection is asynchronous, since a server may have
 //! ten thousand of them half open. ARCHITECTURE.md follows a packet and a test through this crate.
@@ -38,10 +38,10 @@ pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 pub use weir_flow::Scheduling;
 
-/// Minimum time between the command to start and time zero, beside a round trip.
+/// Minimum time between the command to start and time zero, in addition to a round trip.
 const START_NS: u64 = 20_000_000;
 
-/// What this side says first.
+/// The first message of this end.
 fn hello(has_key: bool, clock: &Clock) -> Hello {
     let mut features = vec![
         "tcp".to_string(),
@@ -62,7 +62,7 @@ fn hello(has_key: bool, clock: &Clock) -> Hello {
     }
 }
 
-/// Which clock this side reads. An injected one belongs to no other process, so it has no identity to share.
+/// Identity of this end's clock. An injected clock belongs to no other process, so it has no identity to share.
 fn clock_identity(clock: &Clock) -> ClockIdentity {
     match clock {
         Clock::System => ClockIdentity {

@@ -1,4 +1,4 @@
-//! The packet log of a process: one file, written by all its receivers, whose first failure is kept and told.
+//! The packet log of a process: one file, written by all its receivers. Its first write error is stored and reported.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -12,7 +12,7 @@ use crate::TrafficError;
 /// A packet log, shared.
 pub(crate) type PacketLog = Arc<Mutex<LogFile>>;
 
-/// The file, and why it could not be written.
+/// The file and its first write error.
 pub(crate) struct LogFile {
     writer: PacketLogWriter<BufWriter<File>>,
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) fn open(path: &Path) -> Result<PacketLog, TrafficError> {
     Ok(Arc::new(Mutex::new(LogFile { writer, path: path.into(), failure: None })))
 }
 
-/// Why the system would not, without what the log says around it.
+/// The system's error, without the context that the log adds.
 fn reason(error: PacketsError) -> io::Error {
     match error {
         PacketsError::Write { source, .. } => source,
@@ -54,7 +54,7 @@ impl LogFile {
         }
     }
 
-    /// Hands everything to the system.
+    /// Flushes all records to the system.
     ///
     /// # Errors
     /// The first failure since the log was opened, again on every call.

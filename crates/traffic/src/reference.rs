@@ -1,10 +1,10 @@
-//! Two ways to relate the hosts' clocks: probes across the path, and what each end's own time service promises. The
+//! Two ways to relate the hosts' clocks: probes across the path, and the bounds of each end's own time service. The
 //! tighter one is used, unless the two contradict each other.
 
 use weir_net::reference::ReferenceReader;
 use weir_wire::control::{ClockReference, ClockState};
 
-/// This host's reference as the peer gets it.
+/// This host's reference in the form sent to the peer.
 pub(crate) fn read(reader: &ReferenceReader) -> Option<ClockReference> {
     reader.read().map(|r| ClockReference {
         source: r.bound.service.name().into(),
@@ -15,8 +15,8 @@ pub(crate) fn read(reader: &ReferenceReader) -> Option<ClockReference> {
     })
 }
 
-/// The relation that both ends' references make, with a bound that holds from `now_ns` to `until_ns` of the client's
-/// clock. `None` when the peer's words make no number.
+/// The relation given by both ends' references, with a bound that holds from `now_ns` to `until_ns` of the client's
+/// clock. `None` if the peer's values are out of range.
 pub(crate) fn relation(
     client: &ClockReference,
     server: &ClockReference,
@@ -32,7 +32,7 @@ pub(crate) fn relation(
     };
     Some(ClockState {
         offset_ns,
-        // Both clocks are held to true time; how far they stray meanwhile is in the bound.
+        // Both clocks follow true time; the bound includes how far they drift meanwhile.
         skew_ppb: 0,
         reference_ns: now_ns,
         error_ns: error_at(now_ns).max(error_at(until_ns)),
@@ -42,16 +42,16 @@ pub(crate) fn relation(
 /// Which of two relations is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The probes': there is no other, or none tighter.
+    /// The probes' relation: there is no other, or none tighter.
     Probes,
-    /// The references': their bound is smaller.
+    /// The references' relation: its bound is smaller.
     References,
-    /// The two lie further apart than both bounds allow. No packet travels backwards in time, so that the probes hold
+    /// The two differ by more than both bounds allow. No packet travels backwards in time, so the probes are right
     /// and a time service is wrong.
     Contradiction,
 }
 
-/// Chooses at one time of the client's clock, at which both relations are given.
+/// Chooses between two relations that hold at the same time of the client's clock.
 pub(crate) fn choose(probes: &ClockState, references: Option<&ClockState>) -> Choice {
     let Some(references) = references else { return Choice::Probes };
     let apart = (i128::from(probes.offset_ns) - i128::from(references.offset_ns)).unsigned_abs();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_words_make_no_relation_or_a_useless_one() {
+    fn hostile_values_give_no_relation_or_a_useless_bound() {
         let here = reference(i64::MAX, 0, 1);
         assert_eq!(relation(&here, &reference(-1, 0, 1), 0, 0), None);
         let there = ClockReference { growth_ppb: u64::MAX, ..reference(0, u64::MAX, u64::MAX) };

@@ -13,9 +13,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(12);
 /// Timeouts for the exchange of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportTimeout {
-    /// Longest time without a byte of the report.
+    /// Maximum time without a byte of the report.
     pub idle: Duration,
-    /// Longest time for the whole report.
+    /// Maximum time for the whole report.
     pub total: Duration,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_from_the_last_movement_and_movement_does_not_pass_the_deadline() {
+    fn idle_time_counts_from_the_last_movement_and_the_total_is_fixed() {
         let started = Instant::now();
         let at = |seconds: f64| started + Duration::from_secs_f64(seconds);
         let timeout = ReportTimeout::default();
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(waiting.until(), at(12.0));
         assert_eq!(waiting.over(at(11.9)), None);
         assert_eq!(waiting.over(at(12.0)), Some(TimedOut::Idle(timeout.idle)));
-        // Early in a window: the window is not what is renewed.
+        // The idle timeout restarts at each movement, not only when it is about to expire.
         waiting.moved(at(0.5));
         assert_eq!(waiting.until(), at(12.5));
         assert_eq!(waiting.over(at(12.4)), None);

@@ -1,8 +1,8 @@
-//! What another tool's session protocol needs of this crate: workers, sockets opened as the plan's transport wants them,
-//! flows on sockets that the protocol has connected or accepted, and this end's report.
+//! The interface for session protocols of other tools: workers, sockets opened with the options of the plan's
+//! transport, flows on sockets that the protocol has connected or accepted, and this end's report.
 //!
-//! A protocol decides who connects, when sending starts and what the end is. An [`End`] moves the data of its flows, counts
-//! it as any test of Weir does, and reports it.
+//! A protocol decides which end connects, when sending starts and when the session ends. An [`End`] moves the data of
+//! its flows, counts it as in any test of Weir, and reports it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,12 +28,12 @@ pub use crate::engine::FlowEvent;
 pub use crate::signals::{Signal, Signals};
 pub use crate::transport::DatagramSocket;
 
-/// How the threads that move data run.
+/// Configuration of the threads that move data.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// Processors for them; absent: all of this process.
+    /// Their processors; absent: all of this process.
     pub cpus: Option<Vec<usize>>,
-    /// Scheduling of those that send datagrams.
+    /// Scheduling of the threads that send datagrams.
     pub scheduling: Scheduling,
     /// How long these spin before a datagram is due.
     pub spin: Option<Duration>,
@@ -47,22 +47,23 @@ impl Default for WorkerConfig {
     }
 }
 
-/// The running workers. Clones are the same ones.
+/// Running workers; clones share them.
 #[derive(Clone)]
 pub struct Workers(Arc<Engine>);
 
 impl Workers {
-    /// Starts them.
+    /// Starts the workers.
     ///
     /// # Errors
-    /// [`TrafficError::Unavailable`] for a scheduling that is not permitted; [`TrafficError::System`] without threads.
+    /// [`TrafficError::Unavailable`] for a scheduling that is not permitted; [`TrafficError::System`] if no thread
+    /// can be started.
     pub fn start(config: &WorkerConfig) -> Result<Workers, TrafficError> {
         check_scheduling(config.scheduling)?;
         let asked = asked(config.scheduling, config.spin);
         Ok(Workers(Arc::new(Engine::start(config.cpus.as_deref(), asked, config.clock.clone())?)))
     }
 
-    /// Time of the clock that they read, ns.
+    /// Time of the workers' clock, ns.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.0.clock().monotonic_ns()
@@ -114,7 +115,8 @@ pub async fn connect_stream(
     Ok(stream.into_std().map_err(|e| TrafficError::system("using a connection", e))?.into())
 }
 
-/// Listens for streams on `port` of the addresses `bind`; none: of all of both families. With port 0 the system chooses.
+/// Listens for streams on `port` of the addresses `bind`; empty: all IPv4 and IPv6 addresses. With port 0 the system
+/// chooses.
 ///
 /// # Errors
 /// [`TrafficError::Listen`].
@@ -125,8 +127,8 @@ pub fn listen_streams(
     crate::server::listen(bind, port)
 }
 
-/// Opens a socket of datagrams with the options of a flow: from `local`, or as the plan says, to `peer`. `sends`: data
-/// goes out on it. Several sockets of this user can be bound to one `local`: a datagram goes to the one that is
+/// Opens a datagram socket with the options of a flow, from `local` or as the plan states, to `peer`. `sends`: data
+/// is sent on it. Several sockets of this user can be bound to one `local`: a datagram is delivered to the one
 /// connected to its source.
 ///
 /// # Errors
@@ -139,11 +141,11 @@ pub fn open_datagrams(
     peer: Option<SocketAddr>,
 ) -> Result<UdpSocket, TrafficError> {
     let transport = transport::datagrams(spec).ok_or_else(|| not_a(spec, "datagram transport"))?;
-    let of_plan = |peer: SocketAddr| {
+    let planned = |peer: SocketAddr| {
         let port = spec.connection.client_port().unwrap_or(0);
         connect::bind_address(plan, peer, port).unwrap_or(UdpOptions::connect(peer).bind)
     };
-    let Some(bind) = local.or_else(|| peer.map(of_plan)) else {
+    let Some(bind) = local.or_else(|| peer.map(planned)) else {
         return Err(not_a(spec, "flow with an address"));
     };
     Ok(UdpSocket::open(&UdpOptions {
@@ -163,7 +165,7 @@ pub struct End {
     events: Events,
     inbox: tokio::sync::Mutex<mpsc::UnboundedReceiver<FlowEvent>>,
     cpu: Mutex<CpuMeter>,
-    /// Counters of this host before the session; absent where its report has nothing of the host.
+    /// Counters of this host before the session; absent if the report omits the host.
     before: Option<host::Before>,
     is_draining: AtomicBool,
     notes_before: usize,
@@ -171,7 +173,7 @@ pub struct End {
 }
 
 impl End {
-    /// One without flows. `any_size`: the far end does not say how large its datagrams are.
+    /// An end without flows. `any_size`: the far end does not announce the size of its datagrams.
     #[must_use]
     pub fn new(workers: &Workers, plan: &Plan, any_size: bool) -> End {
         let engine = workers.0.clone();
@@ -199,14 +201,14 @@ impl End {
         }
     }
 
-    /// Lets the report hold this host's facts, and what its counters towards `peer` gained from now on.
+    /// Adds this host's facts to the report, and the changes of its counters towards `peer` from now on.
     #[must_use]
     pub fn with_host(mut self, peer: IpAddr, device: Option<&str>) -> End {
         self.before = Some(host::before(Some(peer), device));
         self
     }
 
-    /// A stream on its connection. `sends`: this end sends.
+    /// Adds a stream on its connection. `sends`: this end sends.
     ///
     /// # Errors
     /// [`TrafficError::Unavailable`] for a transport without streams.
@@ -232,7 +234,8 @@ impl End {
         Ok(())
     }
 
-    /// Datagrams on a socket that does not block. `sends`: this end sends. `signals`: the protocol's messages among them.
+    /// Adds datagrams on a non-blocking socket. `sends`: this end sends. `signals`: the protocol's messages among
+    /// them.
     pub fn datagrams(
         &mut self,
         spec: &FlowSpec,
@@ -253,7 +256,7 @@ impl End {
         ));
     }
 
-    /// Starts the intervals, and sending at their beginning.
+    /// Starts the intervals, and sending at their start.
     pub fn start(&self, intervals: IntervalClock) {
         lock(&self.cpu).start();
         for flow in &self.flows {
@@ -262,7 +265,7 @@ impl End {
         }
     }
 
-    /// Waits for the next event of a flow. One that failed has its reason in the report.
+    /// Waits for the next event of a flow. The report states why a flow failed.
     pub async fn event(&self) -> FlowEvent {
         // This end holds a sender of its own, so that the channel is open.
         let Some(event) = self.inbox.lock().await.recv().await else {
@@ -289,13 +292,13 @@ impl End {
         self.flows.iter().for_each(|flow| flow.drain(&self.engine, drain));
     }
 
-    /// Counts a datagram of a flow that arrived on another socket than its own.
+    /// Counts a datagram of a flow that arrived on a socket other than the flow's own.
     pub fn deliver(&self, flow: u32, datagram: &[u8]) {
         let now = self.engine.clock().monotonic_ns();
         self.flow(flow).into_iter().for_each(|flow| flow.deliver(datagram, now));
     }
 
-    /// Sends one datagram of the protocol from the socket of a flow.
+    /// Sends one datagram of the protocol from a flow's socket.
     ///
     /// # Errors
     /// Those of `send`; a stream has no datagrams.
@@ -314,7 +317,7 @@ impl End {
         self.flows.iter().for_each(|flow| flow.stop(&self.engine));
     }
 
-    /// Takes the flows off the workers and reports. Sockets close with the last owner of this end.
+    /// Removes the flows from the workers and returns the report. Sockets close with the last owner of this end.
     #[must_use]
     pub fn finish(&self) -> EndReport {
         // Before the reports are made, which takes processor time too.

@@ -1,4 +1,4 @@
-//! What a session protocol sends and reads among the datagrams of a flow: the end of sending, signs of life, hellos.
+//! In-band messages of a session protocol among the datagrams of a flow: the end of sending, feedback, hellos.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind, looks_like
 use crate::channel::Meter;
 use crate::transport::DatagramSocket;
 
-/// What a datagram on the socket of a flow is.
+/// Kind of a datagram on the socket of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// Data: it is counted.
@@ -25,21 +25,21 @@ pub enum Signal {
 ///
 /// A worker calls these for each datagram, so they must be quick and must not block. Datagrams are hostile input.
 pub trait Signals: Send {
-    /// What a datagram is. Called at `now_ns` for each message that is not coalesced. An answer goes out by `socket`, and
-    /// only to a peer that has proved its address; it is never longer than the datagram.
+    /// Classifies a datagram. Called at `now_ns` for each message that is not coalesced. An answer is sent on
+    /// `socket`, only to a peer whose address is verified, and is never longer than the datagram.
     fn classify(&mut self, socket: &dyn DatagramSocket, bytes: &[u8], now_ns: u64) -> Signal;
 
     /// Called about every 50 ms, for messages that are due by time.
     fn tick(&mut self, _socket: &dyn DatagramSocket, _now_ns: u64) {}
 }
 
-/// How a receiver tells its sender that it still wants to be sent to.
+/// Feedback by which a receiver shows its sender that it still wants data.
 pub(crate) struct Feedback {
     pub(crate) period_ns: u64,
     pub(crate) meter: Meter,
 }
 
-/// The server's side of a native flow: it answers hellos again and notes signs of life.
+/// The server's end of a native flow: it repeats answers to hellos and records feedback.
 pub(crate) struct ServerSignals {
     pub(crate) key: DatagramKey,
     pub(crate) session: u64,
@@ -58,7 +58,7 @@ impl Signals for ServerSignals {
         let Ok(d) = ControlDatagram::decode(bytes, &self.key) else { return Signal::Data };
         if d.session == self.session && d.flow == self.flow {
             match d.kind {
-                // Each counts once: a recorded one shows nothing.
+                // Each counts once: a replayed one proves nothing.
                 DatagramKind::Feedback if d.sequence > self.last => {
                     self.last = d.sequence;
                     self.alive.store(now_ns, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Signals for ServerSignals {
     }
 }
 
-/// The client's side of a native flow. With `feedback` it shows that it wants to be sent to.
+/// The client's end of a native flow. With `feedback` it shows that it still wants data.
 pub(crate) struct ClientSignals {
     pub(crate) key: DatagramKey,
     pub(crate) session: u64,

@@ -1,10 +1,10 @@
-//! Asking a running test or server to end: first gently, then at once.
+//! Stops a running test or server: first gracefully, then immediately.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Why it is to end.
+/// The reason for a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// By the user (SIGINT).
@@ -14,7 +14,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The exit code of the program by contract.
+    /// The documented exit code of the program.
     pub fn exit_code(self) -> i32 {
         match self {
             StopReason::Interrupted => 130,
@@ -22,7 +22,7 @@ impl StopReason {
         }
     }
 
-    /// In words.
+    /// The reason as text.
     pub fn text(self) -> &'static str {
         match self {
             StopReason::Interrupted => "interrupted",
@@ -31,7 +31,8 @@ impl StopReason {
     }
 }
 
-/// A handle to end a run; clones end the same one. The first request lets results be exchanged, the second does not.
+/// A handle to stop a run; clones stop the same one. After the first request results are still exchanged, after the
+/// second they are not.
 #[derive(Debug, Clone)]
 pub struct Stop {
     state: Arc<watch::Sender<(u32, Option<StopReason>)>>,
@@ -49,22 +50,22 @@ impl Stop {
         Self::default()
     }
 
-    /// Asks to end. May be called from any thread.
+    /// Requests a stop. May be called from any thread.
     pub fn request(&self, reason: StopReason) {
         self.state.send_modify(|s| *s = (s.0 + 1, s.1.or(Some(reason))));
     }
 
-    /// Why, if it was asked.
+    /// The reason of the first request, if any.
     pub fn reason(&self) -> Option<StopReason> {
         self.state.borrow().1
     }
 
-    /// How often it was asked.
+    /// Number of requests so far.
     pub fn requests(&self) -> u32 {
         self.state.borrow().0
     }
 
-    /// Waits until it has been asked `times` times.
+    /// Waits until a stop was requested `times` times.
     pub async fn asked(&self, times: u32) -> StopReason {
         let mut receiver = self.state.subscribe();
         loop {

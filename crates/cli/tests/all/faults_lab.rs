@@ -125,7 +125,7 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
         if words.first() == Some(&"-u") && !words.contains(&"-R") {
             // It names the cause, and not the silence that came of it.
             let error = client.last("error")["message"].as_str().unwrap().to_string();
-            assert!(error.contains("no way to the receiver"), "{words:?}: {error}");
+            assert!(error.contains("no route to the receiver"), "{words:?}: {error}");
         }
     }
     drop(server);

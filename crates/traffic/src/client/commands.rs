@@ -1,4 +1,4 @@
-//! The control socket of a running test: connections are started and stopped alone by one line of JSON each.
+//! The control socket of a running test: one line of JSON starts or stops one connection.
 //!
 //! `{"verb":"start","connection":"NAME"}`, `stop`, `status`; a connection is named as in the plan, or by a flow's name.
 //! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
@@ -14,10 +14,10 @@ use weir_model::progress::FlowState;
 use crate::TrafficError;
 use crate::local::{Listener, SocketFile};
 
-/// Longest line taken.
+/// Maximum length of a line, bytes.
 const LINE: u64 = 4096;
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
@@ -50,10 +50,10 @@ impl Reply {
     }
 }
 
-/// A request with the way back.
-pub(super) type Asked = (Request, oneshot::Sender<Reply>);
+/// A request with the channel for its reply.
+pub(super) type PendingRequest = (Request, oneshot::Sender<Reply>);
 
-/// The listening socket; its file goes with it.
+/// The listening socket; dropping it removes its file.
 pub(super) struct CommandSocket {
     _file: SocketFile,
     task: tokio::task::JoinHandle<()>,
@@ -68,7 +68,7 @@ impl Drop for CommandSocket {
 /// Listens at `path`, for this user alone.
 pub(super) fn listen(
     path: &Path,
-    requests: mpsc::UnboundedSender<Asked>,
+    requests: mpsc::UnboundedSender<PendingRequest>,
 ) -> Result<CommandSocket, TrafficError> {
     let (listener, file) = Listener::bind(path, true).map_err(|source| TrafficError::File {
         field: "control_socket",
@@ -83,7 +83,7 @@ pub(super) fn listen(
     Ok(CommandSocket { _file: file, task })
 }
 
-async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<Asked>) {
+async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<PendingRequest>) {
     let (read, mut write) = stream.into_split();
     let mut reader = BufReader::new(read);
     loop {

@@ -1,4 +1,4 @@
-//! From a host's name to a session: resolve, connect, hello, ask.
+//! Opens a session with a host: resolves its name, connects, exchanges hellos and requests the session.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) fn resolve(
     Ok(wanted)
 }
 
-/// Resolves on a thread of its own, which is left alone when the test is ended meanwhile: a resolver may take long.
+/// Resolves on a separate thread, which is abandoned if the test is stopped meanwhile: a resolver may take long.
 pub(crate) async fn resolve_elsewhere(
     name: &str,
     plan: &Plan,
@@ -67,7 +67,7 @@ pub(crate) async fn resolve_elsewhere(
         host: name.into(),
         reason: "the resolver failed".into(),
     })??;
-    // The system's own words would be "invalid argument"; with a device to send by it needs none.
+    // The system would report "invalid argument". With a device set, no scope is needed.
     let scopeless = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0);
     if plan.device.is_none() && found.iter().all(scopeless) {
         let reason = "a link-local address needs its interface, as in fe80::1%eth0".into();
@@ -84,11 +84,11 @@ pub(super) fn broken(address: Address, during: &'static str, e: &ChannelError) -
     TrafficError::Lost { address, during, reason: e.to_string() }
 }
 
-/// A refusal, in words that can be shown.
+/// The error of a refusal, with its text made safe to show.
 pub(super) fn refused(address: Address, code: &str, text: &str) -> TrafficError {
     let text = channel::clean(text);
     match code {
-        // What was accepted before is not refused: the test was under way.
+        // The session was accepted before: the server is closing a running test.
         "closing" => TrafficError::Closed { address, text },
         DAMAGED => TrafficError::Damaged { address, during: "the test" },
         _ => TrafficError::Refused { address, code: channel::clean(code), text },
@@ -126,7 +126,7 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
     established(address, &options, config.connect_timeout).await
 }
 
-/// A connection that the peer has accepted within `timeout`.
+/// A connection accepted by the peer within `timeout`.
 pub(crate) async fn established(
     address: SocketAddr,
     options: &TcpOptions,
@@ -135,7 +135,7 @@ pub(crate) async fn established(
     let failed = |reason: String| TrafficError::Connect { address: address.into(), reason };
     let stream =
         weir_net::tcp::TcpStream::start_connect(address, options).map_err(|e| match e {
-            // No route, refused at once: as unreachable as one that does not answer.
+            // No route, or refused immediately: unreachable, like an address that does not answer.
             weir_net::Error::System { operation: "connect to", source, .. } => {
                 failed(source.to_string())
             }
@@ -181,10 +181,10 @@ pub(super) async fn connect(
     }))
 }
 
-/// What it means when a connection is closed before the hello.
+/// Reason given when a connection is closed before the hello.
 const CLOSED: &str = "it closed the connection: no Weir server, or one that is busy";
 
-/// Closing shows as an error where something was still under way.
+/// A close by the peer shows as one of these errors while data is in flight.
 fn closed_or(e: &std::io::Error) -> String {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     match e.kind() {
@@ -207,7 +207,7 @@ async fn greet(
     };
     let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
     stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(closed_or(&e)))?;
-    let patience = config.connect_timeout.max(Duration::from_secs(3));
+    let timeout = config.connect_timeout.max(Duration::from_secs(3));
     let opening = async {
         let (mut reader, mut writer) =
             channel::open(stream, config.key.as_ref(), true, HELLO_LIMIT, meter.clone()).await?;
@@ -216,12 +216,12 @@ async fn greet(
         let answer = reader.read::<ServerMessage>().await?;
         Ok::<_, ChannelError>((reader, writer, answer))
     };
-    let (mut reader, writer, answer) = match tokio::time::timeout(patience, opening).await {
+    let (mut reader, writer, answer) = match tokio::time::timeout(timeout, opening).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(ChannelError::Key | ChannelError::Crypto)) => {
             return Err(TrafficError::Key { address });
         }
-        // With a key, a server that has none or another closes without a message.
+        // A server with another key, or without one, closes without a message.
         Ok(Err(ChannelError::Closed)) if config.key.is_some() => {
             return Err(TrafficError::Key { address });
         }
@@ -237,7 +237,7 @@ async fn greet(
         Err(_) => {
             return Err(lost(format!(
                 "no hello within {} s: is that a Weir server?",
-                patience.as_secs_f64()
+                timeout.as_secs_f64()
             )));
         }
     };
@@ -264,7 +264,7 @@ async fn greet(
     }
 }
 
-/// Asks for a session.
+/// Requests a session.
 pub(super) async fn open(connected: &mut Connected, open: Open) -> Result<Opened, TrafficError> {
     let address = connected.remote;
     let lost = |e: ChannelError| broken(address, "asking for a session", &e);

@@ -1,7 +1,7 @@
-//! Round trips beside the test, idle before and loaded during it, and the clock probes that they also are.
+//! Round trips measured alongside a test: idle before it, loaded during it. The same probes relate the clocks.
 //!
-//! A thread of its own sends probes from its own socket; kernel receive stamps at both ends keep the time that a probe
-//! waits in a busy host's socket out of the figure.
+//! A separate thread sends probes from its own socket. Kernel receive stamps at both ends exclude the time that a
+//! probe waits in a busy host's socket.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -24,18 +24,18 @@ use crate::channel::Meter;
 use crate::engine::lock;
 use crate::flows::SessionFacts;
 
-/// Distance of probes before the test.
+/// Interval of probes before the test.
 const IDLE_NS: u64 = 4_000_000;
-/// Distance of probes during the test, unless that takes too much of a low stated rate.
+/// Interval of probes during the test, unless that is too much of a low stated rate.
 const LOADED_NS: u64 = 100_000_000;
-/// Probes that make the idle figure.
+/// Answered probes that make the idle figure.
 pub(super) const IDLE_PROBES: u64 = 24;
 /// UDP and IP headers, for the count of control bytes.
 const HEADERS: usize = 28;
 
 const IDLE: u8 = 0;
 const LOADED: u8 = 1;
-/// No flow sends: probes continue for the clocks' relation, and count in neither figure.
+/// No flow sends: probes still relate the clocks, and count in neither figure.
 const WAITING: u8 = 2;
 const ENDED: u8 = 3;
 
@@ -58,7 +58,7 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Starts probing; `None` when no answer comes to the hello within `patience_ns` (UDP is blocked) or no socket is
+    /// Starts probing; `None` if the hello is not answered within `patience_ns` (UDP is blocked) or no socket is
     /// available.
     pub(super) fn start(
         plan: &Plan,
@@ -120,7 +120,7 @@ impl Probes {
         lock(&self.state).answered
     }
 
-    /// Whether flows send from now on, so that the path is loaded. The idle figure is complete.
+    /// Sets whether flows send from now on and load the path; completes the idle figure.
     pub(super) fn set_loaded(&self, is_loaded: bool) {
         self.phase.store(if is_loaded { LOADED } else { WAITING }, Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl Probes {
         })
     }
 
-    /// Ends probing and gives the figures and any steps of the peer's clock.
+    /// Stops probing and returns the figures and any steps of the peer's clock.
     pub(super) fn finish(mut self) -> (Latency, Vec<ClockStep>) {
         self.end();
         let state = lock(&self.state);
@@ -210,14 +210,14 @@ fn probe(
     let mut sequence = 0u64;
     let mut map: Option<RealtimeMap> = None;
     let mut refit = 0;
-    // What was sent and not yet answered: sequence, send time, phase. Bounded: an answer later than that is no answer.
+    // Unanswered probes: sequence, send time, phase. Bounded: older ones stay unanswered.
     let mut pending: std::collections::VecDeque<(u64, u64, u8)> = std::collections::VecDeque::new();
     let mut ending: Option<u64> = None;
     loop {
         let now = clock.monotonic_ns();
         let current = phase.load(Ordering::Relaxed);
         if current == ENDED {
-            // Answers under way count; they have 100 ms more.
+            // Answers in flight count if they arrive within 100 ms.
             let end = *ending.get_or_insert(now + 100_000_000);
             if now >= end || pending.is_empty() {
                 return;
@@ -287,11 +287,11 @@ fn probe(
                 };
                 meter.add(LEN + HEADERS);
                 answered.store(true, Ordering::Relaxed);
-                let held = reply.t3_ns.saturating_sub(reply.t2_ns);
+                let turnaround = reply.t3_ns.saturating_sub(reply.t2_ns);
                 let mut state = lock(state);
                 state.answered += 1;
-                // Held longer than the whole way took: the peer's stamps crossed a step of its clock.
-                if let Some(round_trip) = (t4 - t1).checked_sub(held) {
+                // A turnaround longer than the round trip: the peer's stamps straddle a step of its clock.
+                if let Some(round_trip) = (t4 - t1).checked_sub(turnaround) {
                     match sent_in {
                         IDLE => state.idle.record(round_trip as i64),
                         LOADED => state.loaded.record(round_trip as i64),

@@ -1,5 +1,5 @@
-//! The side that runs a test: it asks for a session, sets up the flows, keeps the clocks related, shows intervals, and
-//! makes the record of what both ends measured.
+//! The client: requests a session, sets up the flows, relates the clocks, reports intervals, and makes the record of
+//! both ends' measurements.
 
 mod commands;
 pub(crate) mod connect;
@@ -21,10 +21,10 @@ use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
 use crate::{Address, TrafficError};
 
-/// How a test is to run.
+/// Configuration of a test.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// What is to be run.
+    /// The plan to run.
     pub plan: Plan,
     /// The server: a name or an address.
     pub host: String,
@@ -38,17 +38,18 @@ pub struct ClientConfig {
     pub packet_log: Option<PathBuf>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
-    /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
+    /// Scheduling of the threads that send datagrams; [`Scheduling::Fifo`] is an error where the system refuses it.
     pub scheduling: Scheduling,
-    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, under SCHED_FIFO as long as their wake-ups need it.
+    /// Time that these threads spin before a datagram is due, up to 10 ms. Absent: 60 µs, or under SCHED_FIFO as long
+    /// as their wake-ups require.
     pub spin: Option<Duration>,
-    /// Takes the nominal rate from the interface, when the plan names none.
+    /// Use the interface's speed as nominal rate if the plan has none.
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
     pub start_at_ns: Option<u64>,
     /// A server that sends nothing for this long while the test runs counts as lost.
     pub silence: Duration,
-    /// How long the server's report is waited for.
+    /// Timeouts for the server's report.
     pub report: ReportTimeout,
     /// The clock; a test may inject one.
     pub clock: Clock,
@@ -79,14 +80,14 @@ impl ClientConfig {
 /// What a running test reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The control connection stands.
+    /// The control connection is established.
     Connected {
-        /// This side.
+        /// Local address.
         local: Address,
-        /// The other side.
+        /// Remote address.
         remote: Address,
     },
-    /// All data connections stand; sending begins.
+    /// All data connections are established; sending starts.
     Started {
         /// The flows.
         specs: Vec<FlowSpec>,
@@ -97,21 +98,21 @@ pub enum Event {
     Flows(Vec<FlowProgress>),
     /// The peer has become unreachable, or reachable again.
     Peer(PeerStatus),
-    /// An interval has ended. Losses are final only after the loss threshold. Where figures had not come in time, its
-    /// totals say of how many flows they are.
+    /// An interval has ended. Its losses are final only after the loss threshold. Where figures are late, its totals
+    /// state how many flows they cover.
     Interval(Box<Interval>),
-    /// The figures that an interval lacked when it was printed have arrived: it is complete now. Those that never arrive are
-    /// in the record alone, as far as it has them.
+    /// The late figures of a printed interval have arrived: it is complete now. Figures that never arrive are in the
+    /// record only, as far as it has them.
     Late(Box<Interval>),
 }
 
-/// An incomplete test, with what it had measured.
+/// The failure of a test, with its partial record.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub error: TrafficError,
-    /// What had been measured, if anything.
+    /// The partial record, if anything was measured.
     pub partial: Option<Box<Record>>,
 }
 
@@ -121,7 +122,7 @@ impl From<TrafficError> for Failure {
     }
 }
 
-/// Runs a test and gives its record (identity, command and start time are the caller's to fill).
+/// Runs a test and returns its record, in which the caller fills in identity, command and start time.
 ///
 /// # Errors
 /// [`Failure`] with the reason and what had been measured until then.

@@ -1,4 +1,4 @@
-//! Setting up the data connections, all at once: TCP handshakes and prefaces, UDP hellos.
+//! Sets up the data connections concurrently: TCP handshakes and prefaces, UDP hellos.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -26,10 +26,10 @@ use crate::{Address, TrafficError};
 
 /// A hello that is not answered is retransmitted after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;
-/// Without an answer for this long, UDP is blocked.
+/// Without an answer for this long, UDP counts as blocked.
 pub(super) const HELLO_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// What setting up needs.
+/// Everything needed to set up the data connections.
 pub(super) struct Setup<'a> {
     pub(super) plan: &'a Plan,
     pub(super) facts: SessionFacts,
@@ -66,7 +66,7 @@ impl Setup<'_> {
         Ok(flows.into_iter().map(Arc::new).collect())
     }
 
-    /// A server's port at its address.
+    /// The server's address with another port.
     fn at(&self, port: u16) -> Address {
         let at = |mut address: SocketAddr| {
             address.set_port(port);
@@ -146,7 +146,7 @@ impl Setup<'_> {
         )
     }
 
-    /// A datagram flow whose socket is passed to the server; `None`: another transport.
+    /// A datagram flow whose socket is passed to the server; `None` for transports that pass none.
     fn passed(&self, spec: &FlowSpec) -> Result<Option<Flow>, TrafficError> {
         let Some(transport) = transport::passed(spec) else { return Ok(None) };
         let receives = spec.connection.direction == Direction::Reverse;
@@ -159,7 +159,7 @@ impl Setup<'_> {
         Ok(Some(self.on_socket(spec, socket)))
     }
 
-    /// What a stream shows first, so that the server knows its flow.
+    /// The first bytes of a stream, which identify its flow to the server.
     fn preface(&self, spec: &FlowSpec) -> [u8; DATA_LEN] {
         let token = self.facts.token(spec.id);
         DataPreface { session: self.facts.session, flow: spec.id, token }.encode()
@@ -218,13 +218,13 @@ impl Setup<'_> {
                 }
                 let _ = poller.remove(&stream);
                 let preface = self.preface(spec);
-                // A fresh connection's send buffer takes 36 bytes at once.
+                // The send buffer of a new connection accepts 36 bytes in one call.
                 match stream.send(&preface) {
                     Ok(n) if n == preface.len() => {}
                     Ok(_) => {
                         return Err(Self::failed(
                             spec,
-                            "data connection took a part of its preface only",
+                            "data connection accepted only part of its preface",
                         ));
                     }
                     Err(e) => {
@@ -252,8 +252,8 @@ impl Setup<'_> {
     }
 }
 
-/// Sends hellos until each socket has its acknowledgement. `Some`: the first flow that has none, when none came on any
-/// socket for `patience_ns`.
+/// Sends hellos until each socket has received an acknowledgement. `Some`: the first flow without one, after none has
+/// arrived on any socket for `patience_ns`.
 pub(super) fn say_hello(
     sockets: &[UdpSocket],
     flows: &[u32],
@@ -270,7 +270,7 @@ pub(super) fn say_hello(
     let mut left = sockets.len();
     let mut events = PollEvents::new(256);
     let begun = clock.monotonic_ns();
-    // Each answer shows that the way is open: patience counts from the last one.
+    // Each answer shows that the path is open, so it restarts the timeout.
     let mut last_answer = begun;
     let mut next_round = begun;
     let mut buffer = [0; 128];
@@ -281,7 +281,7 @@ pub(super) fn say_hello(
         }
         if now >= next_round {
             for (i, socket) in sockets.iter().enumerate().filter(|(i, _)| open[*i]) {
-                // A refusal (ICMP) of an earlier hello shows here; the peer may come up yet.
+                // An ICMP error for an earlier hello shows here; the peer may still come up.
                 let _ = socket.send(&hello(flows[i]).encode(key));
             }
             next_round = clock.monotonic_ns() + HELLO_RETRY_NS;

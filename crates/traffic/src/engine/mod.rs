@@ -1,8 +1,8 @@
-//! The threads that move data: as many workers of each kind as processors, each with many flows. One flow or ten
+//! The threads that move data: as many workers of each kind as processors, each with many flows. One flow and ten
 //! thousand use the same code.
 //!
-//! A worker owns the sockets that it waits for; what a flow has counted lies behind a mutex that is hardly ever
-//! contended, so that intervals can be read while the test runs.
+//! A worker owns the sockets that it waits for. A flow's counters are behind a mutex that is hardly ever contended,
+//! so that intervals can be read while the test runs.
 
 mod gathering;
 mod priority;
@@ -25,7 +25,7 @@ use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::ReceiveFlow;
-pub(crate) use send::{NO_WAY, Proof, SendFlow};
+pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 use worker::Worker;
 
@@ -38,25 +38,25 @@ pub enum FlowEvent {
     SenderDone(SenderTotal),
     /// The receiver has accounted for everything, or has waited long enough for the rest.
     ReceiverDone(u32),
-    /// A message among the data says that the far sender has finished ([`Signal::End`](crate::session::Signal::End)).
+    /// A message among the data announces the end of the far sender ([`Signal::End`](crate::session::Signal::End)).
     SenderEnded(u32),
-    /// The flow can't continue, and why.
+    /// The flow can't continue, with the reason.
     Failed(u32, String),
     /// A data connection or UDP flow of the server has arrived.
     Ready(u32),
 }
 
-/// Where flow events go.
+/// Channel of flow events.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 
-/// What a sender reports at its end.
+/// Totals that a sender reports at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     let (packets, bytes) = state.total();
     let omitted_packets = state.omitted_packets();
     SenderTotal { flow, packets, bytes, omitted_packets, end_ns: state.end_offset_ns() }
 }
 
-/// What distinguishes payload contents in the workers' caches: kind and, for a ratio, its bits.
+/// Key of a payload content in the workers' caches: kind and, for a ratio, its bits.
 pub(crate) type ContentKey = (u8, u64);
 
 fn content_key(content: Content) -> ContentKey {
@@ -107,8 +107,8 @@ impl Engine {
         Engine::new(cpus.map_or_else(own, <[usize]>::len), cpus, asked, clock)
     }
 
-    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given. `asked` is how senders of
-    /// datagrams may wait.
+    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn if given. `asked`: scheduling and spinning
+    /// requested for senders of datagrams.
     pub(crate) fn new(
         count: usize,
         cpus: Option<&[usize]>,
@@ -124,7 +124,7 @@ impl Engine {
                 send::work(inbox, &c, asked)
             })?);
             let (c, n) = (clock.clone(), notes.clone());
-            // Receivers from the other end: with two processors, one flow's sender and receiver get one each.
+            // Receivers are pinned in reverse order: with two processors, a flow's sender and receiver get one each.
             receivers.push(Worker::start(
                 &format!("weir-rx-{i}"),
                 cpu(count - 1 - i),
@@ -138,12 +138,12 @@ impl Engine {
         Ok(Engine { senders, receivers, streams, next: AtomicUsize::new(1), clock, notes })
     }
 
-    /// The clock that all of it reads.
+    /// The clock of the engine and its workers.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Warnings about this host's clocks so far; a session takes those raised since it began.
+    /// Warnings about this host's clocks so far; a session reports those raised since it started.
     pub(crate) fn notes(&self) -> Vec<Warning> {
         lock(&self.notes).clone()
     }
@@ -171,7 +171,7 @@ impl Engine {
         slot
     }
 
-    /// The flow's state has changed: look at it now.
+    /// Has the worker serve a flow whose state has changed.
     pub(crate) fn poke(&self, slot: WorkerSlot) {
         match slot.role {
             Role::Send => self.senders[slot.worker].tell(send::Command::Poke(slot.token)),
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Takes the flow out; its socket closes with its last owner.
+    /// Removes the flow; its socket closes when its last owner drops it.
     pub(crate) fn remove(&self, slot: WorkerSlot) {
         match slot.role {
             Role::Send => self.senders[slot.worker].tell(send::Command::Remove(slot.token)),
@@ -196,7 +196,7 @@ fn clock_step(by_ns: i64) -> Warning {
         "clock-stepped",
         Severity::Warning,
         format!(
-            "the host's realtime clock was stepped by {:.6} s during the run: kernel receive stamps of the packets that were read just then are off by as much, or not used",
+            "the host's realtime clock was stepped by {:.6} s during the run: kernel receive stamps of packets read at that moment are off by as much, or not used",
             by_ns as f64 / 1e9
         ),
     )

@@ -1,4 +1,4 @@
-//! The scheduling class of a sending thread: taken and given back as its flows come and go.
+//! The scheduling class of a sending thread, adjusted as flows are added and removed.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use weir_net::waiting::{FIFO_PRIORITY, SPIN_NS};
 
 use crate::TrafficError;
 
-/// The thread's use of its processor is looked at this often.
+/// How often the thread's use of its processor is checked.
 const WATCH_NS: u64 = 100_000_000;
-/// A thread under SCHED_FIFO that used more than this share of its processor has flows that cost more than was thought.
+/// Maximum fraction of its processor for a thread under SCHED_FIFO. Above it, its flows cost more than estimated.
 const MAX_USED: f64 = 0.8;
 
-/// Longest spinning that may be asked for.
+/// Maximum spin time that may be requested.
 const MAX_SPIN: Duration = Duration::from_millis(10);
 
-/// What was asked of sending threads.
+/// The scheduling requested for sending threads.
 pub(crate) fn asked(scheduling: Scheduling, spin: Option<Duration>) -> Asked {
     Asked { scheduling, spin_ns: spin.map(|spin| spin.min(MAX_SPIN).as_nanos() as u64) }
 }
@@ -27,7 +27,7 @@ pub(crate) fn check(asked: Scheduling) -> Result<(), TrafficError> {
     if asked != Scheduling::Fifo {
         return Ok(());
     }
-    // On a thread of its own: this one keeps its class.
+    // On another thread, so that this one keeps its class.
     let tried = std::thread::scope(|scope| scope.spawn(|| try_fifo(FIFO_PRIORITY)).join());
     match tried {
         Ok(tried) => tried.map_err(TrafficError::from),
@@ -40,13 +40,13 @@ pub(super) struct Priority {
     asked: Asked,
     cpus: usize,
     latency: WakeupLatency,
-    /// The system said no: it is not asked again.
+    /// The system has refused SCHED_FIFO: it is not requested again.
     refused: bool,
     watch: Watch,
 }
 
 impl Priority {
-    /// Of a thread that is scheduled normally so far.
+    /// For a thread that is scheduled normally so far.
     pub(super) fn new(asked: impl Into<Asked>) -> Self {
         let asked = asked.into();
         Priority {
@@ -67,7 +67,7 @@ impl Priority {
         self.latency.spin_ns()
     }
 
-    /// The thread woke so long after the time at which its sleep was to end.
+    /// Records that the thread woke `late_ns` after the planned end of its sleep.
     pub(super) fn woke(&mut self, late_ns: u64) {
         self.latency.woke(late_ns);
     }
@@ -86,8 +86,8 @@ impl Priority {
         self.change(wanted);
     }
 
-    /// Leaves SCHED_FIFO when the thread uses more of its processor than a thread without preemption may. To be called
-    /// now and then; it keeps the lower class until its flows change.
+    /// Leaves SCHED_FIFO if the thread uses more of its processor than `MAX_USED`, until its flows change. To be
+    /// called regularly.
     pub(super) fn watch(&mut self, now: u64) {
         if self.class() == Class::Fifo && now >= self.watch.at + WATCH_NS {
             self.judge(now, thread_cpu_ns());
@@ -102,22 +102,22 @@ impl Priority {
 
     fn change(&mut self, wanted: Waking) {
         if self.class() == Class::Fifo && wanted.class == Class::Normal {
-            // Never refused: it gives up a right.
+            // Never refused: it gives up a privilege.
             let _ = set_normal();
         }
-        // What was learnt stays as long as nothing changes.
+        // Learned latencies stay valid while nothing changes.
         if self.latency.waking() != wanted {
             self.latency = WakeupLatency::new(wanted);
         }
     }
 }
 
-/// How a thread waits that is scheduled normally.
+/// How a normally scheduled thread waits.
 fn normal(asked: Asked) -> Waking {
     Waking::normal(asked.spin_ns.unwrap_or(SPIN_NS))
 }
 
-/// Processor time of a thread since it was last looked at.
+/// Processor time of a thread since the last check.
 #[derive(Default)]
 struct Watch {
     at: u64,
@@ -125,11 +125,12 @@ struct Watch {
 }
 
 impl Watch {
-    /// The share of its processor that the thread used since; the next look counts from now.
+    /// The fraction of its processor that the thread used since the last check; the next one counts from now.
     fn used(&mut self, now: u64, cpu: u64) -> f64 {
-        let share = cpu.saturating_sub(self.cpu) as f64 / now.saturating_sub(self.at).max(1) as f64;
+        let fraction =
+            cpu.saturating_sub(self.cpu) as f64 / now.saturating_sub(self.at).max(1) as f64;
         *self = Watch { at: now, cpu };
-        share
+        fraction
     }
 }
 
@@ -139,14 +140,14 @@ mod tests {
     use weir_net::clock::Clock;
 
     #[test]
-    fn use_is_counted_from_look_to_look() {
+    fn usage_is_counted_from_check_to_check() {
         let mut watch = Watch { at: 1000, cpu: 500 };
         assert_eq!(watch.used(2000, 1000), 0.5);
         assert_eq!(watch.used(3000, 2000), 1.0);
         assert_eq!(watch.used(3000, 2000), 0.0);
     }
 
-    /// On a thread of its own, whatever the system grants.
+    /// On a separate thread, whether or not the system grants SCHED_FIFO.
     #[test]
     fn the_class_follows_the_flows() {
         std::thread::spawn(|| {
@@ -173,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_costs_more_than_was_thought_gives_it_back() {
+    fn a_thread_that_costs_more_than_estimated_leaves_fifo() {
         std::thread::spawn(|| {
             let mut priority = Priority::new(Scheduling::Auto);
             priority.set(Demand::paced(1000.0, 1, 160, 1), 0);
             let (granted, cpu) = (priority.class(), priority.watch.cpu);
             priority.judge(WATCH_NS, cpu + WATCH_NS / 2);
-            assert_eq!(priority.class(), granted, "half a processor is what it may use");
+            assert_eq!(priority.class(), granted, "half a processor is allowed");
             priority.judge(2 * WATCH_NS, cpu + WATCH_NS / 2 + WATCH_NS);
             assert_eq!((priority.class(), priority.spin_ns()), (Class::Normal, SPIN_NS));
         })

@@ -1,4 +1,4 @@
-//! The worker that receives datagrams: data of receiving flows, and signs of life of those that we send to.
+//! The worker that receives datagrams: data of receiving flows, and messages from the peers of sending flows.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,19 +23,19 @@ use crate::transport::DatagramSocket;
 const TICK_NS: u64 = 50_000_000;
 /// Interval at which the realtime clock is related to the monotonic one again.
 const REFIT_NS: u64 = 1_000_000_000;
-/// A realtime clock that is further than this from where it should be is looked at before a batch's stamps are used.
+/// Deviation of the realtime clock above which it is checked for a step before a batch's stamps are used.
 const STEP_NS: u64 = 1_000_000;
-/// Messages taken in one call.
+/// Messages read per call.
 const LARGE_MESSAGES: usize = 16;
 const SMALL_MESSAGES: usize = 64;
 /// Payloads up to this size use the small batch, whose buffers stay in the cache.
 const SMALL_BYTES: usize = 2048;
-/// Sockets that one wait can name: beyond, some that have datagrams are not named.
+/// Maximum number of sockets that one wait reports; above it, some sockets with datagrams are not reported.
 const MAX_READY: usize = 4096;
-/// Calls for one socket before the others have their turn.
+/// Calls for one socket before the other sockets are served.
 const TURN: usize = 16;
 
-/// A flow that receives datagrams, or one that sends and hears only its peer's signs of life.
+/// A flow that receives datagrams, or a sending flow that receives only its peer's messages.
 pub(crate) struct ReceiveFlow {
     pub(crate) id: u32,
     pub(crate) socket: Arc<dyn DatagramSocket>,
@@ -65,7 +65,7 @@ pub(super) enum Command {
     Add(u64, Box<ReceiveFlow>),
     Poke(u64),
     Remove(u64),
-    /// Fails as an error of ours would.
+    /// Panics, as a bug would.
     #[cfg(test)]
     Panic,
 }
@@ -73,11 +73,11 @@ pub(super) enum Command {
 struct Slot {
     flow: Box<ReceiveFlow>,
     done: bool,
-    /// Datagrams may wait in its socket that came before the last wait.
+    /// Its socket may hold datagrams that arrived before the last wait.
     behind: bool,
 }
 
-/// Kernel stamps to monotonic time.
+/// Converts kernel stamps to monotonic time.
 #[derive(Default)]
 struct Stamps {
     map: Option<RealtimeMap>,
@@ -85,19 +85,19 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Relates the clocks again when it is time.
+    /// Relates the clocks again when a refit is due.
     fn refit(&mut self, clock: &Clock, now: u64, notes: &Notes) {
         if now >= self.next_refit {
             self.refit_now(clock, now, notes);
         }
     }
 
-    /// Looks whether the realtime clock is where it should be at `now`, at the cost of one reading of it. When it is
-    /// not, the clocks are related again, and `false` says that stamps taken just before can't be distinguished from those
-    /// taken after: they are not to be used.
-    fn hold(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
+    /// Checks whether the realtime clock is where it should be at `now`, at the cost of one reading of it. If not,
+    /// relates the clocks again; `false`: it was stepped, and stamps from before and after can't be distinguished and
+    /// must not be used.
+    fn check(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
         let Some(map) = &self.map else { return true };
-        // More than `STEP_NS` apart may also be this thread's having been displaced between its two readings: then no
+        // A difference above `STEP_NS` may also mean that this thread was preempted between its two readings: then no
         // step is found.
         if map.to_monotonic(clock.realtime_ns()).abs_diff(now) <= STEP_NS {
             return true;
@@ -105,7 +105,7 @@ impl Stamps {
         !self.refit_now(clock, now, notes)
     }
 
-    /// Whether the realtime clock was stepped since the last time.
+    /// Relates the clocks; whether the realtime clock was stepped since the last time.
     fn refit_now(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
         self.next_refit = now + REFIT_NS;
         let b = clock.bracket();
@@ -194,7 +194,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
         if now >= next_tick {
             next_tick = now + TICK_NS;
             for slot in flows.values_mut() {
-                // What arrived before the wait has been read, if the socket was emptied.
+                // If the socket was drained, everything that arrived before the wait has been read.
                 let read_until = (all_named && !slot.behind).then_some(before);
                 tick(slot, now, read_until);
             }
@@ -205,7 +205,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
     }
 }
 
-/// Reads a socket until it is empty or its turn is over; whether it is empty.
+/// Reads a socket until it is empty or its turn is over; returns whether it is empty.
 fn receive(
     slot: &mut Slot,
     batch: &mut RecvBatch,
@@ -219,12 +219,12 @@ fn receive(
         let got = match flow.socket.recv_batch(batch) {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-            // A refusal by the peer's host (ICMP) is taken off the socket by being read.
+            // Reading a pending ICMP error clears it.
             Err(_) => continue,
         };
         round.messages += got as u64;
         let now = clock.monotonic_ns();
-        let has_stamps = stamps.hold(clock, now, notes);
+        let has_stamps = stamps.check(clock, now, notes);
         let map = stamps.map.as_ref().filter(|_| has_stamps);
         let mut state = flow.state.as_ref().map(|s| lock(s));
         if let Some(state) = &mut state {
@@ -246,7 +246,7 @@ fn receive(
             }
             let Some(state) = &mut state else { continue };
             let at = match (message.kernel_realtime_ns, map) {
-                // Never later than now: a stamp from before a step of the clock may be.
+                // Not later than now: a stamp from before a step of the clock may be.
                 (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
                 _ => {
                     state.timed_by_reading();
@@ -291,7 +291,8 @@ fn receive(
     false
 }
 
-/// Intervals, overdue packets and timed messages of one flow. `read_until`: everything that arrived before has been read.
+/// Handles intervals, overdue packets and timed messages of one flow. Everything that arrived before `read_until` has
+/// been read.
 fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
     let flow = &mut slot.flow;
     if let Some(signals) = &mut flow.signals {
@@ -322,19 +323,16 @@ mod tests {
         let injected = InjectedClock::new();
         let (clock, notes) = (injected.clock(), Notes::default());
         let mut stamps = Stamps::default();
-        assert!(
-            stamps.hold(&clock, clock.monotonic_ns(), &notes),
-            "nothing to hold it against yet"
-        );
+        assert!(stamps.check(&clock, clock.monotonic_ns(), &notes), "nothing to compare with yet");
         stamps.refit(&clock, clock.monotonic_ns(), &notes);
-        assert!(stamps.hold(&clock, clock.monotonic_ns(), &notes));
+        assert!(stamps.check(&clock, clock.monotonic_ns(), &notes));
         for step_ns in [3_000_000_000i64, -5_000_000_000, 2_000_000] {
             injected.step_realtime_ns(step_ns);
             let before = lock(&notes).len();
-            assert!(!stamps.hold(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
+            assert!(!stamps.check(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
             assert_eq!(lock(&notes).len(), before + 1);
             // From now on stamps are right again, long before the next refit.
-            assert!(stamps.hold(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
+            assert!(stamps.check(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
             let map = stamps.map.as_ref().unwrap();
             let (a, b) = (clock.monotonic_ns(), map.to_monotonic(clock.realtime_ns()));
             assert!(b + 100_000 >= a && b <= clock.monotonic_ns() + 100_000, "{a} {b}");
@@ -342,8 +340,8 @@ mod tests {
         }
     }
 
-    /// Receives five datagrams by a socket with or without kernel stamps; the source that is named, and how many were
-    /// timed by reading.
+    /// Receives five datagrams on a socket with or without kernel stamps; returns the reported time source, and how
+    /// many were timed by reading.
     fn source(timestamps: bool) -> (Option<&'static str>, Option<u64>) {
         let connection = Connection { transport: Transport::udp(), ..Connection::default() };
         let plan = Plan { connections: vec![connection], ..Plan::default() };
@@ -392,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_kernel_stamp_is_not_said_to_have_one() {
+    fn the_time_source_reports_messages_without_a_kernel_stamp() {
         assert_eq!(source(false), (Some("user"), Some(5)));
-        // With stamps the kernel may begin a little late; what it stamped and what not adds up all the same.
+        // The kernel may start to stamp a little late; stamped and other messages add up anyway.
         let (named, user) = source(true);
         let expected = match user {
             Some(0) => "kernel",

@@ -22,19 +22,19 @@ use super::worker::{Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
 use crate::transport::DatagramSocket;
 
-/// A full queue or buffer below is tried again after this time.
+/// Delay before a send is retried after a full queue or buffer.
 const RETRY_NS: u64 = 50_000;
-/// Datagrams handed over in one call when each crosses on its own: they share one send time, so few.
+/// Datagrams per call without segmentation: few, since they share one send time.
 const PLAIN_BATCH: usize = 8;
-/// Super-packets handed over in one call.
+/// Super-packets per call.
 const MESSAGES: usize = 16;
-/// Rings of payloads kept, at most half a MiB each.
+/// Maximum number of cached payload rings, at most half a MiB each.
 const MAX_RINGS: usize = 64;
-/// Without a way to the receiver for this long, a flow has failed.
+/// A flow has failed after this long without a route to the receiver.
 const UNREACHABLE_NS: u64 = 3_000_000_000;
-/// How the error of such a flow begins.
-pub(crate) const NO_WAY: &str = "no way to the receiver";
-/// At the end of its time it has failed after this long: a route that flaps is none.
+/// Start of the error of such a flow.
+pub(crate) const NO_ROUTE: &str = "no route to the receiver";
+/// The same at the end of its duration: a shorter outage may be a flapping route.
 const BRIEF_NS: u64 = 500_000_000;
 /// A server stops sending when the receiver's feedback has been missing for this many of its periods.
 const MISSING_FEEDBACK: u64 = 4;
@@ -48,25 +48,25 @@ pub(crate) struct SendFlow {
     pub(crate) seed: u64,
     /// Maximum number of datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
     pub(crate) max_segments: usize,
-    /// A server sends only to a receiver that keeps proving that it wants to be sent to.
+    /// Proof that the receiver still wants data; required by a server.
     pub(crate) proof: Option<Proof>,
-    /// Since when the system has known no way to the receiver, and why at first.
+    /// Since when the system has had no route to the receiver, and its first error.
     pub(crate) unreachable: Option<(u64, std::io::Error)>,
-    /// Its next time is that of a retry, for which a long spin is not worth it.
+    /// Its next wake-up is a retry, which does not justify a long spin.
     pub(crate) is_retrying: bool,
     pub(crate) events: Events,
 }
 
-/// What a receiver's feedback proves.
+/// Feedback that proves that a receiver still wants data.
 pub(crate) struct Proof {
-    /// When feedback arrived last.
+    /// When the last feedback arrived.
     pub(crate) alive: Arc<AtomicU64>,
-    /// The distance of feedback.
+    /// The interval of feedback.
     pub(crate) period_ns: u64,
 }
 
 impl Proof {
-    /// For how long feedback has been missing, ns, once that is too long.
+    /// How long feedback has been missing, ns, if that is too long.
     fn missing(&self, now: u64) -> Option<u64> {
         let missing = now.saturating_sub(self.alive.load(Ordering::Relaxed));
         (missing > MISSING_FEEDBACK * self.period_ns).then_some(missing)
@@ -90,7 +90,7 @@ pub(super) enum Command {
     Add(u64, Box<SendFlow>),
     Poke(u64),
     Remove(u64),
-    /// Fails as an error of ours would.
+    /// Panics, as a bug would.
     #[cfg(test)]
     Panic,
 }
@@ -98,7 +98,7 @@ pub(super) enum Command {
 struct Slot {
     flow: Box<SendFlow>,
     demand: Demand,
-    /// The heap entry that counts; others are stale.
+    /// The time of its valid heap entry; others are stale.
     at: u64,
 }
 
@@ -184,8 +184,8 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
                 slot.at = at;
                 heap.push(Reverse((at, token)));
                 if at > now + 10_000 && at != u64::MAX && priority.class() == Class::Normal {
-                    // Let the receiver of a shared processor have it between packets. Under SCHED_FIFO that is what
-                    // sleeping does: the call gives way to equals only.
+                    // Let a receiver on the same processor run between packets. Under SCHED_FIFO sleeping does that:
+                    // this call yields only to threads of the same priority.
                     std::thread::yield_now();
                 }
             }
@@ -231,7 +231,7 @@ fn serve(
             let lost = flow.unreachable.take();
             if let Some((since, error)) = lost.filter(|l| now.saturating_sub(l.0) > BRIEF_NS) {
                 let seconds = now.saturating_sub(since) as f64 / 1e9;
-                let text = format!("{NO_WAY} for the last {seconds:.1} s: {error}");
+                let text = format!("{NO_ROUTE} for the last {seconds:.1} s: {error}");
                 let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
             }
             return None;
@@ -257,7 +257,7 @@ fn serve(
         }
     } else {
         for message in bytes.chunks(segments * payload) {
-            // It has room: `most` is what it was made for.
+            // It has room: `most` is its capacity.
             let _ = filling.push(message, segment, None);
         }
     }
@@ -271,7 +271,7 @@ fn serve(
             state.sent(datagrams, sent.messages as u32, now);
             state.called(1, 0);
             state.scheduled(class);
-            // A paced flow names its next deadline; an unlimited one goes behind those that are due.
+            // A paced flow returns its next deadline; an unlimited one queues behind those that are due.
             match state.is_paced() {
                 true => match state.next(now) {
                     NextSend::At(at) => Some(at),
@@ -287,7 +287,7 @@ fn serve(
                 Some(now + RETRY_NS)
             }
             SendFault::SegmentationUnsupported | SendFault::Invalid if flow.max_segments > 1 => {
-                // Older kernels cut fewer from one send; some paths none.
+                // Older kernels segment fewer datagrams per send; some paths none.
                 flow.max_segments = if flow.max_segments > FEW_SEGMENTS { FEW_SEGMENTS } else { 1 };
                 Some(now)
             }

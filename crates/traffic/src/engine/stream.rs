@@ -20,21 +20,21 @@ use crate::transport::StreamSocket;
 
 /// Housekeeping: TCP information, intervals.
 const TICK_NS: u64 = 50_000_000;
-/// TCP information is kept this often.
+/// Interval at which TCP information is stored.
 const SAMPLE_NS: u64 = 250_000_000;
-/// Maximum number of samples of a flow; beyond, every other one is dropped and the distance doubles.
+/// Maximum number of samples of a flow; above it, every other one is dropped and the interval doubles.
 const MAX_SAMPLES: usize = 2400;
-/// Contents kept for sending, up to 17 MiB each.
+/// Maximum number of cached contents, up to 17 MiB each.
 const MAX_POOLS: usize = 16;
-/// Bytes of one read: what is read, and where to, fit a processor's second cache together.
+/// Bytes per read: source and destination together fit a processor's second-level cache.
 const READ_BYTES: usize = 64 << 10;
-/// The same where the kernel drops what is read.
+/// Bytes per read where the kernel discards the data.
 const DISCARD_BYTES: usize = 256 << 10;
-/// Bytes of one flow before the others have their turn: some milliseconds at the rates that reach it. Shorter turns find
-/// what they read no longer in the cache (measured with 16 streams: 4 MiB cost a tenth of the rate, 1 MiB a quarter).
+/// Bytes of one flow before the others are served: some milliseconds at the rates that reach it. In shorter turns the
+/// data is no longer in the cache (measured with 16 streams: 4 MiB cost a tenth of the rate, 1 MiB a quarter).
 const TURN_BYTES: usize = 16 << 20;
-/// The same where nothing is copied, and no cache matters: there the shorter turn won (16 streams, 25 rounds: 1.06 against
-/// 1.02 of iperf3's rate).
+/// The same without copies, where the cache does not matter: the shorter turn was faster (16 streams, 25 rounds: 1.06
+/// against 1.02 of iperf3's rate).
 const TURN_BYTES_UNCOPIED: usize = 4 << 20;
 
 /// TCP information over time.
@@ -46,7 +46,7 @@ pub(crate) struct TcpSamples {
     last: Option<TcpInfo>,
 }
 
-/// What a stream does.
+/// The role of a stream.
 pub(crate) enum StreamRole {
     Send {
         state: Arc<Mutex<Sending>>,
@@ -90,16 +90,16 @@ pub(super) enum Command {
     Add(u64, Box<StreamFlow>),
     Poke(u64),
     Remove(u64),
-    /// Fails as an error of ours would.
+    /// Panics, as a bug would.
     #[cfg(test)]
     Panic,
 }
 
 struct Slot {
     flow: Box<StreamFlow>,
-    /// The heap entry that counts.
+    /// The time of its valid heap entry.
     at: u64,
-    /// Bytes of a begun write still to go.
+    /// Remaining bytes of a started write.
     left: usize,
     waits_writable: bool,
     done: bool,
@@ -141,7 +141,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
             }
             let Some(slot) = flows.get_mut(&event.token) else { continue };
             if slot.done {
-                // Nothing more is wanted from it; a hang-up would be reported forever.
+                // A finished stream is removed, since its hang-up would be reported forever.
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
@@ -149,14 +149,14 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 && !event.writable
                 && (event.error || event.hang_up)
             {
-                // It waits for its time and not for room: the end of the connection would be reported forever.
+                // It waits for a deadline and not for room: the end of the connection would be reported forever.
                 broken(slot, clock);
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
             serve(event.token, slot, &mut shared, &mut heap, inbox, clock);
             if !heap.is_empty() {
-                // Paced streams do not wait for the turns of all others.
+                // Paced streams must not wait for the turns of all others.
                 serve_due(&mut flows, &mut shared, &mut heap, inbox, clock, 0);
             }
         }
@@ -214,7 +214,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     }
 }
 
-/// Serves paced streams whose time has come, or comes within `spin_ns`: for those it spins.
+/// Serves paced streams that are due, and spins for those due within `spin_ns`.
 fn serve_due(
     flows: &mut HashMap<u64, Slot>,
     shared: &mut Shared,
@@ -256,9 +256,9 @@ fn serve(
             if at != u64::MAX {
                 heap.push(Reverse((at, token)));
             }
-            want(slot, token, inbox, false);
+            set_interest(slot, token, inbox, false);
         }
-        Outcome::Blocked | Outcome::TurnOver => want(slot, token, inbox, true),
+        Outcome::Blocked | Outcome::TurnOver => set_interest(slot, token, inbox, true),
         Outcome::Done => slot.done = true,
         Outcome::Failed(text) => {
             slot.done = true;
@@ -270,7 +270,7 @@ fn serve(
     }
 }
 
-/// A sender whose connection ended while it waited.
+/// Fails a sender whose connection ended while it waited.
 fn broken(slot: &mut Slot, clock: &Clock) {
     let StreamRole::Send { state, .. } = &slot.flow.role else { return };
     let reason = match slot.flow.socket.take_error() {
@@ -283,7 +283,7 @@ fn broken(slot: &mut Slot, clock: &Clock) {
     let _ = slot.flow.events.send(FlowEvent::Failed(slot.flow.id, text));
 }
 
-/// Ends a sender that can't continue and reports what it had sent.
+/// Ends a sender that can't continue, and reports what it has sent.
 fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
     state.stop();
     state.finish(now);
@@ -291,7 +291,7 @@ fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
 }
 
 enum Outcome {
-    /// Nothing before this time.
+    /// Nothing to do before this time.
     Later(u64),
     /// The socket is full or empty.
     Blocked,
@@ -301,9 +301,9 @@ enum Outcome {
     Failed(String),
 }
 
-/// Sets what the poller waits for: a sender's readiness to write only while it has something to write. A call of the
-/// system only when it changes: a busy sender stays registered.
-fn want(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
+/// Sets what the poller waits for: room to write only while a sender has data. A system call is made only on a
+/// change: a busy sender stays registered.
+fn set_interest(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
     if matches!(slot.flow.role, StreamRole::Send { .. }) && slot.waits_writable != writable {
         slot.waits_writable = writable;
         let interest = Interest { readable: false, writable, edge: false };
@@ -319,13 +319,13 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let mut state = lock(state);
     let most = state.payload();
     let mut turn = 0;
-    let most_of_turn = if *zero_copy { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
-    while turn < most_of_turn {
+    let turn_limit = if *zero_copy { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
+    while turn < turn_limit {
         let now = clock.monotonic_ns();
         match state.next(now) {
             NextSend::At(at) => return Outcome::Later(at),
             NextSend::Done => {
-                // Also of a stream that is shorter than the time between two samples.
+                // Covers streams shorter than the time between two samples.
                 if let Some(info) = flow.socket.info() {
                     note(&mut state, &info);
                 }
@@ -367,7 +367,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
                 if slot.left > 0 && !*zero_copy {
-                    // The socket is full: another call would only return so.
+                    // The socket is full: another call would only return an error.
                     return Outcome::Blocked;
                 }
             }
@@ -405,8 +405,8 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     }
     let mut turn = 0;
     let mut state = lock(state);
-    let most_of_turn = if *discard { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
-    while turn < most_of_turn {
+    let turn_limit = if *discard { TURN_BYTES_UNCOPIED } else { TURN_BYTES };
+    while turn < turn_limit {
         let discards = *discard && !state.wants_bytes();
         let (most, result) = if discards {
             (DISCARD_BYTES, flow.socket.recv_discard(DISCARD_BYTES))
@@ -442,7 +442,7 @@ fn note(state: &mut Sending, info: &TcpInfo) {
     );
 }
 
-/// Intervals, samples of TCP information, and the end of waiting.
+/// Handles intervals, samples of TCP information, and the end of a receiver's wait.
 fn tick(slot: &mut Slot, now: u64) {
     let flow = &slot.flow;
     match &flow.role {
@@ -450,10 +450,10 @@ fn tick(slot: &mut Slot, now: u64) {
             let mut state = lock(state);
             let info = flow.socket.info();
             info.iter().for_each(|info| note(&mut state, info));
-            // One that is blocked is not served: its intervals end all the same.
+            // A blocked sender is not served, but its intervals end.
             state.advance(now.saturating_sub(TICK_NS));
             if let Some(info) = info {
-                // What the kernel still knows of a stream that sends nothing more says nothing of the path.
+                // The kernel's figures of a stream that has finished sending say nothing of the path.
                 if let Some(start) = state.log.start_ns()
                     && now >= start
                     && !state.has_finished()

@@ -1,4 +1,4 @@
-//! A worker that panics: its flows end with words, and the next ones are served.
+//! A worker that panics fails its flows with a reason, and serves later flows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,11 +44,11 @@ fn stream() -> (TcpStream, TcpStream) {
     (far, near)
 }
 
-/// Events of flow `id` until it is over: whether it failed, with the reason, and whether its end was reported after that.
+/// Reads events until a flow is done; returns the failure of flow `id`, if any, and the last event.
 fn ending(inbox: &mut UnboundedReceiver<FlowEvent>, id: u32) -> (Option<String>, FlowEvent) {
     let mut failure = None;
     loop {
-        // A channel whose senders are gone ends; one that is silent is cut by the test's own limit.
+        // A channel whose senders are gone ends; a silent one is ended by the test's own limit.
         match inbox.blocking_recv().expect("an event") {
             FlowEvent::Failed(flow, text) if flow == id => failure = Some(text),
             done @ (FlowEvent::SenderDone(_) | FlowEvent::ReceiverDone(_)) => {
@@ -160,7 +160,7 @@ fn a_receiver_s_panic_fails_its_flow_and_not_the_next() {
     bench.engine.receivers[0].tell(receive::Command::Panic);
     let lost = (Some(LOST.to_string()), FlowEvent::ReceiverDone(1));
     assert_eq!(ending(&mut bench.inbox, 1), lost);
-    // One that has waited long enough is done at the next tick.
+    // A receiver whose wait is over is done at the next tick.
     bench.receiver(2, Some(Drain::datagrams(0, 1)));
     assert_eq!(ending(&mut bench.inbox, 2), (None, FlowEvent::ReceiverDone(2)));
 }
@@ -202,7 +202,7 @@ fn a_slow_stream_is_received_to_its_last_byte_long_after_its_sender_finished() {
 }
 
 #[test]
-fn a_stream_that_falls_silent_is_given_up_and_says_what_is_missing() {
+fn a_silent_stream_is_given_up_and_reports_what_is_missing() {
     let injected = InjectedClock::new();
     let mut bench = Bench::on(injected.clock());
     let (near, far) = stream();

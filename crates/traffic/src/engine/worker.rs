@@ -1,7 +1,7 @@
 //! A worker thread and its inbox.
 //!
-//! A panic in a worker is an error of ours that must not leave a test waiting: the flows that the worker held fail (each
-//! says so when it is dropped by a panicking thread), and the worker starts again with what is still in its inbox.
+//! A panic in a worker is a bug that must not leave a test waiting: the worker's flows fail (each reports it when a
+//! panicking thread drops it), and the worker restarts with the commands still in its inbox.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,11 +14,11 @@ use crate::TrafficError;
 /// Token of the inbox in the worker's poller; flows count from 1.
 pub(super) const INBOX: u64 = 0;
 
-/// What a flow says that was lost with its worker.
+/// Error of a flow whose worker panicked.
 pub(super) const LOST: &str =
     "internal error: the thread that served this flow stopped unexpectedly";
 
-/// What a worker thread is given.
+/// Inputs of a worker thread.
 pub(super) struct Inbox<C> {
     pub(super) commands: Receiver<C>,
     pub(super) poller: Poller,
@@ -26,9 +26,9 @@ pub(super) struct Inbox<C> {
 }
 
 impl<C> Inbox<C> {
-    /// A poller that knows nothing of the sockets waited for before.
+    /// Replaces the poller by one without the sockets of earlier flows.
     fn renew(&mut self) {
-        // Without one the old one is used: events of flows that have ended are ignored.
+        // On failure the old one is used: events of flows that have ended are ignored.
         if let Ok(poller) = Poller::new()
             && poller.add(&self.waker, INBOX, Interest::READ).is_ok()
         {
@@ -37,7 +37,7 @@ impl<C> Inbox<C> {
     }
 }
 
-/// A running worker. Dropping it ends the thread and waits for it.
+/// A running worker. Dropping it stops the thread and waits for it.
 pub(super) struct Worker<C> {
     commands: Option<Sender<C>>,
     waker: Waker,
@@ -60,10 +60,10 @@ impl<C: Send + 'static> Worker<C> {
             .name(short)
             .spawn(move || {
                 if let Some(cpu) = cpu {
-                    // Refused when the processor is not ours: the flag was checked, so it went away meanwhile.
+                    // The flag was checked before: a refusal means that the processor went away meanwhile.
                     let _ = weir_net::thread::pin_to_cpu(cpu);
                 }
-                // What the worker shares lies behind mutexes whose contents are valid at every moment.
+                // Shared state is behind mutexes and valid at every moment, so that a panic leaves it usable.
                 while catch_unwind(AssertUnwindSafe(|| work(&inbox))).is_err() {
                     inbox.renew();
                 }
@@ -74,7 +74,7 @@ impl<C: Send + 'static> Worker<C> {
 
     pub(super) fn tell(&self, command: C) {
         if let Some(commands) = &self.commands {
-            // It fails only when the thread has ended, and then there is nothing to tell it.
+            // Fails only when the thread has ended, which needs no commands.
             let _ = commands.send(command);
             self.waker.wake();
         }

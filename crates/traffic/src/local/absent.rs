@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 
 use super::SocketFile;
 
-/// A listening socket, of which there is none.
+/// A listening socket; there can't be one.
 #[derive(Debug)]
 pub(crate) enum Listener {}
 
 impl Listener {
-    /// Not available.
+    /// Always fails.
     pub(crate) fn bind(_path: &Path, _is_private: bool) -> io::Result<(Listener, SocketFile)> {
         let reason = "Unix sockets are not available on this system";
         Err(io::Error::new(io::ErrorKind::Unsupported, reason))

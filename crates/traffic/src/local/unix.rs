@@ -1,4 +1,4 @@
-//! Unix sockets. A connected one is handed on as a `TcpStream`: every call that is made on it is one of any stream socket.
+//! Unix sockets. A connected one is used as a `TcpStream`: only calls common to all stream sockets are made on it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use super::SocketFile;
 pub(crate) struct Listener(UnixListener);
 
 impl Listener {
-    /// Listens at `path`; with `is_private` for this user alone. A socket there that nothing answers on is replaced.
+    /// Listens at `path`; with `is_private` for this user alone. A stale socket there is replaced.
     pub(crate) fn bind(path: &Path, is_private: bool) -> io::Result<(Listener, SocketFile)> {
         let is_stale = |e: &io::Error| {
             e.kind() == io::ErrorKind::AddrInUse
@@ -38,7 +38,7 @@ impl Listener {
         Ok((Listener(listener), file))
     }
 
-    /// Takes the next connection.
+    /// Accepts the next connection.
     pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
         let (stream, _) = self.0.accept().await?;
         TcpStream::from_std(OwnedFd::from(stream.into_std()?).into())

@@ -1,4 +1,4 @@
-//! The task of one control connection: hello, session, test, report. The session dies with it.
+//! The task of one control connection: hello, session, test, report. The session ends with it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -32,17 +32,17 @@ use crate::report_timeout::{TimedOut, Waiting};
 use crate::transport::{self, StreamTransport};
 use crate::{Address, START_NS, hello, host};
 
-/// A client that does not take one of our messages for this long counts as lost; a report has a timeout of its own.
+/// A client that does not read a message within this time counts as lost; reports have their own timeout.
 const WRITE_SECONDS: u64 = 10;
-/// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
+/// Above this number of UDP flows, each gets its own port: older kernels scan the connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
 
-/// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
+/// Maximum number of plans above [`SMALL_PLAN`] that are received concurrently.
 const MAX_LARGE_PLANS: u64 = 64;
-/// A plan up to this size is taken from anyone; the share of the few larger ones at once is a limit.
+/// A plan up to this size is received from any client; larger ones are limited to [`MAX_LARGE_PLANS`].
 const SMALL_PLAN: usize = 64 << 10;
 
-/// Ends a session in whatever way its task ends: by returning, by being dropped, by a panic.
+/// Ends a session however its task ends: by return, drop or panic.
 struct Closing<'s> {
     shared: &'s Arc<Shared>,
     session: Arc<Session>,
@@ -61,13 +61,13 @@ struct Task<'s> {
     writer: Writer,
     /// Bytes of the control connection.
     meter: Meter,
-    /// Whether the last word was a refusal, which the client is to read.
+    /// Whether the last message was a refusal, which the client must have time to read.
     refused: bool,
-    /// It has the only session of a server for one client.
+    /// Whether it holds the only session of a server for one client.
     took: bool,
 }
 
-/// Runs a control connection to its end; whether a session had been granted.
+/// Runs a control connection to its end; returns whether a session was granted.
 pub(super) async fn session(
     stream: TcpStream,
     peer: Address,
@@ -83,7 +83,7 @@ pub(super) async fn session(
         return false;
     };
     if noise && shared.config.key.is_none() {
-        refused("it has a key, this server has none");
+        refused("the client has a key, this server has none");
         return false;
     }
     let key = shared.config.key.as_ref().filter(|_| noise);
@@ -102,7 +102,7 @@ pub(super) async fn session(
     let mut half_open = Some(half_open);
     let ran = task.serve(&mut reader, local, noise, deadline, &mut half_open).await;
     if task.took && !ran {
-        // It came to nothing: the next one may have it.
+        // No session ran: the next client may have it.
         shared.is_taken.store(false, Ordering::Relaxed);
     }
     if task.refused {
@@ -112,7 +112,7 @@ pub(super) async fn session(
 }
 
 impl Task<'_> {
-    /// From the hello to the end of the session; whether one had been granted.
+    /// Runs from the hello to the end of the session; returns whether one was granted.
     async fn serve(
         &mut self,
         reader: &mut Reader,
@@ -131,7 +131,8 @@ impl Task<'_> {
             _ => return false,
         };
         if shared.config.one_off && shared.is_taken.swap(true, Ordering::Relaxed) {
-            self.refuse("busy", "this server serves one client, and is at it").await;
+            self.refuse("busy", "this server serves a single client, which is already connected")
+                .await;
             return false;
         }
         self.took = shared.config.one_off;
@@ -143,7 +144,7 @@ impl Task<'_> {
                 .await;
             return false;
         };
-        // Counted before it is expanded: a line of a plan can ask for a hundred thousand.
+        // Counted before expansion: one line of a plan can request a hundred thousand flows.
         let flows: u64 = open.plan.connections.iter().map(|c| u64::from(c.count)).sum();
         let Some(flow_share) =
             Share::take(&shared.load, |l| &l.flows, flows, shared.config.limits.flows)
@@ -151,7 +152,7 @@ impl Task<'_> {
             self.refuse(
                 "limit",
                 &format!(
-                    "{flows} flows: this server has room for {} in all",
+                    "{flows} flows: the limit of this server is {} in all",
                     shared.config.limits.flows
                 ),
             )
@@ -164,7 +165,7 @@ impl Task<'_> {
         let mtu = self.peer.ip().map_or(u32::MAX, host::min_path_mtu);
         if let Some(o) = host::oversized(sending, open.family, mtu) {
             let text = format!(
-                "datagrams of {} bytes that must not be fragmented: the path takes {} from this side",
+                "datagrams of {} bytes that must not be fragmented: the path accepts {} from this end",
                 o.payload_bytes, o.most
             );
             self.refuse("plan", &text).await;
@@ -190,7 +191,7 @@ impl Task<'_> {
         self.refused = true;
     }
 
-    /// Tells a client whose message was changed on the path; whether it was.
+    /// Refuses a client whose message was corrupted on the path; returns whether it was.
     async fn damaged(&mut self, e: &ChannelError) -> bool {
         if e.is_damage() {
             self.refuse(DAMAGED, &e.to_string()).await;
@@ -198,11 +199,11 @@ impl Task<'_> {
         e.is_damage()
     }
 
-    /// Hello both ways, then what is asked for, checked.
+    /// Exchanges hellos, then reads and checks the client's request.
     async fn greet(&mut self, reader: &mut Reader) -> Option<Box<Open>> {
         let client = match reader.read::<ClientMessage>().await {
             Ok(ClientMessage::Hello(hello)) => hello,
-            // Also one that is damaged: before its hello a client may be a stranger, who gets no answer.
+            // Includes a damaged hello: before its hello a client may be a stranger, which gets no answer.
             _ => return None,
         };
         let ours = hello(self.shared.config.key.is_some(), &self.shared.config.clock);
@@ -226,7 +227,7 @@ impl Task<'_> {
         if let Err(ChannelError::Frame(FrameError::TooLong { .. })) = message {
             large = Share::take(&self.shared.load, |l| &l.large_plans, 1, MAX_LARGE_PLANS);
             if large.is_none() {
-                self.refuse("busy", "many large plans are coming in, try again").await;
+                self.refuse("busy", "too many large plans are being received, try again").await;
                 return None;
             }
             reader.set_limit(SERVER_LIMIT);
@@ -346,7 +347,7 @@ impl Task<'_> {
         true
     }
 
-    /// Ports of the session's own, where its options need them before the handshake, or where they are asked for.
+    /// Opens ports for this session alone, if its options need them before the handshake or its plan requests them.
     fn dedicate(
         &self,
         open: &Open,
@@ -378,11 +379,11 @@ impl Task<'_> {
         if flow_label.is_some() && (labels.len() > 1 || ports == DataPorts::Shared) {
             return Err("this server applies a flow label to the TCP connections on which it sends only if all of them have the same one and their data port is not shared".into());
         }
-        // Everything is opened before anything starts: what is refused gives its ports back at once.
+        // All sockets are opened before anything starts, so that a refusal releases its ports immediately.
         let mut listener = None;
         let sends = |s: &FlowSpec| s.connection.direction == Direction::Reverse;
         let needs = |(s, transport): &&(&FlowSpec, &dyn StreamTransport)| {
-            // What connections inherit from their listener; the rest is set when they are accepted.
+            // Options that connections inherit from their listener; the rest is set when they are accepted.
             let inherited = weir_net::tcp::TcpOptions {
                 nodelay: false,
                 pacing_bytes_per_second: None,
@@ -399,7 +400,7 @@ impl Task<'_> {
             let options = weir_net::tcp::TcpOptions {
                 nonblocking: true,
                 flow_label,
-                // One that speaks more than TCP takes connections of TCP as well.
+                // A listener of a protocol that extends TCP accepts TCP connections as well.
                 protocol: streams.iter().find_map(|(s, t)| t.options(s, sends(s)).protocol),
                 ..transport.options(spec, sends(spec))
             };
@@ -426,12 +427,12 @@ impl Task<'_> {
         for (flow, socket) in sockets {
             self.shared.front.await_dedicated(session, flow, socket);
         }
-        // Sessions are never opened on it: a control preface there is as foreign as any.
+        // No session is opened on this port: a control preface is as invalid there as any other.
         let accepting = |listener| super::accept(listener, self.shared.clone(), None);
         Ok(listener.map(|listener| tokio::spawn(accepting(listener))))
     }
 
-    /// The conversation during a test. Returns how it ended and the report that was given.
+    /// Handles messages and events during a test. Returns how it ended, and the report if it was made.
     async fn talk(
         &mut self,
         reader: &mut Reader,
@@ -445,7 +446,7 @@ impl Task<'_> {
         let clock = shared.engine.clock().clone();
         let before = Arc::new(host::before(session.peer.ip().map(|peer| peer.ip()), None));
         let mut cpu = CpuMeter::new(&clock);
-        // Flows that have not ended sending: those that were started, and those that wait for a command.
+        // Flows that have not finished sending: started ones, and those that wait for a command.
         let (mut sending, mut waiting): (BTreeSet<u32>, BTreeSet<u32>) =
             session.specs.keys().partition(|id| session.specs[id].connection.autostart);
         let notes_before = shared.engine.notes().len();
@@ -480,7 +481,7 @@ impl Task<'_> {
                     match message {
                         Ok(ClientMessage::Probe { t1_ns, reference: wanted }) => {
                             if wanted && references.is_none() {
-                                // It may start a program, once.
+                                // Opening it may start a program, so it is done once.
                                 let clock = clock.clone();
                                 let opening = tokio::task::spawn_blocking(move || ReferenceReader::open(&clock));
                                 references = opening.await.ok();
@@ -494,9 +495,9 @@ impl Task<'_> {
                         Ok(ClientMessage::Clock(state)) => session.set_clock(state, now),
                         Ok(ClientMessage::Start { .. }) if session.intervals().is_some() => return ("a second start".into(), report),
                         Ok(ClientMessage::Start { at_ns }) => {
-                            // A client that could not relate the clocks begins as long after sending this.
+                            // A client that could not relate the clocks starts after the same time.
                             let at_ns = if at_ns == 0 { now + START_NS } else { at_ns };
-                            // A start far off would be a session that never ends.
+                            // A start in the far future would be a session that never ends.
                             if at_ns.abs_diff(now) > 60_000_000_000 {
                                 return ("a start that is a minute off".into(), report);
                             }
@@ -530,7 +531,7 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::Report) => {
-                            // One: making it is work, and it takes the flows out of the engine.
+                            // Only one: making it takes work, and it removes the flows from the engine.
                             if report.is_some() {
                                 return ("a second request for the report".into(), report);
                             }
@@ -540,9 +541,10 @@ impl Task<'_> {
                             };
                             end.warnings.extend(shared.engine.notes().into_iter().skip(notes_before));
                             if let Err(e) = self.send_report(&end).await {
-                                return (not_taken(&e), Some(Box::new(end)));
+                                return (not_read(&e), Some(Box::new(end)));
                             }
-                            // That it took the report is a sign of life, which may have lasted longer than the silence.
+                            // Reading the report counts as activity, and may have taken longer than the silence
+                            // allowed.
                             heard = Instant::now();
                             report = Some(Box::new(end));
                         }
@@ -563,7 +565,7 @@ impl Task<'_> {
                         FlowEvent::SenderDone(total) => ServerMessage::SenderDone(total),
                         FlowEvent::ReceiverDone(flow) => ServerMessage::ReceiverDone { flow },
                         FlowEvent::Ready(flow) => ServerMessage::FlowReady { flow },
-                        // The native protocol says it on the control connection.
+                        // The native protocol announces it on the control connection.
                         FlowEvent::SenderEnded(_) => continue,
                         FlowEvent::Failed(flow, text) => {
                             if let Some(f) = session.flow(flow) {
@@ -585,13 +587,13 @@ impl Task<'_> {
                         return ("the client does not read".into(), report);
                     }
                 }
-                // Its host may have gone without a message.
+                // The client's host may have gone without a message.
                 () = tokio::time::sleep_until(heard + silence) => {
                     return (format!("no message from the client for {} s", silence.as_secs()), report);
                 }
                 () = tokio::time::sleep_until(lease) => {
                     self.refuse("closing", &format!("the session reached this server's limit of {} s", shared.config.limits.session_seconds)).await;
-                    return ("its time was over".into(), report);
+                    return ("its time limit was reached".into(), report);
                 }
                 _ = shared.stop.asked(1) => {
                     self.refuse("closing", "the server is being stopped").await;
@@ -631,8 +633,8 @@ impl Task<'_> {
         true
     }
 
-    /// What this end counted. Made on a thread of its own: with thousands of flows it takes long enough to be felt by
-    /// the other sessions. `None` if that thread failed.
+    /// Makes this end's report, on its own thread: with thousands of flows it takes long enough to delay other
+    /// sessions. `None` if that thread failed.
     async fn report(
         &self,
         session: &Arc<Session>,
@@ -661,14 +663,14 @@ impl Task<'_> {
     }
 }
 
-/// Why a client has not got its report.
-fn not_taken(e: &ChannelError) -> String {
+/// Why a client did not receive its report.
+fn not_read(e: &ChannelError) -> String {
     match e {
         ChannelError::NotTaken(TimedOut::Idle(silence)) => {
-            format!("the client took nothing of its report for {} s", silence.as_secs_f64())
+            format!("the client read nothing of its report for {} s", silence.as_secs_f64())
         }
         ChannelError::NotTaken(TimedOut::Incomplete(whole)) => {
-            format!("the client had not taken its report after {} s", whole.as_secs_f64())
+            format!("the client had not read its report after {} s", whole.as_secs_f64())
         }
         _ => "the client left before its report".into(),
     }

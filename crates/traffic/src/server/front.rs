@@ -1,8 +1,8 @@
-//! The thread in front of the UDP port: it takes hellos, gives each flow that proves itself a connected socket of its
-//! own on the same port, and answers clock probes. Data never passes here.
+//! The thread at the UDP port: it receives hellos, opens a connected socket on the same port for each flow with a
+//! valid tag, and answers clock probes. Data never passes here.
 //!
 //! A connected socket for each flow, instead of one socket demultiplexed by address in user space, keeps each flow's
-//! overflow count exact and its buffer its own; ARCHITECTURE.md says when this changes to ports of their own.
+//! overflow count exact and gives it its own buffer. ARCHITECTURE.md says when flows get their own ports instead.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -22,18 +22,18 @@ use crate::TrafficError;
 use crate::engine::{Engine, lock};
 
 const INBOX: u64 = 0;
-/// Datagrams taken off a new socket at most: its peer may already be flooding it.
+/// Maximum number of datagrams drained from a new socket: its peer may already be flooding it.
 const MAX_STRAYS: usize = 1024;
 /// Sessions by number.
 pub(crate) type Registry = Arc<Mutex<HashMap<u64, Weak<Session>>>>;
 
 enum Command {
-    /// A socket of its own for a flow: its hello comes there.
+    /// A dedicated socket of a flow, on which its hello arrives.
     Dedicated { session: Weak<Session>, flow: u32, socket: UdpSocket },
 }
 
 enum Role {
-    /// The one port.
+    /// The shared port.
     Shared { port: u16 },
     /// A flow's own port, waiting for its hello.
     Dedicated { session: Weak<Session>, flow: u32 },
@@ -89,7 +89,7 @@ impl Front {
         Ok(Front { commands: Some(commands), waker, thread: Some(thread) })
     }
 
-    /// A flow of `session` waits for its hello on a port of its own.
+    /// Adds a flow of `session` that waits for its hello on its own port.
     pub(crate) fn await_dedicated(&self, session: &Arc<Session>, flow: u32, socket: UdpSocket) {
         if let Some(commands) = &self.commands {
             let _ = commands.send(Command::Dedicated {
@@ -127,7 +127,7 @@ impl Loop {
         let mut events = Events::new(64);
         let mut batch = RecvBatch::new(32, 2048);
         loop {
-            // Wakes at times to drop the sockets of sessions that have ended.
+            // Wakes regularly to drop the sockets of sessions that have ended.
             let _ = poller.wait(&mut events, Some(1_000_000_000));
             self.refit();
             loop {
@@ -192,7 +192,7 @@ impl Loop {
         }
     }
 
-    /// Takes what waits on a socket: probes are answered at once, hellos gathered.
+    /// Reads a socket: answers probes immediately and collects hellos.
     fn read(
         &mut self,
         token: u64,
@@ -234,7 +234,7 @@ impl Loop {
         }
     }
 
-    /// A hello on the one port or on a flow's own. Whatever is not proved by its tag gets no answer at all.
+    /// Handles a hello on the shared port or on a flow's own. A datagram without a valid tag gets no answer at all.
     fn hello(
         &mut self,
         poller: &Poller,
@@ -274,7 +274,7 @@ impl Loop {
                     return;
                 }
                 let Ok(socket) = session.connected_socket(hello.flow, port, from) else { return };
-                // Between its binding and its connecting, others' hellos may have come to the new socket.
+                // Between bind and connect, hellos of others may have arrived on the new socket.
                 let mut stray = [0; LEN + 1];
                 for _ in 0..MAX_STRAYS {
                     let Ok((n, stranger)) = socket.recv_from(&mut stray) else { break };
@@ -296,7 +296,7 @@ impl Loop {
     }
 }
 
-/// Answers a probe: as long as the request, and only to who has the session's key.
+/// Answers a probe: with a reply as long as the request, and only to a holder of the session's key.
 fn answer(
     socket: &UdpSocket,
     probe: &ControlDatagram,
@@ -308,7 +308,7 @@ fn answer(
     let now = clock.monotonic_ns();
     let kind = match probe.kind {
         DatagramKind::Probe => DatagramKind::ProbeReply,
-        // The acknowledgement was lost.
+        // The acknowledgement of this hello was lost.
         DatagramKind::Hello => DatagramKind::HelloAck,
         _ => return,
     };

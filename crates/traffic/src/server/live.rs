@@ -1,8 +1,8 @@
 //! Live figures: a server's reports of intervals while a test runs.
 //!
-//! An interval is reported when every flow has counted it, or a little later without the stragglers, which follow when
-//! they have. Of many slow flows only the sum is reported, with their number. What the control budget
-//! ([`weir_flow::budget`]) does not allow is withheld: the report has it.
+//! An interval is reported when every flow has counted it, or a little later without the stragglers, which follow
+//! once they have counted it. Of many slow flows only the sum is reported, with the number of flows. Figures beyond
+//! the control budget ([`weir_flow::budget`]) are left to the final report.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use weir_model::plan::TransportName;
 use weir_model::record::IntervalCount;
 use weir_wire::control::{LiveCount, ServerMessage};
 
-/// Live figures of an interval go out this long after its end, when what arrived in it has been read.
+/// Delay of live figures after the end of an interval, so that everything that arrived in it has been read.
 const GRACE_NS: u64 = 60_000_000;
-/// Flows that have not counted an interval are looked at again after this time.
+/// Delay before flows that have not counted an interval are checked again.
 const RETRY_NS: u64 = 30_000_000;
-/// Then they are waited for no longer, and what there is goes out.
+/// Maximum wait for stragglers, after which the available figures are sent.
 const PATIENCE_NS: u64 = 250_000_000;
-/// Those that have not counted it by now are in the report alone.
+/// Flows that have not counted an interval by now are in the final report only.
 const LAST_NS: u64 = 10_000_000_000;
-/// Intervals of which something is owed.
+/// Maximum number of intervals with figures still to send.
 const MAX_OWED: usize = 64;
 /// Whether a count is a sender's, its flow's transport and number, and the count.
 pub(super) type Count = (bool, TransportName, u32, IntervalCount);
@@ -32,16 +32,16 @@ pub(super) type Count = (bool, TransportName, u32, IntervalCount);
 struct Owed {
     index: usize,
     end_ns: u64,
-    told: HashSet<u32>,
+    reported: HashSet<u32>,
     /// The sum was reported, of this number of flows.
     summed: Option<u32>,
-    /// What there was went out without the stragglers.
+    /// The available figures were sent without the stragglers.
     begun: bool,
     /// Credit that it has earned so far, bytes.
     earned: f64,
 }
 
-/// What has been reported, and when there is more to report.
+/// Reported intervals, and those still to report.
 #[derive(Debug)]
 pub(super) struct Live {
     intervals: Option<IntervalClock>,
@@ -50,18 +50,18 @@ pub(super) struct Live {
     budget: ControlBudget,
     /// Bytes of the control connection that have been charged.
     charged: u64,
-    /// When to look again.
+    /// When to check again.
     pub(super) at: Option<Instant>,
 }
 
 impl Live {
-    /// Nothing is to be reported.
+    /// Without live figures.
     pub(super) fn none() -> Live {
         let budget = ControlBudget::default();
         Live { intervals: None, next: 0, owed: VecDeque::new(), budget, charged: 0, at: None }
     }
 
-    /// The intervals begin. `control_bytes`: what the control connection has carried so far, which is not charged.
+    /// Starts the intervals. `control_bytes`: what the control connection has carried so far, which is not charged.
     pub(super) fn start(
         &mut self,
         intervals: IntervalClock,
@@ -86,9 +86,9 @@ impl Live {
             .map(|at| Instant::now() + Duration::from_nanos(at.saturating_sub(now_ns)));
     }
 
-    /// What to report at `now_ns`. `receivers`: how many flows this end receives. `control_bytes`: all that the control
-    /// connection has carried, both directions. `count` gives all flows' counts of an interval, those left out that have
-    /// not closed it.
+    /// Messages to send at `now_ns`. `receivers`: number of flows that this end receives. `control_bytes`: all bytes
+    /// of the control connection, both directions. `count` returns the counts of an interval of all flows that have
+    /// closed it.
     pub(super) fn due(
         &mut self,
         now_ns: u64,
@@ -99,15 +99,22 @@ impl Live {
         while let Some(end_ns) = self.intervals.and_then(|c| c.end_ns(self.next))
             && end_ns.saturating_add(GRACE_NS) <= now_ns
         {
-            let (told, summed) = (HashSet::new(), None);
+            let (reported, summed) = (HashSet::new(), None);
             let index = self.next;
-            self.owed.push_back(Owed { index, end_ns, told, summed, begun: false, earned: 0.0 });
+            self.owed.push_back(Owed {
+                index,
+                end_ns,
+                reported,
+                summed,
+                begun: false,
+                earned: 0.0,
+            });
             self.next += 1;
             if self.owed.len() > MAX_OWED {
                 self.owed.pop_front();
             }
         }
-        // Messages made here were charged as they were made, without what encryption and framing add.
+        // Messages made here are already charged, without the overhead of encryption and framing.
         self.budget.spend(control_bytes.saturating_sub(self.charged) as f64);
         self.charged = self.charged.max(control_bytes);
         let mut out = vec![];
@@ -129,7 +136,7 @@ impl Live {
         out
     }
 
-    /// What has not been reported of an interval, if the budget allows it.
+    /// The figures of an interval that are still to report, if the budget allows them.
     fn message(&mut self, owed: &mut Owed, counts: Vec<Count>) -> Option<ServerMessage> {
         let interval = owed.index as u32;
         let bytes = counts.iter().map(|(.., c)| c.bytes).fold(0, u64::saturating_add);
@@ -137,7 +144,7 @@ impl Live {
         let earned = self.budget.allowed_bytes(seconds, bytes);
         self.budget.earn((earned - owed.earned).max(0.0), seconds);
         owed.earned = owed.earned.max(earned);
-        let fresh = counts.iter().filter(|(.., id, _)| !owed.told.contains(id));
+        let fresh = counts.iter().filter(|(.., id, _)| !owed.reported.contains(id));
         let flows: Vec<_> = fresh.map(|(.., id, c)| (*id, LiveCount::from(c))).collect();
         let received: Vec<_> = counts.iter().filter(|(sends, ..)| !sends).collect();
         let of = received.len() as u32;
@@ -150,14 +157,14 @@ impl Live {
         let budget = self.budget;
         let fits = |m: &ServerMessage| budget.allows(size(m) as f64);
         if message.as_ref().is_some_and(fits) {
-            owed.told.extend(counts.iter().map(|(.., id, _)| *id));
+            owed.reported.extend(counts.iter().map(|(.., id, _)| *id));
         } else {
             // Many slow flows: their sum costs little.
             let sum = weir_flow::assemble::sum(
                 received.iter().map(|(_, transport, _, c)| (*transport, c)),
             );
             message = sum
-                .filter(|_| owed.summed.is_none_or(|told| told < of))
+                .filter(|_| owed.summed.is_none_or(|reported| reported < of))
                 .map(|sum| vec![(0, LiveCount::from(&sum))])
                 .map(|flows| ServerMessage::Live { interval, flows, of })
                 .filter(fits);
@@ -208,15 +215,15 @@ mod tests {
         .collect()
     }
 
-    /// Interval, flows, and of how many a sum is.
-    fn told(messages: Vec<ServerMessage>) -> Vec<(u32, Vec<u32>, u32)> {
-        let told = messages.into_iter().map(|m| match m {
+    /// Interval, flows, and the number of flows in a sum.
+    fn reported(messages: Vec<ServerMessage>) -> Vec<(u32, Vec<u32>, u32)> {
+        let reported = messages.into_iter().map(|m| match m {
             ServerMessage::Live { interval, flows, of } => {
                 (interval, flows.iter().map(|(id, _)| *id).collect(), of)
             }
             other => panic!("{other:?}"),
         });
-        told.collect()
+        reported.collect()
     }
 
     #[tokio::test]
@@ -229,37 +236,37 @@ mod tests {
         );
         assert!(live.due(SECOND + GRACE, 4, 0, half).is_empty());
         let at = SECOND + PATIENCE_NS;
-        assert_eq!(told(live.due(at, 4, 0, half)), [(0, vec![1, 2], 0)]);
+        assert_eq!(reported(live.due(at, 4, 0, half)), [(0, vec![1, 2], 0)]);
         assert!(live.due(at + RETRY_NS, 4, 0, half).is_empty(), "nothing new");
         let all = |_| received(1..5, 1 << 20);
-        assert_eq!(told(live.due(at + 2 * RETRY_NS, 4, 0, all)), [(0, vec![3, 4], 0)]);
+        assert_eq!(reported(live.due(at + 2 * RETRY_NS, 4, 0, all)), [(0, vec![3, 4], 0)]);
         assert!(live.owed.is_empty());
     }
 
     #[tokio::test]
-    async fn who_never_counts_is_given_up() {
+    async fn a_flow_that_never_counts_is_given_up() {
         let mut live = live();
         let half = |index| if index == 0 { received(1..3, 1 << 20) } else { vec![] };
         let mut messages = vec![];
         for at in (0..13 * SECOND).step_by(100_000_000) {
             messages.extend(live.due(at, 4, 0, half));
         }
-        assert_eq!(told(messages), [(0, vec![1, 2], 0)]);
+        assert_eq!(reported(messages), [(0, vec![1, 2], 0)]);
         assert!(live.owed.iter().all(|o| o.index > 0) && live.owed.len() < 12, "{live:?}");
     }
 
     #[tokio::test]
-    async fn a_sum_says_of_how_many_flows_it_is_and_is_reported_again_when_it_is_whole() {
+    async fn a_sum_states_its_number_of_flows_and_is_repeated_when_complete() {
         let mut live = live();
         let most = |_| received(1..400, 1000);
         let at = SECOND + PATIENCE_NS;
-        assert_eq!(told(live.due(at, 500, 0, most)), [(0, vec![0], 399)]);
+        assert_eq!(reported(live.due(at, 500, 0, most)), [(0, vec![0], 399)]);
         let all = |_| received(1..501, 1000);
-        assert_eq!(told(live.due(at + RETRY_NS, 500, 0, all)), [(0, vec![0], 500)]);
+        assert_eq!(reported(live.due(at + RETRY_NS, 500, 0, all)), [(0, vec![0], 500)]);
     }
 
-    /// Plays intervals of `interval_ns` in which one flow receives `bytes`. Returns how many were reported, and the bytes of
-    /// all messages.
+    /// Runs intervals of `interval_ns` in which one flow receives `bytes`. Returns the number of reported intervals
+    /// and the bytes of all messages.
     fn played(mut live: Live, interval_ns: u64, intervals: u64, bytes: u64) -> (usize, u64) {
         let count = |_| {
             let count = IntervalCount {
@@ -274,47 +281,55 @@ mod tests {
             };
             vec![(false, TransportName::Udp, 1, count)]
         };
-        let (mut told, mut control_bytes) = (0, 0);
+        let (mut reported, mut control_bytes) = (0, 0);
         for n in 1..=intervals {
             for message in live.due(n * interval_ns + GRACE, 1, control_bytes, count) {
                 // As framed.
                 control_bytes += weir_wire::control::encode(&message).len() as u64 + 4;
-                told += 1;
+                reported += 1;
             }
         }
-        (told, control_bytes)
+        (reported, control_bytes)
     }
 
     #[tokio::test]
     async fn a_voice_flow_is_reported_four_times_a_second_within_a_tenth_of_its_rate() {
         let quarter = SECOND / 4;
-        let (told, bytes) = played(live_of(Some(68_800.0), quarter), quarter, 400, 2150);
-        assert_eq!(told, 400);
+        let (reported, bytes) = played(live_of(Some(68_800.0), quarter), quarter, 400, 2150);
+        assert_eq!(reported, 400);
         assert!(bytes as f64 * 8.0 / 100.0 <= 6880.0, "{bytes} bytes in 100 s");
     }
 
     #[tokio::test]
-    async fn what_is_reported_stays_within_8_kbit_where_little_or_nothing_comes() {
+    async fn reports_stay_within_8_kbit_with_little_or_no_data() {
         for (interval_ns, bytes, least) in [(SECOND, 0, 300), (SECOND / 20, 10, 2000)] {
             let intervals = 300 * SECOND / interval_ns;
-            let (told, sent) = played(live_of(None, interval_ns), interval_ns, intervals, bytes);
-            assert!(told >= least, "{told} of {intervals}");
+            let (reported, sent) =
+                played(live_of(None, interval_ns), interval_ns, intervals, bytes);
+            assert!(reported >= least, "{reported} of {intervals}");
             assert!(sent as f64 * 8.0 / 300.0 <= 8000.0 + 50.0, "{sent} bytes in 300 s");
         }
-        // A slow link of which the rate is stated: a tenth of it is the bound.
-        let (told, sent) = played(live_of(Some(2000.0), SECOND), SECOND, 300, 250);
-        assert!((20..300).contains(&told) && sent as f64 * 8.0 / 300.0 <= 200.0, "{told}: {sent}");
+        // For a slow link with a stated rate, the bound is a tenth of that rate.
+        let (reported, sent) = played(live_of(Some(2000.0), SECOND), SECOND, 300, 250);
+        assert!(
+            (20..300).contains(&reported) && sent as f64 * 8.0 / 300.0 <= 200.0,
+            "{reported}: {sent}"
+        );
     }
 
     #[tokio::test]
     async fn other_messages_of_the_connection_are_charged() {
         let mut live = live();
         let none = |_| received(1..2, 0);
-        let told = |live: &mut Live, second: u64, control_bytes| {
+        let reported = |live: &mut Live, second: u64, control_bytes| {
             live.due(second * SECOND + GRACE, 1, control_bytes, none).len()
         };
-        assert_eq!(told(&mut live, 1, 0), 1);
-        assert_eq!(told(&mut live, 2, 1_000_000), 0, "the connection carried more than its part");
-        assert_eq!(told(&mut live, 3, 1_000_000), 1, "the debt is paid");
+        assert_eq!(reported(&mut live, 1, 0), 1);
+        assert_eq!(
+            reported(&mut live, 2, 1_000_000),
+            0,
+            "the connection carried more than its part"
+        );
+        assert_eq!(reported(&mut live, 3, 1_000_000), 1, "the debt is paid");
     }
 }

@@ -40,19 +40,19 @@ use crate::{Address, TrafficError, transport};
 /// Limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at once.
+    /// Maximum number of concurrent sessions.
     pub sessions: u64,
-    /// Length of a session.
+    /// Maximum duration of a session.
     pub session_seconds: u64,
-    /// Flows at once, all sessions together.
+    /// Maximum number of concurrent flows of all sessions.
     pub flows: u64,
-    /// Time to say hello and ask for a session.
+    /// Time to send the hello and request a session.
     pub hello_seconds: u64,
-    /// Connections that have not yet done so.
+    /// Maximum number of connections that have not yet done so.
     pub half_open: u64,
-    /// A session without a message from its client for this long ends.
+    /// Silence of a client after which its session ends.
     pub silence_seconds: u64,
-    /// How long a client may take over its report: its session ends when it takes nothing, or not all.
+    /// How long a client may take to read its report: its session ends when it reads nothing, or not all, in time.
     pub report: ReportTimeout,
 }
 
@@ -70,16 +70,16 @@ impl Default for Limits {
     }
 }
 
-/// How a server is to run.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Addresses to listen on; empty: all of both families.
+    /// Addresses to listen on; empty: all IPv4 and IPv6 addresses.
     pub bind: Vec<IpAddr>,
-    /// The one port, TCP and UDP.
+    /// The port, TCP and UDP.
     pub port: u16,
     /// Listens on this Unix socket only, and on no address.
     pub unix: Option<PathBuf>,
-    /// The key that clients must have.
+    /// The key that clients must use.
     pub key: Option<Key>,
     /// Limits.
     pub limits: Limits,
@@ -89,13 +89,14 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Packets received are logged here.
     pub packet_log: Option<PathBuf>,
-    /// Data ports of sessions' own are taken from these; else the system chooses.
+    /// Range of the sessions' own data ports; absent: the system chooses.
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
-    /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
+    /// Scheduling of the threads that send datagrams; [`Scheduling::Fifo`] is an error where the system refuses it.
     pub scheduling: Scheduling,
-    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, under SCHED_FIFO as long as their wake-ups need it.
+    /// Time that these threads spin before a datagram is due, up to 10 ms. Absent: 60 µs, or under SCHED_FIFO as long
+    /// as their wake-ups require.
     pub spin: Option<Duration>,
     /// The clock; a test may inject one.
     pub clock: Clock,
@@ -124,46 +125,46 @@ impl Default for ServerConfig {
 /// Events of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// It listens.
+    /// The server listens.
     Listening {
-        /// Where.
+        /// Its addresses.
         addresses: Vec<Address>,
-        /// Whether anybody may use it.
+        /// Whether any client may use it, since it has no key.
         open: bool,
     },
-    /// A client has got a session.
+    /// A session was granted.
     SessionOpened {
-        /// Number.
+        /// Session number.
         session: u64,
-        /// Who.
+        /// The client.
         peer: Address,
-        /// How many flows.
+        /// Number of flows.
         flows: usize,
     },
     /// A session has ended.
     SessionClosed {
-        /// Number.
+        /// Session number.
         session: u64,
-        /// Who.
+        /// The client.
         peer: Address,
         /// How it ended.
         reason: String,
-        /// What this end counted.
+        /// This end's report.
         report: Option<Box<weir_model::report::EndReport>>,
     },
     /// A client was refused.
     Refused {
-        /// Who.
+        /// The client.
         peer: Address,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What all tasks of a server share.
+/// State shared by all tasks of a server.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    /// The one session of [`ServerConfig::one_off`] is granted.
+    /// The only session of [`ServerConfig::one_off`] is granted.
     pub(crate) is_taken: AtomicBool,
     pub(crate) engine: Arc<Engine>,
     pub(crate) registry: Registry,
@@ -180,7 +181,7 @@ pub(crate) struct Shared {
 /// Runs a server until it is asked to stop, or its work is done (`one_off`, `idle_timeout`).
 ///
 /// # Errors
-/// When it can't listen; a client's fault never ends it.
+/// If it can't listen; a misbehaving client never stops it.
 pub fn serve(
     config: ServerConfig,
     stop: Stop,
@@ -193,8 +194,8 @@ pub fn serve(
     runtime.block_on(run(config, stop, observe))
 }
 
-/// Listens for connections on `port` of the addresses `bind`; none: of all of both families where IPv6 exists, else of
-/// IPv4's. With port 0 the system chooses one for all.
+/// Listens for connections on `port` of the addresses `bind`. Without addresses it listens on all, of IPv4 only if
+/// the host has no IPv6. With port 0 the system chooses one port for all.
 pub(crate) fn listen(
     bind: &[IpAddr],
     port: u16,
@@ -313,7 +314,7 @@ async fn run(
     for task in &accepting {
         task.abort();
     }
-    // Sessions see the stop themselves and report; a second request, or 2 s, ends them.
+    // Sessions observe the stop request themselves and report; a second request, or 2 s, ends them.
     let ending = async {
         while shared.load.sessions.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -333,8 +334,8 @@ async fn run(
     shared.log.as_ref().map_or(Ok(()), |log| lock(log).flush())
 }
 
-/// Takes connections; each has its own task and its own time to say what it wants. Without `closed` only data
-/// connections are taken.
+/// Accepts connections; each has its own task and its own time limit for the hello. Without `closed`, only data
+/// connections are accepted.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     shared: Arc<Shared>,
@@ -343,7 +344,7 @@ pub(crate) async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Past the limit the newest goes: those who are nearly through come through.
+                // Above the limit the newest is dropped, so that older ones can complete.
                 let Some(share) =
                     Share::take(&shared.load, |l| &l.half_open, 1, shared.config.limits.half_open)
                 else {
@@ -388,7 +389,7 @@ async fn connection(
             drop(share);
             let session =
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
-            // A stranger's connection is closed without a message.
+            // An unknown connection is closed without a message.
             let Some(session) = session else { return };
             let Ok(spec) = session.admit(&shared.engine, &preface) else { return };
             let Some(transport) = transport::passed(spec) else {
@@ -407,7 +408,7 @@ async fn connection(
     }
 }
 
-/// Reads exactly the preface, and not a byte of what follows it. `None`: not ours, or gone.
+/// Reads exactly the preface and no byte after it. `None`: not Weir's, or closed.
 async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
     let mut bytes = [0; DATA_LEN];
     let mut have = 0;

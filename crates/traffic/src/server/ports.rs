@@ -1,4 +1,4 @@
-//! Where a session's own data ports come from: the system's choice, or a range that a firewall admits.
+//! The data ports of single sessions: chosen by the system, or from a range that a firewall admits.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -9,12 +9,12 @@ use weir_net::Error;
 /// The server's data ports.
 pub(crate) struct DataPortPool {
     range: Option<RangeInclusive<u16>>,
-    /// Where the next search begins, so that it does not try again what was taken just now.
+    /// Where the next search starts, to skip ports that were opened just before.
     next: AtomicU32,
 }
 
 impl DataPortPool {
-    /// All that the system gives, or those of `range`.
+    /// A pool of all ports that the system chooses from, or of `range`.
     pub(crate) fn new(range: Option<RangeInclusive<u16>>) -> DataPortPool {
         DataPortPool { range, next: AtomicU32::new(0) }
     }
@@ -24,11 +24,11 @@ impl DataPortPool {
         self.range.is_some()
     }
 
-    /// Opens a socket by `open`, which is given the port to bind to: 0 for the system's choice, else ports of the range
+    /// Opens a socket by calling `open` with the port to bind to: 0 for the system's choice, else ports of the range
     /// until one is free.
     ///
     /// # Errors
-    /// In words: what `open` failed by, or that every port of the range is in use.
+    /// As text: the failure of `open`, or that every port of the range is in use.
     pub(crate) fn open<T>(
         &self,
         mut open: impl FnMut(u16) -> weir_net::Result<T>,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_are_found_and_their_end_is_reported() {
+    fn free_ports_are_found_and_a_full_range_is_reported() {
         let pool = DataPortPool::new(Some(5000..=5002));
         let mut taken = vec![5001];
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What a server knows of one session, shared between its control task, the UDP front and the workers.
+//! A server's state of one session, shared by its control task, the UDP front and the workers.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ use crate::transport::{self, DatagramSocket, DatagramTransport};
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
 
-/// A client probes from one socket; the rest is for one behind a translator that changes its mind.
+/// A client probes from one socket; the others are for a client behind a NAT that changes its mapping.
 const MAX_PROBE_SOCKETS: u32 = 4;
 
 /// One session.
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
     /// Set under the lock of `flows`: later connections find no session.
     closed: AtomicBool,
-    /// Sockets that may still be made for probes.
+    /// Number of sockets that may still be opened for probes.
     probes_left: AtomicU32,
     pub(crate) log: Option<PacketLog>,
     used: Mutex<HashSet<u32>>,
@@ -80,7 +80,7 @@ impl Session {
         spec.connection.direction == Direction::Reverse
     }
 
-    /// The flow whose preface a stream has shown, once for each flow. Refused with the reason.
+    /// The flow of a stream's preface, once for each flow. The error is the reason for a refusal.
     pub(crate) fn admit(
         &self,
         engine: &Engine,
@@ -99,7 +99,7 @@ impl Session {
         Ok(spec)
     }
 
-    /// A stream that has shown the preface of a flow. Refused with the reason.
+    /// Attaches a stream whose preface was admitted. The error is the reason for a refusal.
     pub(crate) fn attach_stream(
         &self,
         engine: &Engine,
@@ -132,8 +132,8 @@ impl Session {
         Ok(())
     }
 
-    /// The socket that serves a UDP flow, or the session's probes, from now on: bound to the address that the client
-    /// reached and connected to the one that has just proved itself.
+    /// Opens the socket that serves a UDP flow, or the session's probes, from now on: bound to the address that the
+    /// client reached and connected to the address of its valid hello.
     pub(crate) fn connected_socket(
         &self,
         flow: u32,
@@ -151,7 +151,7 @@ impl Session {
         UdpSocket::open(&UdpOptions { reuse_port: true, connect: Some(peer), ..options })
     }
 
-    /// A UDP flow's socket of its own on `port`, not yet connected.
+    /// Opens the dedicated socket of a UDP flow on `port`, not yet connected.
     pub(crate) fn dedicated_socket(
         &self,
         spec: &FlowSpec,
@@ -163,25 +163,25 @@ impl Session {
         UdpSocket::open(&options)
     }
 
-    /// Whether a datagram comes from the host that holds the control connection: TCP's handshake has proved that
-    /// address, and a hello replayed from another one makes us send nowhere.
+    /// Whether a datagram comes from the host of the control connection. TCP's handshake has verified that address,
+    /// so a hello replayed from another one directs no traffic there.
     pub(crate) fn is_from_peer(&self, from: SocketAddr) -> bool {
         self.peer.ip().is_some_and(|peer| from.ip() == peer.ip())
     }
 
-    /// Takes one of the few sockets that a session may have for its probes.
+    /// Reserves one of the few sockets that a session may have for its probes; `false` if none is left.
     pub(crate) fn take_probe_socket(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.probes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// Whether a UDP flow is still without its connection.
+    /// Whether a datagram flow has no socket yet.
     pub(crate) fn is_awaited(&self, flow: u32) -> bool {
         self.specs.get(&flow).is_some_and(|s| s.connection.transport.datagrams())
             && !lock(&self.flows).contains_key(&flow)
     }
 
-    /// A datagram flow on its socket.
+    /// Attaches a datagram flow to its socket.
     pub(crate) fn attach_datagrams(
         &self,
         engine: &Engine,
@@ -221,7 +221,7 @@ impl Session {
         }
         let mut flows = lock(&self.flows);
         if self.closed.load(Ordering::Relaxed) {
-            // It came between the client's end and ours: it would never be removed from the engine.
+            // The session was closed meanwhile: the flow would never be removed from the engine.
             flow.remove(engine);
             return;
         }
@@ -230,9 +230,9 @@ impl Session {
         let _ = self.events.send(FlowEvent::Ready(id));
     }
 
-    /// A newer relation of the clocks, for all receivers.
+    /// Sets a newer relation of the clocks for all receivers.
     pub(crate) fn set_clock(&self, state: ClockState, now_ns: u64) {
-        // No clock is centuries off or drifts by more than a per cent: such words are not used.
+        // No clock is centuries off or drifts by more than a per cent: such values are ignored.
         let far = |v: i64, most: u64| v.unsigned_abs() > most;
         if far(state.offset_ns, 1 << 61) || far(state.skew_ppb, 10_000_000) {
             return;
@@ -243,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Time zero of the test.
+    /// Sets time zero of the test and starts its flows.
     pub(crate) fn start(&self, engine: &Engine, clock: IntervalClock) {
         *lock(&self.start) = Some(clock);
         for flow in lock(&self.flows).values() {
@@ -272,7 +272,7 @@ impl Session {
         flows
     }
 
-    /// Ends everything.
+    /// Stops and removes all flows.
     pub(crate) fn close(&self, engine: &Engine) {
         let mut flows = lock(&self.flows);
         self.closed.store(true, Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Session {
     }
 }
 
-/// The client's clock as this server's receivers need it.
+/// The client's clock in the form that receivers use.
 fn sender_clock(state: &ClockState, now_ns: u64) -> SenderClock {
     SenderClock {
         offset_ns: state.offset_at_server(now_ns).saturating_neg(),
@@ -293,7 +293,7 @@ fn sender_clock(state: &ClockState, now_ns: u64) -> SenderClock {
     }
 }
 
-/// Numbers of a server's load, for its limits.
+/// Counters of a server's load, for its limits.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) sessions: AtomicU64,
@@ -302,7 +302,7 @@ pub(crate) struct Load {
     pub(crate) large_plans: AtomicU64,
 }
 
-/// Takes part of a limit and gives it back when dropped.
+/// A part of a limit, released when dropped.
 pub(crate) struct Share {
     load: Arc<Load>,
     count: fn(&Load) -> &AtomicU64,
@@ -310,7 +310,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// `amount` of what `count` counts, unless that passes `most`.
+    /// Reserves `amount` of what `count` counts; `None` if that exceeds `most`.
     pub(crate) fn take(
         load: &Arc<Load>,
         count: fn(&Load) -> &AtomicU64,
@@ -319,7 +319,7 @@ impl Share {
     ) -> Option<Share> {
         let before = count(load).fetch_add(amount, Ordering::AcqRel);
         let share = Share { load: load.clone(), count, amount };
-        // Dropping the share gives it back.
+        // Dropping the share releases it.
         (before + amount <= most).then_some(share)
     }
 }

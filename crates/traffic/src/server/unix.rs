@@ -10,7 +10,7 @@ use super::{Share, Shared, connection};
 use crate::local::{self, SocketFile};
 use crate::{Address, TrafficError};
 
-/// A listening Unix socket; its file goes with it.
+/// A listening Unix socket; dropping it removes its file.
 pub(super) struct Listener {
     listener: local::Listener,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. A socket there that no server answers on is replaced.
+    /// Listens at `path`. A stale socket there is replaced.
     pub(super) fn open(path: &Path) -> Result<Listener, TrafficError> {
         let (listener, file) =
             local::Listener::bind(path, false).map_err(|e| TrafficError::Listen {
@@ -28,12 +28,12 @@ impl Listener {
         Ok(Listener { listener, path: path.into(), _file: file })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(super) fn address(&self) -> Address {
         Address::unix(&self.path.to_string_lossy())
     }
 
-    /// Takes connections, as the listeners of TCP do: from here on a stream is a stream.
+    /// Accepts connections as the TCP listeners do; all streams are handled alike from here on.
     pub(super) async fn accept(self, shared: Arc<Shared>, closed: mpsc::UnboundedSender<()>) {
         loop {
             match self.listener.accept().await {

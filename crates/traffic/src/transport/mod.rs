@@ -1,4 +1,4 @@
-//! The transports at run time: one file each, with how its sockets are opened and what they can do.
+//! The transports at run time: one file each, with how its sockets are opened and what they support.
 //!
 //! Engine, server and client work through the traits here. [`StreamSocket`] and [`DatagramSocket`] are what workers use:
 //! one call for a write, a read or a batch, so that the dispatch costs nothing that can be measured. [`StreamTransport`]
@@ -23,25 +23,25 @@ use crate::Address;
 
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
-/// A byte stream that does not block.
+/// A non-blocking byte stream.
 pub(crate) trait StreamSocket: AsSocket + Send + Sync + std::fmt::Debug {
-    /// Writes bytes; returns how many were taken.
+    /// Writes bytes; returns how many were accepted.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Writes bytes of a file without copying them through this process.
     fn send_file(&self, file: &MemFile, offset: u64, length: usize) -> io::Result<usize>;
-    /// Reads bytes; 0 is the end of what the peer sends.
+    /// Reads bytes; 0 is the end of the stream.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
     /// Drops up to `most` received bytes in the kernel; 0 is the end.
     fn recv_discard(&self, most: usize) -> io::Result<usize>;
-    /// Ends this direction.
+    /// Closes the sending direction.
     fn half_close(&self) -> io::Result<()>;
     /// Takes the pending error, if any.
     fn take_error(&self) -> io::Result<Option<io::Error>>;
-    /// What the kernel knows of the connection; `None` where it keeps no such account.
+    /// The kernel's information about the connection; `None` where it has none.
     fn info(&self) -> Option<TcpInfo>;
     /// Name of the congestion control; `None` where there is none.
     fn congestion_control(&self) -> Option<String>;
-    /// The transport that carries the stream where it is another than the one asked for.
+    /// The transport that carries the stream, if it differs from the requested one.
     fn fallback(&self) -> Option<TransportName>;
     /// Addresses of this end and of the peer, as they are shown.
     fn addresses(&self) -> [String; 2];
@@ -49,17 +49,17 @@ pub(crate) trait StreamSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn buffer_bytes(&self, send: bool) -> Option<u64>;
 }
 
-/// A socket for datagrams that does not block.
+/// A non-blocking datagram socket.
 pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
-    /// Sends what a batch holds.
+    /// Sends a batch.
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
-    /// Receives into a batch; returns how many messages.
+    /// Receives into a batch; returns the number of messages.
     fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize>;
     /// Sends one control datagram to the peer.
     fn send_control(&self, bytes: &[u8]) -> io::Result<usize>;
-    /// Largest number of datagrams in one super-packet; 1 where each leaves on its own.
+    /// Largest number of datagrams in one super-packet; 1 without segmentation.
     fn max_segments(&self) -> usize;
-    /// Datagrams that its receive buffer had no room for, modulo 2^32.
+    /// Datagrams dropped because its receive buffer was full, modulo 2^32.
     fn overflow(&self) -> Option<u32>;
     /// Addresses of this end and of the peer, as they are shown.
     fn addresses(&self) -> [String; 2];
@@ -67,13 +67,13 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn buffer_bytes(&self, send: bool) -> Option<u64>;
 }
 
-/// How the streams of a transport are opened. Addresses and handshakes are those of TCP; what differs is here.
+/// How the streams of a transport are opened. Addresses and handshakes are those of TCP; only differences are here.
 pub(crate) trait StreamTransport: Sync {
     /// Why this host can't open one: what is missing, and where to look.
     fn unavailable(&self) -> Option<String> {
         None
     }
-    /// What the socket of a flow is opened with.
+    /// The options of a flow's socket.
     fn options(&self, spec: &FlowSpec, sends: bool) -> TcpOptions;
     /// Starts to connect a stream to the server.
     fn start_connect(&self, to: Address, options: &TcpOptions) -> weir_net::Result<TcpStream> {
@@ -85,7 +85,7 @@ pub(crate) trait StreamTransport: Sync {
 
 /// How the datagram sockets of a transport are opened.
 pub(crate) trait DatagramTransport: Sync {
-    /// What the socket of a flow is opened with. `receives`: data comes in on it; `flows`: how many the session has.
+    /// The options of a flow's socket. `receives`: data arrives on it; `flows`: how many the session has.
     fn options(
         &self,
         spec: &FlowSpec,
@@ -95,17 +95,17 @@ pub(crate) trait DatagramTransport: Sync {
     ) -> UdpOptions;
 }
 
-/// How the datagram sockets of a transport without ports get to both ends: the client makes them, and passes the server's
-/// over a stream to the server that has shown the flow's preface.
+/// How the datagram sockets of a transport without ports reach both ends: the client creates them, and passes the
+/// server's over a stream to the server after the flow's preface.
 pub(crate) trait PassedTransport: Sync {
-    /// Makes both sockets, passes one, and returns the other. `receives`: data comes in on the returned one.
+    /// Creates both sockets, passes one, and returns the other. `receives`: data arrives on the returned one.
     fn pass(
         &self,
         spec: &FlowSpec,
         stream: BorrowedSocket<'_>,
         receives: bool,
     ) -> io::Result<Arc<dyn DatagramSocket>>;
-    /// Takes a passed socket; `WouldBlock` until it is there.
+    /// Receives a passed socket; `WouldBlock` until it has arrived.
     fn take(
         &self,
         spec: &FlowSpec,
@@ -156,7 +156,7 @@ pub(crate) fn passed(spec: &FlowSpec) -> Option<&'static dyn PassedTransport> {
     }
 }
 
-/// Why this host has not got a transport: what is missing, and where to look.
+/// Why this host lacks a transport: what is missing, and where to look.
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),

@@ -37,7 +37,7 @@ impl StreamTransport for Mptcp {
     }
 }
 
-/// TCP, where the kernel says that the connection speaks no MPTCP.
+/// TCP, if the kernel reports that the connection does not use MPTCP.
 fn fallback(stream: &TcpStream) -> Option<TransportName> {
     let is_plain = match stream.option(IS_MPTCP.0, IS_MPTCP.1) {
         Ok(speaks) => speaks == 0,

@@ -21,7 +21,7 @@ impl StreamTransport for Tcp {
     }
 }
 
-/// The options of a connection that speaks TCP.
+/// The options of a TCP connection.
 pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
     let transport = &spec.connection.transport;
     let (tcp, ip) = (transport.tcp_options(), transport.ip().cloned().unwrap_or_default());
@@ -41,7 +41,7 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
     }
 }
 
-/// A connected stream that the kernel handles as TCP's.
+/// A connected stream that the kernel handles like TCP.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
@@ -49,7 +49,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// `fallback`: the transport that carries the stream, where it is another than the one asked for.
+    /// `fallback`: the transport that carries the stream, if it differs from the requested one.
     pub(super) fn shared(
         stream: TcpStream,
         fallback: fn(&TcpStream) -> Option<TransportName>,

@@ -8,13 +8,14 @@ use weir_net::udp::{Filling, RecvBatch, RecvMode, Sent, UdpOptions, UdpSocket, g
 
 use super::{DatagramSocket, DatagramTransport, shown};
 
-/// Receive buffer asked for when the plan names none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
+/// Receive buffer requested if the plan sets none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
 const RECEIVE_BUFFER: usize = 32 << 20;
-/// The same when the sender has no limit: 20 ms at 40 Gbit/s. Arrival times are the kernel's, so waiting here spoils none.
+/// The same for an unlimited sender: 20 ms at 40 Gbit/s. Arrival times are the kernel's, so that queueing here does
+/// not change them.
 const UNLIMITED_RECEIVE_BUFFER: usize = 128 << 20;
-/// Send buffer asked for.
+/// Send buffer requested.
 const SEND_BUFFER: usize = 4 << 20;
-/// With very many flows each gets less, so that all of them fit.
+/// Limit of all flows' buffers: with very many flows each gets less.
 const BUFFERS_TOTAL: usize = 2 << 30;
 
 /// UDP.
@@ -30,17 +31,17 @@ impl DatagramTransport for Udp {
     ) -> UdpOptions {
         let (c, udp) = (&spec.connection, options(spec));
         let ip = &udp.ip;
-        let share = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
+        let per_flow = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
         let window = c.window.map(|w| w.0 as usize);
         let receive_buffer =
             if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
         UdpOptions {
-            send_buffer: (!receives).then(|| window.unwrap_or(share(SEND_BUFFER))),
-            receive_buffer: receives.then(|| window.unwrap_or(share(receive_buffer))),
+            send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
+            receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
             tos: ip.tos,
             ttl: ip.ttl,
             flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
-            // Without the flag: fragmentation as the system does it, so that large payloads pass.
+            // Without the flag the system fragments as usual, so that large payloads pass.
             dont_fragment: udp.dont_fragment.then_some(true),
             gro: receives && wants_coalescing(spec),
             timestamps: receives,
@@ -61,7 +62,7 @@ fn options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
     spec.connection.transport.udp_options().cloned().unwrap_or_default()
 }
 
-/// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as configured.
+/// Whether a receiver requests coalesced datagrams: where spacing does not matter, or as configured.
 pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
     let Some(options) = spec.connection.transport.udp_options() else { return false };
     match options.gro {
@@ -71,10 +72,10 @@ pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
     }
 }
 
-/// Whether a sender hands over super-packets.
+/// Whether a sender uses super-packets.
 pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -> bool {
     let payload = spec.max_payload();
-    // The kernel cuts a message into datagrams of one size.
+    // The kernel segments a message into datagrams of one size.
     let possible = spec.size.is_constant()
         && payload > 0
         && payload * 2 <= 65_507

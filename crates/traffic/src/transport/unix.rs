@@ -27,7 +27,7 @@ impl StreamTransport for Unix {
 
     fn socket(&self, spec: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
         if let Some(window) = spec.connection.window {
-            // A size beyond the system's limit becomes that limit; the record says what is in effect.
+            // A size beyond the system's limit becomes that limit; the record reports the size in effect.
             let _ = connected.set_buffers(window.0 as usize);
         }
         Socket::shared(connected, |_| None)

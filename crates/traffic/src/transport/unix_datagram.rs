@@ -1,4 +1,4 @@
-//! Unix datagram sockets: a pair made by the client, of which the server gets one over the flow's Unix stream.
+//! Unix datagram sockets: a pair created by the client, which passes one to the server over the flow's Unix stream.
 
 use std::io;
 use std::sync::Arc;

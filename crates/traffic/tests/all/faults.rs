@@ -1,5 +1,5 @@
-//! What goes wrong on the way: blocked datagrams, peers that freeze, disks that are full. Told by name, with the
-//! contract's exit code, and what was measured is kept.
+//! Faults on the path and at the ends: blocked datagrams, peers that freeze, full disks. Each is reported by name,
+//! with its documented exit code, and the measurements until then are kept.
 
 use crate::faults_common;
 use std::io::{Read, Write};
@@ -14,14 +14,15 @@ use weir_model::record::Status;
 use weir_model::units::{ByteSize, Span};
 use weir_traffic::{ClientConfig, Event, ServerConfig, Stop, StopReason, TrafficError, run};
 
-/// Carries TCP connections to a server from another address, and can be frozen: connections stay, nothing passes.
+/// A TCP proxy to a server at another address. It can be frozen: connections stay open, but no data passes.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     frozen: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-/// A byte of the first connection in which one bit is changed: towards the server, counted from its first answer on, or back.
+/// The byte of the first connection in which one bit is flipped: towards the server, counted from its first answer
+/// on, or back.
 #[derive(Clone, Copy)]
 struct Damage {
     towards_server: bool,
@@ -119,7 +120,7 @@ fn blocked_udp_is_reported_as_such_and_never_as_loss() {
     let proxy = Proxy::before(server.address);
     let port = proxy.address.port();
     for swallowed in [false, true] {
-        // Without a socket there the system answers with a refusal; with one, nothing ever comes.
+        // Without a socket there the system answers with an ICMP error; with one, no answer arrives.
         let _hole = swallowed.then(|| std::net::UdpSocket::bind(proxy.address).unwrap());
         let begun = Instant::now();
         let udp = endless_udp(Direction::Forward);
@@ -151,14 +152,14 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
         ..Connection::default()
     };
     let frozen = proxy.frozen.clone();
-    let mut told = vec![];
+    let mut intervals = vec![];
     let failure = run(proxy.client(vec![tcp]), Stop::new(), &mut |event| {
         let Event::Interval(interval) = event else { return };
         // Once its receiver has answered.
         if interval.flows.iter().any(|f| f.receiver.as_ref().is_some_and(|r| r.bytes > 0)) {
             frozen.store(true, Ordering::Relaxed);
         }
-        told.push(interval);
+        intervals.push(interval);
     })
     .unwrap_err();
     assert_eq!(failure.error.exit_code(), 3);
@@ -166,13 +167,13 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
     let record = failure.partial.unwrap();
     assert_eq!(record.status, Status::Partial);
     assert!(record.flows[0].sender.as_ref().unwrap().bytes > 0);
-    // What it had told is kept, and said to be no more than that.
+    // Its reports are in the record, with the time until which they hold.
     let receiver = record.flows[0].receiver.as_ref().unwrap();
     assert!(receiver.bytes > 0 && receiver.reported_until_seconds.is_some(), "{receiver:?}");
     assert!(record.warnings.iter().any(|w| w.code == "end-lost"), "{:?}", record.warnings);
-    // Until it was given up each interval was printed, with a note that nothing was known of the receiver.
-    assert!(told.len() > 5, "{}", told.len());
-    let last = told.last().unwrap().total.forward.as_ref().unwrap();
+    // Until then each interval was printed, without figures of the receiver.
+    assert!(intervals.len() > 5, "{}", intervals.len());
+    let last = intervals.last().unwrap().total.forward.as_ref().unwrap();
     assert!(last.sender.is_some() && last.receiver.is_none(), "{last:?}");
     assert_eq!((last.flows, last.receiver_flows), (Some(1), Some(0)));
 }
@@ -205,7 +206,7 @@ fn a_full_disk_is_reported_and_the_record_is_there() {
 
 #[test]
 fn paths_that_cannot_be_used_are_refused_before_anything_is_sent() {
-    // No server is there: with a right path, that would be the error.
+    // No server listens there: with a valid path, that would be the error.
     let config = |packet_log: Option<&str>, control_socket: Option<&str>| ClientConfig {
         packet_log: packet_log.map(Into::into),
         control_socket: control_socket.map(Into::into),
@@ -221,8 +222,8 @@ fn paths_that_cannot_be_used_are_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_stop_is_heard_at_every_step_before_the_first_packet() {
-    // A server that takes the connection and says nothing, or only hello.
+fn a_stop_is_handled_at_every_step_before_the_first_packet() {
+    // A server that accepts the connection and sends nothing, or only its hello.
     for greets in [false, true] {
         for (reason, code) in [(StopReason::Interrupted, 130), (StopReason::Terminated, 143)] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -237,7 +238,7 @@ fn a_stop_is_heard_at_every_step_before_the_first_packet() {
                     let hello = weir_wire::control::ServerMessage::Hello(own_hello());
                     let hello = weir_wire::control::encode(&hello);
                     stream.write_all(&weir_wire::frame::encode_frame(&hello).unwrap()).unwrap();
-                    // The client's hello and request have come when more than a hello has.
+                    // More bytes than a hello: the request has arrived too.
                     let mut got = 0;
                     while got < 500 {
                         got += stream.read(&mut [0; 4096]).unwrap();
@@ -257,7 +258,7 @@ fn a_stop_is_heard_at_every_step_before_the_first_packet() {
 }
 
 #[test]
-fn a_second_stop_ends_at_once_with_its_own_code() {
+fn a_second_stop_ends_immediately_with_its_own_code() {
     let server = Server::start(ServerConfig::default());
     let proxy = Proxy::before(server.address);
     let tcp = Connection {
@@ -287,7 +288,7 @@ fn a_second_stop_ends_at_once_with_its_own_code() {
 }
 
 #[test]
-fn a_server_that_lies_is_not_obeyed() {
+fn hostile_answers_of_a_server_are_rejected() {
     use weir_wire::control::{ClientMessage, Opened, ServerMessage, decode, encode};
     use weir_wire::frame::{FrameDecoder, encode_frame};
     let answers: [ServerMessage; 3] = [

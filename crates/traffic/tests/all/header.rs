@@ -104,12 +104,12 @@ fn every_header_gives_the_figures_that_it_carries() {
             assert!(r.jitter_seconds.is_some_and(|j| j > 0.0 && j < 1.0), "{format}");
             assert!(r.loss_periods.is_some() && r.bursts.is_some(), "{format}");
         } else {
-            // A copy stands for a lost one: only numbers would tell.
+            // A copy makes up for a lost datagram: only sequence numbers would show it.
             assert_eq!(figures, (200, Some(0), None, None), "{format}");
             assert_eq!((r.jitter_seconds, r.ambiguous), (None, Some(true)), "{format}");
             assert!(r.loss_periods.is_none() && r.bursts.is_none(), "{format}");
         }
-        // Only the native header's times are of a clock that the session relates.
+        // Only the native header carries times of a clock that the session relates.
         let has_delay = *format == HeaderFormat::Native;
         assert_eq!(r.one_way_delay.is_some(), has_delay, "{format}");
         assert_eq!(r.delay_variation.is_some(), has_delay, "{format}");
@@ -117,7 +117,7 @@ fn every_header_gives_the_figures_that_it_carries() {
     }
 }
 
-/// The header that one flow writes is no content of another, though one worker sends both.
+/// The header that one flow writes must not appear in another's payload, though one worker sends both.
 #[test]
 fn flows_with_different_headers_share_no_payload() {
     let server = Server::start(ServerConfig::default());

@@ -1,4 +1,4 @@
-//! Hostile, wrong and silent clients. The server gives them nothing and serves the next.
+//! Hostile, wrong and silent clients. The server gives them nothing and serves the next client.
 
 use crate::faults_common;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ fn garbage_on_both_ports_gets_nothing_back() {
     for i in 0..2000 {
         let mut bytes = noise.bytes([0, 1, LEN, LEN, 1472, 9000][i % 6]);
         if i % 6 == 3 {
-            // As near as a stranger can come: the right size, magic number, version and kind.
+            // As close as a stranger can get: the right size, magic number, version and kind.
             bytes[..8].copy_from_slice(&MAGIC.to_be_bytes());
             bytes[8] = 1;
             bytes[9] = 1 + (i % 6) as u8;
@@ -69,9 +69,9 @@ fn garbage_on_both_ports_gets_nothing_back() {
         let _ = stream.write_all(&bytes);
         assert_eq!(rest(&mut stream), b"", "garbage {i} is answered");
     }
-    // A whole test later, everything that was to come has come.
+    // After a whole test, any answer would have arrived.
     server.still_serves();
-    assert!(nothing_came(&socket));
+    assert!(nothing_arrived(&socket));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn messages_out_of_order_or_out_of_range_end_their_session_only() {
     let mut raw = Raw::connect(server.address);
     raw.frame("[".repeat(10_000).as_bytes());
     assert_eq!(raw.read(), None);
-    // A frame that is too long, by its announcement alone.
+    // A frame that is too long, by its length field alone.
     for (greeted, length) in [(false, 16_385u32), (true, (1 << 20) + 1), (true, u32::MAX)] {
         let mut raw =
             if greeted { Raw::greeted(server.address) } else { Raw::connect(server.address) };
@@ -181,12 +181,12 @@ fn limits_refuse_by_name() {
     let (raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
     let text = refused(1);
     assert!(text.contains("busy") && text.contains("1 sessions"), "{text}");
-    // The holder dies, and the next is served.
+    // The session's client goes away, and the next one is served.
     drop(raw);
     server.idle();
     server.still_serves();
     server.idle();
-    // What a plan can't be is refused too, though no client of ours would send it.
+    // An invalid plan is refused too, though no client of Weir would send it.
     let mut raw = Raw::greeted(server.address);
     let mut p = plan(vec![endless_udp(Direction::Forward)]);
     p.interval = weir_model::units::Span(1);
@@ -223,12 +223,12 @@ fn a_data_token_is_for_one_connection_of_one_flow() {
     assert_eq!(rest(&mut show(right.encode())), b"", "a replayed token");
     raw.send(&ClientMessage::Probe { t1_ns: 1, reference: false });
     assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })), "and no flow by it");
-    // It dies with its session.
+    // A token expires with its session.
     let second = data_preface(&opened, 2);
     drop(raw);
     server.idle();
     assert_eq!(rest(&mut show(second.encode())), b"");
-    // Dedicated listeners take data only.
+    // Dedicated listeners accept data connections only.
     let mut p = tcp();
     p.data_ports = DataPorts::Dedicated;
     let (_raw, opened) = Raw::session(server.address, p);
@@ -241,7 +241,7 @@ fn a_data_token_is_for_one_connection_of_one_flow() {
 }
 
 #[test]
-fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
+fn only_a_valid_hello_is_answered_and_at_its_own_length() {
     let server = Server::start(ServerConfig::default());
     let two = Connection { count: 2, ..endless_udp(Direction::Reverse) };
     let (mut raw, opened) = Raw::session(server.address, plan(vec![two]));
@@ -257,9 +257,9 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     for bytes in [&forged[..], &unknown, &feedback, &probe, &hello[..LEN - 1]] {
         stranger.send(bytes).unwrap();
     }
-    // The right words from a host that does not hold the control connection: replayed, or a forged source.
+    // A valid hello from a host without the control connection: replayed, or with a forged source.
     elsewhere.send(&hello).unwrap();
-    // One socket takes them all, in order: once the right one is answered, the others were passed over.
+    // One socket receives them all, in order: once the valid hello is answered, the others have been ignored.
     let client = udp("127.0.0.1", server.address);
     client.send(&hello).unwrap();
     let mut buffer = [0; 2048];
@@ -267,8 +267,8 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     let answer = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
     assert_eq!((answer.kind, answer.flow), (DatagramKind::HelloAck, 1));
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
-    assert!(nothing_came(&stranger) && nothing_came(&elsewhere));
-    // A flow belongs to the first who proved himself.
+    assert!(nothing_arrived(&stranger) && nothing_arrived(&elsewhere));
+    // A flow belongs to the first valid source.
     stranger.send(&hello).unwrap();
     // Probes: replies as long as requests, and no more than a few sockets for them.
     let hello = datagram(&opened, DatagramKind::Hello, 0).encode(&key);
@@ -289,10 +289,10 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
         assert!(reply.t2_ns > 0 && reply.t3_ns >= reply.t2_ns);
     }
     assert_eq!(answered, 4);
-    assert!(nothing_came(&stranger));
+    assert!(nothing_arrived(&stranger));
 }
 
-/// A session whose one flow is being sent to a socket of ours.
+/// A session whose only flow is sent to a socket of this test.
 fn sent_to(server: &Server) -> (Raw, weir_wire::control::Opened, std::net::UdpSocket) {
     let socket = udp("127.0.0.1", server.address);
     let (mut raw, opened) =
@@ -305,9 +305,9 @@ fn sent_to(server: &Server) -> (Raw, weir_wire::control::Opened, std::net::UdpSo
 }
 
 #[test]
-fn sending_continues_by_fresh_signs_of_life_only() {
+fn sending_continues_on_fresh_feedback_only() {
     let server = Server::start(ServerConfig::default());
-    // At 1000 packets/s: something after every 250, for 5 s.
+    // At 1000 packets/s: `sign` runs after every 250, for 5 s.
     let sent = |sign: fn(&mut Raw, &weir_wire::control::Opened, &std::net::UdpSocket, u64)| {
         let (mut raw, opened, socket) = sent_to(&server);
         let mut buffer = [0; 2048];
@@ -334,7 +334,7 @@ fn sending_continues_by_fresh_signs_of_life_only() {
         })
     };
     let none = || sent(|_, _, _, _| {});
-    // Asking again over the control connection says nothing of the receiver's address.
+    // A repeated start over the control connection proves nothing about the receiver's address.
     let asked = || sent(|raw, _, _, _| raw.send(&ClientMessage::StartFlow { flow: 1 }));
     let replayed = || {
         sent(|_, opened, socket, _| {
@@ -354,7 +354,7 @@ fn sending_continues_by_fresh_signs_of_life_only() {
     };
     std::thread::scope(|scope| {
         let fresh = scope.spawn(fresh);
-        // 2 s of silence at 1000 packets/s, and what the catch-up policy may add; one sign that counts adds 250.
+        // 2 s of silence at 1000 packets/s, and what the catch-up policy may add; one valid feedback adds 250.
         let stops = [
             ("none", scope.spawn(none), 2110),
             ("asked", scope.spawn(asked), 2110),
@@ -370,7 +370,7 @@ fn sending_continues_by_fresh_signs_of_life_only() {
 }
 
 #[test]
-fn nothing_is_sent_to_the_dead() {
+fn nothing_is_sent_after_the_client_is_gone() {
     let server = Server::start(ServerConfig::default());
     let (raw, _, socket) = sent_to(&server);
     let mut buffer = [0; 2048];
@@ -378,13 +378,13 @@ fn nothing_is_sent_to_the_dead() {
     drop(raw);
     server.idle();
     server.still_serves();
-    while !nothing_came(&socket) {}
+    while !nothing_arrived(&socket) {}
     server.still_serves();
-    assert!(nothing_came(&socket));
+    assert!(nothing_arrived(&socket));
 }
 
 #[test]
-fn who_is_slow_to_say_hello_is_closed() {
+fn a_client_that_is_slow_to_send_its_hello_is_closed() {
     let server = Server::start(limits(Limits { hello_seconds: 1, ..Limits::default() }));
     let hello =
         encode_frame(&weir_wire::control::encode(&ClientMessage::Hello(own_hello()))).unwrap();
@@ -417,7 +417,7 @@ fn who_is_slow_to_say_hello_is_closed() {
 }
 
 #[test]
-fn a_client_that_vanishes_without_a_word_loses_its_session() {
+fn a_client_that_vanishes_without_a_message_loses_its_session() {
     let server = Server::start(limits(Limits { silence_seconds: 1, ..Limits::default() }));
     let (mut raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
     assert!(raw.read_until(|_| false).is_none());
@@ -428,7 +428,7 @@ fn a_client_that_vanishes_without_a_word_loses_its_session() {
 #[test]
 fn ten_thousand_half_open_connections_leave_room_for_a_test() {
     let most = weir_net::thread::raise_descriptor_limit(65_536).unwrap();
-    // Both ends are in this process, beside what the other tests hold.
+    // Both ends are in this process, along with the descriptors of the other tests.
     let wanted = 10_000.min(most.saturating_sub(2000) / 2);
     assert!(wanted > 100, "a limit of {most} descriptors");
     if wanted < 10_000 {
@@ -456,7 +456,7 @@ fn ten_thousand_half_open_connections_leave_room_for_a_test() {
 }
 
 #[test]
-fn past_the_limit_of_half_open_connections_the_newest_goes() {
+fn above_the_limit_of_half_open_connections_the_newest_is_dropped() {
     let server = Server::start(limits(Limits { half_open: 2, ..Limits::default() }));
     let (first, second) = (Raw::silent(server.address), Raw::silent(server.address));
     assert_eq!(rest(&mut TcpStream::connect(server.address).unwrap()), b"");
@@ -471,7 +471,7 @@ fn past_the_limit_of_half_open_connections_the_newest_goes() {
 #[test]
 fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
     let server = Server::start(ServerConfig::default());
-    // Waiting for a start that does not come: nothing would be written for an hour.
+    // It waits for a start that never arrives: nothing would be written for an hour.
     let waiting = Connection {
         transport: Transport::tcp(),
         direction: Direction::Reverse,
@@ -485,8 +485,8 @@ fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
     // Closed by a reset.
     socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(stream);
-    let told = raw.read_until(|m| matches!(m, ServerMessage::FlowFailed { flow: 1, .. }));
-    assert!(told.is_some());
+    let failed = raw.read_until(|m| matches!(m, ServerMessage::FlowFailed { flow: 1, .. }));
+    assert!(failed.is_some());
 }
 
 /// Timeouts in milliseconds.
@@ -495,8 +495,8 @@ fn timeout(idle: u64, total: u64) -> ReportTimeout {
     ReportTimeout { idle: ms(idle), total: ms(total) }
 }
 
-/// Stands before a server at 127.0.0.2 and drips what it sends once it is sent a message of this type: in so many pieces each
-/// time something comes, 50 ms apart, and after so many of them nothing more.
+/// A proxy at 127.0.0.2 that drips a server's output once the server is sent a message of type `asked_by`: each read
+/// is forwarded in `pieces`, 50 ms apart, and after `most` pieces nothing more.
 fn dripping(server: SocketAddr, asked_by: &str, pieces: usize, most: usize) {
     let mark = format!("\"type\":\"{asked_by}\"");
     let listener = TcpListener::bind(("127.0.0.2", server.port())).unwrap();
@@ -510,7 +510,7 @@ fn dripping(server: SocketAddr, asked_by: &str, pieces: usize, most: usize) {
             let mark = mark.clone();
             std::thread::spawn(move || {
                 let mut buffer = [0; 65_536];
-                // A message may come in two pieces: what may be the beginning of the mark is kept.
+                // A message may arrive in two pieces: a possible start of the mark is kept.
                 let mut read = vec![];
                 while let Ok(n @ 1..) = near.read(&mut buffer) {
                     read.extend_from_slice(&buffer[..n]);
@@ -563,14 +563,14 @@ fn dripped(
 
 #[test]
 fn a_server_that_drips_its_report_is_waited_for() {
-    // 3 s at least, longer than the silence, which a stall of the machine is not.
+    // At least 3 s: longer than the idle timeout, which a stall of the machine is not.
     let record = dripped((60, usize::MAX), timeout(2500, 60_000)).unwrap();
     assert_eq!(record.status, Status::Complete);
     assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 100_000);
 }
 
 #[test]
-fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() {
+fn a_late_report_and_a_silent_server_are_reported_differently() {
     let lost = |drip, report, words: &str| {
         let failure = dripped(drip, report).unwrap_err();
         assert_eq!(failure.error.exit_code(), 3);
@@ -581,7 +581,7 @@ fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() 
         assert!(text.contains(words) && record.end_reason.contains(words), "{text}");
     };
     // Byte by byte, a minute.
-    lost((usize::MAX, usize::MAX), timeout(10_000, 500), "the report was not whole after 0.5 s");
+    lost((usize::MAX, usize::MAX), timeout(10_000, 500), "the report was incomplete after 0.5 s");
     lost((usize::MAX, 10), timeout(500, 60_000), "no message from it for 0.5 s");
 }
 
@@ -589,7 +589,7 @@ fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() 
 fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
     let server = Server::start(ServerConfig::default());
     dripping(server.address, "start", usize::MAX, 0);
-    // Longer than the silence, and not forever: a client that does not give up ends, and otherwise.
+    // Longer than the silence, but bounded: a client that does not give up ends otherwise.
     let tcp = Connection {
         rate: Some("1M".parse().unwrap()),
         duration: Some(Span::from_seconds(5)),
@@ -598,7 +598,7 @@ fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
     let mut p = plan(vec![tcp]);
     p.port = server.address.port();
     p.latency = false;
-    // What the server says of intervals stops, and the client asks for a sign of life each 2 s.
+    // The server's reports of intervals stop, and the client sends a keepalive every 2 s.
     let silence = Duration::from_millis(700);
     let config = ClientConfig { silence, ..ClientConfig::new(p, "127.0.0.2") };
     let failure = run(config, Stop::new(), &mut |_| {}).unwrap_err();
@@ -608,7 +608,7 @@ fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
     assert_eq!(failure.partial.unwrap().status, Status::Partial);
 }
 
-/// A session whose report is far larger than the buffers on its way, and asked for.
+/// A session whose requested report is far larger than the buffers on its path.
 fn large_report(server: &Server) -> (Raw, Vec<TcpStream>) {
     let many = Connection { count: FLOWS, ..Connection::default() };
     let (mut raw, opened) = Raw::narrow_session(server.address, plan(vec![many]));
@@ -637,12 +637,13 @@ fn closed_for(server: &Server, words: &str) {
 }
 
 #[test]
-fn a_client_that_takes_its_report_slowly_gets_it() {
-    // Taking the report is a sign of life for the session, too.
+fn a_client_that_reads_its_report_slowly_receives_it() {
+    // Reading the report counts as activity of the session too.
     let report = timeout(4000, 60_000);
     let server = Server::start(limits(Limits { report, silence_seconds: 4, ..Limits::default() }));
     let (mut raw, _held) = large_report(&server);
-    // Little, for longer than the silence: only what is acknowledged shows it, since no more is written before 8 KiB are.
+    // Little, for longer than the silence: only acknowledgements show it, since nothing more is written until 8 KiB
+    // are acknowledged.
     for _ in 0..70 {
         assert!(raw.take(150) > 0);
         std::thread::sleep(Duration::from_millis(100));
@@ -659,25 +660,25 @@ fn a_client_that_takes_its_report_slowly_gets_it() {
 }
 
 #[test]
-fn a_client_that_does_not_take_its_report_is_cut() {
+fn a_client_that_does_not_read_its_report_is_disconnected() {
     let server =
         Server::start(limits(Limits { report: timeout(500, 60_000), ..Limits::default() }));
     let (raw, _held) = large_report(&server);
-    closed_for(&server, "the client took nothing of its report for 0.5 s");
+    closed_for(&server, "the client read nothing of its report for 0.5 s");
     drop(raw);
     server.still_serves();
-    // Nor does a little now and then hold a session.
+    // Reading a little now and then does not keep a session open either.
     let server =
         Server::start(limits(Limits { report: timeout(60_000, 1000), ..Limits::default() }));
     let (mut raw, _held) = large_report(&server);
     let mut taken = 0;
     while server.closed() == 0 {
-        // Far from whole.
+        // Far from complete.
         assert!(taken < 100_000, "{taken} bytes");
         taken += raw.take(64);
         std::thread::sleep(Duration::from_millis(5));
     }
-    closed_for(&server, "the client had not taken its report after 1 s");
+    closed_for(&server, "the client had not read its report after 1 s");
     drop(raw);
     server.still_serves();
 }

@@ -129,9 +129,9 @@ fn udp_of_every_header_size_both_ways() {
     }
 }
 
-/// Raw payload, even of the size of control datagrams: the socket names the flow.
+/// Raw payload, even of the size of control datagrams: the socket identifies the flow.
 #[test]
-fn without_a_header_datagrams_are_counted_and_streams_are_as_ever() {
+fn without_a_header_datagrams_are_counted_and_streams_are_unchanged() {
     let server = Server::start(ServerConfig::default());
     let raw = |direction| Connection {
         header: HeaderFormat::None,
@@ -156,7 +156,7 @@ fn without_a_header_datagrams_are_counted_and_streams_are_as_ever() {
 }
 
 #[test]
-fn udp_unlimited_merges_and_loses_nothing_unexplained() {
+fn unlimited_udp_is_coalesced_and_its_losses_are_explained() {
     let server = Server::start(ServerConfig::default());
     for gso in [Switch::Auto, Switch::Off] {
         let mut c = connection(TransportName::Udp);
@@ -210,13 +210,13 @@ fn a_packet_log_reports_each_arrival_and_its_direction() {
     while let Some(r) = log.read().unwrap() {
         assert_eq!((r.sequence, r.flow, r.size_bytes), (sequence, 1, 100));
         assert_eq!((r.kind, r.copy, r.direction), (RecordKind::ARRIVED, 0, 1));
-        assert!(r.time1_ns.unwrap() < r.time2_ns.unwrap(), "one clock: sent before it came");
+        assert!(r.time1_ns.unwrap() < r.time2_ns.unwrap(), "one clock: sent before it arrived");
         sequence += 1;
     }
     assert_eq!(sequence, 20);
 }
 
-/// What arrives has the sizes and the intervals of its laws, by the seed alone.
+/// Arrivals have the sizes and intervals of their laws, determined by the seed alone.
 #[test]
 fn arrivals_follow_the_laws_of_size_and_interval() {
     const PACKETS: u64 = 2000;
@@ -260,7 +260,7 @@ fn arrivals_follow_the_laws_of_size_and_interval() {
     assert!(equal < 0.3, "no even intervals: {equal}");
 }
 
-/// A stream's law is of its writes.
+/// A stream's law of size applies to its writes.
 #[test]
 fn writes_of_a_stream_follow_their_law() {
     let server = Server::start(ServerConfig::default());
@@ -344,7 +344,7 @@ fn a_key_is_mutual() {
     let none = with(None).unwrap_err();
     assert_eq!(none.error.exit_code(), 3);
     assert!(none.to_string().contains("key"), "{none}");
-    // A server without a key is not spoken to by a client that has one.
+    // A client with a key does not use a server without one.
     let open = Server::start(ServerConfig::default());
     let config =
         ClientConfig { key: Some(Key::generate().unwrap()), ..open.config(plan(vec![c.clone()])) };
@@ -363,7 +363,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
         "{}",
         flow.destination
     );
-    // The kernel doubles what was asked for.
+    // The kernel doubles the requested size.
     assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
     let mut u = connection(TransportName::Udp);
     (u.packets, u.duration) = (Some(50), None);
@@ -457,7 +457,7 @@ fn flows_one_after_another_are_summed_over_the_whole_time() {
             })
             .collect();
         assert!(starts[0].0 < 0.5 && starts[1].0 >= 0.499, "{starts:?}");
-        // The other end's clock is the same here, and nothing comes before it is sent.
+        // Both ends have the same clock here, and nothing arrives before it is sent.
         assert!(starts[1].1 >= 0.499, "{starts:?}");
         let total = record.direction(direction).unwrap();
         let (sent, got) = (total.sender.as_ref().unwrap(), total.receiver.as_ref().unwrap());
@@ -476,7 +476,7 @@ fn flows_one_after_another_are_summed_over_the_whole_time() {
 }
 
 #[test]
-fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
+fn losses_of_many_slow_flows_are_shown_live_as_one_sum() {
     let server = Server::start(ServerConfig::default());
     let slow = Connection {
         count: 200,
@@ -508,12 +508,12 @@ fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
 fn a_nominal_rate_that_cannot_be_found_is_reported() {
     let server = Server::start(ServerConfig::default());
     let few = Connection { packets: Some(10), duration: None, ..connection(TransportName::Udp) };
-    for (nominal_auto, told) in [(true, 1), (false, 0)] {
+    for (nominal_auto, expected) in [(true, 1), (false, 0)] {
         let config = ClientConfig { nominal_auto, ..server.config(plan(vec![few.clone()])) };
         let record = run(config, Stop::new(), &mut |_| {}).unwrap();
         assert_eq!(record.link_usage, None);
         let found = record.warnings.iter().filter(|w| w.code == "nominal-unknown").count();
-        assert_eq!(found, told, "{:?}", record.warnings);
+        assert_eq!(found, expected, "{:?}", record.warnings);
     }
 }
 
@@ -622,7 +622,7 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
     });
 }
 
-/// Probes that wait for the start are not of the loaded path, as those that wait for stragglers are not.
+/// Probes sent while waiting for the start, or for stragglers, do not count for the loaded path.
 #[test]
 fn the_loaded_round_trip_is_measured_only_while_flows_send() {
     let server = Server::start(ServerConfig::default());
@@ -638,6 +638,6 @@ fn the_loaded_round_trip_is_measured_only_while_flows_send() {
     let sender = record.flows[0].sender.as_ref().unwrap();
     let sending = sender.end_seconds.unwrap() - sender.start_seconds.unwrap_or(0.0);
     let loaded = record.latency.unwrap().loaded.map_or(0, |loaded| loaded.count);
-    // One each 100 ms, and one that was due before.
+    // One every 100 ms, and one that was due before.
     assert!(loaded as f64 <= 10.0 * sending + 3.0, "{loaded} in {sending} s");
 }

@@ -1,4 +1,4 @@
-//! MPTCP over loopback: that it is spoken, and that a fallback to TCP is reported.
+//! MPTCP over loopback: that it is used, and that a fallback to TCP is reported.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -47,7 +47,7 @@ fn fallbacks(record: &Record) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn mptcp_is_spoken_and_a_fallback_is_reported() {
+fn mptcp_is_used_and_a_fallback_is_reported() {
     const PROTOCOL: i32 = 262;
     if let Err(e) = weir_net::tcp::try_protocol(PROTOCOL) {
         println!("skipped: this kernel opens no MPTCP socket: {e}");
@@ -61,7 +61,7 @@ fn mptcp_is_spoken_and_a_fallback_is_reported() {
         assert!(flow.tcp.as_ref().is_some_and(|tcp| tcp.mss_bytes > 0));
     }
     assert_eq!(fallbacks(&record), []);
-    // The shared listener is one of TCP.
+    // The shared listener uses TCP.
     let record = measure(DataPorts::Shared);
     assert!(record.flows.iter().all(|f| f.carried_by == Some(Transport::tcp().name())));
     assert_eq!(fallbacks(&record), [Some(1), Some(2)]);

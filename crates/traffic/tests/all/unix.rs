@@ -1,4 +1,4 @@
-//! Unix sockets: a test from one end to the other, with no figure that such a socket has not.
+//! Unix sockets: a test from one end to the other, without the figures that such a socket lacks.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ impl Server {
         let file = format!("weir-unix-{name}-{}.socket", std::process::id());
         let path = std::env::temp_dir().join(file);
         let _ = std::fs::remove_file(&path);
-        // What a server that was killed leaves behind is replaced.
+        // The socket that a killed server leaves behind is replaced.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let (sender, listening) = mpsc::channel();
         let stop = Stop::new();
@@ -45,20 +45,20 @@ impl Server {
         Server { path, host, stop, thread: Some(thread) }
     }
 
-    /// Runs a test and ends the server, whose file goes with it.
+    /// Runs a test and stops the server, which removes its file.
     fn test(mut self, plan: Plan) -> Record {
         let plan = Plan { host: Some(self.host.clone()), ..plan };
         plan.check().unwrap();
         let record = run(ClientConfig::new(plan, self.host.clone()), Stop::new(), &mut |_| {});
         self.stop.request(StopReason::Terminated);
         self.thread.take().unwrap().join().unwrap().unwrap();
-        assert!(!self.path.exists(), "the socket's file goes with the server");
+        assert!(!self.path.exists(), "the server removes the socket's file");
         record.map_err(|f| f.to_string()).unwrap()
     }
 }
 
 #[test]
-fn streams_over_a_unix_socket_have_no_figures_of_ip() {
+fn streams_over_a_unix_socket_have_no_ip_figures() {
     let forward = Connection {
         transport: Transport::unix(),
         duration: Some(Span(300_000_000)),
@@ -79,7 +79,7 @@ fn streams_over_a_unix_socket_have_no_figures_of_ip() {
         assert!(received.bytes > 0 && received.bytes == sent.bytes, "{flow:?}");
         assert!(flow.tcp.is_none() && flow.tcp_samples.is_empty() && flow.family.is_none());
         assert!(received.lost_packets.is_none() && received.jitter_seconds.is_none());
-        // The kernel doubles what was asked for, at either end.
+        // The kernel doubles the requested size, at either end.
         assert_eq!(sent.buffer_bytes, Some(128 << 10));
     }
     assert!(record.link_usage.is_none() && record.latency.is_none());
@@ -88,7 +88,8 @@ fn streams_over_a_unix_socket_have_no_figures_of_ip() {
     assert!(record.warnings.iter().all(|w| w.code != "latency-missing"), "{:?}", record.warnings);
 }
 
-/// Datagrams both ways, paced and as fast as the receiver takes them: all arrive, and the sender says that it waited.
+/// Datagrams both ways, paced and as fast as the receiver reads them: all arrive, and the sender reports that it
+/// waited.
 #[test]
 fn datagrams_over_a_unix_socket_wait_instead_of_getting_lost() {
     let paced = Connection {
@@ -129,9 +130,9 @@ fn datagrams_over_a_unix_socket_wait_instead_of_getting_lost() {
     assert!(record.link_usage.is_none() && record.latency.is_none());
 }
 
-/// The host and the transport have to fit, and nothing of IP goes with a path.
+/// The host and the transport must match, and options of IP are refused with a path.
 #[test]
-fn a_path_is_for_unix_sockets_and_they_for_a_path() {
+fn a_path_and_unix_sockets_require_each_other() {
     let refused = |host: &str, change: fn(&mut Plan)| {
         let mut plan = Plan {
             connections: vec![Connection { transport: Transport::unix(), ..Connection::default() }],

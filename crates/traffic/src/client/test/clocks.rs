@@ -1,26 +1,26 @@
-//! How the clocks of the two ends are related during a test, and what is known of each by itself.
+//! Relates the clocks of the two ends during a test, by probes and by time services.
 
 use super::*;
 
 impl Test<'_> {
-    /// What this end's time service promises; none without probes to hold it against.
+    /// The reference of this end's time service; `None` without probes to check it against.
     pub(super) fn own_reference(&self) -> Option<ClockReference> {
         reference::read(self.references.as_ref()?)
     }
 
-    /// A sign of life, and a question for the other end's reference while this one has one.
+    /// Sends a keepalive, and requests the other end's reference while this end has one.
     pub(super) async fn probe_control(&mut self) -> Result<(), TrafficError> {
         let reference = self.own_reference().is_some();
         let t1_ns = self.engine.clock().monotonic_ns();
         self.send(&ClientMessage::Probe { t1_ns, reference }).await
     }
 
-    /// The clocks' relation now, by probes.
+    /// The current relation of the clocks, by probes.
     pub(super) fn clock_state(&self) -> Option<ClockState> {
         self.clock_state_for(Duration::ZERO)
     }
 
-    /// The relation to be used until `valid` from now, and the services' names when it is theirs.
+    /// The relation to use for `valid` from now, with the services' names if it is theirs.
     pub(super) fn related(&mut self, valid: Duration) -> Option<(ClockState, Option<String>)> {
         let probes = self.clock_state_for(valid)?;
         let ends = self.own_reference().filter(|_| !self.shared_clock);
@@ -34,7 +34,7 @@ impl Test<'_> {
             (Choice::Contradiction, Some(state)) => {
                 let by = (state.offset_ns as f64 - probes.offset_ns as f64) / 1e9;
                 let text = format!(
-                    "{} at both ends relates the clocks {by:.6} s beside the probes, further than both bounds allow: a time service is wrong, and is not used",
+                    "{} at both ends relates the clocks differently from the probes, by {by:.6} s, more than both bounds allow: a time service is wrong, and is not used",
                     reference::names(&own, other)
                 );
                 let bound = (state.error_ns as f64 + probes.error_ns as f64) / 1e9;
@@ -48,7 +48,7 @@ impl Test<'_> {
         }
     }
 
-    /// The same with a bound that holds for packets that arrive within `valid` from now.
+    /// The relation by probes, with a bound for packets that arrive within `valid` from now.
     pub(super) fn clock_state_for(&self, valid: Duration) -> Option<ClockState> {
         let now = self.engine.clock().monotonic_ns();
         if self.shared_clock {
@@ -58,9 +58,9 @@ impl Test<'_> {
         self.probes.as_ref()?.clock_state(now, now + valid.as_nanos() as u64)
     }
 
-    /// Sends both sides' receivers the relation of the clocks, valid until the next one after `period`.
+    /// Gives the receivers at both ends the relation of the clocks, which is updated after `period`.
     pub(super) async fn relate_clocks(&mut self, period: Duration) -> Result<(), TrafficError> {
-        // Half as long again: the next word may be late, and has to travel.
+        // Half a period of margin: the next update may be late, and takes time to arrive.
         let valid = period + period / 2;
         let Some((state, services)) = self.related(valid) else { return Ok(()) };
         if self.worst_clock.as_ref().is_none_or(|(worst, _)| worst.error_ns <= state.error_ns) {

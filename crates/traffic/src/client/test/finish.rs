@@ -1,4 +1,4 @@
-//! The end of a test: both ends' reports, put together.
+//! The end of a test: exchange of reports, and the record.
 
 use super::*;
 
@@ -35,9 +35,9 @@ impl Test<'_> {
                 }
             }
         }
-        // That there was no way says more than the silence that came of it.
+        // A missing route explains more than the silence that it caused.
         let is_lost = status == Status::Partial && matches!(error, Some(TrafficError::Lost { .. }));
-        if is_lost && let Some(cause) = self.no_way() {
+        if is_lost && let Some(cause) = self.no_route() {
             reason = cause.to_string();
             error = Some(cause);
         }
@@ -113,7 +113,8 @@ impl Test<'_> {
                 let reason = "a report of more than 1 GiB".into();
                 return Err(TrafficError::Protocol { address: self.remote, reason });
             }
-            // A part of a message is a sign of life: over a link of some kbit/s a message takes longer than the silence.
+            // Part of a message counts as activity: over a link of some kbit/s a message takes longer than the idle
+            // timeout.
             waiting.moved(reader.heard());
             match waiting.over(Instant::now()) {
                 None => {}
@@ -122,7 +123,7 @@ impl Test<'_> {
                 }
                 Some(TimedOut::Incomplete(whole)) => {
                     let reason =
-                        format!("the report was not whole after {} s", whole.as_secs_f64());
+                        format!("the report was incomplete after {} s", whole.as_secs_f64());
                     let during = "the exchange of results";
                     return Err(TrafficError::Lost { address: self.remote, during, reason });
                 }
@@ -150,7 +151,7 @@ impl Test<'_> {
 
     pub(super) fn latency(&mut self) -> Option<Latency> {
         let Some(probes) = self.probes.take() else {
-            // A Unix socket has no datagrams beside its streams to measure with.
+            // A Unix socket offers no datagrams to measure with.
             if self.config.plan.latency && self.remote.ip().is_some() {
                 let port = self.udp_port;
                 self.warnings.push(Warning::new(
@@ -167,7 +168,7 @@ impl Test<'_> {
                 Warning::new(
                     "clock-stepped",
                     Severity::Warning,
-                    format!("the two hosts' clocks moved against each other by {:.6} s during the run: one-way delays around it are off by as much", step.by_ns as f64 / 1e9),
+                    format!("the two hosts' clocks shifted relative to each other by {:.6} s during the run: one-way delays around that time are off by as much", step.by_ns as f64 / 1e9),
                 )
                 .with_value(step.by_ns as f64 / 1e9, 0.0),
             );

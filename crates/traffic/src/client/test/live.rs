@@ -11,33 +11,33 @@ use super::*;
 
 /// An interval that lacks figures is shown this long after its end.
 const WAIT_NS: u64 = 500_000_000;
-/// The same while no figures of the other side arrive at all: it may send none, or the path may be cut.
+/// The same while no figures of the other end arrive at all: it may send none, or the path may be cut.
 const SILENT_NS: u64 = 150_000_000;
-/// What is awaited on this side is looked at again after this time.
+/// How often this end checks for figures that an interval still lacks.
 const LOOK_NS: u64 = 30_000_000;
-/// Intervals that may be made whole after they were shown.
+/// Maximum number of shown intervals that wait for late figures.
 const MAX_LATE: usize = 1024;
-/// An interval further ahead than this is no honest word.
+/// A report of an interval further ahead than this is bogus and ignored.
 const AHEAD_NS: u64 = 60_000_000_000;
 
-/// The other side's reports so far, and what was shown.
+/// The other end's reports so far, and what has been shown.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) peer_reports: PeerReports,
     /// Intervals shown.
     pub(super) shown: usize,
-    /// Shown ones that lacked something.
+    /// Shown intervals that lacked figures.
     late: BTreeSet<usize>,
-    /// No report arrived for the last one that was shown.
+    /// No report had arrived for the last shown interval.
     silent: bool,
     /// Shown intervals for which a report has just arrived.
     more: BTreeSet<usize>,
-    /// What was said of losses.
+    /// Losses as shown so far.
     pub(super) lines: LossLines,
 }
 
 impl Live {
-    /// The other side's words.
+    /// Stores a report of the other end.
     pub(super) fn take(
         &mut self,
         intervals: &IntervalClock,
@@ -55,7 +55,7 @@ impl Live {
         }
     }
 
-    /// When the next interval is to be looked at: when its remainder is over, then again while something is lacking.
+    /// When to check the next interval: after its tail, then again while figures are missing.
     pub(super) fn look_again(&self, intervals: &IntervalClock, now_ns: u64) -> Option<Duration> {
         let end = intervals.end_ns(self.shown)?;
         let tail = end + intervals.tail_ns();
@@ -73,7 +73,7 @@ impl Live {
 }
 
 impl Test<'_> {
-    /// Shows the intervals that have ended, each when the figures of all its flows are there or it is late for them.
+    /// Shows the intervals that have ended, each when all its figures have arrived or its waiting time is over.
     pub(super) fn show(
         &mut self,
         intervals: &IntervalClock,
@@ -107,8 +107,8 @@ impl Test<'_> {
             }
             self.live.silent = !is_whole && self.live.peer_reports.interval(index).is_none();
             self.live.shown += 1;
-            let told = self.live.peer_reports.interval(index);
-            let summed = told.and_then(|t| t.sum.as_ref()).map(|(_, of)| *of);
+            let reported = self.live.peer_reports.interval(index);
+            let summed = reported.and_then(|t| t.sum.as_ref()).map(|(_, of)| *of);
             let mut lines = std::mem::take(&mut self.live.lines);
             let direction =
                 |id| self.flow(id).map(|f| f.spec.connection.direction).unwrap_or_default();
@@ -118,18 +118,18 @@ impl Test<'_> {
         }
     }
 
-    /// An interval as now known, and whether the figures of all flows that ran in it are there.
+    /// An interval as known now, and whether it has the figures of all flows that ran in it.
     fn interval(&self, intervals: &IntervalClock, index: usize, now: u64) -> (Interval, bool) {
-        let told = self.live.peer_reports.interval(index);
+        let reported = self.live.peer_reports.interval(index);
         let begin_ns = intervals.start_offset_ns(index);
-        let sum = told.and_then(|t| t.sum.clone());
-        // An older peer does not say of how many flows: of all.
+        let sum = reported.and_then(|t| t.sum.clone());
+        // An older peer does not state the number of flows: its sum covers all.
         let mut summed = sum.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
         let (mut counts, mut due) = (vec![], vec![]);
         for (spec, flow) in self.specs.iter().zip(&self.flows) {
             let direction = spec.connection.direction;
             let here = flow.interval(index, now);
-            let there = told.and_then(|t| t.flows.get(&spec.id).cloned());
+            let there = reported.and_then(|t| t.flows.get(&spec.id).cloned());
             let ran = self.started.contains(&spec.id) && !self.failed.contains_key(&spec.id);
             let ended = self.sender_done.get(&spec.id);
             let over = ended.is_some_and(|total| total.end_ns.is_none_or(|end| end <= begin_ns));

@@ -24,13 +24,13 @@ use weir_wire::control::{
     ClientMessage, ClockReference, ClockState, Open, Opened, SenderTotal, ServerMessage,
 };
 
-use super::commands::{self, Asked, NamedFlow, Reply, Request};
+use super::commands::{self, NamedFlow, PendingRequest, Reply, Request};
 use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
-use crate::engine::{Engine, FlowEvent, NO_WAY, check_scheduling, lock};
+use crate::engine::{Engine, FlowEvent, NO_ROUTE, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::report_timeout::{TimedOut, Waiting};
@@ -38,20 +38,20 @@ use crate::stop::{Stop, StopReason};
 use crate::transport;
 use crate::{Address, START_NS, TrafficError, clock_identity, host};
 
-/// A server that has sent nothing for this long is unreachable: it answers each keepalive. Longer where keepalives are
+/// Silence after which a server counts as unreachable, since it answers each keepalive; longer where keepalives are
 /// further apart.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 /// Minimum time between two reports of flows' states.
-const TELL_STATES: Duration = Duration::from_millis(250);
+const STATES_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
 /// The first clock relation holds for this part of the usual period, each further one for twice as long: probes over a
 /// short time say little of the skew.
 const CLOCK_FIRST: f64 = 0.1;
-/// Once everything should have ended, this long is waited for the other side beside its own waiting.
+/// How long to wait for the other end once everything should have ended, in addition to that end's own timeouts.
 const GRACE: Duration = Duration::from_secs(12);
-/// Loss threshold when none is asked for (RFC 7680 leaves it to us): at least this.
+/// Default loss threshold, which RFC 7680 leaves to the implementation.
 const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
 
 /// How the running part ended.
@@ -82,23 +82,23 @@ struct Test<'a> {
     failed: HashMap<u32, String>,
     /// Flows that were started by themselves or by the control socket.
     started: std::collections::HashSet<u32>,
-    /// Flows that the control socket ended; they are over when what was sent has arrived or is given up.
+    /// Flows stopped over the control socket; they end when their data has arrived or is given up.
     stopping: std::collections::HashSet<u32>,
-    /// States of flows as told last.
-    told: HashMap<u32, FlowState>,
-    /// Whether some may have changed since.
+    /// States of flows as last reported.
+    reported_states: HashMap<u32, FlowState>,
+    /// Whether a state may have changed since the last report.
     states_changed: bool,
     live: live::Live,
-    /// This end's own reference for its clock, and what the other end says of its.
+    /// This end's reference for its clock, and the other end's.
     references: Option<ReferenceReader>,
     remote_reference: Option<ClockReference>,
-    /// The relation with the greatest bound that was used; with the services' names when it was theirs.
+    /// The relation with the largest bound of those used, with the services' names if it is theirs.
     worst_clock: Option<(ClockState, Option<String>)>,
     cpu: host::CpuMeter,
     warnings: Vec<Warning>,
 }
 
-/// Runs it.
+/// Runs a test.
 pub(super) async fn run(
     config: ClientConfig,
     stop: Stop,
@@ -107,7 +107,7 @@ pub(super) async fn run(
     check_scheduling(config.scheduling)?;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
-    // Refused before anything is sent: a path that can't be used.
+    // An unusable socket path is refused before anything is sent.
     let (requests, mut asked) = mpsc::unbounded_channel();
     let _socket =
         config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
@@ -132,7 +132,7 @@ pub(super) async fn run(
     };
     let server = connected.remote.ip();
     let is_ipv6 = server.is_some_and(|server| server.is_ipv6());
-    // Of a Unix socket too: no figure of its flows depends on it.
+    // A Unix socket counts as IPv4: no figure of its flows depends on it.
     let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
     observe(Event::Connected { local: connected.local, remote: connected.remote });
     let path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
@@ -143,9 +143,7 @@ pub(super) async fn run(
         return Err(TrafficError::Input {
             field: "dont_fragment",
             given: format!("datagrams of {payload_bytes} bytes (`payload`)"),
-            accepted: format!(
-                "up to {most} bytes, since the path takes packets of {path_mtu_bytes} bytes"
-            ),
+            accepted: format!("up to {most} bytes, since the path MTU is {path_mtu_bytes} bytes"),
         }
         .into());
     }
@@ -180,7 +178,7 @@ pub(super) async fn run(
     let (events, mut flow_events) = mpsc::unbounded_channel();
 
     let shared_clock = clock_identity(&config.clock).is_same_clock(&connected.server.clock);
-    // Setting up waits for the network: on a thread of its own, so that a signal is heard meanwhile.
+    // Setting up waits for the network, so it runs on its own thread: signals are still handled.
     let (flows, probes, references) = {
         let (plan, opened, engine) = (config.plan.clone(), opened.clone(), engine.clone());
         let (server, events, log) = (connected.remote, events.clone(), log.clone());
@@ -201,7 +199,7 @@ pub(super) async fn run(
                 log,
                 meter: meter.clone(),
             };
-            // Streams need no datagrams: where these are blocked, the test does not wait for long.
+            // Streams need no datagrams: where UDP is blocked, the test does not wait long for probes.
             let probe = |patience| {
                 let server = server.ip()?;
                 Probes::start(&plan, stated, facts, server, clock.clone(), meter.clone(), patience)
@@ -217,7 +215,7 @@ pub(super) async fn run(
                     (flows, probes.and_then(|p| p.join().ok().flatten()))
                 })
             };
-            // Its answer is held against the probes': without these it is not used.
+            // The reference is checked against the probes; without these it is not used.
             let references =
                 (probes.is_some() && !shared_clock).then(|| ReferenceReader::open(engine.clock()));
             let _ = sender.send((flows, probes, references));
@@ -251,7 +249,7 @@ pub(super) async fn run(
         failed: HashMap::new(),
         started: Default::default(),
         stopping: Default::default(),
-        told: HashMap::new(),
+        reported_states: HashMap::new(),
         states_changed: false,
         live: live::Live::default(),
         references,
@@ -293,17 +291,17 @@ pub(super) async fn run(
         ready = tokio::time::timeout(Duration::from_secs(5), ready) => match ready {
             Ok(Ok(())) => {}
             Ok(Err(e)) => return Err(e.into()),
-            Err(_) => return Err(TrafficError::Lost { address: remote, during: "setting up", reason: "it does not confirm the data connections (an address translator or a firewall between?)".into() }.into()),
+            Err(_) => return Err(TrafficError::Lost { address: remote, during: "setting up", reason: "it does not confirm the data connections (is there a NAT or a firewall on the path?)".into() }.into()),
         },
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     }
 
     test.remote_reference = remote_reference;
-    // Told first: the probes of the idle path take a tenth of a second, and far more on a long one.
+    // Reported first: probing the idle path takes a tenth of a second, and far more on a long path.
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
-    test.tell_states(observe);
+    test.report_states(observe);
     let shown = test.live.shown;
     let lines = std::mem::take(&mut test.live.lines);
     let (record, error) =
@@ -316,7 +314,7 @@ pub(super) async fn run(
         }
         observe(Event::Interval(Box::new(interval)));
     }
-    // Without a log that was asked for the test is done, but a result is missing.
+    // If the requested log could not be written, the test is done but a result is missing.
     let error = error.or(log.and_then(|log| lock(&log).flush().err()));
     match error {
         None => Ok(record),
@@ -324,8 +322,8 @@ pub(super) async fn run(
     }
 }
 
-/// How long a test of streams alone waits for the answer to a probe's hello, when a question over TCP took
-/// `round_trip`: three hellos at least, and more on a long path.
+/// How long a test of streams alone waits for the answer to a probe's hello: at least three hellos, longer on a long
+/// path. `round_trip` is that of a request over TCP.
 fn probe_patience_ns(round_trip: Duration) -> u64 {
     let longer = u64::try_from((8 * round_trip).as_nanos()).unwrap_or(u64::MAX);
     longer.clamp(300_000_000, HELLO_PATIENCE_NS)
@@ -365,7 +363,7 @@ impl Test<'_> {
     async fn idle_probes(&self, stop: &Stop) -> Result<(), StopReason> {
         let Some(probes) = &self.probes else { return Ok(()) };
         let begun = Instant::now();
-        // A long path answers late: up to 2 s.
+        // A long path answers late: wait up to 2 s.
         while probes.answered() < IDLE_PROBES && begun.elapsed() < Duration::from_secs(2) {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}

@@ -1,14 +1,15 @@
-//! The running part of a test: what is heard, what happens, what is shown, what is asked over the control socket.
+//! The running part of a test: the server's messages, flow events, shown intervals, and requests on the control
+//! socket.
 
 use super::*;
 
 impl Test<'_> {
-    /// From time zero to the end of the last flow.
+    /// Runs from time zero to the end of the last flow.
     pub(super) async fn play(
         &mut self,
         reader: &mut crate::channel::Reader,
         flow_events: &mut mpsc::UnboundedReceiver<FlowEvent>,
-        asked: &mut mpsc::UnboundedReceiver<Asked>,
+        asked: &mut mpsc::UnboundedReceiver<PendingRequest>,
         stop: &Stop,
         observe: &mut dyn FnMut(Event),
     ) -> (Ended, IntervalClock) {
@@ -58,11 +59,11 @@ impl Test<'_> {
         }
         let autostarted = self.specs.iter().filter(|s| s.connection.autostart).map(|s| s.id);
         self.started.extend(autostarted);
-        self.tell_states(observe);
-        let mut states_at = Instant::now() + TELL_STATES;
+        self.report_states(observe);
+        let mut states_at = Instant::now() + STATES_INTERVAL;
         let mut next_alive = Instant::now() + alive;
-        let mut heard = Instant::now();
-        let mut heard_ns = start_ns;
+        let mut last_message = Instant::now();
+        let mut last_message_ns = start_ns;
         let mut is_unreachable = false;
         let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
@@ -71,15 +72,15 @@ impl Test<'_> {
         let mut start_at = Some(Instant::now() + Duration::from_nanos(until_start));
         loop {
             if self.is_over() {
-                let ended = match (interrupted, self.failed_in_words()) {
+                let ended = match (interrupted, self.failure_text()) {
                     (Some(reason), _) => done(Status::Interrupted, reason.text()),
                     (None, Some(words)) => done(Status::Partial, &words),
                     (None, None) => done(Status::Complete, "all flows ended"),
                 };
                 return (ended, intervals);
             }
-            // Once no sender is left, each receiver ends its own wait. A user who interrupts the test waits no longer for
-            // data than for lost datagrams.
+            // Once all senders have finished, each receiver ends its own wait. After an interrupt, streams wait no
+            // longer than datagrams: for the loss threshold.
             if give_up.is_none() && self.senders_over() {
                 let most = if interrupted.is_some() { 0 } else { MAX_DRAIN_NS };
                 let wait = Duration::from_nanos(self.facts.loss_threshold_ns.max(most));
@@ -125,7 +126,7 @@ impl Test<'_> {
                     if let Err(e) = self.send(&ClientMessage::StopFlow { flow: None }).await {
                         return (fail(e), intervals);
                     }
-                    // Flows that were never started will not end.
+                    // Flows that were never started report no end.
                     for spec in &self.specs {
                         if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
                             self.receiver_done.insert(spec.id);
@@ -135,12 +136,12 @@ impl Test<'_> {
                 }
                 message = reader.read::<ServerMessage>() => match message {
                     Ok(message) => {
-                        heard = Instant::now();
-                        heard_ns = clock.monotonic_ns();
+                        last_message = Instant::now();
+                        last_message_ns = clock.monotonic_ns();
                         if std::mem::take(&mut is_unreachable) {
                             observe(Event::Peer(PeerStatus::default()));
                         }
-                        if let Err(e) = self.heard(message, &clock, &intervals) {
+                        if let Err(e) = self.on_message(message, &clock, &intervals) {
                             return (fail(e), intervals);
                         }
                         self.show(&intervals, clock.monotonic_ns(), observe);
@@ -153,7 +154,7 @@ impl Test<'_> {
                     }
                 },
                 Some(event) = flow_events.recv() => {
-                    if let Err(e) = self.happened(event).await {
+                    if let Err(e) = self.on_event(event).await {
                         return (fail(e), intervals);
                     }
                 }
@@ -183,15 +184,15 @@ impl Test<'_> {
                     }
                 }
                 () = tokio::time::sleep_until(states_at), if self.states_changed => {
-                    self.tell_states(observe);
-                    states_at = Instant::now() + TELL_STATES;
+                    self.report_states(observe);
+                    states_at = Instant::now() + STATES_INTERVAL;
                 }
-                () = tokio::time::sleep_until(heard + unreachable), if !is_unreachable => {
+                () = tokio::time::sleep_until(last_message + unreachable), if !is_unreachable => {
                     is_unreachable = true;
-                    let since = heard_ns.saturating_sub(start_ns) as f64 / 1e9;
+                    let since = last_message_ns.saturating_sub(start_ns) as f64 / 1e9;
                     observe(Event::Peer(PeerStatus { unreachable_since_seconds: Some(since) }));
                 }
-                () = tokio::time::sleep_until(heard + silence) => {
+                () = tokio::time::sleep_until(last_message + silence) => {
                     for flow in &self.flows {
                         flow.stop(&self.engine);
                     }
@@ -201,14 +202,15 @@ impl Test<'_> {
                     self.note_unfinished();
                     return match interrupted {
                         Some(reason) => (done(Status::Interrupted, reason.text()), intervals),
-                        None => (done(Status::Complete, "waiting for the rest ended"), intervals),
+                        None => (done(Status::Complete, "the wait for the remaining data ended"), intervals),
                     };
                 }
             }
         }
     }
 
-    /// Notes datagram flows whose receivers had not finished when waiting ended. A stream's report says what is missing.
+    /// Warns of datagram flows whose receivers had not finished when the wait ended. A stream's report states what is
+    /// missing.
     fn note_unfinished(&mut self) {
         let unfinished = self
             .specs
@@ -217,7 +219,7 @@ impl Test<'_> {
         let ids: Vec<u32> = unfinished.map(|s| s.id).collect();
         let Some(first) = ids.first() else { return };
         let text = format!(
-            "{} flows were still receiving when waiting ended (first: flow {first}): what arrived later counts as lost",
+            "{} flows were still receiving when the wait ended (first: flow {first}): datagrams that arrived later count as lost",
             ids.len()
         );
         self.warnings.push(
@@ -226,7 +228,7 @@ impl Test<'_> {
         );
     }
 
-    /// Nothing came for too long.
+    /// The error of a server that was silent for too long.
     pub(super) fn silent(&self, during: &'static str, silence: Duration) -> TrafficError {
         let reason = format!("no message from it for {} s", silence.as_secs_f64());
         TrafficError::Lost { address: self.remote, during, reason }
@@ -239,15 +241,15 @@ impl Test<'_> {
         Some(TrafficError::Flow { flow, name, reason: reason.clone() })
     }
 
-    /// The first flow that knew no way to its receiver.
-    pub(super) fn no_way(&self) -> Option<TrafficError> {
+    /// The first flow that had no route to its receiver.
+    pub(super) fn no_route(&self) -> Option<TrafficError> {
         let (&flow, reason) =
-            self.failed.iter().filter(|f| f.1.starts_with(NO_WAY)).min_by_key(|f| f.0)?;
+            self.failed.iter().filter(|f| f.1.starts_with(NO_ROUTE)).min_by_key(|f| f.0)?;
         let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
         Some(TrafficError::Flow { flow, name, reason: reason.clone() })
     }
 
-    pub(super) fn failed_in_words(&self) -> Option<String> {
+    pub(super) fn failure_text(&self) -> Option<String> {
         self.first_failed().map(|e| e.to_string())
     }
 
@@ -266,18 +268,18 @@ impl Test<'_> {
             .all(|s| self.failed.contains_key(&s.id) || self.sender_done.contains_key(&s.id))
     }
 
-    /// Whether a flow that was started has not ended sending.
+    /// Whether any started flow is still sending.
     fn is_sending(&self) -> bool {
         self.started.iter().any(|id| !self.sends_no_more(*id))
     }
 
     pub(super) fn flow(&self, id: u32) -> Option<&Arc<Flow>> {
-        // Flows are sorted by id, which count from 1.
+        // Flows are sorted by id, and ids start at 1.
         self.flows.get(id.checked_sub(1)? as usize)
     }
 
-    /// A message from the server.
-    pub(super) fn heard(
+    /// Handles a message from the server.
+    pub(super) fn on_message(
         &mut self,
         message: ServerMessage,
         clock: &weir_net::clock::Clock,
@@ -310,7 +312,7 @@ impl Test<'_> {
                     clock.monotonic_ns(),
                 );
             }
-            // Once for each flow that there is: the peer decides how often it says so.
+            // Once per existing flow: the peer may repeat the message.
             ServerMessage::FlowFailed { flow, text }
                 if self.flow(flow).is_some() && !self.failed.contains_key(&flow) =>
             {
@@ -321,7 +323,7 @@ impl Test<'_> {
                 );
                 self.failed.insert(flow, text);
             }
-            // Kept for as long as its bound, which grows, is of use.
+            // Used until its bound, which grows, is no longer useful.
             ServerMessage::ProbeReply { reference: Some(reference), .. } => {
                 self.remote_reference = Some(reference);
             }
@@ -333,8 +335,8 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// What a worker reports.
-    pub(super) async fn happened(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
+    /// Handles an event of a worker.
+    pub(super) async fn on_event(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
         self.states_changed = true;
         match event {
             FlowEvent::SenderDone(total) => {
@@ -358,12 +360,12 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Whether a flow will send nothing more.
+    /// Whether a flow has finished sending.
     fn sends_no_more(&self, id: u32) -> bool {
         self.is_ended(id) || self.sender_done.contains_key(&id)
     }
 
-    /// How far a flow is.
+    /// The state of a flow.
     fn state(&self, id: u32) -> FlowState {
         if self.failed.contains_key(&id) {
             FlowState::Failed
@@ -379,17 +381,18 @@ impl Test<'_> {
     }
 
     /// Reports the states that have changed since the last report.
-    pub(super) fn tell_states(&mut self, observe: &mut dyn FnMut(Event)) {
+    pub(super) fn report_states(&mut self, observe: &mut dyn FnMut(Event)) {
         self.states_changed = false;
         let all = self.specs.iter().map(|s| FlowProgress { id: s.id, state: self.state(s.id) });
-        let changed: Vec<_> = all.filter(|f| self.told.get(&f.id) != Some(&f.state)).collect();
-        self.told.extend(changed.iter().map(|flow| (flow.id, flow.state)));
+        let changed: Vec<_> =
+            all.filter(|f| self.reported_states.get(&f.id) != Some(&f.state)).collect();
+        self.reported_states.extend(changed.iter().map(|flow| (flow.id, flow.state)));
         if !changed.is_empty() {
             observe(Event::Flows(changed));
         }
     }
 
-    /// Connections are about to be stopped by request: the record says so.
+    /// Notes for the record that connections are stopped by request.
     fn note_stopped(&mut self, named: &[FlowSpec]) {
         let new: Vec<&FlowSpec> = named
             .iter()
@@ -410,7 +413,7 @@ impl Test<'_> {
             .specs
             .iter()
             .filter(|s| {
-                // By name, or by the number that the text shows in front of each line.
+                // By name, or by the number that text output shows in front of each line.
                 request.connection.as_ref().is_none_or(|n| {
                     *n == s.name || *n == s.connection.name || *n == s.id.to_string()
                 })
@@ -436,7 +439,7 @@ impl Test<'_> {
                 "start" if self.sends_no_more(spec.id) => {
                     if request.connection.is_some() {
                         return Reply::error(format!(
-                            "start: {} has ended, and what has ended is not started again; accepted: a connection that waits",
+                            "start: {} has ended and can't be started again; accepted: a waiting connection",
                             spec.name
                         ));
                     }
@@ -449,7 +452,7 @@ impl Test<'_> {
                     Ok(())
                 }
                 "start" if self.started.insert(spec.id) => {
-                    // The server gets this for a flow of this side too: it measures its processors while flows send.
+                    // Sent for a flow of this end too: the server measures its processors while flows send.
                     flow.start(&self.engine, now, intervals);
                     self.send(&ClientMessage::StartFlow { flow: spec.id }).await
                 }

@@ -1,5 +1,5 @@
-//! A server in this process, and a scripted client: whole messages, half ones, and none.
-// Each test file takes what it needs; a failed helper is a failed test.
+//! A server in this process, and a scripted client that sends whole messages, partial ones, or none.
+// Each test file uses what it needs; a failed helper is a failed test.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -21,10 +21,10 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
 use weir_wire::frame::{FrameDecoder, encode_frame};
 use weir_wire::preface::{ControlMode, DataPreface, encode_control};
 
-/// Ends a broken test; nothing that works comes near it, and no server's patience ends before.
+/// Ends a broken test. Working tests take far less, and no timeout of a server is longer.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for something that comes surely.
+/// Waits for a condition, up to `TIMEOUT`.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
@@ -63,7 +63,7 @@ impl Server {
         Server { address, events, stop, thread: Some(thread) }
     }
 
-    /// Ends it and gives its outcome.
+    /// Stops the server and returns its outcome.
     pub fn end(mut self) -> Result<(), TrafficError> {
         self.stop.request(StopReason::Terminated);
         self.thread.take().unwrap().join().unwrap()
@@ -77,7 +77,7 @@ impl Server {
         run(self.client(plan), Stop::new(), &mut |_| {})
     }
 
-    /// A short test of both transports comes through whole.
+    /// Checks that a short test of both transports is complete.
     pub fn still_serves(&self) {
         let udp = Connection {
             transport: Transport::udp(),
@@ -144,12 +144,12 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Connected; nothing is said.
+    /// Connected; nothing has been sent.
     pub fn silent(server: SocketAddr) -> Raw {
         Raw::over(TcpStream::connect(server).unwrap())
     }
 
-    /// With a session, over a connection whose buffers hold little: small segments keep the server's own small.
+    /// With a session, over a connection with small buffers: small segments keep the server's buffers small too.
     pub fn narrow_session(server: SocketAddr, plan: Plan) -> (Raw, Opened) {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -200,7 +200,7 @@ impl Raw {
         }
     }
 
-    /// Takes up to `bytes` of what has come, whole messages or not; waits for the first of them.
+    /// Reads up to `bytes`, in whole messages or not; waits for the first byte.
     pub fn take(&mut self, bytes: usize) -> usize {
         let mut buffer = vec![0; bytes];
         let n = self.stream.read(&mut buffer).unwrap_or(0);
@@ -212,7 +212,7 @@ impl Raw {
         self.frame(&encode(message));
     }
 
-    /// A frame of any bytes. A connection that is closed meanwhile is for the next read to find.
+    /// Sends a frame of any bytes. If the connection is closed, the next read finds out.
     pub fn frame(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(&encode_frame(bytes).unwrap());
     }
@@ -233,7 +233,7 @@ impl Raw {
         }
     }
 
-    /// Reads until a message is the one, or the connection ends.
+    /// Reads until a wanted message, or the end of the connection.
     pub fn read_until(&mut self, wanted: impl Fn(&ServerMessage) -> bool) -> Option<ServerMessage> {
         loop {
             let message = self.read()?;
@@ -258,7 +258,7 @@ pub fn open(plan: Plan) -> ClientMessage {
     }))
 }
 
-/// How a connection ended: every byte that came before. Fails when it does not end.
+/// Every byte received until the connection ended. Fails if it does not end.
 pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = vec![];
@@ -304,7 +304,7 @@ pub fn datagram(opened: &Opened, kind: DatagramKind, flow: u32) -> ControlDatagr
     ControlDatagram { kind, flow, session, sequence, t1_ns: 0, t2_ns: 0, t3_ns: 0 }
 }
 
-/// A UDP socket of this host that speaks to the server.
+/// A UDP socket of this host, connected to the server.
 pub fn udp(from: &str, server: SocketAddr) -> UdpSocket {
     let ip: IpAddr = from.parse().unwrap();
     let socket = UdpSocket::bind((ip, 0)).unwrap();
@@ -313,13 +313,13 @@ pub fn udp(from: &str, server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Whether nothing has come to a socket.
-pub fn nothing_came(socket: &UdpSocket) -> bool {
+/// Whether nothing has arrived on a socket.
+pub fn nothing_arrived(socket: &UdpSocket) -> bool {
     socket.set_nonblocking(true).unwrap();
     let mut buffer = [0; 2048];
-    let came = socket.recv(&mut buffer);
+    let received = socket.recv(&mut buffer);
     socket.set_nonblocking(false).unwrap();
-    came.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+    received.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
 }
 
 /// A reproducible stream of bytes.
