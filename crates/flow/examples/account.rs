@@ -29,7 +29,7 @@ fn main() {
     let clock = IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 0 };
     sending.start(0, clock);
     receiving.start(clock);
-    // Clocks that are not related give no delays: without this the histograms of delay would cost nothing here.
+    // Without related clocks there are no delays, and the histograms of delay would cost nothing here.
     receiving.set_clock(SenderClock::default());
     let (mut now, mut done) = (0u64, 0u64);
     let mut message = vec![0u8; 65_536];

@@ -1,18 +1,18 @@
-//! How many bytes a session's control traffic may take, so that measuring does not disturb what is measured.
+//! The budget of a session's control traffic, so that it does not disturb the measurement.
 
 use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::units::RateLimit;
 
-/// Part of the measured rate that control messages may take.
+/// Fraction of the measured rate that control messages may use.
 const MEASURED_RATIO: f64 = 0.01;
-/// A slow session may take this much instead, bit/s.
+/// Rate that a slow session may use instead, bit/s.
 const FLOOR_BITS_PER_SECOND: f64 = 8000.0;
-/// All control traffic together takes at most this part of the stated rate.
+/// Maximum fraction of the stated rate for all control traffic together.
 const STATED_RATIO: f64 = 0.1;
-/// Of that, what each of these may take: latency probes, feedback, keepalives with clock relations. The control
-/// connection, which carries the latter, has what probes and feedback leave.
+/// Fraction of that for each of these: latency probes, feedback, keepalives with clock relations. The control
+/// connection, which carries the latter, gets what probes and feedback leave.
 const QUARTER: f64 = 0.25;
-/// Credit for one message can always be saved up, however low the rate.
+/// Credit that can always be saved up, for one message at any rate.
 const ONE_MESSAGE_BYTES: f64 = 512.0;
 
 /// A keepalive and its reply, framed and encrypted.
@@ -21,31 +21,31 @@ const KEEPALIVE_BYTES: f64 = 232.0;
 const CLOCK_BYTES: f64 = 164.0;
 /// A feedback datagram with its UDP and IPv4 headers.
 pub const FEEDBACK_BYTES: usize = 92;
-/// Distances of keepalives, clock relations and feedback at any rate but a low one.
+/// Intervals of keepalives, clock relations and feedback, except at a low rate.
 const KEEPALIVE_NS: u64 = 2_000_000_000;
 const CLOCK_NS: u64 = 1_000_000_000;
 const FEEDBACK_NS: u64 = 500_000_000;
-/// The longest distance of keepalives and clock relations.
+/// Maximum interval of keepalives and clock relations.
 const MAX_UPKEEP_NS: u64 = 5_000_000_000;
-/// The longest distance of feedback.
+/// Maximum interval of feedback.
 const MAX_FEEDBACK_NS: u64 = 3_000_000_000;
-/// Above this rate per datagram flow of the server, feedback is never less frequent: it bounds what a sender may send to a
+/// Above this rate per datagram flow of the server, feedback is never less frequent: it limits how much is sent to a
 /// receiver that has ended.
 const MAX_UNPROVED_BITS_PER_SECOND: f64 = 1e6;
 
 /// The rate that a plan states, from which both ends derive how often control traffic is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StatedRate {
-    /// Sum of the flows' rates (`-b`), bit/s of payload; absent where one has none.
+    /// Sum of the flows' rates (`-b`), bit/s of payload; absent if a flow has none.
     asked: Option<f64>,
     /// The lower of that and the nominal rate (`--nominal`).
     stated: Option<f64>,
-    /// Datagram flows that the server sends: each takes feedback.
+    /// Datagram flows that the server sends: each requires feedback.
     feedback_flows: usize,
 }
 
 impl StatedRate {
-    /// The rate that `plan` states, `specs` being its flows.
+    /// The rate stated by `plan`, whose flows are `specs`.
     pub fn of(plan: &Plan, specs: &[FlowSpec]) -> StatedRate {
         let rate = |spec: &FlowSpec| match spec.rate.limit {
             RateLimit::Unlimited => None,
@@ -65,8 +65,8 @@ impl StatedRate {
         }
     }
 
-    /// `usual_ns`, or longer where `bytes` at that distance would take more than a quarter of the control traffic's part.
-    fn distance_ns(&self, bytes: f64, usual_ns: u64) -> u64 {
+    /// `usual_ns`, or longer if `bytes` at that interval would exceed a quarter of the control traffic's fraction.
+    fn period_ns(&self, bytes: f64, usual_ns: u64) -> u64 {
         let Some(stated) = self.stated.filter(|stated| *stated > 0.0) else {
             return usual_ns;
         };
@@ -74,45 +74,46 @@ impl StatedRate {
         usual_ns.max((seconds * 1e9) as u64)
     }
 
-    /// The distance of latency probes that take `bytes` each, answer included; `usual_ns` at least.
+    /// The interval of latency probes of `bytes` each, answer included; at least `usual_ns`.
     pub fn probe_ns(&self, bytes: usize, usual_ns: u64) -> u64 {
-        self.distance_ns(bytes as f64, usual_ns)
+        self.period_ns(bytes as f64, usual_ns)
     }
 
-    /// `usual_ns`, longer by as much as the rate requires of keepalives and clock relations together; 5 s at most.
+    /// `usual_ns`, longer by the factor that the rate requires of keepalives and clock relations together; 5 s at
+    /// most.
     fn upkeep_ns(&self, usual_ns: u64) -> u64 {
         let clocks = KEEPALIVE_NS as f64 / CLOCK_NS as f64;
-        let both = self.distance_ns(KEEPALIVE_BYTES + clocks * CLOCK_BYTES, KEEPALIVE_NS);
+        let both = self.period_ns(KEEPALIVE_BYTES + clocks * CLOCK_BYTES, KEEPALIVE_NS);
         let factor = both as f64 / KEEPALIVE_NS as f64;
         ((usual_ns as f64 * factor) as u64).min(MAX_UPKEEP_NS)
     }
 
-    /// The distance of keepalives: 2 s to 5 s.
+    /// The interval of keepalives: 2 s to 5 s.
     pub fn keepalive_ns(&self) -> u64 {
         self.upkeep_ns(KEEPALIVE_NS)
     }
 
-    /// By how much keepalives are further apart than usual, and each end's timeout longer.
+    /// How much longer than usual the interval of keepalives is, and with it each end's timeout.
     pub fn more_silence_ns(&self) -> u64 {
         self.keepalive_ns() - KEEPALIVE_NS
     }
 
-    /// The distance of clock relations: 1 s to 5 s; in the test's first second a part `of` it.
+    /// The interval of clock relations: 1 s to 5 s; in the test's first second the fraction `of` it.
     pub fn clock_ns(&self, of: f64) -> u64 {
         self.upkeep_ns((CLOCK_NS as f64 * of) as u64)
     }
 
-    /// The distance of a receiver's feedback: 500 ms to 3 s.
+    /// The interval of a receiver's feedback: 500 ms to 3 s.
     pub fn feedback_ns(&self) -> u64 {
         let most = MAX_UNPROVED_BITS_PER_SECOND * self.feedback_flows.max(1) as f64;
         if self.asked.is_none_or(|asked| asked > most) {
             return FEEDBACK_NS;
         }
         let bytes = (self.feedback_flows * FEEDBACK_BYTES) as f64;
-        self.distance_ns(bytes, FEEDBACK_NS).min(MAX_FEEDBACK_NS)
+        self.period_ns(bytes, FEEDBACK_NS).min(MAX_FEEDBACK_NS)
     }
 
-    /// What the control connection may carry at most, bit/s.
+    /// Maximum rate of the control connection, bit/s.
     fn messages(&self) -> Option<f64> {
         let others = if self.feedback_flows > 0 { 2.0 } else { 1.0 };
         self.stated.map(|stated| (1.0 - others * QUARTER) * STATED_RATIO * stated)
@@ -123,7 +124,7 @@ impl StatedRate {
 /// the interval's measured rate allows, and every byte of the connection is charged to it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ControlBudget {
-    /// What a stated rate allows, bit/s.
+    /// The limit by the stated rate, bit/s.
     most: Option<f64>,
     credit_bytes: f64,
 }
@@ -134,7 +135,7 @@ impl ControlBudget {
         ControlBudget { most: stated.messages(), credit_bytes: 0.0 }
     }
 
-    /// Bytes that messages may take in an interval of `seconds` in which `measured_bytes` of payload were counted: the
+    /// Bytes allowed for messages in an interval of `seconds` in which `measured_bytes` of payload were counted: the
     /// larger of 1 % of the measured rate and 8 kbit/s, within the messages' part of 10 % of the stated rate.
     pub fn allowed_bytes(&self, seconds: f64, measured_bytes: u64) -> f64 {
         let floor = FLOOR_BITS_PER_SECOND * seconds / 8.0;
@@ -142,14 +143,14 @@ impl ControlBudget {
         self.most.map_or(allowed, |most| allowed.min(most * seconds / 8.0))
     }
 
-    /// Adds credit for an interval of `seconds`. What is saved is bounded by what one second allows, or by `bytes`.
+    /// Adds credit for an interval of `seconds`. Saved credit is limited to that of one second, or to `bytes`.
     pub fn earn(&mut self, bytes: f64, seconds: f64) {
         let second = bytes / if seconds > 0.0 { seconds } else { 1.0 };
         let most = bytes.max(second).max(ONE_MESSAGE_BYTES).max(self.credit_bytes);
         self.credit_bytes = (self.credit_bytes + bytes).min(most);
     }
 
-    /// Charges bytes. Messages that a test can't do without may make debts, of a second's floor at most, so that a burst
+    /// Charges bytes. Messages that a test requires may go into debt, by one second's floor at most, so that a burst
     /// of them does not withhold live figures for long.
     pub fn spend(&mut self, bytes: f64) {
         self.credit_bytes = (self.credit_bytes - bytes).max(-FLOOR_BITS_PER_SECOND / 8.0);
@@ -226,7 +227,7 @@ mod tests {
             let rate = stated(direction, rates, nominal);
             let (datagrams, upkeep) = periodic(&rate);
             let budget = ControlBudget::new(&rate);
-            // With nothing measured but what was stated, live figures take what the connection has left.
+            // At the stated rate, live figures use what the connection has left.
             let stated = rate.stated.unwrap();
             let messages = 8.0 * budget.allowed_bytes(1.0, (stated / 8.0) as u64);
             let all = datagrams + messages.max(upkeep);
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn periodic_messages_are_no_longer_than_the_budget_assumes() {
         use weir_wire::control::{ClientMessage, ClockState, ServerMessage, encode};
-        // Framing, and what encryption adds to it.
+        // The overhead of framing and encryption.
         const MORE: usize = 12 + 28;
         // A year of uptime.
         let ns = 31_536_000_000_000_000;
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_was_earned() {
+    fn messages_spend_what_was_earned() {
         for stated in [None, Some(2e3), Some(68.8e3)] {
             let mut budget = ControlBudget::new(&of(stated));
             let (seconds, size) = (0.25, 120.0);

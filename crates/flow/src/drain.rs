@@ -1,4 +1,4 @@
-//! How long a receiver waits for the rest once its sender has finished.
+//! How long a receiver waits for remaining data once its sender has finished.
 
 /// Minimum silence after which a stream is given up, ns. TCP may retransmit a segment several times in between.
 const STREAM_QUIET_NS: u64 = 10_000_000_000;
@@ -58,11 +58,11 @@ mod tests {
     }
 
     #[test]
-    fn endless_arrivals_do_not_extend_it_for_ever() {
+    fn endless_arrivals_do_not_extend_the_wait_forever() {
         let drain = Drain::datagrams(0, 2 * SECOND);
         assert!(!drain.is_over(MAX_DRAIN_NS - 1, MAX_DRAIN_NS - 1));
         assert!(drain.is_over(MAX_DRAIN_NS, MAX_DRAIN_NS));
-        // A loss threshold beyond that is waited for all the same.
+        // A longer loss threshold applies nevertheless.
         let long = Drain::datagrams(0, 600 * SECOND);
         assert!(!long.is_over(600 * SECOND - 1, 0) && long.is_over(600 * SECOND, 0));
     }

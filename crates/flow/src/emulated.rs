@@ -1,7 +1,7 @@
-//! The part of an emulator on the path: its laws and counters in the record, what it dropped or damaged in the loss ledger.
+//! Adds an emulator on the path to a record: its laws and counters, and its drops and damage in the loss ledger.
 //!
-//! The counters of an emulator's flow include every packet that its filter matches: the control connection, probes and
-//! the traffic of other programs. What it reports by the addresses of our own flows is ours alone, and exact.
+//! The counters of an emulator's flow include every packet that its filter matches: the control connection, probes
+//! and the traffic of other programs. Its counts by the addresses of our own flows cover these alone, and are exact.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use weir_model::record::stage::{
     DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED,
 };
 
-/// What an emulator reported of the time of a run.
+/// An emulator's report of the time of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Emulated {
     /// Configuration and counters; `client_side` where the caller knows it.
@@ -28,7 +28,7 @@ pub struct Emulated {
     pub later_fragments: [u64; 4],
     /// Control datagrams of tests that it damaged, A to B first.
     pub damaged_control: [u64; 2],
-    /// Drops that are in `drops` by no address, since there were too many.
+    /// Drops that are not in `drops`, since there were too many addresses.
     pub uncounted: u64,
     /// Frames that its links lost, A to B first.
     pub link_dropped: [u64; 2],
@@ -49,8 +49,8 @@ pub struct DroppedDatagrams {
     pub packets: [u64; 4],
 }
 
-/// Stores an emulator's part in a record and attributes its drops in the loss ledger. `false` where the counters rule out
-/// that the run's packets crossed it: then the record stays as it was.
+/// Stores an emulator's part in a record and attributes its drops in the loss ledger. `false` if the counters rule
+/// out that the run's packets crossed it: then the record is unchanged.
 pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     if emulated.used.client_side.is_none() {
         emulated.used.client_side = client_side(record, &emulated);
@@ -61,7 +61,7 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     let damage = damage(record, &emulated);
     let rows = rows(record, &emulated, &damage);
     if let Some(ledger) = &mut record.loss_ledger {
-        take_off(ledger, &damage, emulated.later_fragments[3]);
+        subtract_damage(ledger, &damage, emulated.later_fragments[3]);
         ledger.rows.extend(rows);
         ledger.settle();
         record.warnings.retain(|warning| warning.code != CHECKSUM_ERRORS);
@@ -70,7 +70,7 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     record.warnings.extend(overloaded(record, &emulated));
     if let Some(changes) = emulated.used.changes {
         let text = format!(
-            "the emulator's configuration changed during the run ({changes} came into force): the record has the last one"
+            "the emulator's configuration changed during the run (changes applied: {changes}): the record has the last one"
         );
         record.warnings.push(Warning::new("laws-changed", Severity::Warning, text));
     }
@@ -78,7 +78,7 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     true
 }
 
-/// Drops that no law asked for: the path was limited by the emulator's host.
+/// Warns of drops without a law: the emulator's host was the limit of the path.
 fn overloaded(record: &Record, emulated: &Emulated) -> Option<Warning> {
     let of_run = |of_emulator| {
         let direction = emulated.used.direction_of_run(of_emulator);
@@ -90,7 +90,7 @@ fn overloaded(record: &Record, emulated: &Emulated) -> Option<Warning> {
     let frames = links.saturating_add(own);
     (frames > 0).then(|| {
         let text = format!(
-            "the emulator dropped {frames} frames that no law asked for: it could not forward them in time, and its host was the limit of the path"
+            "the emulator dropped {frames} frames without a law: it could not forward them in time, and its host was the limit of the path"
         );
         Warning::new("emulator-overloaded", Severity::Warning, text).with_value(frames as f64, 0.0)
     })
@@ -100,7 +100,7 @@ fn counter(flow: &ImpairedFlow, name: &str) -> u64 {
     flow.counters.get(name).copied().unwrap_or(0)
 }
 
-/// The sum of counts that a peer may have reported: they may be any number.
+/// The sum of counts, which may be any number if a peer reported them.
 fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -115,7 +115,7 @@ fn arrived_bytes(record: &Record, direction: Direction) -> u64 {
     total(flows.filter_map(|f| f.receiver.as_ref()).map(|r| r.bytes))
 }
 
-/// Whether the emulator sent on at least the payload that arrived, with the client on this side of it.
+/// Whether the emulator forwarded at least the payload that arrived, with the client on `side` of it.
 fn carried(record: &Record, used: &ImpairmentUse, side: &str) -> bool {
     [Direction::Forward, Direction::Reverse].into_iter().all(|of_emulator| {
         let of_run = if side == "a" { of_emulator } else { of_emulator.opposite() };
@@ -132,7 +132,7 @@ fn may_have_crossed(record: &Record, used: &ImpairmentUse) -> bool {
     received > 0 && is_carried
 }
 
-/// The client's side of an emulator: by the direction in which our datagrams were lost, else the only side with which
+/// The client's side of an emulator: by the direction in which our datagrams were lost, else the only side for which
 /// its counters cover what arrived.
 fn client_side(record: &Record, emulated: &Emulated) -> Option<String> {
     let by_drops = own_drops(record, emulated)
@@ -151,7 +151,7 @@ fn end(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip(), address.port())
 }
 
-/// What was lost of the run's own flows, with the flow.
+/// The drops of the run's own flows, each with its flow.
 fn own_drops<'a>(
     record: &'a Record,
     emulated: &'a Emulated,
@@ -164,8 +164,8 @@ fn own_drops<'a>(
     })
 }
 
-/// Whether what an emulator's flow lost is missing: a dropped copy loses nothing, and what was sent before the figures began is
-/// in none of them.
+/// Whether the drops of an emulator's flow are missing at the receiver: a dropped copy is not, and packets of the
+/// omitted start are in no figure.
 fn is_missing(record: &Record, used: &ImpairmentUse, flow: &str) -> bool {
     let flows = used.flows.iter().filter(|f| f.name == flow);
     record.omitted_seconds.is_none()
@@ -175,16 +175,16 @@ fn is_missing(record: &Record, used: &ImpairmentUse, flow: &str) -> bool {
 /// Datagrams of one direction of the run that the emulator forwarded with a wrong checksum.
 struct Damage {
     direction: Direction,
-    /// Of the run's flows, by address.
+    /// Datagrams of the run's flows, by address.
     ours: u64,
-    /// Of the control traffic of tests.
+    /// Control datagrams of tests.
     control: u64,
-    /// All of ours are missing, and the receiving kernel dropped them for that.
+    /// All datagrams in `ours` are missing, dropped by the receiving kernel for their checksums.
     is_exact: bool,
 }
 
-/// What the emulator damaged, by the run's direction. It is exact where the receiving namespace counted as many wrong
-/// checksums: then none was lost in between, and there was no other damage.
+/// The emulator's damage, by the run's direction. It is exact if the receiving namespace counted the same number of
+/// wrong checksums: then none was lost in between, and nothing else was damaged.
 fn damage(record: &Record, emulated: &Emulated) -> [Damage; 2] {
     let used = &emulated.used;
     let drops = socket_drops(record);
@@ -206,9 +206,9 @@ fn damage(record: &Record, emulated: &Emulated) -> [Damage; 2] {
     })
 }
 
-/// Takes what the emulator damaged off the receivers' counters of wrong checksums. What is left may still be of its doing, as
-/// some of its damage may have been lost before it was counted: a bound.
-fn take_off(ledger: &mut LossLedger, damage: &[Damage], mut later_fragments: u64) {
+/// Subtracts the emulator's damage from the receivers' counters of wrong checksums. The rest is a bound: it may still
+/// be the emulator's, since some of its damage may have been lost before it was counted.
+fn subtract_damage(ledger: &mut LossLedger, damage: &[Damage], mut later_fragments: u64) {
     for Damage { direction, ours, control, .. } in damage {
         let side = if *direction == Direction::Forward { "remote" } else { "local" };
         let is_of =
@@ -226,7 +226,7 @@ fn take_off(ledger: &mut LossLedger, damage: &[Damage], mut later_fragments: u64
     ledger.rows.retain(|row| row.packets > 0);
 }
 
-/// Rows of the ledger: of our own addresses where they were counted apart, else bounds by the counters of whole flows.
+/// Rows of the ledger: by our own addresses where these were counted, else bounds by the counters of whole flows.
 fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRow> {
     let mut out = vec![];
     let mut row = |stage: &str, packets: u64, source: String, is_exact: bool| {
@@ -271,7 +271,7 @@ fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRo
             }
         }
     }
-    // Of a datagram in fragments one that is lost loses it; which datagram a later one belongs to is not counted.
+    // The loss of one fragment loses the datagram; which datagram a later fragment belongs to is unknown.
     for ((stage, _, what), packets) in STAGES.into_iter().zip(emulated.later_fragments) {
         row(stage, packets, format!("emulator: {what}, later fragments of datagrams"), false);
     }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_address_was_counted_for_is_a_bound() {
+    fn drops_without_an_address_are_a_bound() {
         let mut r = record(Direction::Forward, 303);
         let all = Emulated { uncounted: 300, ..emulated(Direction::Forward, [3, 0, 0, 0]) };
         assert!(attribute(&mut r, all));
@@ -409,7 +409,11 @@ mod tests {
         assert!(attribute(&mut r, links));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 4, "bound"), (EMULATOR_LINKS, 20, "bound")]);
         let overloaded: Vec<_> = r.warnings.iter().map(|w| (w.code.as_str(), w.value)).collect();
-        assert_eq!(overloaded, [("emulator-overloaded", Some(20.0))], "not those of the other way");
+        assert_eq!(
+            overloaded,
+            [("emulator-overloaded", Some(20.0))],
+            "not those of the other direction"
+        );
         // A link counts frames, each of which may be a super-packet.
         let mut r = record(Direction::Forward, 900);
         r.flows[0].sender.as_mut().unwrap().segments_per_message = Some(43.6);

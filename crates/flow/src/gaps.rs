@@ -7,7 +7,7 @@ use weir_model::units::RateLimit;
 
 use crate::sizes::{Sizes, place};
 
-/// Nanoseconds × 2^64: the whole part exactly, the fraction with the bits that a double has.
+/// Nanoseconds × 2^64: the whole part exactly, the fraction to the precision of a double.
 pub(crate) fn fixed(nanoseconds: f64) -> u128 {
     let whole = nanoseconds.trunc();
     (whole as u128) << 64 | ((nanoseconds - whole) * 2f64.powi(64)) as u128
@@ -30,12 +30,12 @@ pub struct Gaps {
     philox: Philox,
     place: DrawPosition,
     burst: u64,
-    /// Of the burst whose intervals are being drawn, as a multiple of the mean.
+    /// Interval of the current burst, as a multiple of the mean.
     factor: f64,
 }
 
 impl Gaps {
-    /// Those of `spec`, sent in groups of `burst`, which have one interval; `None` where all are equal.
+    /// The intervals of `spec`, one draw for each group of `burst`; `None` if all are equal.
     #[must_use]
     pub fn of(spec: &FlowSpec, burst: u32) -> Option<Self> {
         let connection = &spec.connection;
@@ -56,7 +56,7 @@ impl Gaps {
         })
     }
 
-    /// The interval after packet `packet`, ns × 2^64; packets are asked for in their order.
+    /// The interval after packet `packet`, ns × 2^64; to be called in the order of the packets.
     pub(crate) fn after(&mut self, packet: u64) -> u128 {
         if packet.is_multiple_of(self.burst) {
             let place = DrawPosition { packet, ..self.place };

@@ -1,9 +1,9 @@
 //! The reporting intervals of a test, the same at both ends: boundaries as a function of the start.
 //!
-//! An omitted time at the start has intervals of its own, cut at its end, so that totals without it are sums of
-//! whole intervals.
+//! Omitted time at the start has intervals of its own, the last one cut at its end, so that totals without it are
+//! sums of whole intervals.
 
-/// Maximum number of intervals kept; a longer test goes on in the last one.
+/// Maximum number of stored intervals; a longer test continues in the last one.
 pub const MAX_INTERVALS: usize = 1_000_000;
 
 /// Boundaries of intervals.
@@ -18,7 +18,7 @@ pub struct IntervalClock {
 }
 
 impl IntervalClock {
-    /// How many intervals are in the omitted time.
+    /// Number of intervals in the omitted time.
     pub fn omitted(&self) -> usize {
         match (self.omit_ns, self.interval_ns) {
             (0, _) => 0,
@@ -37,7 +37,7 @@ impl IntervalClock {
         if self.interval_ns == 0 {
             return None;
         }
-        // An index may be a peer's word.
+        // The index may come from a peer.
         let length = ((index - omitted) as u64).saturating_add(1).saturating_mul(self.interval_ns);
         Some(self.omit_ns.saturating_add(length))
     }
@@ -52,8 +52,8 @@ impl IntervalClock {
         Some((self.end_offset_ns(index)? - self.start_offset_ns(index)) as f64 / 1e9)
     }
 
-    /// A remainder after a boundary that is shorter than this is no interval of its own, but the end of the one before:
-    /// a tenth of an interval, 100 ms at most.
+    /// A remainder after a boundary that is shorter than this is added to the interval before: a tenth of an
+    /// interval, 100 ms at most.
     pub fn tail_ns(&self) -> u64 {
         (self.interval_ns / 10).min(100_000_000)
     }
@@ -64,13 +64,13 @@ impl IntervalClock {
     }
 }
 
-/// Counts that are closed at each boundary. `C` is what is counted in one interval.
+/// Counts that are closed at each boundary. `C` holds the counts of one interval.
 #[derive(Debug, Clone)]
 pub struct IntervalLog<C> {
     clock: Option<IntervalClock>,
     next_end_ns: u64,
     closed: Vec<C>,
-    /// What is counted now.
+    /// The counts of the current interval.
     pub current: C,
 }
 
@@ -87,7 +87,7 @@ impl<C: Default + Clone> IntervalLog<C> {
         self.next_end_ns = clock.end_ns(self.closed.len()).unwrap_or(u64::MAX);
     }
 
-    /// Whether a boundary has been passed at `now_ns`: then [`IntervalLog::close`] until it is not.
+    /// Whether a boundary has passed at `now_ns`: then call [`IntervalLog::close`] until none has.
     #[inline]
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.next_end_ns

@@ -1,4 +1,4 @@
-//! The loss ledger: every datagram that was sent and did not count as received is placed, or stays as remainder.
+//! The loss ledger: every datagram that was sent and not counted as received is attributed, or in the remainder.
 
 use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
@@ -6,7 +6,7 @@ use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
 use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
 use weir_model::record::stage;
 
-/// How what a full socket buffer refused is known.
+/// Source of the drops at a full socket buffer.
 const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
 
 /// The ledger of a record's datagram flows; `None` when there is none, or when one end did not report.
@@ -20,7 +20,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
             return None;
         }
         any = true;
-        // With an omitted start the two ends cut it at slightly different packets: the receiver's own figure holds.
+        // The two ends cut an omitted start at slightly different packets: the receiver's own figure is used.
         missing += match (record.omitted_seconds, r.lost_packets) {
             (Some(_), Some(lost)) => lost as i64,
             _ => s.packets as i64 - r.packets as i64,
@@ -57,7 +57,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
                 receiver_side,
             );
         }
-        // A number too old to tell a late datagram from a copy counts as late.
+        // A number too old to distinguish a late datagram from a copy counts as late.
         row(
             stage::LATE,
             r.late_packets.unwrap_or(0),
@@ -68,7 +68,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         // Damaged content behind a good header was received: it is not missing.
         let unreadable = r.unreadable_packets.unwrap_or(0);
         row(stage::DAMAGED_HEADER, unreadable, "tag or size", true, receiver_side);
-        // One that an intruder sent is none of those that are missing.
+        // A datagram that an intruder sent is not one of the missing.
         let implausible = r.implausible_packets.unwrap_or(0);
         row(stage::IMPLAUSIBLE_NUMBER, implausible, "sequence", false, receiver_side);
     }
@@ -107,8 +107,8 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     Some(out)
 }
 
-/// What a counter of frames may be in datagrams, and how its source says so: a frame may be a super-packet, with as many
-/// datagrams as a sender put into one.
+/// A count of frames in datagrams at most, and a note on that for its source: a frame may be a super-packet, with as
+/// many datagrams as a sender put into one.
 pub(crate) fn datagrams(record: &Record, frames: u64) -> (u64, String) {
     let senders = record.flows.iter().filter_map(|f| f.sender.as_ref()?.segments_per_message);
     let each = senders.fold(1.0, f64::max).ceil();
@@ -136,8 +136,8 @@ fn host_rows(record: &Record, host: &Host, side: &str, sends: bool, rows: &mut V
         }
     };
     for i in &host.interfaces {
-        // Never exact: the control connection and the probes pass the same discipline. An end that only receives has
-        // nothing but these to lose in a queue of its own; its filters may drop what comes in.
+        // Never exact: the control connection and the probes pass through the same discipline. An end that only
+        // receives can lose only these in its egress queue; its filters may drop incoming packets.
         for q in i.qdiscs.iter().filter(|q| sends || q.hook == "filter") {
             let source = format!("qdisc {} drops on {} (RTM_GETQDISC)", q.kind, i.name);
             row(stage::QDISC, q.dropped_packets, source);
@@ -156,7 +156,7 @@ fn host_rows(record: &Record, host: &Host, side: &str, sends: bool, rows: &mut V
     }
 }
 
-/// Drops of the backlog queues, counted for the whole host: once where both ends are on it.
+/// Drops of the backlog queues, counted per host: once if both ends are on one host.
 fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
     let dropped = |host: &Option<Host>| {
         host.as_ref().and_then(|h| h.counters.get("softnet_dropped")).copied().unwrap_or(0)
@@ -231,7 +231,7 @@ mod tests {
         let row = |stage: &str, n, kind: &str| (stage.to_string(), n, kind.to_string());
         assert_eq!(rows(&r), [row("socket overflow", 30, "exact"), row(DAMAGED, 70, "exact")]);
         assert_eq!(ledger(&r).unwrap().remainder_packets, 0);
-        // Of the omitted start nothing can be taken off: both are bounds.
+        // Those of the omitted start can't be subtracted: both are bounds.
         r.omitted_seconds = Some(1.0);
         assert_eq!(rows(&r), [row("socket overflow", 30, "bound"), row(DAMAGED, 70, "bound")]);
         r.omitted_seconds = None;

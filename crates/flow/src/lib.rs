@@ -1,7 +1,7 @@
-//! A test without I/O: when to send, what to send next, what an arrival means, and how two ends' reports make one
-//! record.
+//! A test without I/O: when to send, what to send next, how to account for an arrival, and how two ends' reports make
+//! one record.
 //!
-//! Time, keys and bytes come in as arguments, so everything here runs under a virtual clock as well as on sockets.
+//! Time, keys and bytes are arguments, so everything here runs under a virtual clock as well as on sockets.
 //!
 //! - [`Pacer`]: the schedule of a paced sender, with its catch-up policy.
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
@@ -11,8 +11,8 @@
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
 //! - [`Drain`]: how long a receiver waits once its sender has finished.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
-//! - [`budget`]: what control traffic may take.
-//! - [`attribute`]: the part of an emulator on the path becomes one of the record's.
+//! - [`budget`]: the budget of control traffic.
+//! - [`attribute`]: adds an emulator on the path to the record.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;

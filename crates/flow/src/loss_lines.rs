@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weir_model::plan::Direction;
 use weir_model::record::{Interval, IntervalCount, IntervalEnds};
 
-/// What the losses and corrections of the lines shown so far add up to.
+/// The sums of losses and corrections in the lines shown so far.
 #[derive(Debug, Clone, Default)]
 pub struct LossLines {
     flows: HashMap<u32, i64>,
@@ -17,7 +17,7 @@ pub struct LossLines {
     last_forward: Option<(u32, i64)>,
     /// The far end has sent a sum instead of its flows' figures.
     has_sums: bool,
-    /// Lines of the omitted start are accounted for apart.
+    /// The omitted start is over; its lines are accounted for separately.
     is_counted: bool,
 }
 
@@ -30,8 +30,8 @@ fn set(count: &mut IntervalCount, earlier: i64) {
 }
 
 impl LossLines {
-    /// Adds to an interval that is about to be shown what has become known of earlier ones. `summed`: its total of what
-    /// the far end received is that end's own sum of so many flows.
+    /// Adds to an interval, before it is shown, the losses of earlier intervals that have become known. `summed`: its
+    /// received total is the far end's own sum of this number of flows.
     pub fn correct(
         &mut self,
         interval: &mut Interval,
@@ -81,8 +81,8 @@ impl LossLines {
         without_reported(interval);
     }
 
-    /// Adds to the first interval that is shown from the record what the lines before it lack. `shown` are their intervals
-    /// as the record has them.
+    /// Adds to the first interval that is shown from the record the losses that the lines before it lack. `shown`:
+    /// their intervals in the record.
     pub fn finish(&self, first: &mut Interval, shown: &[Interval]) {
         if first.omitted || !self.is_counted {
             return;
@@ -122,7 +122,7 @@ impl LossLines {
     }
 }
 
-/// Takes out of an interval what only the control connection carries.
+/// Removes the figures that only the control connection carries.
 pub fn without_reported(interval: &mut Interval) {
     let flows = interval.flows.iter_mut().flat_map(|f| [&mut f.sender, &mut f.receiver]);
     let totals = [&mut interval.total.forward, &mut interval.total.reverse].into_iter().flatten();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_omitted_start_is_accounted_for_apart() {
+    fn the_omitted_start_is_accounted_for_separately() {
         let mut lines = LossLines::default();
         correct(&mut lines, Interval { omitted: true, ..interval(&[(0, 50)]) });
         let line = correct(&mut lines, interval(&[(0, 1)]));

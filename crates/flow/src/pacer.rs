@@ -13,7 +13,7 @@ use crate::gaps::{Gaps, fixed};
 
 /// A backlog beyond this is not made up: its slots are skipped and counted as missed.
 pub const MAX_BACKLOG_NS: u64 = 100_000_000;
-/// Most slots of differing intervals that are due together.
+/// Maximum number of slots of differing intervals that are due together.
 const MAX_AHEAD: u32 = 1024;
 
 /// The schedule of one paced flow.
@@ -56,7 +56,7 @@ impl Drawn {
         }
     }
 
-    /// When each of the slots that were looked at is due, from `slot`, the next one, on.
+    /// When each slot of the look-ahead is due, starting with `slot`, the next one.
     fn deadlines(&self, slot: u64, burst: u64) -> impl Iterator<Item = u128> {
         let (mut due, mut end) = (self.due, self.due.saturating_add(self.within));
         let gaps = self.ahead.iter();
@@ -79,10 +79,10 @@ impl Drawn {
     }
 }
 
-/// What a pacer says.
+/// A pacer's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing before this time.
+    /// Nothing is due before this time.
     At(u64),
     /// This many slots may be served now.
     Now(u32),
@@ -106,7 +106,7 @@ impl Pacer {
         }
     }
 
-    /// The same with differing intervals, where there are any.
+    /// The same with differing intervals, if any.
     #[must_use]
     pub fn with_gaps(mut self, gaps: Option<Gaps>) -> Self {
         self.drawn = gaps.map(|gaps| {
@@ -115,8 +115,8 @@ impl Pacer {
         self
     }
 
-    /// The time at which a slot is meant to be sent; slots of one burst share that of their first. Where intervals differ,
-    /// that of the next slot and of those behind it that [`Pacer::due`] has let go.
+    /// The time at which a slot is meant to be sent; slots of one burst share that of their first. Where intervals
+    /// differ, it is known for the next slot and the later ones that [`Pacer::due`] has returned.
     #[inline]
     pub fn intended_ns(&self, slot: u64) -> u64 {
         if let Some(drawn) = &self.drawn {
@@ -163,7 +163,7 @@ impl Pacer {
         self.missed
     }
 
-    /// What may be sent at `now_ns`. Skips slots that are beyond making up.
+    /// What may be sent at `now_ns`. Skips slots that can't be made up.
     pub fn due(&mut self, now_ns: u64) -> Due {
         let mut intended = self.intended_ns(self.slot);
         if now_ns > intended.saturating_add(MAX_BACKLOG_NS) {
@@ -184,7 +184,7 @@ impl Pacer {
             _ => {}
         }
         let at = match self.catch_up {
-            // The rest of a burst that has begun is not backlog, however many packets a sender's turn takes.
+            // The rest of a started burst is not backlog, however many turns the sender needs for it.
             CatchUp::Spread(_) if self.slot.is_multiple_of(u64::from(self.burst)) => {
                 intended.max(self.not_before_ns)
             }
@@ -209,7 +209,7 @@ impl Pacer {
         let burst = u64::from(self.burst);
         let left = self.burst - (self.slot % burst) as u32;
         let most = most.min(MAX_AHEAD);
-        // A burst may be longer than what may be looked at.
+        // A burst may be longer than the look-ahead.
         if most <= left {
             return left;
         }
@@ -244,8 +244,8 @@ impl Pacer {
                 _ => self.period_ns() as f64 * slots,
             };
             let gap = planned / (1.0 + percent / 100.0);
-            // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but at most
-            // half a gap back, so that a stall does not end in two packets at once.
+            // Counted from the time when it was due, not from now, so that a late wake-up does not delay twice; but
+            // at most half a gap back, so that a stall does not end in two packets at once.
             let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64 / 2));
             self.not_before_ns = from.saturating_add(gap as u64);
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_takes_several_turns_is_sent_at_once_all_the_same() {
+    fn a_burst_of_several_turns_is_sent_without_delay() {
         for catch_up in [CatchUp::default(), CatchUp::None, CatchUp::Burst(64)] {
             let mut p = Pacer::new(1000.0, 32, catch_up, 0);
             let (mut now, mut sent) = (0, vec![]);

@@ -1,4 +1,4 @@
-//! The bytes behind the headers: a ring of payload slots shared by all flows of a worker that look alike.
+//! The bytes after the headers: a ring of payload slots, shared by the flows of a worker with equal parameters.
 //!
 //! Datagram s carries the content of slot s mod `slots`, so both ends know it without sending it: the receiver can
 //! verify each byte. Consecutive datagrams differ, and the ring is larger than the window of the compressors found
@@ -6,12 +6,12 @@
 
 use weir_model::content::{self, Content};
 
-/// Bytes that a ring aims at: beyond the window of link compressors (64 KiB at most), several of the longest messages,
-/// so that one call takes many, and within a processor's second cache.
+/// Target size of a ring: beyond the window of link compressors (64 KiB at most), several of the longest messages, so
+/// that one call sends many, and within a processor's second-level cache.
 const RING_BYTES: usize = 384 << 10;
-/// Most datagrams the kernel cuts from one send (UDP_MAX_SEGMENTS since Linux 6.9).
+/// Maximum number of datagrams that the kernel segments from one send (UDP_MAX_SEGMENTS since Linux 6.9).
 pub const MAX_SEGMENTS: usize = 128;
-/// The same in older kernels, and what a paced flow sends at once.
+/// The same in older kernels, and the number that a paced flow sends at once.
 pub const FEW_SEGMENTS: usize = 64;
 /// Maximum number of bytes of one send.
 pub const MAX_MESSAGE: usize = 65_507;
@@ -21,8 +21,8 @@ pub fn segments_per_message(payload: usize, most: usize) -> usize {
     MAX_MESSAGE.checked_div(payload).map_or(1, |n| n.clamp(1, most.max(1)))
 }
 
-/// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps. The same at both ends, whatever
-/// their kernels cut.
+/// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps. The same at both ends,
+/// whatever their kernels support.
 pub(crate) fn ring_slots(payload: usize) -> usize {
     let segments = segments_per_message(payload, MAX_SEGMENTS);
     (RING_BYTES / (payload.max(1) * segments)).clamp(1, 16) * segments
@@ -56,7 +56,7 @@ impl PayloadRing {
         &mut self.bytes[from..from + count * self.payload]
     }
 
-    /// What datagram `sequence` carries (its header's place holds the content that the header covers).
+    /// The content of datagram `sequence`; the header's place holds the content that the header overwrites.
     pub fn expected(&self, sequence: u64) -> &[u8] {
         let from = (sequence % self.slots as u64) as usize * self.payload;
         &self.bytes[from..from + self.payload]
@@ -74,7 +74,7 @@ pub struct StreamPool {
 const STREAM_PERIOD: usize = 128 << 10;
 
 impl StreamPool {
-    /// A pool that can lend `most` bytes from any position.
+    /// A pool that provides up to `most` bytes from any position.
     pub fn new(content: Content, seed: u64, most: usize) -> Self {
         let mut bytes = vec![0; STREAM_PERIOD + most];
         content::fill(content, seed, 0, &mut bytes[..STREAM_PERIOD]);
@@ -84,13 +84,13 @@ impl StreamPool {
         StreamPool { bytes, period: STREAM_PERIOD }
     }
 
-    /// `length` bytes at `position`; `length` at most what the pool was made for.
+    /// `length` bytes at `position`; `length` is at most the pool's `most`.
     pub fn at(&self, position: u64, length: usize) -> &[u8] {
         let from = (position % self.period as u64) as usize;
         &self.bytes[from..from + length]
     }
 
-    /// Bits of `data`, received at `position`, that differ.
+    /// Number of differing bits in `data`, received at `position`.
     pub fn bit_errors(&self, position: u64, data: &[u8]) -> u64 {
         let most = self.bytes.len() - self.period;
         let mut errors = 0;

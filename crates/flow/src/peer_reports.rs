@@ -1,5 +1,5 @@
-//! What the other end told while the test ran: shown beside one's own figures, and all that is left of that end when it
-//! is lost before it reports.
+//! The other end's reports during the test: shown beside this end's figures, and all that is known of that end if it
+//! becomes unreachable before its final report.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,16 +8,16 @@ use weir_model::record::{IntervalCount, Receiver, Sender};
 use crate::assemble::add_interval;
 use crate::intervals::IntervalClock;
 
-/// Maximum number of counts kept by interval, some 100 MB; beyond, the oldest intervals are forgotten. Sums hold all
-/// of them.
+/// Maximum number of counts stored by interval, some 100 MB; above it, the oldest intervals are dropped. Sums include
+/// all of them.
 const MAX_COUNTS: usize = 500_000;
 
-/// One interval as the other end told it.
+/// One interval as the other end reported it.
 #[derive(Debug, Clone, Default)]
 pub struct PeerInterval {
     /// Counts by flow.
     pub flows: HashMap<u32, IntervalCount>,
-    /// The sum of what it received, where it told no more, and of how many flows it is (0: it did not say).
+    /// The sum of what it received, if it reported no single flows, and the number of flows in it (0: not stated).
     pub sum: Option<(IntervalCount, u32)>,
 }
 
@@ -31,19 +31,19 @@ struct FlowReport {
     reported_ns: u64,
 }
 
-/// What the other end told, by interval and in all.
+/// The other end's reports, by interval and in all.
 #[derive(Debug, Clone, Default)]
 pub struct PeerReports {
     intervals: BTreeMap<usize, PeerInterval>,
     totals: BTreeMap<u32, FlowReport>,
     counts: usize,
-    /// Intervals below this are forgotten.
-    forgotten: usize,
+    /// Intervals below this have been dropped.
+    dropped: usize,
 }
 
 impl PeerReports {
-    /// Interval `index` as reported: counts by flow, flow 0 being the sum of `of` flows. Earlier reports stay, except
-    /// for a sum of fewer flows.
+    /// Stores interval `index` as reported: counts by flow, flow 0 being the sum of `of` flows. Earlier reports stay,
+    /// except for a sum of fewer flows.
     pub fn take(
         &mut self,
         clock: &IntervalClock,
@@ -51,7 +51,7 @@ impl PeerReports {
         flows: impl IntoIterator<Item = (u32, IntervalCount)>,
         of: u32,
     ) {
-        let Some(end_ns) = clock.end_offset_ns(index).filter(|_| index >= self.forgotten) else {
+        let Some(end_ns) = clock.end_offset_ns(index).filter(|_| index >= self.dropped) else {
             return;
         };
         let start_ns = clock.start_offset_ns(index);
@@ -102,7 +102,7 @@ impl PeerReports {
             && let Some((index, oldest)) = self.intervals.pop_first()
         {
             self.counts -= oldest.flows.len() + usize::from(oldest.sum.is_some());
-            self.forgotten = index + 1;
+            self.dropped = index + 1;
         }
     }
 
@@ -146,7 +146,7 @@ impl PeerReports {
         })
     }
 
-    /// What a flow had sent, as told so far.
+    /// What a flow had sent, as reported so far.
     pub fn sender(&self, flow: u32) -> Option<Sender> {
         let report = self.totals.get(&flow)?;
         let (seconds, per_second) = report.rates();
@@ -165,7 +165,7 @@ impl PeerReports {
 }
 
 impl FlowReport {
-    /// The time of the reports, and amounts over it.
+    /// The time of the reports, and a function for amounts over it.
     fn rates(&self) -> (f64, impl Fn(u64) -> Option<f64> + use<>) {
         let seconds = self.reported_ns as f64 / 1e9;
         (seconds, move |n| (seconds > 0.0).then(|| n as f64 / seconds))
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_is_a_receiver_s_part_until_then() {
+    fn reports_make_a_receiver_s_part_until_their_end() {
         let (mut peer_reports, clock) = (PeerReports::default(), clock(SECOND));
         for index in [0, 1, 3] {
             peer_reports.take(&clock, index, [(1, count(10 + index as u64))], 0);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn late_words_are_added_and_repeated_ones_count_once() {
+    fn late_reports_are_added_and_repeated_ones_count_once() {
         let (mut peer_reports, clock) = (PeerReports::default(), clock(0));
         peer_reports.take(&clock, 0, [(1, count(5))], 0);
         peer_reports.take(&clock, 0, [(1, count(9)), (2, count(7))], 0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_more_flows_takes_the_place_of_one_of_fewer() {
+    fn a_sum_of_more_flows_replaces_one_of_fewer() {
         let (mut peer_reports, clock) = (PeerReports::default(), clock(0));
         peer_reports.take(&clock, 0, [(0, count(5))], 3);
         peer_reports.take(&clock, 0, [(0, count(8))], 4);
@@ -239,7 +239,7 @@ mod tests {
         assert!(peer_reports.counts <= MAX_COUNTS);
         assert!(peer_reports.interval(0).is_none() && peer_reports.interval(5).is_some());
         peer_reports.take(&clock, 0, [(1, count(1))], 0);
-        assert!(peer_reports.interval(0).is_none(), "what is forgotten stays so");
+        assert!(peer_reports.interval(0).is_none(), "a dropped interval stays dropped");
         peer_reports.take(&clock, usize::MAX, [(1, count(1))], 0);
         assert_eq!(peer_reports.receiver(1).unwrap().bytes, u64::MAX);
     }

@@ -1,32 +1,32 @@
-//! Which scheduling class a sending thread takes, and how long it may spin: decided from what its flows ask for.
+//! Chooses the scheduling class of a sending thread, and how long it may spin, from the demand of its flows.
 //!
-//! A thread under SCHED_FIFO wakes on time beside any load, because it displaces every normal thread of its processor.
-//! That is why it is for flows only whose cost has a bound well below one processor.
+//! A thread under SCHED_FIFO wakes on time under any load, because it preempts every normal thread of its processor.
+//! That is why it is only for flows whose cost has a bound well below one processor.
 
 use std::ops::AddAssign;
 
-/// Processor time of handing one datagram of up to [`PART_BYTES`] to the network, s: system call, the way down, and on
-/// a virtual link the way up to the receiving socket as well.
+/// Processor time to send one datagram of up to [`PART_BYTES`], s: system call, transmit path, and on a virtual link
+/// the receive path to the socket as well.
 const MESSAGE_SECONDS: f64 = 4e-6;
-/// Processor time of one sleep and its wake-up, s. It is a virtual machine's, where each sets a timer of the host's:
-/// measured beside two busy loops, 20 000 a second could not be kept.
+/// Processor time of one sleep and its wake-up, s. It is that of a virtual machine, where each sleep sets a timer of
+/// the host: measured beside two busy loops, 20 000 a second could not be kept.
 const WAKE_SECONDS: f64 = 20e-6;
-/// Of each further segment of a super-packet, s.
+/// Processor time of each further segment of a super-packet, s.
 const SEGMENT_SECONDS: f64 = 0.5e-6;
-/// A datagram beyond this leaves in fragments, each of which costs as much as a datagram.
+/// A larger datagram is sent in fragments, each of which costs as much as a datagram.
 const PART_BYTES: usize = 1472;
-/// Share of one processor that a thread under SCHED_FIFO may need for waking and sending. With both ends on one host and a sending
-/// thread for each processor at either, half of the machine still is for the others.
+/// Fraction of one processor that a thread under SCHED_FIFO may need for waking and sending. With both ends on one
+/// host and a sending thread for each processor at either end, half of the machine is left for others.
 const MAX_NEEDED: f64 = 0.25;
-/// Share of one processor that such a thread may use, spinning included, where others have processors enough.
+/// Fraction of one processor that such a thread may use, spinning included, if there are enough processors.
 const MAX_BUSY: f64 = 0.5;
-/// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
+/// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver need not wait.
 const MAX_BUSY_FEW: f64 = 0.25;
 const CPUS_ENOUGH: usize = 3;
-/// Longest time that such a thread wakes ahead by itself, ns: what comes later is no timer's doing.
+/// Maximum time that such a thread wakes ahead unless requested, ns: later wake-ups are not caused by timers.
 const MAX_AHEAD_NS: u64 = 500_000;
 
-/// What the user asks for.
+/// The scheduling that the user requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
     /// SCHED_FIFO for threads whose flows are all paced at a bounded cost, where the system grants it.
@@ -34,7 +34,7 @@ pub enum Scheduling {
     Auto,
     /// Never SCHED_FIFO.
     Normal,
-    /// As [`Scheduling::Auto`], but it is an error when the system refuses.
+    /// As [`Scheduling::Auto`], but it is an error if the system refuses.
     Fifo,
 }
 
@@ -60,12 +60,12 @@ impl std::str::FromStr for Scheduling {
     }
 }
 
-/// What the user asks of sending threads.
+/// The user's request for sending threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
     /// Their class.
     pub scheduling: Scheduling,
-    /// How long they spin before each deadline, ns; absent: as long as their wake-ups need it ([`WakeupLatency`]).
+    /// How long they spin before each deadline, ns; absent: as long as their wake-ups require ([`WakeupLatency`]).
     pub spin_ns: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// As the record names it.
+    /// Its name in the record.
     pub fn name(self) -> &'static str {
         match self {
             Class::Normal => "normal",
@@ -95,7 +95,7 @@ impl Class {
     }
 }
 
-/// What flows ask of the thread that sends them.
+/// The demand of flows on the thread that sends them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Demand {
     /// Processors needed for sending; infinite for a flow without a rate.
@@ -105,11 +105,11 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Of a flow without a rate: as much as there is.
+    /// Demand of a flow without a rate: unlimited.
     pub const UNLIMITED: Demand =
         Demand { processors: f64::INFINITY, wakeups_per_second: f64::INFINITY };
 
-    /// Of a flow of `packets_per_second` in groups of `burst`, of which `segments` leave as one message.
+    /// Demand of a flow of `packets_per_second` in groups of `burst`, of which `segments` are sent as one message.
     pub fn paced(packets_per_second: f64, burst: u32, payload: usize, segments: usize) -> Demand {
         let segments = segments.max(1) as f64;
         let packet = if segments > 1.0 {
@@ -131,48 +131,49 @@ impl AddAssign for Demand {
     }
 }
 
-/// How a thread is to wait for its deadlines: its class, and within which bounds it wakes before them to spin the rest.
+/// How a thread waits for its deadlines: its class, and the bounds of its spinning before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waking {
     /// Its class.
     pub class: Class,
-    /// It spins at least so long, ns.
+    /// Minimum time to spin, ns.
     pub min_spin_ns: u64,
-    /// And at most so long, ns; not below `min_spin_ns`.
+    /// Maximum time to spin, ns; not below `min_spin_ns`.
     pub max_spin_ns: u64,
 }
 
 impl Waking {
-    /// At normal scheduling, spinning `spin_ns`.
+    /// Normal scheduling, spinning `spin_ns`.
     pub fn normal(spin_ns: u64) -> Waking {
         Waking { class: Class::Normal, min_spin_ns: spin_ns, max_spin_ns: spin_ns }
     }
 }
 
-/// How a thread with this demand waits on a host of `cpus` processors. Unless something else is asked for, it spins
-/// `spin_ns` at normal scheduling; under SCHED_FIFO up to [`MAX_AHEAD_NS`] where its wake-ups come later, but never longer
-/// than its share of the processor allows.
+/// How a thread with this demand waits on a host of `cpus` processors. Unless requested otherwise, it spins `spin_ns`
+/// under normal scheduling; under SCHED_FIFO up to [`MAX_AHEAD_NS`] if its wake-ups are late, but never longer than
+/// its fraction of the processor allows.
 pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
     let Asked { scheduling, spin_ns: asked_ns } = asked.into();
-    let least = asked_ns.unwrap_or(spin_ns);
+    let min_ns = asked_ns.unwrap_or(spin_ns);
     // Without flows there is nothing to be on time for.
     let needed = demand.processors + demand.wakeups_per_second * WAKE_SECONDS;
     if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MAX_NEEDED) {
-        return Waking::normal(least);
+        return Waking::normal(min_ns);
     }
-    // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves no other thread.
+    // Spinning makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves no other
+    // thread.
     let most = if cpus < CPUS_ENOUGH { MAX_BUSY_FEW } else { MAX_BUSY };
-    let share = ((most - needed) / demand.wakeups_per_second * 1e9).round() as u64;
+    let affordable_ns = ((most - needed) / demand.wakeups_per_second * 1e9).round() as u64;
     Waking {
         class: Class::Fifo,
-        min_spin_ns: least.min(share),
-        max_spin_ns: asked_ns.unwrap_or(MAX_AHEAD_NS.max(spin_ns)).min(share),
+        min_spin_ns: min_ns.min(affordable_ns),
+        max_spin_ns: asked_ns.unwrap_or(MAX_AHEAD_NS.max(spin_ns)).min(affordable_ns),
     }
 }
 
-/// How long before a deadline a thread wakes, learnt from how late it woke so far: about one wake-up in a hundred comes
-/// later than that. On a host whose timers are exact it stays at the least; on a virtual machine whose wake-ups come
-/// 100 us late for an hour it grows with them.
+/// How long before a deadline a thread wakes, learned from its lateness so far: about one wake-up in a hundred is
+/// later than that. On a host with exact timers it stays at the minimum; on a virtual machine whose wake-ups are 100
+/// us late for an hour it grows with them.
 ///
 /// A stochastic approximation of the 99th percentile (Robbins and Monro 1951): a wake-up beyond the margin widens it by
 /// 99 steps, one within narrows it by one.
@@ -188,8 +189,8 @@ const STEP_NS: u64 = 250;
 const WITHIN: u64 = 99;
 
 impl WakeupLatency {
-    /// Of a thread that waits as `waking` says. It begins with the longest spinning: what its first packets would
-    /// teach, they would pay for.
+    /// For a thread that waits as `waking` states. It starts with the maximum spin time: while it learned, its first
+    /// packets would be late.
     pub fn new(waking: Waking) -> Self {
         WakeupLatency { waking, spin_ns: waking.max_spin_ns }
     }
@@ -199,12 +200,12 @@ impl WakeupLatency {
         self.waking
     }
 
-    /// It wakes so long before a deadline and spins the rest, ns.
+    /// How long before a deadline it wakes to spin, ns.
     pub fn spin_ns(&self) -> u64 {
         self.spin_ns
     }
 
-    /// It woke `late_ns` after the time at which its sleep was to end.
+    /// Records a wake-up `late_ns` after the planned end of the sleep.
     pub fn woke(&mut self, late_ns: u64) {
         let wanted = if late_ns > self.spin_ns {
             self.spin_ns.saturating_add(WITHIN * STEP_NS)
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_paced_flow_takes_fifo() {
+    fn a_bounded_paced_flow_gets_fifo() {
         for pps in [1.0, 997.0, 1000.0] {
             let demand = Demand::paced(pps, 1, 160, 1);
             let waking = auto(demand, 2);
@@ -238,11 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unlimited_or_costly_one_among_them_does_not() {
+    fn an_unlimited_or_costly_flow_rules_out_fifo() {
         let slow = Demand::paced(1000.0, 1, 160, 1);
         for more in [
             Demand::UNLIMITED,
-            // Measured: sleeping 20 us at a time it would need a processor alone. It spins, and others may displace it.
+            // Measured: with sleeps of 20 us it would need a processor of its own. It spins, and others may preempt
+            // it.
             Demand::paced(50_000.0, 1, 160, 1),
             // 45 fragments each.
             Demand::paced(2000.0, 1, 65_507, 1),
@@ -270,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn it_spins_less_the_more_it_wakes_and_the_fewer_processors_there_are() {
-        // 5000 wake-ups of 24 us are 12 %: what is left of 25 % and of 50 %, each time.
+    fn spinning_shrinks_with_more_wake_ups_and_fewer_processors() {
+        // 5000 wake-ups of 24 us are 12 %: the rest of 25 % and of 50 %, per wake-up.
         let demand = Demand::paced(5000.0, 1, 160, 1);
         assert_eq!(
             [1, 2, 3, 64].map(|cpus| auto(demand, cpus).min_spin_ns / 100),
@@ -281,12 +283,12 @@ mod tests {
         // 10 000 are 24 %.
         let demand = Demand::paced(10_000.0, 1, 160, 1);
         assert_eq!([2, 3].map(|cpus| auto(demand, cpus).max_spin_ns / 100), [10, 260]);
-        // Of few wake-ups it would be seconds.
+        // With few wake-ups it would be seconds.
         assert_eq!(auto(Demand::paced(1.0, 1, 160, 1), 2).max_spin_ns, MAX_AHEAD_NS);
     }
 
     #[test]
-    fn it_spins_as_long_as_was_asked_within_its_share() {
+    fn it_spins_as_requested_within_its_fraction() {
         let of = |scheduling, pps, asked_us: u64| {
             let asked = Asked { scheduling, spin_ns: Some(1000 * asked_us) };
             waking(asked, Demand::paced(pps, 1, 160, 1), 2, SPIN)
@@ -297,12 +299,12 @@ mod tests {
         assert_eq!(auto(1000.0, 0), fifo(0));
         // 1000 wake-ups of 24 us are 2.4 %: what is left of 25 %.
         assert_eq!(auto(1000.0, 900), fifo(226_000));
-        // Others may displace it: as long as it likes.
+        // Others may preempt it: there is no limit.
         assert_eq!(of(Scheduling::Normal, 1000.0, 900), Waking::normal(900_000));
         assert_eq!(auto(50_000.0, 0), Waking::normal(0));
     }
 
-    /// Wake-ups of which one in `n` comes `late_ns` after its time, the others at 30 us: the margin behind them, ns.
+    /// The margin, ns, after wake-ups of which one in `n` is `late_ns` late and the others 30 us.
     fn learnt(n: u64, late_ns: u64) -> u64 {
         let mut latency = WakeupLatency::new(auto(Demand::paced(1000.0, 1, 160, 1), 2));
         assert_eq!(latency.spin_ns(), 226_000, "as long as it may at first");
@@ -311,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn it_wakes_as_early_as_its_wake_ups_come_late() {
-        assert_eq!(learnt(1, 30_000), SPIN, "not below the least");
+    fn it_wakes_ahead_by_the_lateness_of_its_wake_ups() {
+        assert_eq!(learnt(1, 30_000), SPIN, "not below the minimum");
         assert_eq!(learnt(500, 150_000) / 50_000, 1, "rarer than one in a hundred");
         assert!(learnt(20, 150_000) >= 150_000);
-        assert_eq!(learnt(20, 900_000), 226_000, "its share ends it");
+        assert_eq!(learnt(20, 900_000), 226_000, "limited by its fraction");
         let mut fixed = WakeupLatency::new(Waking::normal(SPIN));
         (0..100).for_each(|_| fixed.woke(10_000_000));
         assert_eq!(fixed.spin_ns(), SPIN);
@@ -341,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn under_fifo_it_never_takes_more_than_its_share(
+        fn under_fifo_it_never_uses_more_than_its_fraction(
             flows in prop::collection::vec((1.0f64..1e6, 1u32..64, 1usize..65_507, 1usize..64), 1..20), cpus in 1usize..65,
             spin_ns in prop::option::of(0u64..10_000_000),
         ) {
@@ -353,7 +355,7 @@ mod tests {
             if chosen.class == Class::Fifo {
                 let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.max_spin_ns as f64 / 1e9);
                 let most = if cpus < CPUS_ENOUGH { MAX_BUSY_FEW } else { MAX_BUSY };
-                // Spinning is set to the nanosecond: half of one a wake-up may be too much.
+                // Spinning is set to the nanosecond: half of one per wake-up may be too much.
                 let rounding = sum.wakeups_per_second * 0.5e-9 + 1e-9;
                 prop_assert!(busy <= most + rounding, "{busy}");
             } else {

@@ -1,7 +1,7 @@
 //! The sending side of one flow, datagrams or stream: what to send next, and what was sent.
 //!
-//! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; nothing is counted that the network
-//! did not take.
+//! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; only what the network accepted is
+//! counted.
 
 use weir_model::plan::{CatchUp, FlowSpec, TransportName};
 use weir_model::record::IntervalCount;
@@ -16,12 +16,12 @@ use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
 use crate::scheduling::{Class, Demand};
 use crate::sizes::Sizes;
 
-/// What a sending flow wants to do.
+/// The next action of a sending flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextSend {
-    /// Nothing before this time.
+    /// Nothing to send before this time.
     At(u64),
-    /// Up to this many packets now.
+    /// Up to this number of packets may be sent now.
     Now(u32),
     /// Finished.
     Done,
@@ -42,7 +42,7 @@ pub struct SendCount {
     pub rtt_ns: Option<u64>,
 }
 
-/// Samples of a stream's round trip and congestion window while it sent, an omitted start apart.
+/// Samples of a stream's round trip and congestion window while it sent, without an omitted start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct TcpSums {
     samples: u64,
@@ -65,7 +65,7 @@ pub struct Sending {
     /// Its intervals, where they differ.
     gaps: Option<Gaps>,
     segmented: bool,
-    /// Of the thread that sends; `Fifo` only while every packet was sent under it.
+    /// Class of the sending thread; `Fifo` only if every packet so far was sent under it.
     class: Option<Class>,
     pacer: Option<Pacer>,
     limit_packets: u64,
@@ -86,13 +86,13 @@ pub struct Sending {
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
-    /// When it was finished: its last interval is closed.
+    /// When it was finished, and its last interval closed.
     finished_ns: Option<u64>,
 }
 
 impl Sending {
-    /// A flow that has not started. `segmented`: datagrams leave in super-packets, so that a paced flow is served by
-    /// whole messages.
+    /// A flow that has not started. `segmented`: datagrams are sent in super-packets, so that a paced flow is served
+    /// by whole messages.
     pub fn new(spec: &FlowSpec, key: TagKey, omit_ns: u64, segmented: bool) -> Self {
         let sizes = Sizes::of(spec);
         let rate = spec.packets_per_second().map(|pps| {
@@ -149,7 +149,7 @@ impl Sending {
         }
     }
 
-    /// Ends it now.
+    /// Stops it now.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -159,12 +159,12 @@ impl Sending {
         self.started.is_some()
     }
 
-    /// Whether it paces.
+    /// Whether it is paced.
     pub fn is_paced(&self) -> bool {
         self.rate.is_some()
     }
 
-    /// What it asks of the thread that sends it.
+    /// Its demand on the thread that sends it.
     pub fn demand(&self) -> Demand {
         let most = if self.segmented { FEW_SEGMENTS } else { 1 };
         let segments = segments_per_message(self.sizes.max(), most);
@@ -173,7 +173,7 @@ impl Sending {
         })
     }
 
-    /// Packets were sent by a thread of this class.
+    /// Notes that packets were sent by a thread of this class.
     pub fn scheduled(&mut self, class: Class) {
         match self.class {
             Some(Class::Normal) => {}
@@ -181,7 +181,7 @@ impl Sending {
         }
     }
 
-    /// What it wants at `now_ns`. Closes intervals that have passed.
+    /// Its next action at `now_ns`. Closes intervals that have passed.
     pub fn next(&mut self, now_ns: u64) -> NextSend {
         while self.log.is_due(now_ns) {
             self.log.close(|_| {});
@@ -216,7 +216,7 @@ impl Sending {
         let by_packets = self.limit_packets.saturating_sub(self.sequence);
         let by_bytes = match self.limit_bytes {
             u64::MAX => u64::MAX,
-            // Where sizes vary as many as certainly fit; asked again after them.
+            // Where sizes vary, the number that certainly fits; checked again after these.
             limit => limit.saturating_sub(self.bytes).div_ceil(self.sizes.max().max(1) as u64),
         };
         u32::try_from(by_packets.min(by_bytes)).unwrap_or(u32::MAX)
@@ -233,9 +233,9 @@ impl Sending {
         self.bytes
     }
 
-    /// Writes headers for up to `count` datagrams from the next sequence number into the ring, and returns their slots of
-    /// [`Sending::payload`] bytes each and how many they are. Where sizes vary, [`Sending::size`] says how much of its slot
-    /// a datagram is. Nothing is counted until [`Sending::sent`].
+    /// Writes headers for up to `count` datagrams, from the next sequence number on, into the ring. Returns their
+    /// slots of [`Sending::payload`] bytes each, and their number. Where sizes vary, [`Sending::size`] is the part of
+    /// its slot that a datagram uses. Nothing is counted until [`Sending::sent`].
     pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
@@ -245,7 +245,7 @@ impl Sending {
         (bytes, count as u32)
     }
 
-    /// Datagrams that the network took at `now_ns`, in `messages` super-packets or single ones.
+    /// Counts datagrams that the network accepted at `now_ns`, in `messages` super-packets or single ones.
     pub fn sent(&mut self, packets: u32, messages: u32, now_ns: u64) {
         if packets == 0 {
             return;
@@ -255,7 +255,7 @@ impl Sending {
         self.account(packets, bytes, now_ns);
     }
 
-    /// Bytes of a stream that the network took at `now_ns` in one call. `whole`: a write completed.
+    /// Counts bytes of a stream that the network accepted at `now_ns` in one call. `whole`: a write completed.
     pub fn wrote(&mut self, bytes: usize, whole: bool, now_ns: u64) {
         self.messages += 1;
         self.account(u32::from(whole), bytes as u64, now_ns);
@@ -276,18 +276,18 @@ impl Sending {
         self.log.current.packets += u64::from(packets);
     }
 
-    /// System calls made, and how many found the queue below full.
+    /// Counts system calls, and how many of them found the queue full.
     pub fn called(&mut self, calls: u64, queue_full: u64) {
         self.calls += calls;
         self.queue_full += queue_full;
     }
 
-    /// Whether any message held more than one datagram: what the kernel was asked for, it may have refused.
+    /// Whether any message held more than one datagram: the kernel may have refused requested segmentation.
     pub fn has_coalesced(&self) -> bool {
         self.messages < self.sequence
     }
 
-    /// TCP information now: totals so far, kept with the current interval.
+    /// Notes current TCP information: totals so far, stored with the current interval.
     pub fn note_tcp(&mut self, retransmits_total: u64, cwnd_bytes: u64, rtt_ns: u64) {
         self.note_retransmits(retransmits_total);
         if self.finished_ns.is_some() {
@@ -307,7 +307,7 @@ impl Sending {
         }
     }
 
-    /// Puts means and maxima of what was noted while it sent into the record's TCP information.
+    /// Writes means and maxima of what was noted while it sent into the record's TCP information.
     pub fn report_tcp(&self, tcp: &mut weir_model::record::Tcp) {
         let sums = &self.tcp;
         if sums.samples == 0 {
@@ -325,7 +325,8 @@ impl Sending {
         self.finished_ns.is_some()
     }
 
-    /// Retransmitted segments so far: new ones belong to the current interval, after the end of sending to the last one.
+    /// Notes the retransmitted segments so far: new ones belong to the current interval, after the end of sending to
+    /// the last one.
     pub fn note_retransmits(&mut self, total: u64) {
         let new = total.saturating_sub(self.retransmits_seen);
         self.retransmits_seen = self.retransmits_seen.max(total);
@@ -334,7 +335,7 @@ impl Sending {
         *count.retransmits.get_or_insert(0) += new;
     }
 
-    /// Lets time pass without sending: closes intervals that have passed, until it has ended.
+    /// Advances the time without sending: closes intervals that have passed, until sending has ended.
     pub fn advance(&mut self, now_ns: u64) {
         while self.finished_ns.is_none() && self.log.is_due(now_ns) {
             self.log.close(|_| {});
@@ -356,7 +357,7 @@ impl Sending {
         (self.sequence, self.bytes)
     }
 
-    /// Of the packets so far, those of the omitted time.
+    /// Packets of the omitted time among those so far.
     pub fn omitted_packets(&self) -> u64 {
         let open = self.log.closed().len() < self.log.omitted();
         let closed = self.log.closed().iter().take(self.log.omitted());
@@ -395,10 +396,10 @@ impl Sending {
 
     /// Whether its time of sending ends with its planned end, and not with the last send.
     fn sends_until_planned_end(&self) -> bool {
-        let goes_on = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
-        // Taken away before that time, because the other end ended the test or was lost.
+        let continues = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
+        // Stopped before that time, because the other end ended the test or became unreachable.
         let is_cut = self.finished_ns.is_some_and(|at| at < self.end_ns);
-        goes_on && !is_cut && self.started.is_some() && self.duration_ns.is_some()
+        continues && !is_cut && self.started.is_some() && self.duration_ns.is_some()
     }
 
     /// End of sending so far, ns since the start of the test; `None` when nothing was sent.
@@ -417,7 +418,7 @@ impl Sending {
             packets -= skipped.packets;
         }
         let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
-        // A start that the far end learned of late is no time of sending.
+        // Time before the sender learned of a late start is not time of sending.
         let from = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
         let to = if self.sends_until_planned_end() { self.end_ns } else { self.last_ns };
         let seconds = from.map_or(0.0, |f| to.saturating_sub(f) as f64 / 1e9);
@@ -473,7 +474,7 @@ impl Sending {
         })
     }
 
-    /// This end's intervals as the record holds them.
+    /// This end's intervals in the form of the record.
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let Some(clock) = self.log.clock() else { return vec![] };
         self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
@@ -513,7 +514,7 @@ impl WithCodec for Fill<'_> {
 }
 
 impl SendCount {
-    /// As the record holds it, over `seconds`, where they are known.
+    /// The counts in the form of the record, with rates over `seconds` if these are known.
     pub fn count(&self, seconds: Option<f64>) -> IntervalCount {
         let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
         IntervalCount {

@@ -24,7 +24,7 @@ fn udp(rate: &str, payload: u64, seconds: u64) -> Connection {
     }
 }
 
-/// What happens to packet n: its arrivals as delays.
+/// The arrivals of packet n, as delays.
 type Path<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>) -> Vec<u64>;
 
 /// Runs a flow to its end; the sender's clock is `offset` ahead of the receiver's.
@@ -97,13 +97,13 @@ fn starts_and_ends_are_reported_on_each_end_s_clock() {
     let s = spec(udp("10pps", 160, 2));
     let (sending, receiving) = run(&s, clock(), 1000 * SECOND, &mut |_, _| vec![20_000_000]);
     let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
-    // The sender goes on to its planned end, the last packet leaves a period before.
+    // The sender continues until its planned end; the last packet is sent a period before.
     assert_eq!((tx.start_seconds, tx.end_seconds), (Some(0.0), Some(2.0)));
     assert_eq!((rx.start_seconds, rx.end_seconds), (Some(0.02), Some(1.92)));
 }
 
 #[test]
-fn one_packet_has_no_rate_and_an_unheard_flow_no_times() {
+fn one_packet_has_no_rate_and_a_flow_without_arrivals_no_times() {
     let s = spec(udp("1pps", 160, 1));
     let (_, one) = run(&s, clock(), 0, &mut |_, _| vec![1000]);
     let rx = one.report("recvmmsg", None, None);
@@ -254,8 +254,8 @@ fn iperf3_headers_give_loss_order_and_jitter_and_no_delay() {
     }
 }
 
-/// Without a tag a changed number is believed, as far as it is plausible. The sender's count contradicts it, and then only
-/// counts are used.
+/// Without a tag a changed number is accepted, as far as it is plausible. The sender's count contradicts it, and then
+/// only counts are used.
 #[test]
 fn a_number_beyond_the_senders_count_leaves_only_counts() {
     let s = spec(Connection { header: "iperf3-64bit".parse().unwrap(), ..udp("1000pps", 64, 1) });
@@ -285,7 +285,7 @@ fn tail_loss_is_seen_by_reconciliation() {
     assert_eq!(rx.loss_periods.unwrap().get("50"), Some(&1));
 }
 
-/// Three losses within five packets are a burst; a packet that is reordered within the threshold is none of them.
+/// Three losses within five packets are a burst; a packet that is reordered within the threshold is not lost.
 #[test]
 fn bursts_are_of_packets_lost_for_good() {
     let s = spec(udp("1000pps", 100, 1));
@@ -388,7 +388,8 @@ fn a_skewed_clock_is_followed() {
     assert_eq!(delay.error_seconds, Some(1e-6));
 }
 
-/// Where sizes vary, both ends know each packet's: bytes are exact, content is verified, and what is shorter is truncated.
+/// Where sizes vary, both ends know each packet's: bytes are exact, content is verified, and shorter datagrams are
+/// truncated.
 #[test]
 fn sizes_follow_their_law_at_both_ends() {
     for (min, max) in [(64, 1400), (4, 40), (33, 34)] {
@@ -503,7 +504,7 @@ fn intervals_follow_their_law() {
     let (made_up, tx) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));
     assert_eq!((made_up.len(), tx.missed_slots), (times.len(), Some(0)));
     assert!(tx.late_slots.unwrap() > 10);
-    // Of one of 300 ms, 100 ms are made up, whatever the intervals; the rest is missed at the mean rate.
+    // Of a stall of 300 ms, 100 ms are made up, whatever the intervals; the rest is missed at the mean rate.
     let (_, tx) = send_times(&connection, Some((SECOND, SECOND + 300_000_000)));
     assert!((185..=202).contains(&tx.missed_slots.unwrap()), "{:?}", tx.missed_slots);
     // Without catching up no more than the first one late.

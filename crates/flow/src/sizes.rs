@@ -4,7 +4,7 @@ use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::plan::{self, FlowSpec, Size, SizeLaw};
 use weir_model::units::Seed;
 
-/// The place of the first draw of a law slot, of the flow `name`.
+/// The position of the first draw of a law slot, for the flow `name`.
 pub(crate) fn place(name: &str, direction: plan::Direction, slot: u8) -> DrawPosition {
     let direction = match direction {
         plan::Direction::Forward => Direction::Forward,
@@ -23,13 +23,13 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Those of `spec`.
+    /// The sizes of `spec`.
     #[must_use]
     pub fn of(spec: &FlowSpec) -> Self {
         Self::new(&spec.size, spec.seed, &spec.name, spec.connection.direction)
     }
 
-    /// Those of the flow `name`.
+    /// The sizes of the flow `name`.
     #[must_use]
     pub fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
         let moments = size.moments();
@@ -66,7 +66,7 @@ impl Sizes {
             Some(drawn) => {
                 let (law, philox, place) = &**drawn;
                 let place = DrawPosition { packet: sequence, ..*place };
-                // Within its bounds, whatever a law draws: buffers are made for them.
+                // Within its bounds, whatever a law draws: buffers have these sizes.
                 let bytes = law.clone().next(&mut place.draws(philox));
                 (bytes as usize).clamp(self.min, self.max)
             }

@@ -1,7 +1,8 @@
 //! Why the sockets of a receiving host dropped datagrams.
 //!
-//! A socket's own drop count (SK_MEMINFO) holds both what its full buffer refused and what had a wrong checksum. The
-//! counters of the network namespace (`/proc/net/snmp`, `snmp6`) distinguish the two, but count every program's traffic.
+//! A socket's own drop count (SK_MEMINFO) includes both datagrams that its full buffer refused and datagrams with a
+//! wrong checksum. The counters of the network namespace (`/proc/net/snmp`, `snmp6`) distinguish the two, but count
+//! every program's traffic.
 
 use weir_model::plan::{Direction, Family};
 use weir_model::record::{Flow, Host, Record};
@@ -17,7 +18,7 @@ pub(crate) struct SocketDrops {
     checksum: u64,
     /// How many of these flows had drops.
     flows: usize,
-    /// The test left out its start, whose drops can't be taken off.
+    /// The test omitted its start, whose drops can't be subtracted.
     is_cut: bool,
 }
 
@@ -73,18 +74,18 @@ impl SocketDrops {
         }
     }
 
-    /// Whether the namespace's counters hold these sockets' drops and nothing else.
+    /// Whether the namespace's counters count only these sockets' drops.
     fn is_own(&self) -> bool {
         !self.is_cut && Some(self.dropped) == self.no_room.checked_add(self.checksum)
     }
 
-    /// Of `dropped` datagrams of one flow's socket, those that its full buffer refused.
+    /// Of `dropped` datagrams of one flow's socket, those refused by its full buffer.
     pub(crate) fn overflow(&self, dropped: u64) -> Part {
         if self.dropped > self.no_room.saturating_add(self.checksum) {
             // The namespace's counters are unavailable: they explain less than the socket itself counted.
             return Part { packets: dropped, exact: false };
         }
-        // Of several flows with drops it is unknown which had the damaged datagrams.
+        // With drops of several flows it is unknown which had the damaged datagrams.
         let is_known = self.checksum == 0 || self.no_room == 0 || self.flows == 1;
         Part { packets: dropped.min(self.no_room), exact: self.is_own() && is_known }
     }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_flows_the_sum_is_exact_and_each_is_where_the_cause_is_one() {
+    fn of_several_flows_the_sum_is_exact_and_each_flow_if_the_cause_is_one() {
         let (full, wrong) = (("udp_receive_buffer_errors", 7), ("udp_checksum_errors", 5));
         let both = drops(Family::Ipv4, &[9, 3, 0], &[full, wrong]);
         assert_eq!(

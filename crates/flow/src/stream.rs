@@ -1,4 +1,4 @@
-//! The receiving side of one stream flow: bytes by interval, and their verification when asked.
+//! The receiving side of one stream flow: bytes by interval, and their verification if requested.
 
 use weir_model::record::{IntervalCount, Receiver};
 
@@ -52,12 +52,12 @@ impl StreamReceiving {
         self.log.start(clock);
     }
 
-    /// Whether received bytes must be had to be verified.
+    /// Whether received bytes are needed for verification.
     pub fn wants_bytes(&self) -> bool {
         self.verify.is_some()
     }
 
-    /// One read of `bytes`, whose content is `data` when it was copied.
+    /// Accounts for one read of `bytes`; `data` is its content if it was copied.
     #[inline]
     pub fn on_read(&mut self, bytes: usize, data: Option<&[u8]>, now_ns: u64) {
         self.advance(now_ns);
@@ -90,22 +90,22 @@ impl StreamReceiving {
         self.ended || self.sent_total.is_some_and(|t| self.bytes >= t)
     }
 
-    /// The sender's final count of bytes.
+    /// Sets the sender's final count of bytes.
     pub fn set_sent_total(&mut self, bytes: u64) {
         self.sent_total = Some(bytes);
     }
 
-    /// The sender has finished: waiting for the rest ends by `drain`.
+    /// The sender has finished: `drain` now limits the wait for the remaining data.
     pub fn drain(&mut self, drain: Drain) {
         self.drain = Some(drain);
     }
 
-    /// Whether everything has arrived, or waiting for it has ended.
+    /// Whether everything has arrived, or the wait for it has ended.
     pub fn is_over(&self, now_ns: u64) -> bool {
         self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
     }
 
-    /// Last arrival, or 0.
+    /// Time of the last arrival, or 0.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -123,7 +123,7 @@ impl StreamReceiving {
         }
     }
 
-    /// This end's intervals as the record holds them.
+    /// This end's intervals in the form of the record.
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         (0..self.log.closed().len()).filter_map(|i| self.interval_count(i)).collect()
     }

@@ -1,4 +1,4 @@
-//! What a reader must know before trusting the figures, found by looking at the record itself.
+//! Warnings that a reader needs before trusting the figures, derived from the record itself.
 
 use weir_model::plan::{CatchUp, Direction, Family, FlowSpec};
 use weir_model::record::{CpuEnd, Crossing, Flow, LedgerRow, LossLedger, Receiver, Record};
@@ -14,11 +14,11 @@ pub(crate) const CHECKSUM_ERRORS: &str = "checksum-errors";
 
 /// A processor busier than this was the limit.
 const BUSY: f64 = 0.95;
-/// Below this share of the busiest processor's time, it was not this program that filled it.
+/// Below this fraction of the busiest processor's time, this program was not the one that saturated it.
 const OTHERS: f64 = 0.5;
 /// Fraction of a stream's bytes above which retransmissions count as a possible limit of its rate.
 const LOSSY: f64 = 1e-4;
-/// Steal beyond this share disturbs times and rates.
+/// Steal above this fraction affects times and rates.
 const STEAL: f64 = 0.02;
 
 /// A stream that waited for its window or its send buffer longer than this fraction of its busy time was limited by them.
@@ -27,14 +27,14 @@ const WINDOW_LIMITED: f64 = 0.5;
 const OFTEN_LIMITED: f64 = 0.2;
 /// From this fraction of window / round trip on, a rate is about that: acknowledgements are delayed.
 const AT_BOUND: f64 = 0.75;
-/// A rate that was asked for counts as reached from this fraction of it on.
+/// A requested rate counts as reached from this fraction of it on.
 const KEPT: f64 = 0.95;
-/// More late sending slots than this fraction, ...
+/// A sender was held up if more than this fraction of its slots were late, ...
 const LATE: f64 = 0.1;
-/// ... after a pause that exceeded its gap by this much, are a sender that was held up, not the grain of its wake-ups.
+/// ... and a pause exceeded its gap by this much: otherwise it is the granularity of its wake-ups.
 const PAUSE_SECONDS: f64 = 1e-3;
 
-/// Adds to `record.warnings` what its figures call for.
+/// Adds the warnings that its figures require to `record.warnings`.
 pub(crate) fn add(
     record: &mut Record,
     specs: &[FlowSpec],
@@ -54,7 +54,7 @@ pub(crate) fn add(
         fragmented(flow, spec, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
         if !one_sided {
-            told(flow, &mut out);
+            missing_report(flow, &mut out);
         }
     }
     if one_sided {
@@ -70,7 +70,7 @@ pub(crate) fn add(
     record.warnings.extend(collapse(out));
 }
 
-/// Many flows with the same warning become one that says how many.
+/// Many flows with the same warning become a few that state how many more there are.
 fn collapse(warnings: Vec<Warning>) -> Vec<Warning> {
     const MAX: usize = 4;
     let mut out: Vec<Warning> = vec![];
@@ -110,7 +110,7 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
         }
         let Some(busiest) = end.busiest_core_ratio.filter(|b| *b >= BUSY) else { continue };
         let unlimited = |direction: Direction| {
-            // By what was asked: the sender's own report is absent when it was lost.
+            // By the plan: the sender's own report is missing if it became unreachable.
             record
                 .flows
                 .iter()
@@ -135,12 +135,12 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
             (true, _) => (
                 "sender-cpu-bound",
                 Severity::Warning,
-                "it may have limited the rate, which then is not what the path carries",
+                "it may have limited the rate, which is then not what the path can carry",
             ),
             (_, true) => (
                 "receiver-cpu-bound",
                 Severity::Warning,
-                "it may have limited the rate, which then is not what the path carries",
+                "it may have limited the rate, which is then not what the path can carry",
             ),
             _ if short => (
                 "sender-cpu-bound",
@@ -151,7 +151,7 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
         };
         // A thread of this program alone cannot have filled a processor that it used less of.
         let own = end.process_user_ratio + end.process_system_ratio;
-        let whose = if own < OTHERS * busiest {
+        let contributors = if own < OTHERS * busiest {
             format!(
                 ", with other programs and the kernel's own work (weir itself used {:.0} %)",
                 100.0 * own
@@ -163,14 +163,17 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
             Warning::new(
                 code,
                 severity,
-                format!("a processor of {name} was {:.0} % busy{whose}: {what}", 100.0 * busiest),
+                format!(
+                    "a processor of {name} was {:.0} % busy{contributors}: {what}",
+                    100.0 * busiest
+                ),
             )
             .with_value(busiest, BUSY),
         );
     }
 }
 
-/// Whether all that was sent in a direction are streams that retransmitted more than [`LOSSY`] of their bytes: then
+/// Whether all flows of a direction are streams that retransmitted more than [`LOSSY`] of their bytes: then
 /// congestion control had reason to slow down.
 fn is_limited_by_loss(record: &Record, direction: Direction) -> bool {
     let mut flows = record.flows.iter().filter(|f| f.direction == direction).peekable();
@@ -201,7 +204,7 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
             |row: &LedgerRow| if row.side.as_deref() == Some("local") { "local" } else { "remote" };
         let placed = ledger.rows.iter().filter(|row| row.kind == "exact").map(|row| row.packets);
         let placed = i64::try_from(placed.fold(0, u64::saturating_add)).unwrap_or(i64::MAX);
-        // Of this test's datagrams at most those that nothing else explains.
+        // Of this test's datagrams, at most those that nothing else explains.
         let left = u64::try_from(ledger.missing_packets.saturating_sub(placed)).unwrap_or(0);
         let most = |row: &LedgerRow| match row.kind == "exact" {
             true => row.packets,
@@ -230,7 +233,7 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
 fn fell_back(f: &Flow, out: &mut Vec<Warning>) {
     let Some(carrier) = f.carried_by else { return };
     let text = format!(
-        "{} fell back to {}: the peer or the path does not speak it; the figures are those of {}",
+        "{} fell back to {}: the peer or the path does not support it; the figures are those of {}",
         f.transport.title(),
         carrier.title(),
         carrier.title()
@@ -262,9 +265,9 @@ fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut 
     }
 }
 
-/// Why what happened to a flow's datagrams is ambiguous.
+/// The reason why a flow's sequence numbers are ambiguous.
 fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
-    // The header has room in the smallest.
+    // The header has to fit into the smallest payload.
     let payload = spec.size.moments().min_bytes;
     let is_contradicted = f.sender.as_ref().is_some_and(|s| {
         r.lost_packets.is_some_and(|lost| r.packets.saturating_add(lost) > s.packets)
@@ -276,13 +279,13 @@ fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
         0 if !format.numbered() => format!("header {format} has no sequence number"),
         0 => format!("payloads of {payload} bytes carry no sequence number"),
         bits @ ..64 => format!(
-            "payloads of {payload} bytes carry a sequence number of {bits} bits, and more numbers than these distinguish may have been missing"
+            "payloads of {payload} bytes carry a sequence number of {bits} bits, and more datagrams may have been missing than these can distinguish"
         ),
         _ if is_contradicted => "higher sequence numbers arrived than the sender counts".into(),
         _ if r.late_packets.is_some_and(|late| late > 0) => {
             "datagrams arrived so late that they may also be copies".into()
         }
-        _ => "more datagrams were missing than the receiver keeps track of, and some were given up before the loss threshold".into(),
+        _ => "more datagrams were missing than the receiver tracks, and some were given up before the loss threshold".into(),
     }
 }
 
@@ -324,7 +327,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             Warning::new(
                 "user-timed",
                 Severity::Warning,
-                format!("{user} messages came without a kernel receive stamp and were timed when they were read: their jitter and delay hold the receiver's own wait for the processor"),
+                format!("{user} messages arrived without a kernel receive stamp and were timed when they were read: their jitter and delay include the receiver's own wait for the processor"),
             )
             .with_value(user as f64, 0.0)
             .for_flow(f.id),
@@ -354,7 +357,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
     if r.ambiguous == Some(true) {
         // A flow that is only counted reports none of these.
         let consequence = if r.duplicate_packets.is_none() {
-            "the datagrams are only counted: losses are sent less received, and loss periods, duplicates and reordering are unknown"
+            "the datagrams are only counted: losses are sent minus received, and loss periods, duplicates and reordering are unknown"
         } else {
             "loss periods, duplicates and reordering may be wrong; totals agree with the sender's count"
         };
@@ -370,7 +373,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
         && got < asked.0
     {
-        out.push(Warning::new("buffer-small", Severity::Warning, format!("the receive buffer is {got} bytes, less than the {asked} that were asked for (net.core.rmem_max)")).with_value(got as f64, asked.0 as f64).for_flow(f.id));
+        out.push(Warning::new("buffer-small", Severity::Warning, format!("the receive buffer is {got} bytes, less than the {asked} requested (net.core.rmem_max)")).with_value(got as f64, asked.0 as f64).for_flow(f.id));
     }
 }
 
@@ -437,34 +440,34 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
         && late as f64 > LATE * slots as f64
         && pause > PAUSE_SECONDS
     {
-        let share = late as f64 / slots as f64;
+        let fraction = late as f64 / slots as f64;
         out.push(
             Warning::new(
                 "late-slots",
                 Severity::Warning,
-                format!("{late} of {slots} sending slots ({:.1} %) were served more than one period late, after pauses of up to {:.1} ms: the sending host held the sender up; delays from the scheduled send time include it", 100.0 * share, 1e3 * pause),
+                format!("{late} of {slots} sending slots ({:.1} %) were served more than one period late, after pauses of up to {:.1} ms: the sending host delayed the sender; delays from the scheduled send time include it", 100.0 * fraction, 1e3 * pause),
             )
-            .with_value(share, LATE)
+            .with_value(fraction, LATE)
             .for_flow(f.id),
         );
     }
     let (Some(slots), Some(missed)) = (s.intended_slots, s.missed_slots) else { return };
     if missed > 0 {
-        let share = missed as f64 / slots.max(1) as f64;
+        let fraction = missed as f64 / slots.max(1) as f64;
         let policy = match spec.connection.catch_up {
             CatchUp::None => {
                 "the catch-up policy is none; spread:P% and burst:N make up for late slots"
             }
             CatchUp::Burst(_) => {
-                "the backlog passed what burst:N makes up, or 100 ms, or sending ended before it was made up"
+                "the backlog exceeded what burst:N makes up, or 100 ms, or sending ended before it was made up"
             }
-            _ => "the backlog passed 100 ms, or sending ended before it was made up",
+            _ => "the backlog exceeded 100 ms, or sending ended before it was made up",
         };
         out.push(
             Warning::new(
                 "missed-slots",
-                if share > 0.001 { Severity::Warning } else { Severity::Info },
-                format!("{missed} of {slots} sending slots were skipped ({:.3} %): {policy}; the sent rate is lower than asked by that share", 100.0 * share),
+                if fraction > 0.001 { Severity::Warning } else { Severity::Info },
+                format!("{missed} of {slots} sending slots were skipped ({:.3} %): {policy}; the sent rate is lower than requested by that fraction", 100.0 * fraction),
             )
             .with_value(missed as f64, 0.0)
             .for_flow(f.id),
@@ -483,19 +486,19 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     }
 }
 
-/// An end that was lost before it reported. A flow of datagrams has both ends once one of them began; one that has neither
-/// did not begin.
-fn told(f: &Flow, out: &mut Vec<Warning>) {
+/// Warns of an end without a final report. A flow of datagrams has both ends once one of them has started; a flow
+/// that has neither has not started.
+fn missing_report(f: &Flow, out: &mut Vec<Warning>) {
     let receiver = f.receiver.as_ref().map(|r| r.reported_until_seconds);
     let sender = f.sender.as_ref().map(|s| s.reported_until_seconds);
     let began = f.transport.datagrams() && (receiver.is_some() || sender.is_some());
-    for (end, did, told) in [("receiver", "received", receiver), ("sender", "sent", sender)] {
-        let text = match told {
+    for (end, did, reported) in [("receiver", "received", receiver), ("sender", "sent", sender)] {
+        let text = match reported {
             Some(Some(until)) => format!(
-                "the {end} did not report: its figures are what it had told until {until:.2} s; what came later is not known"
+                "the {end} sent no final report: its figures are those reported until {until:.2} s; later ones are unknown"
             ),
             None if began => format!(
-                "the {end} did not report, and had told nothing of this flow: what it {did} is not known, nor what was lost"
+                "the {end} sent no final report and no figures of this flow: what it {did} is unknown, and so is the loss"
             ),
             _ => continue,
         };
@@ -528,7 +531,7 @@ fn delays(record: &Record, out: &mut Vec<Warning>) {
             Some(service) => format!("no better than {service} bounds them"),
         };
         if d.negative_samples.is_some() && -d.min_seconds > error {
-            out.push(Warning::new("clock-relation", Severity::Error, format!("one-way delays below zero by more than the stated error: the clocks' relation did not hold (least {:.6} s, error {error:.6} s)", d.min_seconds)).with_value(d.min_seconds, -error).for_flow(f.id));
+            out.push(Warning::new("clock-relation", Severity::Error, format!("one-way delays below zero by more than the stated error: the clocks' relation did not hold (minimum {:.6} s, error {error:.6} s)", d.min_seconds)).with_value(d.min_seconds, -error).for_flow(f.id));
         } else if error > d.mean_seconds.abs() && d.count > 0 {
             out.push(Warning::new("delay-error", Severity::Info, format!("the error bound of one-way delay ({:.0} µs) is larger than the delay itself: the hosts' clocks are related {by}", 1e6 * error)).with_value(error, d.mean_seconds).for_flow(f.id));
         }

@@ -1,4 +1,4 @@
-//! What share of the nominal rate the receivers got, counted at four levels.
+//! The fraction of the nominal rate that the receivers got, counted at four levels.
 
 use weir_model::plan::{Direction, Family};
 use weir_model::record::{Flow, LinkUsage, Receiver, Record};
@@ -8,7 +8,7 @@ use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 use super::totals::{Counted, union_seconds};
 use crate::sizes::Sizes;
 
-/// Use of a nominal rate by what the receivers of the busier direction got.
+/// Use of a nominal rate by the receivers of the busier direction.
 pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Option<LinkUsage> {
     let mtu =
         record.local.as_ref().and_then(|h| h.interfaces.first()).map_or(1500, |i| i.mtu_bytes);
@@ -42,7 +42,7 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
     })
 }
 
-/// Packets whose sizes stand for those of a flow.
+/// Number of packets whose sizes represent those of a flow.
 const SAMPLE: u64 = 4096;
 
 /// Bits of a flow as received: payload, IP, Ethernet, wire.

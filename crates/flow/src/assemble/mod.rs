@@ -1,4 +1,4 @@
-//! Two ends' reports become one record: totals, intervals, link usage, ledger and warnings, all by arithmetic.
+//! Builds one record from two ends' reports: totals, intervals, link usage, ledger and warnings, all by arithmetic.
 
 mod link_usage;
 mod rows;
@@ -24,41 +24,41 @@ use rows::intervals;
 pub use rows::{FlowCounts, interval, mark_missing, set_received_sum, sum};
 use totals::{Counted, run_seconds, total};
 
-/// The kind of a peer that speaks Weir's own protocol.
+/// The kind of a peer with Weir's own protocol.
 pub const NATIVE_PEER: &str = "weir";
 
-/// What a record is made of.
+/// The inputs of a record.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// What was asked.
+    /// The plan.
     pub plan: Plan,
     /// The plan's flows.
     pub specs: Vec<FlowSpec>,
     /// IP version used.
     pub family: Family,
-    /// This side.
+    /// This end's report.
     pub local: EndReport,
-    /// The other side, if it reported.
+    /// The other end's report, if it sent one.
     pub remote: Option<EndReport>,
-    /// The kind of the other side: [`NATIVE_PEER`], or the name of another tool.
+    /// The kind of the other end: [`NATIVE_PEER`], or the name of another tool.
     pub peer: String,
-    /// Its protocol has no report, so that the absence of one is no fault.
+    /// Its protocol has no report, so that a missing one is not a fault.
     pub one_sided: bool,
-    /// What the other side told while the test ran: all there is of it where it did not report.
+    /// The other end's reports during the test: all that is known of it if its final report is missing.
     pub peer_reports: PeerReports,
-    /// The clocks.
+    /// The relation of the clocks.
     pub clock: Option<ClockRelation>,
     /// The intervals (its start does not matter).
     pub intervals: IntervalClock,
-    /// How many of them have been shown already: these stay as they were.
+    /// How many of them have been shown already: these stay unchanged.
     pub intervals_shown: usize,
-    /// How it ended.
+    /// How the test ended.
     pub status: Status,
-    /// Why.
+    /// The reason.
     pub end_reason: String,
-    /// Nominal rate of the path and where it is from.
+    /// Nominal rate of the path, and its source.
     pub nominal: Option<(u64, String)>,
-    /// Round trips beside the test.
+    /// Round trips measured alongside the test.
     pub latency: Option<Latency>,
     /// Loss threshold.
     pub loss_threshold_ns: u64,
@@ -68,7 +68,7 @@ pub struct Parts {
     pub path_mtu_bytes: Option<u32>,
 }
 
-/// Makes the record. Identity, start time, command and build are the caller's to fill.
+/// Builds the record. The caller fills in identity, start time, command and build.
 pub fn assemble(parts: Parts) -> Record {
     let local: BTreeMap<u32, &FlowReport> = parts.local.flows.iter().map(|f| (f.id, f)).collect();
     let empty = EndReport::default();
@@ -88,10 +88,10 @@ pub fn assemble(parts: Parts) -> Record {
         .iter()
         .map(|(spec, sender, receiver)| flow(spec, parts.family, *sender, *receiver))
         .collect();
-    // Of an end that was lost only what it had told.
+    // Of a peer without a final report, only what it reported during the test.
     let peer_reports = parts.remote.is_none().then_some(&parts.peer_reports);
     if let Some(peer_reports) = peer_reports {
-        flows.iter_mut().for_each(|f| add_heard(f, peer_reports));
+        flows.iter_mut().for_each(|f| add_reported(f, peer_reports));
     }
     let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, peer_reports);
     let mut record = Record {
@@ -181,8 +181,8 @@ fn flow(
     out
 }
 
-/// The part of an end that was lost, as far as it had told it.
-fn add_heard(flow: &mut Flow, peer_reports: &PeerReports) {
+/// Fills in an end without a final report, from its reports during the test.
+fn add_reported(flow: &mut Flow, peer_reports: &PeerReports) {
     match flow.direction {
         Direction::Forward if flow.receiver.is_none() => {
             flow.receiver = peer_reports.receiver(flow.id)
@@ -192,8 +192,8 @@ fn add_heard(flow: &mut Flow, peer_reports: &PeerReports) {
     }
 }
 
-/// A path that dies before its sender ends must not be credited with the time in which it still carried: rates are over
-/// the time of sending where that is longer than from first to last arrival.
+/// A path that fails before its sender ends must not be credited with the time in which it still worked: rates are
+/// over the time of sending if that is longer than from first to last arrival.
 fn rate_over_sending(sent: &Sender, received: &mut Receiver) {
     if sent.packets == 0 || sent.seconds <= Counted::receiver(received).seconds {
         return;

@@ -1,4 +1,4 @@
-//! The record's rows of intervals, from both ends' reports or from what one of them told while the test ran.
+//! The record's rows of intervals, from both ends' reports or from one end's reports during the test.
 
 use weir_model::plan::{Direction, FlowSpec, TransportName};
 use weir_model::record::{Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals};
@@ -11,7 +11,7 @@ use crate::peer_reports::PeerReports;
 /// Adds one flow's interval to a sum, without its rates.
 pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     let sum = to.get_or_insert_with(IntervalCount::default);
-    // Half of them are the other side's words.
+    // Half of them are the peer's figures, which may be any number.
     sum.bytes = sum.bytes.saturating_add(c.bytes);
     sum.packets = sum.packets.saturating_add(c.packets);
     for (to, from) in [
@@ -27,7 +27,7 @@ pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     }
 }
 
-/// Removes from a sum what a flow of datagrams lacks: the sum of some flows is a different figure.
+/// Removes each figure of a sum that a datagram flow lacks: the sum of some flows is a different figure.
 fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
     for (sum, part) in [
         (&mut sum.lost_packets, c.lost_packets),
@@ -39,7 +39,7 @@ fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
     }
 }
 
-/// The sum of several receivers' counts in one interval, without rates; `None` of none.
+/// The sum of several receivers' counts in one interval, without rates; `None` without counts.
 pub fn sum<'a>(
     counts: impl Iterator<Item = (TransportName, &'a IntervalCount)> + Clone,
 ) -> Option<IntervalCount> {
@@ -52,7 +52,7 @@ pub fn sum<'a>(
     out
 }
 
-/// Joins what followed an interval to it.
+/// Adds the counts of the next interval to an interval.
 fn join(count: &mut IntervalCount, next: &IntervalCount) {
     let (before, after) = (count.packets as f64, next.packets as f64);
     count.mean_delay_seconds = match (count.mean_delay_seconds, next.mean_delay_seconds) {
@@ -63,7 +63,7 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
     };
     let mut sum = Some(std::mem::take(count));
     add_interval(&mut sum, next);
-    // What stands for a moment is that of the later end.
+    // Momentary figures are those of the later end.
     *count = sum.unwrap_or_default();
     count.jitter_seconds = next.jitter_seconds.or(count.jitter_seconds);
     count.cwnd_bytes = next.cwnd_bytes.or(count.cwnd_bytes);
@@ -73,8 +73,8 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
 /// One flow's counts in an interval: `(flow, direction, transport, sender's, receiver's)`.
 pub type FlowCounts = (u32, Direction, TransportName, Option<IntervalCount>, Option<IntervalCount>);
 
-/// One interval from each flow's counts, with their rates over its time: until
-/// its boundary, or until `end_ns` from the start of the test where that is where it ended.
+/// Builds one interval from each flow's counts, with their rates over its time: until its boundary, or until `end_ns`
+/// from the start of the test if it ended there.
 pub fn interval(
     clock: &IntervalClock,
     index: usize,
@@ -123,8 +123,8 @@ pub fn interval(
     out
 }
 
-/// Sets the rates of senders that ended within an interval over their own time of sending. The last interval ends with the
-/// last arrival, until which a sender could not send. Over less than `shortest_ns` a rate would be wild.
+/// Sets the rates of senders that ended within an interval over their own time of sending: the last interval ends
+/// with the last arrival, which is later. Over less than `shortest_ns` a rate would be meaningless.
 fn sending_rates(
     interval: &mut Interval,
     pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
@@ -160,8 +160,8 @@ fn sending_rates(
     }
 }
 
-/// Notes in an interval which flows' figures had not come. `due`: flows that ran, whether each one's sender's and
-/// receiver's figures are in the sums.
+/// Marks in an interval how many flows' figures are missing. `due`: for each flow that ran, whether its sender's and
+/// its receiver's figures are in the sums.
 pub fn mark_missing(
     interval: &mut Interval,
     due: impl IntoIterator<Item = (Direction, bool, bool)>,
@@ -186,7 +186,7 @@ pub fn mark_missing(
     }
 }
 
-/// Uses the peer's sum of what it received where it reported no figures of the flows.
+/// Uses the peer's sum of received data where it reported no figures of the flows.
 pub fn set_received_sum(interval: &mut Interval, mut sum: IntervalCount) {
     let seconds = interval.end_seconds - interval.start_seconds;
     let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
@@ -197,7 +197,7 @@ pub fn set_received_sum(interval: &mut Interval, mut sum: IntervalCount) {
     }
 }
 
-/// One end's counts of a flow in interval `index`, which takes in all later ones where it is the last.
+/// One end's counts of a flow in interval `index`, which includes all later ones if it is the last.
 fn counted(report: Option<&FlowReport>, index: usize, is_last: bool) -> Option<IntervalCount> {
     let counts = &report?.intervals;
     let mut out = counts.get(index).cloned();
@@ -216,7 +216,7 @@ fn end_offset_ns(pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)]
         let receiver = r.and_then(|r| r.receiver.as_ref()).and_then(|r| r.end_seconds);
         [sender, receiver]
     });
-    // Whole nanoseconds were made seconds by division: rounding gives them back.
+    // The seconds were computed from whole nanoseconds: rounding restores these.
     ends.flatten().max_by(f64::total_cmp).map(|s| (s * 1e9).round() as u64)
 }
 
@@ -234,11 +234,11 @@ pub(super) fn intervals(
     count = count.max(peer_reports.map_or(0, PeerReports::intervals)).min(MAX_INTERVALS);
     let end = end_offset_ns(pairs);
     if let Some(end) = end {
-        // What one end closed while it waited for the other has nothing in it.
+        // Intervals that one end closed while it waited for the other are empty.
         while count > 1 && clock.start_offset_ns(count - 1) >= end {
             count -= 1;
         }
-        // A short remainder has a wild rate: it belongs to the interval before, at both ends.
+        // A short remainder would have a meaningless rate: it is added to the interval before, at both ends.
         let tail = end.saturating_sub(clock.start_offset_ns(count.saturating_sub(1)));
         if count > clock.omitted() + 1 && tail < clock.tail_ns() && shown < count - 1 {
             count -= 1;
@@ -249,28 +249,30 @@ pub(super) fn intervals(
             let is_last = i + 1 == count.max(shown);
             let counts = pairs.iter().map(|(spec, s, r)| {
                 let (mut sender, receiver) = (counted(*s, i, is_last), counted(*r, i, is_last));
-                // A receiver that heard nothing to the end has closed no interval: it counted nothing in it.
-                let heard_nothing = r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
-                let mut receiver = receiver.or(heard_nothing.then(IntervalCount::default));
-                if let Some(told) = peer_reports.and_then(|h| h.count(i, spec.id)) {
+                // A receiver without any arrival has closed no interval: it counted nothing.
+                let received_nothing =
+                    r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
+                let mut receiver = receiver.or(received_nothing.then(IntervalCount::default));
+                if let Some(reported) = peer_reports.and_then(|h| h.count(i, spec.id)) {
                     match spec.connection.direction {
-                        Direction::Forward => receiver.get_or_insert_with(|| told.clone()),
-                        Direction::Reverse => sender.get_or_insert_with(|| told.clone()),
+                        Direction::Forward => receiver.get_or_insert_with(|| reported.clone()),
+                        Direction::Reverse => sender.get_or_insert_with(|| reported.clone()),
                     };
                 }
                 let connection = &spec.connection;
                 (spec.id, connection.direction, connection.transport.name(), sender, receiver)
             });
-            // One that was shown after everything had ended has its whole length.
+            // An interval that was shown after everything had ended has its whole length.
             let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));
             let counts: Vec<_> = counts.collect();
-            let told = peer_reports.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
+            let reported =
+                peer_reports.map(|h| h.interval(i).and_then(|reported| reported.sum.clone()));
             let due: Vec<_> =
                 counts.iter().map(|(_, d, _, s, r)| (*d, s.is_some(), r.is_some())).collect();
             let mut out = interval(&clock, i, end, counts.into_iter());
             sending_rates(&mut out, pairs, clock.tail_ns());
-            if let Some(told) = told {
-                mark_heard(&mut out, due, told);
+            if let Some(reported) = reported {
+                mark_reported(&mut out, due, reported);
             }
             without_reported(&mut out);
             out
@@ -278,14 +280,14 @@ pub(super) fn intervals(
         .collect()
 }
 
-/// The marks of an interval of which the other end's report never came: what it had told is all.
-fn mark_heard(
+/// Marks an interval for which the other end's final report is missing. `reported`: that end's sum of it.
+fn mark_reported(
     interval: &mut Interval,
     due: Vec<(Direction, bool, bool)>,
-    told: Option<(IntervalCount, u32)>,
+    reported: Option<(IntervalCount, u32)>,
 ) {
     let ran = |(_, sender, receiver): &(_, bool, bool)| *sender || *receiver;
-    let mut summed = told.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
+    let mut summed = reported.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
     let due: Vec<_> = due
         .into_iter()
         .filter(ran)
@@ -295,7 +297,7 @@ fn mark_heard(
             (direction, sender, receiver || in_sum)
         })
         .collect();
-    if let Some((sum, _)) = told {
+    if let Some((sum, _)) = reported {
         set_received_sum(interval, sum);
     }
     mark_missing(interval, due);

@@ -98,7 +98,7 @@ fn rows([s, r]: &[FlowReport; 2], omit_ns: u64, shown: usize) -> Vec<Interval> {
 
 #[test]
 fn a_short_remainder_extends_the_interval_before_at_both_ends() {
-    // The sender closed empty intervals while it waited; only the receiver heard something after the boundary.
+    // The sender closed empty intervals while it waited; only the receiver got data after the boundary.
     let reports = pair(&[10, 10, 0, 0], &[10, 8, 2], 2 * SECOND, 2 * SECOND + 30_000);
     let rows = rows(&reports, 0, 0);
     assert_eq!(rows.len(), 2);
@@ -125,7 +125,11 @@ fn a_longer_remainder_has_its_own_row_and_so_has_one_after_a_shown_row() {
     let short = pair(&[10, 2], &[10, 2], SECOND + 50_000_000, SECOND + 50_000_000);
     assert_eq!(rows(&short, 0, 0).len(), 1);
     assert_eq!(rows(&short, 0, 1).len(), 2, "a row that was shown stays as it was");
-    assert_eq!(rows(&short, SECOND, 0).len(), 2, "what counts never joins what is omitted");
+    assert_eq!(
+        rows(&short, SECOND, 0).len(),
+        2,
+        "a counted interval is never added to an omitted one"
+    );
     let idle = rows(&short, 0, 4);
     assert_eq!((idle.len(), idle[3].end_seconds), (4, 4.0), "shown while nothing ran");
 }

@@ -30,7 +30,7 @@ fn add_receiver(sums: &mut Sums, r: &Receiver) {
     add(|s| &mut s.implausible_packets, r.implausible_packets);
 }
 
-/// Takes out what a receiver of datagrams lacks: a sum of some flows is another figure.
+/// Removes each figure that a receiver of datagrams lacks: a sum of some flows is a different figure.
 fn drop_partial(sums: &mut Sums, r: &Receiver) {
     for (sum, part) in [
         (&mut sums.lost_packets, r.lost_packets),
@@ -44,8 +44,8 @@ fn drop_partial(sums: &mut Sums, r: &Receiver) {
     }
 }
 
-/// When a flow began and for how long it counted, both by its own figures: a receiver's time is slightly longer than
-/// from first to last packet, since n packets span n gaps.
+/// When a flow started and for how long it counted, both by its own figures: a receiver's time is slightly longer
+/// than from first to last packet, since n packets span n gaps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     start: Option<f64>,
@@ -77,7 +77,7 @@ impl Counted {
     }
 }
 
-/// From the start of the first to the end of the last; of flows that don't say when they began, the longest.
+/// From the first start to the last end, and no less than the longest flow, which may have no start.
 pub(super) fn union_seconds(flows: &[Counted]) -> f64 {
     let known = flows.iter().filter_map(|c| Some((c.start?, c.start? + c.seconds)));
     let (first, last) = known
@@ -86,17 +86,17 @@ pub(super) fn union_seconds(flows: &[Counted]) -> f64 {
     longest.max(last - first)
 }
 
-/// A sum's rates: all that was carried over the time in which any flow ran. Adding the flows' own rates would give more
-/// than ever crossed when they ran one after another, or some were shorter than others.
+/// Sets a sum's rates: its amounts over the time in which any flow ran. Added up, the flows' own rates would exceed
+/// what ever crossed if they ran one after another, or some were shorter than others.
 fn set_rates(sums: &mut Sums, flows: &[Counted], at_least_seconds: f64) {
-    let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp);
+    let earliest = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp);
     let span = union_seconds(flows).max(at_least_seconds);
-    sums.start_seconds = least(&mut flows.iter().filter_map(|c| c.start));
+    sums.start_seconds = earliest(&mut flows.iter().filter_map(|c| c.start));
     sums.bits_per_second = (span > 0.0).then(|| 8.0 * sums.bytes as f64 / span);
     sums.packets_per_second = (span > 0.0).then(|| sums.packets as f64 / span);
 }
 
-/// The length of the run: from the first send to the last end of sending, else of what was received.
+/// The duration of the run: from the first send to the last end of sending; without senders, of receiving.
 pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
     let whole = |start, seconds| Counted { start, seconds };
     let senders: Vec<_> = flows.iter().filter_map(|f| f.sender.as_ref()).collect();
@@ -108,11 +108,12 @@ pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
     union_seconds(&ends)
 }
 
-/// Sums of one direction. `told`: what its receivers told in sum, where they told no more and did not report.
+/// Sums of one direction. `reported`: its receivers' sum during the test, if they reported no single flows and no
+/// end.
 pub(super) fn total(
     flows: &[Flow],
     direction: Direction,
-    told: Option<Receiver>,
+    reported: Option<Receiver>,
 ) -> Option<DirectionTotal> {
     let mut out = DirectionTotal::default();
     let (mut senders, mut receivers) = (vec![], vec![]);
@@ -138,14 +139,14 @@ pub(super) fn total(
         f.direction == direction
             && f.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
     });
-    if let Some(told) = told.filter(|_| flows.iter().any(|f| f.direction == direction)) {
+    if let Some(reported) = reported.filter(|_| flows.iter().any(|f| f.direction == direction)) {
         partial = true;
         let sums = out.receiver.get_or_insert_with(Sums::default);
-        add_receiver(sums, &told);
-        sums.end_seconds = last(sums.end_seconds, told.end_seconds);
-        receivers.push(Counted::receiver(&told));
+        add_receiver(sums, &reported);
+        sums.end_seconds = last(sums.end_seconds, reported.end_seconds);
+        receivers.push(Counted::receiver(&reported));
     }
-    // What was sent behind a lost receiver's last word is no time in which it received nothing.
+    // Sending after the last report of an unreachable receiver is not time in which it received nothing.
     let sending = if senders.is_empty() || partial { 0.0 } else { union_seconds(&senders) };
     for (sums, counted, at_least) in
         [(&mut out.sender, &senders, 0.0), (&mut out.receiver, &receivers, sending)]

@@ -1,8 +1,8 @@
-//! The receiving side of one datagram flow: what an arrival means.
+//! The receiving side of one datagram flow: how arrivals are accounted for.
 //!
-//! Sequence accounting is exact for datagrams with 64-bit numbers. Narrow numbers are extended by nearest match; once that
-//! may have gone wrong, the flow is accounted for by the number of its datagrams alone. Times are of packets that crossed on their own; a coalesced message has
-//! one arrival time, so that it counts as one batch.
+//! Sequence accounting is exact for datagrams with 64-bit numbers. Narrow numbers are extended by nearest match; once
+//! that may have gone wrong, only the number of datagrams is accounted for. Times are those of packets that crossed
+//! individually; a coalesced message has one arrival time, so that it counts as one batch.
 
 mod report;
 
@@ -29,9 +29,9 @@ pub use report::delay_record;
 pub struct SenderClock {
     /// Offset at the reference, ns.
     pub offset_ns: i64,
-    /// Growth, parts per billion.
+    /// Drift, parts per billion.
     pub skew_ppb: i64,
-    /// Receiver's time at which the offset holds.
+    /// Receiver's time of the offset.
     pub reference_ns: u64,
     /// Bound of the error.
     pub error_ns: u64,
@@ -57,19 +57,19 @@ pub struct ReceiveCount {
     pub packets: u64,
     /// Copies.
     pub duplicates: u64,
-    /// Late ones.
+    /// Late datagrams.
     pub late: u64,
-    /// Payload bytes of copies and late ones.
+    /// Payload bytes of copies and late datagrams.
     pub repeated_bytes: u64,
     /// Reordered.
     pub reordered: u64,
     /// Corrupted.
     pub corrupted: u64,
-    /// Of the corrupted, those whose header could not be believed.
+    /// Corrupted datagrams whose header was unreadable.
     pub unreadable: u64,
-    /// Refused for their number.
+    /// Datagrams refused for their implausible number.
     pub implausible: u64,
-    /// Sum of delays, ns, and how many.
+    /// Sum of delays, ns.
     pub delay_sum_ns: i64,
     /// Number of delays in the sum.
     pub delays: u64,
@@ -125,9 +125,9 @@ pub struct Receiving {
     tracking: Tracking,
     expected_packets_per_second: f64,
     clock: SenderClock,
-    /// Whether anybody has said how the clocks relate.
+    /// Whether the relation of the clocks is known.
     related: bool,
-    /// Arrivals before that, whose delays follow when it is known.
+    /// Arrivals before that, whose delays are counted once it is known.
     unrelated: Vec<Timed>,
     worst_error_ns: u64,
     unwrapper: Time32Unwrapper,
@@ -144,7 +144,7 @@ pub struct Receiving {
     base: ReceiveCount,
     first_ns: Option<u64>,
     last_ns: u64,
-    /// Since the last datagram that had a number, ns.
+    /// Time since the last datagram that had a number, ns.
     quiet_ns: u64,
     messages: u64,
     coalesced_messages: u64,
@@ -161,18 +161,18 @@ pub struct Receiving {
     pub log: IntervalLog<ReceiveCount>,
 }
 
-/// One arrival as the packet log wants it.
+/// One arrival in the form of the packet log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged {
     /// Sequence number.
     pub sequence: u64,
     /// Send time on the sender's clock, where carried.
     pub send_ns: Option<u64>,
-    /// What the arrival was.
+    /// Kind of arrival.
     pub arrival: Arrival,
     /// Bytes.
     pub size: u32,
-    /// Truncated, or content that is not what was sent.
+    /// Truncated, or with content that differs from what was sent.
     pub damaged: bool,
 }
 
@@ -208,7 +208,7 @@ impl Logged {
 }
 
 impl Receiving {
-    /// A receiver for `spec`. `verify` holds the ring that payloads are compared with, when asked.
+    /// A receiver for `spec`. `verify`: the ring that payloads are compared with, if requested.
     pub fn new(
         spec: &FlowSpec,
         key: TagKey,
@@ -282,7 +282,7 @@ impl Receiving {
         }
     }
 
-    /// A newer relation of the clocks.
+    /// Sets a newer relation of the clocks.
     pub fn set_clock(&mut self, clock: SenderClock) {
         self.clock = clock;
         self.related = true;
@@ -299,7 +299,7 @@ impl Receiving {
         }
     }
 
-    /// Lets time pass: closes intervals, gives up what is overdue.
+    /// Advances the time: closes intervals and gives up overdue packets.
     pub fn advance(&mut self, now_ns: u64) {
         // Datagrams that arrived before the boundary may still wait in the socket: the caller passes the time up to
         // which it has read.
@@ -320,12 +320,12 @@ impl Receiving {
         let jitter = self.jitter.ns();
         let index = self.log.close(|c| c.jitter_ns = jitter);
         if self.omit_pending && index + 1 == self.log.omitted() {
-            self.leave_out();
+            self.omit_so_far();
         }
     }
 
-    /// Everything so far belongs to the omitted time: totals begin behind it.
-    fn leave_out(&mut self) {
+    /// Everything so far belongs to the omitted time: totals start after it.
+    fn omit_so_far(&mut self) {
         self.omit_pending = false;
         self.base = self.sum;
         self.delay = DelaySummary::new();
@@ -337,17 +337,17 @@ impl Receiving {
         self.first_ns = None;
     }
 
-    /// A system call that received.
+    /// Counts system calls that received.
     pub fn called(&mut self, calls: u64) {
         self.calls += calls;
     }
 
-    /// The next message came without a kernel stamp: its time is that of reading it.
+    /// Notes that the next message has no kernel stamp: its time is that of reading it.
     pub fn timed_by_reading(&mut self) {
         self.user_timed_messages += 1;
     }
 
-    /// Where the times of arrival came from: `kernel`, `user`, or `kernel+user`; `None` before anything came.
+    /// The source of arrival times: `kernel`, `user`, or `kernel+user`; `None` before the first message.
     pub fn time_source(&self) -> Option<&'static str> {
         match (self.messages, self.user_timed_messages) {
             (0, _) => None,
@@ -357,8 +357,8 @@ impl Receiving {
         }
     }
 
-    /// A message from the socket: one datagram, or several of `segment` bytes coalesced by the kernel, at `now_ns`.
-    /// `each` is called for every datagram (the packet log).
+    /// Accounts for a message from the socket: one datagram, or several of `segment` bytes coalesced by the kernel,
+    /// at `now_ns`. `each` is called for every datagram (the packet log).
     pub fn on_message(
         &mut self,
         message: &[u8],
@@ -366,7 +366,7 @@ impl Receiving {
         now_ns: u64,
         mut each: impl FnMut(Logged),
     ) {
-        // Kernel stamps of two sockets' queues can step back by microseconds; accounting wants time that doesn't.
+        // Kernel stamps of two sockets' queues can step back by microseconds; accounting requires time that doesn't.
         let now_ns = now_ns.max(self.last_ns);
         while self.log.is_due(now_ns) {
             self.close_interval();
@@ -401,7 +401,7 @@ impl Receiving {
         }
         let mut first = true;
         let chunks = message.chunks(segment);
-        // Full numbers in a row are accounted together: the fast path of coalesced receiving.
+        // Consecutive full numbers are accounted for together: the fast path of coalesced receiving.
         if matches!(self.tracking, Tracking::Full(_))
             && self.verify.is_none()
             && self.sizes.is_constant()
@@ -496,7 +496,7 @@ impl Receiving {
         self.log.current.add(&counted);
     }
 
-    /// One datagram. `timed`: its arrival time is its own.
+    /// Accounts for one datagram. `timed`: its arrival time is its own.
     fn on_datagram(
         &mut self,
         codec: impl Codec,
@@ -513,7 +513,7 @@ impl Receiving {
                 }
                 let damaged = ReceiveCount { corrupted: 1, unreadable: 1, ..Default::default() };
                 self.count(damaged);
-                // Its number can't be believed.
+                // Its number is not reliable.
                 each(Logged {
                     sequence: 0,
                     send_ns: None,
@@ -577,8 +577,8 @@ impl Receiving {
         }
     }
 
-    /// Bits of a datagram's content that are wrong; `None` when nothing is. A length that is not the sent one is damage
-    /// too, without bits of it counted when bytes are missing.
+    /// Number of wrong bits in a datagram's content; `None` if it is intact. A wrong length is damage too, with no
+    /// bits counted if bytes are missing.
     fn damage(&self, sequence: u64, datagram: &[u8], expected: usize) -> Option<u64> {
         if datagram.len() < expected {
             return Some(0);
@@ -590,7 +590,7 @@ impl Receiving {
         (errors > 0 || datagram.len() > expected).then_some(errors)
     }
 
-    /// Bytes that datagram `sequence` was sent with; the minimum where its number is uncertain.
+    /// Bytes of datagram `sequence` as sent; the minimum if its number is uncertain.
     #[inline]
     fn expected_bytes(&self, sequence: u64) -> usize {
         match &self.tracking {
@@ -640,17 +640,17 @@ impl Receiving {
         delay
     }
 
-    /// The sender's final count.
+    /// Sets the sender's final count.
     pub fn set_sent_total(&mut self, packets: u64) {
         self.sent_total = Some(packets);
     }
 
-    /// Of the sender's final count, the packets of the omitted time.
+    /// Sets how many packets of the sender's final count are in the omitted time.
     pub fn set_sent_omitted(&mut self, packets: u64) {
         self.sent_omitted = packets;
     }
 
-    /// The sender ended this long after the start of the test: what is lost at the tail is placed until then.
+    /// Sets how long after the start of the test the sender ended: losses at the tail are placed until then.
     pub fn set_sender_end(&mut self, end_offset_ns: u64) {
         let Some(start) = self.log.start_ns() else { return };
         let end = start.saturating_add(end_offset_ns);
@@ -671,12 +671,12 @@ impl Receiving {
         }
     }
 
-    /// The sender has finished: waiting for the rest ends by `drain`.
+    /// The sender has finished: `drain` now limits the wait for the remaining data.
     pub fn drain(&mut self, drain: Drain) {
         self.drain = Some(drain);
     }
 
-    /// Whether everything is accounted for, or waiting for it has ended.
+    /// Whether everything is accounted for, or the wait for it has ended.
     pub fn is_over(&self, now_ns: u64) -> bool {
         self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
     }
@@ -693,19 +693,19 @@ impl Receiving {
                         sent < t.counts().next || sent - t.counts().next >= quarter
                     })
             }
-            // Without a tag any number is believed, one that the sender never reached too.
+            // Without a tag any number is accepted, even one that the sender never reached.
             Tracking::Full(t) => {
                 !self.carries.tag && self.sent_total.is_some_and(|sent| sent < t.counts().next)
             }
         }
     }
 
-    /// Ends the flow: what is missing is lost.
+    /// Ends the flow: missing packets count as lost.
     pub fn finish(&mut self, now_ns: u64) {
         if self.finished.is_some() {
             return;
         }
-        // Intervals at the end in which nothing came are closed too, as far as the sender went on.
+        // Empty intervals at the end are closed too, until the end of sending.
         while self.log.is_due(now_ns.min(self.last_ns.max(self.sender_end_ns.unwrap_or(0)))) {
             self.close_interval();
         }
@@ -714,7 +714,7 @@ impl Receiving {
         }
         // A test that ended within the omitted time has measured nothing.
         if self.omit_pending {
-            self.leave_out();
+            self.omit_so_far();
         }
         match &self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => {
@@ -724,7 +724,7 @@ impl Receiving {
         }
     }
 
-    /// Last arrival, or 0.
+    /// Time of the last arrival, or 0.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }

@@ -38,7 +38,7 @@ impl Receiving {
         Some(count)
     }
 
-    /// This end's intervals as the record holds them.
+    /// This end's intervals in the form of the record.
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let lost = self.interval_lost();
         (0..self.log.closed().len())
@@ -60,7 +60,7 @@ impl Receiving {
         Some(out)
     }
 
-    /// Counts as the record holds them. By number of datagrams alone a copy is a datagram like any other.
+    /// Counts in the form of the record. Without sequence numbers a copy is a datagram like any other.
     fn accounted(&self, count: ReceiveCount) -> ReceiveCount {
         if !self.is_by_count() {
             return count;
@@ -238,7 +238,7 @@ impl Receiving {
 }
 
 impl ReceiveCount {
-    /// As the record holds it, over `seconds`, where they are known.
+    /// The counts in the form of the record, with rates over `seconds` if these are known.
     pub fn count(&self, seconds: Option<f64>, lost: Option<u64>) -> IntervalCount {
         let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
         IntervalCount {
@@ -257,7 +257,7 @@ impl ReceiveCount {
     }
 }
 
-/// A delay distribution as the record holds it.
+/// A delay distribution in the form of the record.
 pub fn delay_record(d: &DelaySummary, error_ns: Option<u64>) -> Option<Delay> {
     let seconds = |ns: i64| ns as f64 / 1e9;
     let q = |q: f64| d.quantile_ns(q).map(seconds);

@@ -38,7 +38,7 @@ fn clocks() -> impl Strategy<Value = IntervalClock> {
     })
 }
 
-/// The interval that holds `at_ns`, by looking at every boundary.
+/// The interval that contains `at_ns`, found by checking every boundary.
 fn interval_of(clock: &IntervalClock, at_ns: u64) -> usize {
     (0..).find(|i| clock.end_ns(*i).is_none_or(|end| at_ns < end)).unwrap()
 }
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(report.duplicate_packets.unwrap(), sum(&kept, |c| c.duplicate_packets.unwrap()));
         prop_assert_eq!(report.reordered_packets.unwrap(), sum(&kept, |c| c.reordered_packets.unwrap()));
         prop_assert_eq!(report.lost_packets.unwrap(), sum(&kept, |c| c.lost_packets.unwrap()));
-        // Everything that was sent has come or is lost, the omitted part included.
+        // Everything that was sent has arrived or is lost, the omitted part included.
         let all = sum(&counts, |c| c.packets) + sum(&counts, |c| c.lost_packets.unwrap());
         prop_assert_eq!(all, sent);
         // Every datagram that was delivered is in exactly one counter.
@@ -182,7 +182,7 @@ proptest! {
 }
 
 proptest! {
-    /// A stream's sender: what is counted while it sends, between its last write and its end, and behind that.
+    /// A stream's sender: what is counted while it sends, between its last write and its end, and after that.
     #[test]
     fn retransmitted_segments_are_all_in_their_intervals(
         clock in clocks(),
@@ -253,7 +253,7 @@ proptest! {
         let counts = rx.interval_counts();
         let kept: Vec<_> = counts.iter().skip(clock.omitted()).cloned().collect();
         let (tx, rx) = (tx.report("send", None), rx.report("recvmmsg", None, None));
-        // Losses of whole turns may go unseen, but their number is right all the same.
+        // Losses of whole wraps may go unnoticed, but the number of losses is right.
         prop_assert_eq!(sum(&counts, |c| c.packets), delivered);
         prop_assert_eq!(rx.packets, sum(&kept, |c| c.packets));
         prop_assert_eq!(rx.bytes, rx.packets);
@@ -308,7 +308,7 @@ fn a_stream_is_verified_at_its_position() {
     let mut r = StreamReceiving::new(Some(pool.clone()));
     assert!(r.wants_bytes());
     r.start(IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
-    // Reads longer than the pool lends at once, so that one is compared in parts.
+    // Reads longer than the pool provides at once, so that one is compared in parts.
     let mut position = 0u64;
     for length in [1000usize, 10_000, 1, 4097] {
         let mut data: Vec<u8> =
@@ -345,7 +345,7 @@ fn a_streams_rates_are_bits_over_the_time_of_each_interval() {
         r.on_read(125, None, ms * MS);
     }
     r.finish(150 * MS);
-    // Ended long after: no empty intervals up to there.
+    // Finished long after: no empty intervals until then.
     r.finish(10_000 * MS);
     let counts = r.interval_counts();
     assert_eq!(counts.len(), 2);
@@ -353,6 +353,6 @@ fn a_streams_rates_are_bits_over_the_time_of_each_interval() {
         (counts[0].bits_per_second, counts[0].packets_per_second),
         (Some(1e6), Some(1000.0))
     );
-    // Where the last one was cut is for the record to say, which knows both ends.
+    // The record, which knows both ends, states where the last one was cut.
     assert_eq!(counts[1].bits_per_second, Some(51.0 * 1000.0 / 0.1));
 }

@@ -1,4 +1,4 @@
-//! What the two ends of a flow do at their limits, and what they report of it.
+//! The two ends of a flow at their limits, and their reports.
 
 use weir_flow::{
     FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, NextSend, PayloadRing, Receiving,
@@ -76,7 +76,7 @@ fn sending_starts_and_ends_by_its_times() {
     assert_eq!(s.next(10 * SECOND + 2500 * MS / 1000), NextSend::Done);
     assert_eq!(s.end_ns(), 10 * SECOND + 2500 * MS / 1000);
 
-    // An unpaced one too, before and at its end; the omitted time comes on top of the duration.
+    // An unpaced one too, before and at its end; the omitted time is added to the duration.
     let mut s = Sending::new(&spec(TransportName::Udp, "0", half), key(), 5 * SECOND, false);
     s.start(10 * SECOND, clock(10 * SECOND));
     assert_eq!(s.next(9 * SECOND), NextSend::At(10 * SECOND));
@@ -125,7 +125,7 @@ fn the_last_write_of_a_stream_is_short() {
     s.start(0, clock(0));
     assert_eq!((s.write_length(), s.position()), (100, 0));
     s.wrote(100, true, 1);
-    // A write taken in part: its packet counts when it is whole.
+    // A partial write: its packet counts once it is complete.
     s.wrote(40, false, 2);
     assert_eq!(s.total(), (1, 140));
     s.wrote(60, true, 3);
@@ -141,7 +141,7 @@ fn headers_carry_number_time_lateness_and_flags() {
     for verify in [false, true] {
         let mut s = sending("1000pps/3", false, |c| c.verify = verify);
         s.sent(3, 3, 10 * SECOND);
-        // The burst of slots 3, 4, 5 is due 3 ms after the start; it goes 2 ms late.
+        // The burst of slots 3, 4, 5 is due 3 ms after the start; it is sent 2 ms late.
         let now = 10 * SECOND + 5 * MS;
         let (bytes, count) = s.fill(&mut ring, 4, now);
         assert_eq!(count, 4);
@@ -158,13 +158,13 @@ fn headers_carry_number_time_lateness_and_flags() {
 }
 
 #[test]
-fn a_sender_reports_what_the_network_took() {
+fn a_sender_reports_what_the_network_accepted() {
     let mut s = sending("1000pps/8", true, |c| c.duration = Some(Span(SECOND)));
     let message = segments_per_message(100, FEW_SEGMENTS) as u32;
     assert_eq!(s.next(10 * SECOND), NextSend::Now(message), "whole messages when segmented");
     s.called(1, 1);
     s.sent(0, 0, 10 * SECOND);
-    assert_eq!(s.report("send", None).segments_per_message, None, "nothing was taken");
+    assert_eq!(s.report("send", None).segments_per_message, None, "nothing was accepted");
     for n in 0..15u64 {
         let at = 10 * SECOND + n * u64::from(message) * MS;
         assert_eq!(s.next(at), NextSend::Now(message));
@@ -182,7 +182,7 @@ fn a_sender_reports_what_the_network_took() {
     s.stop();
     assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);
     assert_eq!(sending("0", false, |_| {}).report("send", None).queue_full, None);
-    // One that reached its limit before its end took no longer than that.
+    // A sender that reached its limit before its end took no longer than that.
     let mut s = sending("0", false, |c| c.packets = Some(2));
     s.sent(1, 1, 10 * SECOND);
     s.sent(1, 1, 10 * SECOND + 3 * MS);
@@ -201,15 +201,15 @@ fn empty_datagrams_close_an_interval_too() {
 #[test]
 fn fifo_is_reported_only_of_a_flow_that_was_always_sent_under_it() {
     use weir_flow::Class::{Fifo, Normal};
-    let told = |classes: &[weir_flow::Class]| {
+    let reported = |classes: &[weir_flow::Class]| {
         let mut s = sending("0", false, |_| {});
         classes.iter().for_each(|class| s.scheduled(*class));
         s.report("send", None).scheduling
     };
-    assert_eq!(told(&[]), None);
-    assert_eq!(told(&[Fifo, Fifo]).as_deref(), Some("fifo"));
-    assert_eq!(told(&[Fifo, Normal, Fifo]).as_deref(), Some("normal"));
-    assert_eq!(told(&[Normal, Fifo]).as_deref(), Some("normal"));
+    assert_eq!(reported(&[]), None);
+    assert_eq!(reported(&[Fifo, Fifo]).as_deref(), Some("fifo"));
+    assert_eq!(reported(&[Fifo, Normal, Fifo]).as_deref(), Some("normal"));
+    assert_eq!(reported(&[Normal, Fifo]).as_deref(), Some("normal"));
 }
 
 #[test]
@@ -238,12 +238,12 @@ fn a_sender_that_is_not_served_has_its_intervals_until_its_end() {
     s.stop();
     s.finish(13_200 * MS);
     s.advance(20 * SECOND);
-    assert_eq!(s.interval_counts().len(), 4, "behind its end it has none");
+    assert_eq!(s.interval_counts().len(), 4, "after its end it has none");
     assert_eq!(s.end_offset_ns(), Some(3_100 * MS));
 }
 
 #[test]
-fn a_sender_that_is_taken_away_ended_with_its_last_send() {
+fn a_sender_that_is_stopped_early_ended_with_its_last_send() {
     let mut s = sending("10pps", false, |c| c.duration = Some(Span::from_seconds(10)));
     for n in 0..15 {
         let now = 10 * SECOND + n * 100 * MS;
@@ -278,7 +278,7 @@ fn a_lost_tail_has_its_intervals_until_the_sender_s_end() {
 fn spacing_is_reported_by_bursts() {
     let mut s = sending("1000pps/2", false, |_| {});
     for n in 0..2000u64 {
-        // One burst of fifty leaves 300 us late: the gap before it is longer, that behind it shorter.
+        // One burst of fifty is sent 300 us late: the gap before it is longer, the gap after it shorter.
         let at = 10 * SECOND + n * 2 * MS + if n % 50 == 25 { 300_000 } else { 0 };
         s.sent(2, 2, at);
     }
@@ -306,7 +306,7 @@ fn tcp_figures_are_of_their_interval() {
         .map(|c| (c.bytes, c.retransmits.unwrap(), c.cwnd_bytes.unwrap(), c.rtt_seconds.unwrap()))
         .collect();
     assert_eq!(got, [(1000, 4, 6000, 0.03), (500, 5, 7000, 0.04)]);
-    // Where the last one was cut is for the record to say, which knows both ends.
+    // The record, which knows both ends, states where the last one was cut.
     let rates = (counts[0].bits_per_second, counts[1].bits_per_second);
     assert_eq!(rates, (Some(8000.0), Some(4000.0)));
 }
@@ -331,7 +331,7 @@ fn round_trip_and_window_of_a_whole_stream_are_means_over_its_sending() {
     s.note_tcp(0, 8000, 30 * MS);
     s.note_tcp(0, 5000, 40 * MS);
     s.finish(SECOND + 500 * MS);
-    // What follows the end of sending is no part of it.
+    // What follows the end of sending is not counted.
     s.note_tcp(0, 9000, 900 * MS);
     assert_eq!(of(&s), (Some(0.03), Some(0.04), Some(6000), Some(8000)));
 }
@@ -347,7 +347,7 @@ fn a_log_of_very_many_intervals_stays_bounded() {
 }
 
 #[test]
-fn numbers_beyond_what_was_announced_are_not_believed() {
+fn numbers_beyond_the_announced_total_are_rejected() {
     for limit in [(|c: &mut Connection| c.packets = Some(4)) as fn(&mut Connection), |c| {
         c.bytes = Some(ByteSize(301))
     }] {
@@ -437,7 +437,7 @@ fn late_and_long_datagrams_are_distinguished_from_good_ones() {
     assert_eq!(r.report("", None, None).packets, 2);
     r.on_message(&datagram(100, 1, 0, 0), None, 3 * SECOND, |_| {});
     r.set_sent_total(4);
-    assert!(!r.is_complete(), "the last one has not come");
+    assert!(!r.is_complete(), "the last one has not arrived");
     r.on_message(&datagram(100, 3, 0, 0), None, 3 * SECOND, |_| {});
     assert!(r.is_complete());
     r.finish(6 * SECOND);
@@ -445,7 +445,7 @@ fn late_and_long_datagrams_are_distinguished_from_good_ones() {
     assert_eq!((report.packets, report.lost_packets, report.late_packets), (3, Some(1), Some(1)));
     assert_eq!(report.bytes, 300);
     assert_eq!(report.loss_ratio, Some(0.25));
-    // A message of one datagram that claims a segment of its own size, or more, is one that crossed alone.
+    // A message of one datagram that claims a segment of its own size, or more, crossed individually.
     assert_eq!(report.crossing, Some(Crossing::PerPacket));
     let mut r = receiving("0", |_| {});
     r.on_message(&datagram(100, 0, 0, 0), Some(100), 1, |_| {});
@@ -488,7 +488,8 @@ fn verification_reads_every_byte_behind_the_header() {
     assert_eq!(r.report("", None, None).corrupted_packets, None);
 }
 
-/// The relation of the clocks arrives over the path and can be later than the first datagrams: they have a delay all the same.
+/// The relation of the clocks arrives over the path and can be later than the first datagrams: they have a delay
+/// nevertheless.
 #[test]
 fn datagrams_before_the_clocks_relation_have_a_delay() {
     for payload in [10, 100] {
@@ -532,7 +533,7 @@ fn the_time_of_sending_begins_with_the_first_datagram() {
 }
 
 #[test]
-fn merged_copies_and_strangers_count_once() {
+fn coalesced_copies_and_foreign_datagrams_count_once() {
     let mut r = receiving("0", |_| {});
     r.set_clock(SenderClock::default());
     let message = |numbers: &[u64]| -> Vec<u8> {
@@ -564,7 +565,7 @@ fn merged_copies_and_strangers_count_once() {
         r.on_message(&message, Some(100), 1000, |_| {});
         assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
     }
-    // Small coalesced datagrams take the plain way: one time a message as well.
+    // Small coalesced datagrams take the ordinary path: one time per message as well.
     let mut r = receiving("0", |c| c.payload = Some(ByteSize(16).into()));
     r.set_clock(SenderClock::default());
     let small: Vec<u8> = (0..3).flat_map(|n| datagram(16, n, 0, 0)).collect();
@@ -578,7 +579,7 @@ fn rates_are_over_as_many_gaps_as_packets() {
     for n in 0..3u64 {
         r.on_message(&datagram(100, n, 0, 0), None, SECOND + n * MS, |_| {});
     }
-    // A stamp that steps back is taken for the last one.
+    // A stamp that steps back is replaced by the last one.
     r.on_message(&datagram(100, 3, 0, 0), None, SECOND + 3 * MS, |_| {});
     r.on_message(&datagram(100, 4, 0, 0), None, SECOND + 2 * MS, |_| {});
     assert_eq!(r.last_ns(), SECOND + 3 * MS);
@@ -596,7 +597,7 @@ fn rates_are_over_as_many_gaps_as_packets() {
 }
 
 #[test]
-fn the_omitted_start_is_forgotten_by_every_figure() {
+fn no_figure_includes_the_omitted_start() {
     let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
     let mut ring = PayloadRing::new(Content::Random, 1, 100);
     let mut r = Receiving::new(&s, key(), 20 * SECOND, Some(ring.clone()));
@@ -634,7 +635,7 @@ fn the_omitted_start_is_forgotten_by_every_figure() {
 }
 
 #[test]
-fn narrow_numbers_tell_when_they_may_be_wrong() {
+fn narrow_numbers_are_ambiguous_when_they_may_be_wrong() {
     // 8 bits: an arrival 200 numbers ahead can't be distinguished from one 56 back.
     let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1).into()));
     for n in 0..10 {
@@ -647,11 +648,11 @@ fn narrow_numbers_tell_when_they_may_be_wrong() {
     r.on_message(&datagram(1, 100, 0, 0), None, 1, |_| {});
     r.finish(SECOND);
     assert_eq!(r.report("", None, None).ambiguous, Some(true));
-    // At 1000/s 128 numbers, half of all, take 128 ms: after so long a silence the next may stand for more than itself.
+    // At 1000/s 128 numbers, half of all, take 128 ms: after such a silence the next number is ambiguous.
     for (silence, ambiguous) in [(127 * MS, false), (128 * MS, true)] {
         let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1).into()));
         r.on_message(&datagram(1, 0, 0, 0), None, SECOND, |_| {});
-        // What has no number ends no silence.
+        // A datagram without a number does not end the silence.
         r.on_message(&[], None, SECOND + MS, |_| {});
         r.on_message(&datagram(1, 1, 0, 0), None, SECOND + silence, |_| {});
         r.finish(2 * SECOND);
@@ -660,7 +661,7 @@ fn narrow_numbers_tell_when_they_may_be_wrong() {
 }
 
 #[test]
-fn what_the_network_did_not_take_starts_no_time() {
+fn a_send_that_the_network_refused_starts_no_time() {
     let mut s = sending("0", false, |c| c.duration = None);
     s.sent(0, 1, 10 * SECOND);
     s.sent(1, 1, 11 * SECOND);
@@ -671,7 +672,7 @@ fn what_the_network_did_not_take_starts_no_time() {
 }
 
 #[test]
-fn time_that_passes_gives_up_what_is_overdue() {
+fn passing_time_gives_up_overdue_packets() {
     let mut r = receiving("1000pps", |_| {});
     r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
     r.on_message(&datagram(100, 2, 0, 0), None, MS, |_| {});
@@ -683,8 +684,8 @@ fn time_that_passes_gives_up_what_is_overdue() {
 }
 
 #[test]
-fn cut_datagrams_count_what_came_of_them() {
-    // Behind the header: numbers are believed, bytes are those that came. Within it: nothing is.
+fn truncated_datagrams_count_what_arrived() {
+    // Cut after the header: numbers are valid, bytes are those that arrived. Cut within it: nothing is valid.
     let cut = |sequence: u64, length: usize| datagram(100, sequence, 0, 0)[..length].to_vec();
     let mut r = receiving("0", |_| {});
     r.on_message(&cut(0, 60), None, 1, |_| {});
@@ -706,7 +707,7 @@ fn a_late_datagram_gives_no_delay_and_waiting_has_no_end_without_a_count() {
     r.set_clock(SenderClock::default());
     r.on_message(&datagram(100, 0, 0, 0), None, 10, |_| {});
     r.on_message(&datagram(100, 2, 0, 0), None, 20, |_| {});
-    assert!(!r.is_complete(), "the sender has not told its count");
+    assert!(!r.is_complete(), "the sender has not reported its count");
     r.advance(3 * SECOND);
     r.on_message(&datagram(100, 1, 0, 0), None, 3 * SECOND, |_| {});
     assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 2);
@@ -740,8 +741,8 @@ fn contradicting_counts_and_too_many_runs_are_reported() {
     }
     r.set_sent_total(2);
     r.finish(SECOND);
-    assert_eq!(r.report("", None, None).ambiguous, Some(true), "three came of two");
-    // Runs of 257 different lengths: one more than are kept apart.
+    assert_eq!(r.report("", None, None).ambiguous, Some(true), "three arrived of two");
+    // Runs of 257 different lengths: one more than are distinguished.
     let mut r = receiving("1000pps", |_| {});
     let mut next = 0;
     for length in 0..=257 {
@@ -755,12 +756,12 @@ fn contradicting_counts_and_too_many_runs_are_reported() {
 }
 
 #[test]
-fn variation_of_the_omitted_start_is_forgotten() {
+fn variation_of_the_omitted_start_is_not_counted() {
     let mut r = Receiving::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), SECOND, None);
     r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
     r.set_clock(SenderClock::default());
     for n in 0..4000u64 {
-        // Delays swing by 50 us in the omitted two seconds, and are even behind them.
+        // Delays swing by 50 us in the omitted two seconds, and are constant after them.
         let delay = if n < 2000 && n % 2 == 0 { 60_000 } else { 10_000 };
         r.on_message(&datagram(100, n, n * MS, 0), None, n * MS + delay, |_| {});
     }
@@ -769,7 +770,7 @@ fn variation_of_the_omitted_start_is_forgotten() {
     assert_eq!((variation.ipdv_p99_seconds, variation.pdv_p99_seconds), (Some(0.0), Some(0.0)));
 }
 
-/// Segmentation may be asked for and refused by the kernel, message by message.
+/// The kernel may refuse requested segmentation, message by message.
 #[test]
 fn a_sender_has_coalesced_when_a_message_held_more_than_one_datagram() {
     let mut s = sending("0", true, |_| {});

@@ -1,4 +1,4 @@
-//! What a pacer promises, whatever the rate, the bursts, the policy and the moments at which the sender wakes.
+//! Guarantees of a pacer, for any rate, bursts, policy and times at which the sender wakes.
 
 use proptest::prelude::*;
 use weir_flow::{Due, MAX_BACKLOG_NS, Pacer};
@@ -13,7 +13,7 @@ struct Served {
     at_ns: u64,
 }
 
-/// A sender that wakes `delays` after the time it asked for, and of what is due serves what `takes` says (0: all).
+/// A sender that wakes `delays` after the requested time, and serves `takes` of the slots that are due (0: all).
 fn drive(p: &mut Pacer, end_ns: u64, delays: &[u64], takes: &[u32]) -> Vec<Served> {
     let (mut now, mut out, mut sleeps) = (p.intended_ns(0), vec![], 0usize);
     while now < end_ns {
@@ -70,7 +70,7 @@ fn schedules() -> impl Strategy<Value = (f64, u32, CatchUp, Vec<u64>, Vec<u32>, 
 }
 
 proptest! {
-    /// Never early, every slot that was due is sent or missed, and lateness counts what it says.
+    /// Never early, every slot that was due is sent or missed, and late slots are counted.
     #[test]
     fn slots_sent_and_missed_are_slots_due(
         (period, burst, policy, delays, takes, start) in schedules(),
@@ -92,7 +92,7 @@ proptest! {
         }
         prop_assert_eq!(sent + p.missed(), p.slot());
         prop_assert_eq!(late, p.late());
-        // Due before the end: all below the slot that stands now, and not that one.
+        // Due before the end: all slots below the next one, and not that one.
         prop_assert!(p.intended_ns(p.slot()) >= end);
         if p.slot() > 0 {
             prop_assert!(p.intended_ns(p.slot() - 1) < end);
@@ -199,8 +199,8 @@ fn an_interrupted_burst_is_finished_before_the_next() {
 }
 
 #[test]
-fn a_stall_of_one_period_costs_none_nothing() {
-    // The burst that is due is sent as long as the next one is not.
+fn policy_none_misses_nothing_in_a_stall_of_one_period() {
+    // The burst that is due is sent as long as the next one is not due.
     let mut p = Pacer::new(1000.0, 4, CatchUp::None, 0);
     assert_eq!(p.due(4_000_000), Due::Now(4));
     assert_eq!(p.missed(), 0);

@@ -1,4 +1,4 @@
-//! Two ends' reports made into one record: sums, sides, link usage, ledger and each warning at its bound.
+//! Two ends' reports assembled into one record: sums, sides, link usage, ledger and each warning at its bound.
 
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{IntervalClock, PeerReports};
@@ -148,7 +148,7 @@ fn a_good_test_has_no_warning() {
 }
 
 /// A count of `packets` of 1000 bytes, and ten lost.
-fn told(packets: u64) -> IntervalCount {
+fn reported(packets: u64) -> IntervalCount {
     IntervalCount {
         bytes: 1000 * packets,
         packets,
@@ -157,8 +157,9 @@ fn told(packets: u64) -> IntervalCount {
     }
 }
 
-/// A test of `count` flows that lost its peer after two of three seconds; it had told `peer_reports` of the first.
-fn lost_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Record {
+/// A test of `count` flows whose peer became unreachable after two of three seconds; `peer_reports` are its reports
+/// of the first.
+fn unreachable_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Record {
     let mut t =
         Test::of(vec![Connection { count, ..connection(TransportName::Udp, Direction::Forward) }]);
     t.parts.remote = None;
@@ -166,7 +167,7 @@ fn lost_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Re
     let clock = t.parts.intervals;
     t.parts.peer_reports.take(&clock, 0, peer_reports, of);
     for flow in &mut t.parts.local.flows {
-        flow.intervals = vec![told(400), told(400), told(200)];
+        flow.intervals = vec![reported(400), reported(400), reported(200)];
         let sender = flow.sender.as_mut().unwrap();
         (sender.seconds, sender.start_seconds, sender.end_seconds) = (2.5, Some(0.0), Some(2.5));
     }
@@ -174,8 +175,8 @@ fn lost_peer(count: u32, peer_reports: Vec<(u32, IntervalCount)>, of: u32) -> Re
 }
 
 #[test]
-fn a_lost_peer_leaves_what_it_had_reported() {
-    let record = lost_peer(1, vec![(1, told(390))], 0);
+fn an_unreachable_peer_leaves_what_it_had_reported() {
+    let record = unreachable_peer(1, vec![(1, reported(390))], 0);
     let r = record.flows[0].receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.lost_packets, r.reported_until_seconds), (390, Some(10), Some(1.0)));
     assert_eq!(r.bits_per_second, Some(3.12e6), "over the time that it reported");
@@ -195,8 +196,8 @@ fn a_lost_peer_leaves_what_it_had_reported() {
 }
 
 #[test]
-fn a_lost_peer_that_reported_sums_leaves_a_sum() {
-    let record = lost_peer(3, vec![(0, told(780))], 2);
+fn an_unreachable_peer_that_reported_sums_leaves_a_sum() {
+    let record = unreachable_peer(3, vec![(0, reported(780))], 2);
     assert!(record.flows.iter().all(|f| f.receiver.is_none()));
     let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
     assert_eq!((sum.packets, sum.bits_per_second), (780, Some(6.24e6)));
@@ -208,9 +209,9 @@ fn a_lost_peer_that_reported_sums_leaves_a_sum() {
     );
 }
 
-/// The protocols of some tools have no report: then none is missing, and the record says why there is one end only.
+/// The protocols of some tools have no report: then none is missing, and the record states why there is one end only.
 #[test]
-fn a_peer_without_reports_lost_nothing() {
+fn a_peer_without_reports_misses_none() {
     let mut t = Test::udp();
     t.parts.remote = None;
     (t.parts.peer, t.parts.one_sided) = ("netcat".into(), true);
@@ -221,10 +222,10 @@ fn a_peer_without_reports_lost_nothing() {
     assert!(!record.is_loss_known(Direction::Forward));
 }
 
-/// Killed before its first word of the flow, or where intervals were not asked for: all that arrived is numbered without a
-/// gap, and yet it is unknown how much more was sent.
+/// Killed before its first report of the flow, or where intervals were not requested: all arrivals are numbered
+/// without a gap, and yet it is unknown how much more was sent.
 #[test]
-fn a_lost_sender_that_reported_nothing_leaves_no_loss() {
+fn an_unreachable_sender_that_reported_nothing_leaves_no_loss() {
     let mut t = Test::of(vec![connection(TransportName::Udp, Direction::Reverse)]);
     assert!(t.record().warnings.is_empty() && t.record().is_loss_known(Direction::Reverse));
     t.parts.remote = None;
@@ -237,7 +238,7 @@ fn a_lost_sender_that_reported_nothing_leaves_no_loss() {
     assert_eq!(warnings, [("end-lost", Some(1))]);
     assert!(
         record.warnings[0].text.contains("sender")
-            && record.warnings[0].text.contains("told nothing")
+            && record.warnings[0].text.contains("no figures of this flow")
     );
     // A stream's receiver needs no sender's count.
     let mut t = Test::of(vec![connection(TransportName::Tcp, Direction::Reverse)]);
@@ -246,10 +247,10 @@ fn a_lost_sender_that_reported_nothing_leaves_no_loss() {
 }
 
 #[test]
-fn what_a_peer_had_reported_gives_way_to_its_report() {
+fn a_final_report_replaces_earlier_ones() {
     let mut t = Test::udp();
     let clock = t.parts.intervals;
-    t.parts.peer_reports.take(&clock, 0, [(1, told(3))], 0);
+    t.parts.peer_reports.take(&clock, 0, [(1, reported(3))], 0);
     let record = t.record();
     let r = record.flows[0].receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.reported_until_seconds), (1000, None));
@@ -269,7 +270,7 @@ fn stolen_time_is_reported_above_two_percent() {
 }
 
 #[test]
-fn a_busy_processor_bounds_what_was_not_paced() {
+fn a_busy_processor_limits_unpaced_flows() {
     let unlimited = || {
         let mut t = Test::udp();
         t.spec().rate = SendRate::UNLIMITED;
@@ -290,7 +291,8 @@ fn a_busy_processor_bounds_what_was_not_paced() {
     };
     assert_eq!(stream(5), sender);
     assert_eq!(stream(50), one("sender-cpu-bound", Severity::Info));
-    // A paced flow was not held back unless slots were missed; nor is it unlimited because its sender was lost.
+    // A paced flow was not limited unless slots were missed; nor is it unlimited because its sender's report is
+    // missing.
     let lost = Test::udp().with(|t| {
         t.remote().cpu = busy(1.0, 0.0);
         t.sender().asked_packets_per_second = None;
@@ -303,7 +305,7 @@ fn a_busy_processor_bounds_what_was_not_paced() {
         t.sender().missed_slots = Some(1);
     });
     assert_eq!(short[0].0, "sender-cpu-bound");
-    // The end that only receives has no slots to miss: the other's were.
+    // The end that only receives has no slots to miss: the other end missed them.
     let theirs = Test::udp().with(|t| {
         t.remote().cpu = busy(1.0, 0.0);
         t.sender().intended_slots = Some(10);
@@ -313,7 +315,7 @@ fn a_busy_processor_bounds_what_was_not_paced() {
 }
 
 #[test]
-fn a_processor_that_others_fill_is_reported() {
+fn a_processor_saturated_by_others_is_reported() {
     let text = |own: f64| {
         let mut t = Test::udp();
         t.spec().rate = SendRate::UNLIMITED;
@@ -326,7 +328,7 @@ fn a_processor_that_others_fill_is_reported() {
 }
 
 #[test]
-fn datagrams_warn_of_what_shaped_them() {
+fn datagram_warnings_state_what_affected_them() {
     assert_eq!(Test::udp().with(|t| t.receiver().socket_dropped_packets = Some(0)), []);
     assert_eq!(
         Test::udp().with(|t| t.receiver().socket_dropped_packets = Some(1)),
@@ -365,7 +367,7 @@ fn datagrams_warn_of_what_shaped_them() {
 }
 
 #[test]
-fn missed_slots_weigh_by_their_share() {
+fn the_severity_of_missed_slots_follows_their_fraction() {
     for (missed, expected) in [
         (0, vec![]),
         (1, one("missed-slots", Severity::Info)),
@@ -401,7 +403,7 @@ fn kernel_pacing_is_doubtful_for_udp_only() {
 
 #[test]
 fn a_window_below_rate_times_round_trip_is_warned_of() {
-    // 8192 bytes over 40 ms are 1.64 Mbit/s. Received bit/s, asked for, limited by window and by buffer.
+    // 8192 bytes over 40 ms are 1.64 Mbit/s. Received bit/s, requested, limited by window and by buffer.
     let limited = |received: f64, asked: Option<&str>, window: f64, buffer: f64| {
         Test::tcp().with(|t| {
             t.receiver().bits_per_second = Some(received);
@@ -421,7 +423,7 @@ fn a_window_below_rate_times_round_trip_is_warned_of() {
     // Less is enough at window / round trip; without any waiting it is chance.
     assert_eq!(limited(1.5e6, Some("10M"), 0.34, 0.0), warned);
     assert_eq!(limited(1.5e6, Some("10M"), 0.1, 0.0), []);
-    // The rate that was asked for is kept.
+    // The requested rate is reached.
     assert_eq!(limited(1.5e6, Some("1500k"), 0.41, 0.21), []);
     let unasked = Test::tcp().with(|t| {
         t.spec().rate = SendRate::UNLIMITED;
@@ -534,7 +536,7 @@ fn delays_that_contradict_their_error_are_reported() {
 
 #[test]
 fn many_flows_with_one_warning_become_four() {
-    for (flows, told, more) in [(4u32, 4, None), (5, 4, Some(1)), (9, 4, Some(5))] {
+    for (flows, reported, more) in [(4u32, 4, None), (5, 4, Some(1)), (9, 4, Some(5))] {
         let mut c = connection(TransportName::Udp, Direction::Forward);
         c.count = flows;
         let mut t = Test::of(vec![c]);
@@ -542,7 +544,7 @@ fn many_flows_with_one_warning_become_four() {
             f.receiver.as_mut().unwrap().ambiguous = Some(true);
         }
         let warnings = t.record().warnings;
-        assert_eq!(warnings.len(), told, "{flows}");
+        assert_eq!(warnings.len(), reported, "{flows}");
         let last = &warnings.last().unwrap().text;
         assert!(more.is_none_or(|n| last.contains(&format!("and {n} more"))));
         assert_eq!(last.contains("more flows"), more.is_some());
@@ -601,7 +603,7 @@ fn sums_are_of_every_flow_and_each_figure() {
 }
 
 #[test]
-fn streams_add_retransmits_and_tell_the_receivers_window() {
+fn streams_add_retransmits_and_report_the_receivers_window() {
     let mut t = Test::tcp();
     t.tcp_info().retransmits = 7;
     t.tcp_info().receive_window_bytes = Some(1);
@@ -645,7 +647,7 @@ fn link_usage_counts_headers_of_every_level() {
     assert_eq!(usage(&mut both).direction, Direction::Reverse);
 }
 
-/// A path that dies half-way: what came, came at the full rate, and still is half of what was to come.
+/// A path that fails half-way: what arrived came at the full rate, and still is half of what was sent.
 #[test]
 fn rates_of_a_receiver_are_over_the_time_of_sending_where_that_is_longer() {
     for packets in [500, 1, 0] {
@@ -672,7 +674,7 @@ fn rates_of_a_receiver_are_over_the_time_of_sending_where_that_is_longer() {
             (sum.packets_per_second, sum.bits_per_second),
             (Some(wanted), Some(8e3 * wanted))
         );
-        // Without the sender's word only the arrivals are known.
+        // Without the sender's report only the arrivals are known.
         t.parts.local.flows[0].sender = None;
         assert_eq!(t.record().flows[0].receiver.as_ref().unwrap().packets_per_second, rate);
     }
@@ -773,7 +775,7 @@ fn the_ledger_places_each_loss_on_its_side() {
 }
 
 #[test]
-fn the_ledger_of_an_omitted_start_is_the_receivers() {
+fn the_ledger_of_an_omitted_start_uses_the_receivers_figure() {
     let mut t = Test::udp();
     t.parts.plan.omit = Span::from_seconds(1);
     (t.receiver().packets, t.receiver().lost_packets) = (1003, Some(2));
@@ -808,7 +810,7 @@ fn the_time_source_is_the_receivers_at_its_coarsest() {
 
 #[test]
 fn a_flow_without_packets_has_the_time_of_its_bytes() {
-    // A stream whose writes were never whole: 1 000 000 bytes at 4 Mbit/s took two seconds.
+    // A stream whose writes were never complete: 1 000 000 bytes at 4 Mbit/s took two seconds.
     let mut t = Test::tcp();
     let s = t.sender();
     (s.packets, s.packets_per_second, s.bits_per_second) = (0, Some(0.0), Some(4e6));
