@@ -1,8 +1,8 @@
-//! What this process may do.
+//! Capabilities of this process.
 
 pub use crate::sys::capability::{capabilities, keep, try_namespace, user_namespaces};
 
-/// The capabilities in effect for the calling thread, as far as Weir has use for them (`capabilities(7)`).
+/// The capabilities in effect for the calling thread, as far as Weir uses them (`capabilities(7)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// Runs with effective user id 0 (which inside a user namespace does not mean much).
@@ -25,7 +25,7 @@ pub struct Capabilities {
     pub ipc_lock: bool,
 }
 
-/// Whether an ordinary user may make user namespaces.
+/// Whether an ordinary user may create user namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserNamespaces {
     /// Nothing known forbids it.

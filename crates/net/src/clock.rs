@@ -1,5 +1,5 @@
-//! Reading time. Every reader in the house takes a [`Clock`], so that a test can give it one that is offset, drifts or
-//! is stepped, without touching the machine's.
+//! Reading time. All code reads time from a [`Clock`], so that a test can inject one that is offset, drifts or is
+//! stepped, without changing the machine's.
 //!
 //! Times are unsigned nanoseconds: monotonic since the platform's arbitrary origin (`CLOCK_MONOTONIC`), realtime since
 //! 1970-01-01 UTC (`CLOCK_REALTIME`, which is what kernel packet stamps carry).
@@ -54,12 +54,12 @@ pub enum Clock {
     /// The machine's clocks.
     #[default]
     System,
-    /// The machine's clocks, altered by what a test sets.
+    /// The machine's clocks, with the changes that a test sets.
     Injected(InjectedClock),
 }
 
 impl Clock {
-    /// Monotonic time, ns. Costs one read of the machine's clock (tens of ns): take it once per batch.
+    /// Monotonic time, ns. Costs one read of the machine's clock (tens of ns): read it once per batch.
     #[inline]
     pub fn monotonic_ns(&self) -> u64 {
         let now = sys::clock::monotonic_ns();
@@ -97,9 +97,9 @@ impl Clock {
         best.unwrap_or(Bracket { before_ns: 0, realtime_ns: 0, after_ns: 0 })
     }
 
-    /// Translates a stamp the kernel gave (always the machine's `CLOCK_REALTIME`) to what this clock's realtime showed
-    /// at that moment. The identity for [`Clock::System`]; with an injected clock it makes packet stamps follow the
-    /// injected offset, skew and step, as they would on a machine whose clock is really so.
+    /// Translates a kernel stamp (always the machine's `CLOCK_REALTIME`) to this clock's realtime at that moment. The
+    /// identity for [`Clock::System`]; with an injected clock, packet stamps follow the injected offset, skew and
+    /// step, as on a machine with such a clock.
     #[inline]
     pub fn kernel_stamp_ns(&self, stamp_realtime_ns: u64) -> u64 {
         match self {
@@ -112,8 +112,8 @@ impl Clock {
         }
     }
 
-    /// Sleeps until the monotonic clock shows `monotonic_ns` or later; returns at once when that is past. Signals do not
-    /// shorten the sleep. How late the wake-up comes is the system's affair: see [`set_timer_slack`].
+    /// Sleeps until the monotonic clock shows `monotonic_ns` or later; returns immediately if that is past. Signals
+    /// do not shorten the sleep. The delay of the wake-up is up to the system: see [`set_timer_slack`].
     pub fn sleep_until(&self, monotonic_ns: u64) {
         match self {
             Clock::System => sys::clock::sleep_until(monotonic_ns),
@@ -141,7 +141,7 @@ struct State {
     /// System monotonic time at which the skew was last set, and the drift gathered until then.
     anchor_ns: u64,
     drift_at_anchor_ns: i64,
-    /// What a time service of this clock would say.
+    /// The bound that a time service of this clock would report.
     time_bound: Option<TimeBound>,
 }
 
@@ -188,7 +188,7 @@ impl InjectedClock {
     /// Largest skew that can be set, in parts per 10^9: 50 %.
     pub const MAX_SKEW_PPB: i64 = 500_000_000;
 
-    /// A clock that so far shows the machine's time.
+    /// A clock that shows the machine's time until it is changed.
     pub fn new() -> Self {
         let state = State {
             monotonic_offset_ns: 0,
@@ -227,12 +227,12 @@ impl InjectedClock {
         state.skew_ppb = skew_ppb.clamp(-Self::MAX_SKEW_PPB, Self::MAX_SKEW_PPB);
     }
 
-    /// Sets what a time service promises of the realtime clock, whether it is true or not; `None`: nothing.
+    /// Sets the bound that a time service reports for the realtime clock, true or not; `None`: no service.
     pub fn set_time_bound(&self, bound: Option<TimeBound>) {
         self.lock().time_bound = bound;
     }
 
-    /// What was set by [`InjectedClock::set_time_bound`].
+    /// The bound set by [`InjectedClock::set_time_bound`].
     pub(crate) fn time_bound(&self) -> Option<TimeBound> {
         self.lock().time_bound
     }

@@ -1,5 +1,5 @@
 //! The kernel's own counters: of interfaces (see [`crate::interface`]), protocols, receive processing and CPUs.
-//! All grow from boot or from the making of the namespace: take the difference of two readings.
+//! All count from boot or from the creation of the namespace: take the difference of two readings.
 
 pub use crate::sys::counters::{cpu_times, protocol_counters, softnet};
 
@@ -38,12 +38,12 @@ pub struct CpuTimes {
     pub irq_ns: u64,
     /// Software interrupts, where most network processing falls.
     pub softirq_ns: u64,
-    /// Taken by the hypervisor for others.
+    /// Used by the hypervisor for other guests.
     pub steal_ns: u64,
 }
 
 impl CpuTimes {
-    /// All of it together.
+    /// The sum of all.
     pub fn total_ns(&self) -> u64 {
         self.busy_ns().saturating_add(self.idle_ns).saturating_add(self.iowait_ns)
     }

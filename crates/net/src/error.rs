@@ -1,4 +1,4 @@
-//! What can go wrong when the system is asked for something: the operation, the object it was asked of, the cause.
+//! Errors of requests to the operating system: the operation, its object and the cause.
 //!
 //! Calls of the data path (send, receive, wait) return plain [`std::io::Error`]: they are matched on, not printed.
 
@@ -11,37 +11,37 @@ pub enum Error {
     /// A system call, or the reading of a kernel file, failed.
     #[error("{operation} {object}: {source}")]
     System {
-        /// What was asked, as a verb phrase: `bind`, `set SO_RCVBUF on`, `read`.
+        /// The operation, as a verb phrase: `bind`, `set SO_RCVBUF on`, `read`.
         operation: &'static str,
-        /// What it was asked of: an address, a path, an interface.
+        /// Its object: an address, a path, an interface.
         object: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// This platform has no such thing.
+    /// This platform does not support the operation.
     #[error("{operation} {object}: not available on this system")]
     Unsupported {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// What it was asked of.
+        /// Its object.
         object: String,
     },
-    /// The system answered with bytes that make no sense.
+    /// The system returned malformed data.
     #[error("{operation} {object}: {reason}")]
     Malformed {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// What it was asked of.
+        /// Its object.
         object: String,
-        /// What is wrong with the answer.
+        /// What is malformed.
         reason: &'static str,
     },
-    /// An argument the call cannot take; nothing was done.
+    /// An argument that the call does not accept; nothing was done.
     #[error("{operation} {object}: {reason}")]
     Refused {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// What it was asked of, with the value given.
+        /// Its object, with the given value.
         object: String,
         /// What is accepted.
         reason: &'static str,
@@ -52,7 +52,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What the system was asked of: an address, a path, an interface.
+    /// The object of the operation: an address, a path, an interface.
     #[must_use]
     pub fn object(&self) -> Option<&str> {
         match self {
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// Gives an [`io::Result`] its operation and object.
+/// Adds an operation and an object to an [`io::Result`].
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) trait Context<T> {
     fn context(self, operation: &'static str, object: impl Into<String>) -> Result<T>;

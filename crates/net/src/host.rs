@@ -1,13 +1,13 @@
-//! What this host is: the facts printed beside each result.
+//! Facts of this host, printed beside each result.
 
 pub use crate::sys::host::{host, sysctl};
 
-/// Facts of the host. What it does not tell is `None`.
+/// Facts of the host. Unavailable ones are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Name.
     pub hostname: String,
-    /// Operating system, as its release file has it: `Debian GNU/Linux 12 (bookworm)`.
+    /// Operating system, as in its release file: `Debian GNU/Linux 12 (bookworm)`.
     pub os: String,
     /// Kernel release.
     pub kernel: String,
@@ -21,10 +21,10 @@ pub struct Host {
     pub governor: Option<String>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// What the machine runs on, when it is virtual: the firmware's vendor and product, or `hypervisor`, or `container`.
+    /// Platform of a virtual machine: the firmware's vendor and product, or `hypervisor`, or `container`.
     pub virtualisation: Option<String>,
     /// The kernel's clocksource.
     pub clocksource: Option<String>,
-    /// Settings that bear on measurements, by dotted name, with the values they have.
+    /// Settings that affect measurements: dotted names and values.
     pub sysctls: Vec<(String, String)>,
 }

@@ -1,5 +1,5 @@
-//! The interfaces of the calling thread's network namespace: what they are, what they do in hardware or the driver,
-//! what they counted; and the way a packet to a given address takes.
+//! The interfaces of the calling thread's network namespace: properties, offloads and counters; and the route of a
+//! packet to a given address.
 
 use std::net::IpAddr;
 
@@ -34,8 +34,8 @@ pub struct Interface {
     pub loopback: bool,
     /// Number of the bridge or bond that it is a member of.
     pub master: Option<u32>,
-    /// Number of the interface that it is made on (`IFLA_LINK`): what a VLAN or a macvlan sends leaves by that one. `None`
-    /// for an interface that stands alone, for the end of a pair (veth), and where the other is in another namespace.
+    /// Index of the interface below it (`IFLA_LINK`), through which a VLAN or a macvlan sends. `None` for an
+    /// interface without one, for the end of a pair (veth), and if the other is in another namespace.
     pub lower: Option<u32>,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
@@ -57,7 +57,7 @@ pub struct Interface {
     pub addresses: Vec<InterfaceAddress>,
 }
 
-/// Counters of an interface since it was made (`IFLA_STATS64`, `struct rtnl_link_stats64`).
+/// Counters of an interface since its creation (`IFLA_STATS64`, `struct rtnl_link_stats64`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -102,7 +102,7 @@ pub struct Qdisc {
     pub sent_packets: u64,
     /// Packets dropped.
     pub drops: u32,
-    /// Times the rate limit held packets back.
+    /// Times the rate limit delayed packets.
     pub overlimits: u32,
     /// Packets put back because the driver was busy.
     pub requeues: u32,
@@ -136,9 +136,9 @@ pub struct Driver {
     pub name: String,
     /// Version, often the kernel's.
     pub version: String,
-    /// Firmware version, when told.
+    /// Firmware version, if reported.
     pub firmware: String,
-    /// Where on the bus, when told.
+    /// Position on the bus, if reported.
     pub bus: String,
 }
 
@@ -149,13 +149,13 @@ pub struct Offload {
     pub name: String,
     /// In effect.
     pub active: bool,
-    /// Asked for.
+    /// Requested.
     pub requested: bool,
-    /// Can be changed at all.
+    /// Can be changed.
     pub changeable: bool,
 }
 
-/// The way a packet takes out of this host.
+/// The route of a packet out of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// Index of the interface.

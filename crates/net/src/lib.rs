@@ -1,9 +1,9 @@
-//! The platform layer: what Weir asks of the operating system, behind one interface.
+//! The platform layer: Weir's requests to the operating system, behind one interface.
 //!
-//! You meet [`clock::Clock`] (every reader of time takes one), [`udp::UdpSocket`] with its batches
+//! The main types are [`clock::Clock`] (all code reads time from one), [`udp::UdpSocket`] with its batches
 //! ([`udp::SendBatch`], [`udp::RecvBatch`]), [`tcp::TcpStream`] and [`tcp::TcpListener`] with their options set before
 //! the handshake, [`poll::Poller`] to wait on many of them, and the facts of the host: [`host`], [`interface`],
-//! [`counters`], [`capability`]. [`reference`] tells how far its clock may be off. Settings of interfaces are changed here and nowhere else.
+//! [`counters`], [`capability`]. [`reference`] bounds the error of its clock. Settings of interfaces are changed here and nowhere else.
 //!
 //! Linux is in `linux/`, other systems are in `portable/`, behind the same interface. What a system lacks returns
 //! [`Error::Unsupported`] ("not available on this system"). `capability`, `namespace`, `restoration` and `watchdog` exist on Linux

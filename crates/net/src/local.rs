@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpStream;
 use std::path::Path;
 
-/// Connects to a Unix stream socket. The result has the type of another stream: what is done with it is the same.
+/// Connects to a Unix stream socket. The result has the type of a TCP stream, since it is used alike.
 ///
 /// # Errors
 /// Those of the system; `Unsupported` where it has no Unix sockets.

@@ -1,7 +1,7 @@
 //! Linux namespaces: where a lab's hosts live.
 //!
-//! A network namespace made here has no name and no mount: it exists for as long as a descriptor
-//! or a process refers to it, so it cannot outlive its holder, not even by SIGKILL.
+//! A network namespace created here has no name and no mount: it exists for as long as a descriptor or a process
+//! refers to it, so it cannot outlive its holder, not even by SIGKILL.
 //!
 //! * [`create`] makes namespaces, for root directly and for an ordinary user inside a new user
 //!   namespace, and hands back for each a [`NetNamespace`], a route socket and a [`LinkControl`].
@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![cfg(target_os = "linux")]
-// The rooms below are the system calls themselves; each unsafe block carries its argument.
+// The modules below are the system calls themselves; each unsafe block carries its argument.
 #![allow(unsafe_code)]
 
 mod child;
@@ -44,15 +44,15 @@ pub use process::{
     signal_group,
 };
 
-/// What went wrong with a namespace, an interface setting or a process: the operation and its object.
+/// An error of a namespace, an interface setting or a process: the operation and its object.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {object}: {source}")]
 pub struct Error {
     /// What was attempted, as a verb phrase.
     pub operation: &'static str,
-    /// What it was attempted on.
+    /// Its object.
     pub object: String,
-    /// What the system answered.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }
@@ -145,7 +145,7 @@ impl NetNamespace {
             .map_err(|source| Error::new("identify", "network namespace", source))
     }
 
-    /// Runs `work` on a fresh thread inside the namespace and returns what it returned.
+    /// Runs `work` on a fresh thread inside the namespace and returns its result.
     ///
     /// Sockets opened by `work` stay in the namespace after it returns. Read `/proc/thread-self/net`
     /// there, never `/proc/net` or `/proc/self/net`, which show the main thread's namespace.
@@ -153,7 +153,7 @@ impl NetNamespace {
     /// # Errors
     /// EPERM when the namespace belongs to another user namespace: a threaded process cannot enter
     /// one. Start a program inside with [`ChildSetup`] instead, or call [`enter_user_namespace`]
-    /// first thing in `main`. A panic of `work` is carried on in the caller.
+    /// first thing in `main`. A panic of `work` continues in the caller.
     pub fn run_in<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let entered = std::thread::scope(|scope| {
             std::thread::Builder::new()
@@ -178,7 +178,7 @@ impl NetNamespace {
 /// descriptor number can never be mistaken for a namespace.
 fn open_kind(path: &Path, kind: libc::c_int) -> Result<OwnedFd, Error> {
     let named = |source| Error::new("open", path.display().to_string(), source);
-    // Looked at before it is opened: opening an arbitrary descriptor (a device, a FIFO) could block.
+    // Checked before it is opened: opening an arbitrary descriptor (a device, a FIFO) could block.
     let expected = std::fs::metadata("/proc/thread-self/ns/net").map_err(named)?;
     let found = std::fs::metadata(path).map_err(named)?;
     if found.dev() != expected.dev() {

@@ -9,8 +9,8 @@ use crate::file::standard_stream;
 /// Maximum number of symbolic links that one path leads through, as in the kernel (`path_resolution(7)`).
 pub const MAX_LINKS: u32 = 40;
 
-/// Opens a file to overwrite it. A device or a pipe is written to; a descriptor of this process (`-`, `/dev/stdout`) is
-/// continued after what is in its file.
+/// Opens a file to overwrite it. A device or a pipe is written to; for a descriptor of this process (`-`,
+/// `/dev/stdout`), writing continues after the content of its file.
 ///
 /// # Errors
 /// Those of the file system.
@@ -18,7 +18,8 @@ pub fn begin(path: &Path) -> io::Result<File> {
     begin_unless(path, true)
 }
 
-/// The same for an existing file, whose content is left for now; also returns whether the first write has to remove it.
+/// The same for an existing file, without removing its content yet; also returns whether the first write has to
+/// remove it.
 ///
 /// # Errors
 /// Those of the file system.
@@ -44,8 +45,8 @@ fn begin_unless(path: &Path, is_emptied: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// A descriptor of this process to write to, by its number and a path that names it. Standard output and error are continued
-/// at their position, other descriptors at the end.
+/// A descriptor of this process to write to, by its number and a path that names it. Writing continues at the
+/// position of standard output and error, and at the end of other descriptors.
 ///
 /// # Errors
 /// Those of the file system.

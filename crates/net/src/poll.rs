@@ -1,4 +1,4 @@
-//! Waiting for many sockets at once.
+//! Waiting for many sockets concurrently.
 
 pub use crate::sys::poll::{Events, Poller, Waker};
 
@@ -20,7 +20,7 @@ impl Interest {
     pub const WRITE: Interest = Interest { readable: false, writable: true, edge: false };
 }
 
-/// What happened to one of the descriptors waited for.
+/// An event of a descriptor that was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token given with the descriptor.

@@ -1,9 +1,10 @@
-//! How far this host's realtime clock may be from true time, as its own time service bounds it: what relates two hosts
-//! more tightly than probes can when the path between them is long.
+//! The bound of this host's realtime clock error by its own time service. On a long path it relates two hosts more
+//! tightly than probes can.
 //!
-//! Two services are asked. chrony states every part of its bound (`chronyc tracking`). The kernel keeps the error that a
-//! daemon told it (`adjtimex`), which is used only when the daemon told an estimate as well: some (systemd-timesyncd,
-//! phc2sys) reset the greatest error to zero at each update and leave the estimate zero, and so promise nothing.
+//! Two services are queried. chrony states every part of its bound (`chronyc tracking`). The kernel stores the error
+//! that a daemon has set (`adjtimex`), which is used only if the daemon has set an estimate as well: some
+//! (systemd-timesyncd, phc2sys) reset the maximum error to zero at each update and leave the estimate zero, and so
+//! bound nothing.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -12,20 +13,20 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::sys;
 
-/// chronyc has this long to answer.
+/// Time limit for the answer of chronyc.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Its answer is one line of a few hundred bytes.
+/// Maximum length of its answer, which is one line of a few hundred bytes.
 const MAX_BYTES: usize = 4096;
 /// A bound above this is of no use, ns.
 const MAX_ERROR_NS: u64 = 10_000_000_000;
-/// The kernel lets no clock run further off than 500 ppm, and lets the greatest error grow by as much.
+/// The kernel lets no clock deviate by more than 500 ppm, and lets the maximum error grow at that rate.
 const KERNEL_GROWTH_PPB: u64 = 500_000;
 /// chrony's own allowance for the drift of a clock between updates (`maxclockerror`).
 const CHRONY_DRIFT_PPM: f64 = 1.0;
 /// chrony's reference when it serves its own clock for lack of another ("local").
 const CHRONY_LOCAL: &str = "7F7F0101";
 
-/// Who disciplines the realtime clock and reports its bound.
+/// The service that disciplines the realtime clock and reports its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeService {
     /// chronyd, asked by `chronyc tracking`.
@@ -47,11 +48,11 @@ impl TimeService {
 /// Bound of a realtime clock's error, as a time service states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBound {
-    /// Who says so.
+    /// The service that states it.
     pub service: TimeService,
     /// |realtime − true time| is at most this now, ns.
     pub error_ns: u64,
-    /// What the bound grows by from now on, parts per 10^9 of the time passed.
+    /// Growth of the bound from now on, parts per 10^9 of the elapsed time.
     pub growth_ppb: u64,
 }
 
@@ -66,8 +67,8 @@ pub struct ClockReference {
     pub at_ns: u64,
 }
 
-/// Reads this host's reference. chrony is asked once, since that starts a program; its bound then grows as it says. The
-/// kernel is asked each time.
+/// Reads this host's reference. chrony is queried once, since that starts a program; its bound then grows as it
+/// states. The kernel is queried each time.
 #[derive(Debug)]
 pub struct ReferenceReader {
     clock: Clock,
@@ -75,7 +76,7 @@ pub struct ReferenceReader {
 }
 
 impl ReferenceReader {
-    /// Asks chrony, for half a second at most, where it is installed.
+    /// Queries chrony, for half a second at most, if it is installed.
     pub fn open(clock: &Clock) -> ReferenceReader {
         let chrony = match clock {
             Clock::System => ask_chrony()
@@ -85,7 +86,7 @@ impl ReferenceReader {
         ReferenceReader { clock: clock.clone(), chrony: chrony.map(|b| (clock.monotonic_ns(), b)) }
     }
 
-    /// The reference now; `None` when no service promises anything.
+    /// The reference now; `None` if no service states a bound.
     pub fn read(&self) -> Option<ClockReference> {
         let (at_ns, bound) = match (&self.clock, self.chrony) {
             (Clock::Injected(injected), _) => (self.clock.monotonic_ns(), injected.time_bound()?),
@@ -112,7 +113,7 @@ fn ask_chrony() -> Option<String> {
         .spawn()
         .ok()?;
     let begun = Instant::now();
-    // One line fits the pipe: it can end without being read. What writes more waits, and is ended here.
+    // One line fits into the pipe, so that chronyc can exit unread. If it writes more, it blocks and is killed here.
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -133,9 +134,9 @@ fn ask_chrony() -> Option<String> {
 /// The bound that chrony documents for its clock, from the 14 comma-separated fields of `chronyc -c tracking`:
 /// |system time| + root dispersion + half the root delay. `None` when it is not synchronised to anything but itself.
 ///
-/// Between two answers the clock strays by the frequency that is left uncorrected: none of it where chronyd steers the
-/// kernel's clock, whose correction `kernel_ppm` then mirrors what chronyd says; all of it where chronyd only watches
-/// (`chronyd -x`, as in a container), and where the correction is not known.
+/// Between two answers the clock drifts by the frequency that is left uncorrected: none of it if chronyd steers the
+/// kernel's clock, whose correction `kernel_ppm` then mirrors chronyd's figure; all of it if chronyd only observes
+/// (`chronyd -x`, as in a container), and if the correction is not known.
 fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
     let text = text.get(..MAX_BYTES).unwrap_or(text);
     let fields: Vec<&str> = text.lines().next()?.split(',').map(str::trim).take(15).collect();
@@ -181,30 +182,30 @@ fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
     })
 }
 
-/// What the kernel keeps of a daemon's words (`adjtimex`).
+/// A daemon's figures as the kernel stores them (`adjtimex`).
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) struct KernelTime {
     pub(crate) synchronised: bool,
     /// Maximum error, µs; the kernel lets it grow.
     pub(crate) max_error_us: i64,
-    /// Estimated error, µs; as the daemon left it.
+    /// Estimated error, µs; as the daemon set it.
     pub(crate) estimated_error_us: i64,
     /// Correction still to be made, ns.
     pub(crate) pending_ns: i64,
 }
 
 impl KernelTime {
-    /// The bound, when a daemon stated one.
+    /// The bound, if a daemon stated one.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn bound(&self) -> Option<TimeBound> {
         let stated = self.synchronised
             && self.estimated_error_us > 0
             && self.max_error_us >= self.estimated_error_us;
-        let greatest = u64::try_from(self.max_error_us).ok()?;
-        // The kernel adds what a second brings at its end.
+        let maximum = u64::try_from(self.max_error_us).ok()?;
+        // The kernel adds the growth of a second only at its end.
         let unseen = KERNEL_GROWTH_PPB;
-        let error_ns = greatest
+        let error_ns = maximum
             .saturating_mul(1000)
             .saturating_add(self.pending_ns.unsigned_abs())
             .saturating_add(unseen);
@@ -216,7 +217,7 @@ impl KernelTime {
     }
 }
 
-/// Any text is either no bound or one of use.
+/// Any text gives either no bound or a usable one.
 #[doc(hidden)]
 pub fn fuzz_chrony_tracking(data: &[u8]) {
     if let Some(bound) = parse_tracking(&String::from_utf8_lossy(data), Some(12.5)) {
@@ -235,14 +236,14 @@ mod tests {
     #[test]
     fn chronys_bound_is_offset_dispersion_and_half_the_delay() {
         let bound = parse_tracking(GOOD, Some(12.345)).unwrap();
-        // Rounded up, so that it never promises more than was said.
+        // Rounded up, so that it is never tighter than stated.
         assert!((27_000..=27_001).contains(&bound.error_ns), "{bound:?}");
         assert!((1050..=1051).contains(&bound.growth_ppb), "{bound:?}");
         assert_eq!(bound.service.name(), "chrony");
     }
 
     #[test]
-    fn a_clock_that_chrony_only_watches_strays_by_its_frequency() {
+    fn a_clock_that_chrony_only_observes_drifts_by_its_frequency() {
         let growth = |kernel_ppm| parse_tracking(GOOD, kernel_ppm).unwrap().growth_ppb;
         assert!((13_395..=13_396).contains(&growth(Some(0.0))));
         assert_eq!(growth(None), growth(Some(0.0)));

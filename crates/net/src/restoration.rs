@@ -41,7 +41,7 @@ struct Content {
 }
 
 impl Content {
-    /// Of this process, in the calling thread's network namespace.
+    /// The content for this process, in the calling thread's network namespace.
     fn new(noted: Vec<Noted>) -> io::Result<Self> {
         let missing = || io::Error::other("/proc has no entry for this process");
         let pid = std::process::id();
@@ -91,7 +91,7 @@ impl Content {
         (content.to_text() == text).then_some(content)
     }
 
-    /// Whether its process runs.
+    /// Whether its process is running.
     fn is_alive(&self) -> bool {
         process_start_time(self.process.0) == Some(self.process.1)
     }
@@ -242,7 +242,8 @@ pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
     restored
 }
 
-/// Whether it was off. Nothing is done for an interface that was removed or has another index now.
+/// Switches an offload on; returns whether it was off. Nothing is done for an interface that was removed or has
+/// another index now.
 fn switch_on(noted: &Noted) -> crate::Result<bool> {
     let all = interface::interfaces()?;
     if !all.iter().any(|i| i.index == noted.index && i.name == noted.interface) {
@@ -271,7 +272,8 @@ fn read(path: &Path) -> Option<Content> {
     Content::parse(std::str::from_utf8(&bytes).ok()?)
 }
 
-/// Fuzz body: no bytes make the parser panic; what it takes it also writes, and holds only names that the kernel takes.
+/// Fuzz body: no bytes make the parser panic; what it accepts it also writes, and has only names that the kernel
+/// accepts.
 pub fn fuzz_restoration(data: &[u8]) {
     let Some(content) = std::str::from_utf8(data).ok().and_then(Content::parse) else { return };
     for noted in &content.noted {

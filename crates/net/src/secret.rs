@@ -4,15 +4,16 @@ use std::fs::Metadata;
 
 use crate::file::{mode_owner_group, standard_stream};
 
-/// Permission bits to read and to write, of the group and of others, as [`exposed`] takes them.
+/// Permission bits to read and to write, of the group and of others, for [`exposed`].
 pub const READ: u32 = 0o044;
-/// The same, to write alone.
+/// The same, to write only.
 pub const WRITE: u32 = 0o022;
 
-/// The permission bits of a regular file where they grant one of `access` ([`READ`], [`WRITE`]) to users other than its owner.
+/// The permission bits of a regular file if they grant one of `access` ([`READ`], [`WRITE`]) to users other than its
+/// owner.
 ///
-/// Bits of the group don't count where the group is the owner's private one (its number is that of the owner), as with
-/// umask 002. A pipe or a device has no bits that say who reads the secret in it, nor has a file on Windows.
+/// Bits of the group don't count if the group is the owner's private one (its number is that of the owner), as with
+/// umask 002. The bits of a pipe or a device do not state who reads the secret in it; a file on Windows has no bits.
 #[must_use]
 pub fn exposed(file: &Metadata, access: u32) -> Option<u32> {
     let (mode, owner, group) = mode_owner_group(file)?;
@@ -20,7 +21,8 @@ pub fn exposed(file: &Metadata, access: u32) -> Option<u32> {
     file.is_file().then_some(mode).filter(|_| is_exposed(mode, owner, group, access))
 }
 
-/// The permission bits of the regular file that standard output is, where they grant anything to users other than its owner.
+/// The permission bits of the regular file behind standard output if they grant anything to users other than its
+/// owner.
 #[must_use]
 pub fn exposed_stdout() -> Option<u32> {
     let found =

@@ -1,5 +1,5 @@
-//! TCP connections whose every setting is made before the handshake, where the kernel heeds it: window scale, MSS and
-//! congestion control are fixed by then.
+//! TCP connections with all settings made before the handshake, when the kernel still applies them: window scale, MSS
+//! and congestion control are fixed after it.
 
 use std::net::SocketAddr;
 
@@ -10,33 +10,33 @@ pub use crate::sys::tcp::{
 };
 pub use crate::tcp_info::TcpInfo;
 
-/// How a TCP socket is to be opened. Settings left at `None` or `false` are the system's defaults.
+/// Options of a TCP socket. Settings left at `None` or `false` are the system's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpOptions {
     /// Local address of a connection; a listener's is given to [`TcpListener::open`].
     pub bind: Option<SocketAddr>,
     /// Lets several listeners of this user share the local address (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// Keeps an IPv6 listener on `::` from also taking IPv4 (`IPV6_V6ONLY`).
+    /// Keeps an IPv6 listener on `::` from also accepting IPv4 (`IPV6_V6ONLY`).
     pub v6_only: bool,
-    /// Bytes of send buffer asked for. The limit `wmem_max` is passed when the process may. Ends automatic sizing.
+    /// Requested bytes of send buffer, beyond `wmem_max` if the process may. Disables automatic sizing.
     pub send_buffer: Option<usize>,
-    /// Bytes of receive buffer asked for: bounds the window and its scale. The limit `rmem_max` is passed when the
-    /// process may. Ends automatic sizing.
+    /// Requested bytes of receive buffer, which bounds the window and its scale; beyond `rmem_max` if the process
+    /// may. Disables automatic sizing.
     pub receive_buffer: Option<usize>,
     /// Largest segment, bytes of payload with options (`TCP_MAXSEG`), 88–32 767.
     pub mss: Option<u16>,
     /// Congestion control by the kernel's name: `cubic`, `reno`, `bbr`.
     pub congestion_control: Option<String>,
-    /// Sends small writes at once (`TCP_NODELAY`).
+    /// Sends small writes immediately (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// TOS byte (IPv4) or traffic class (IPv6) of what is sent; the ECN bits stay the kernel's.
+    /// TOS byte (IPv4) or traffic class (IPv6) of sent packets; the ECN bits stay the kernel's.
     pub tos: Option<u8>,
-    /// TTL or hop limit of what is sent, 1–255.
+    /// TTL or hop limit of sent packets, 1–255.
     pub ttl: Option<u8>,
-    /// IPv6 flow label of what is sent, 20 bits. Connections that a listener accepts inherit it.
+    /// IPv6 flow label of sent packets, 20 bits. Connections that a listener accepts inherit it.
     pub flow_label: Option<u32>,
-    /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
+    /// Name of the interface to bind to (`SO_BINDTODEVICE`).
     pub device: Option<String>,
     /// Pacing rate, bytes per second (`SO_MAX_PACING_RATE`); TCP keeps it by itself under any queueing discipline.
     pub pacing_bytes_per_second: Option<u64>,
@@ -46,7 +46,7 @@ pub struct TcpOptions {
     pub user_timeout_ms: Option<u32>,
     /// Allows [`TcpStream::send_zerocopy`] (`SO_ZEROCOPY`).
     pub zerocopy: bool,
-    /// Protocol number of the socket (`socket(2)`) where it is another than TCP's and behaves like it.
+    /// Protocol number of the socket (`socket(2)`) if it differs from TCP's and behaves like it.
     pub protocol: Option<i32>,
     /// Calls return `WouldBlock` where they would wait.
     pub nonblocking: bool,

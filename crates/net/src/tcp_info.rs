@@ -1,7 +1,7 @@
-//! What a kernel knows of a TCP connection.
+//! The kernel's information about a TCP connection.
 
-/// What the kernel knows of a TCP connection (`TCP_INFO`). Fields that an older kernel does not tell are `None`.
-/// Times keep the kernel's microseconds.
+/// The kernel's information about a TCP connection (`TCP_INFO`). Fields that an older kernel does not report are
+/// `None`. Times are in the kernel's microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// State by the kernel's number; 1 is ESTABLISHED.
@@ -16,9 +16,9 @@ pub struct TcpInfo {
     pub window_scaling: bool,
     /// ECN (RFC 3168) negotiated.
     pub ecn: bool,
-    /// Window scale the peer asked for: shift of the windows it sends us.
+    /// Window scale that the peer requested: shift of the windows it sends us.
     pub send_window_scale: u8,
-    /// Window scale we asked for.
+    /// Window scale that we requested.
     pub receive_window_scale: u8,
     /// Retransmission timeout, µs.
     pub rto_us: u32,

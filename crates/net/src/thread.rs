@@ -7,7 +7,7 @@ pub use crate::sys::thread::{
     set_normal, try_fifo,
 };
 
-/// Locks, also after a thread panicked with the lock. For values that each change leaves valid.
+/// Locks a mutex even if a thread panicked while holding it. For values that each change leaves valid.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

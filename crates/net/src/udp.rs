@@ -1,8 +1,8 @@
-//! UDP sockets whose every setting is known, and batches that send and receive many datagrams by one call.
+//! UDP sockets with all settings explicit, and batches that send and receive many datagrams by one call.
 //!
-//! A *message* is one system-level send or receive. With segmentation offload (`UDP_SEGMENT`) a message sent is cut
-//! into datagrams of equal size, the last perhaps shorter; with `UDP_GRO` a message received may hold several, of the
-//! size told by [`RecvMessage::segment_size`].
+//! A *message* is one system-level send or receive. With segmentation offload (`UDP_SEGMENT`) a sent message is
+//! segmented into datagrams of equal size, the last perhaps shorter; with `UDP_GRO` a received message may hold
+//! several, of the size in [`RecvMessage::segment_size`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ pub const MAX_PAYLOAD_IPV4: usize = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms: the IP payload length of 65 535 less the UDP header.
 pub const MAX_PAYLOAD_IPV6: usize = 65_527;
 
-/// How a UDP socket is to be opened. Settings left at `None` or `false` are the system's defaults.
+/// Options of a UDP socket. Settings left at `None` or `false` are the system's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
     /// Local address; its family is the socket's. Port 0 lets the system choose.
@@ -25,31 +25,31 @@ pub struct UdpOptions {
     pub connect: Option<SocketAddr>,
     /// Lets several sockets of this user share the local address (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// Keeps an IPv6 socket bound to `::` from also taking IPv4 (`IPV6_V6ONLY`).
+    /// Keeps an IPv6 socket bound to `::` from also accepting IPv4 (`IPV6_V6ONLY`).
     pub v6_only: bool,
-    /// Bytes of send buffer asked for. The limit `wmem_max` is passed when the process may.
+    /// Requested bytes of send buffer, beyond `wmem_max` if the process may.
     pub send_buffer: Option<usize>,
-    /// Bytes of receive buffer asked for. The limit `rmem_max` is passed when the process may.
+    /// Requested bytes of receive buffer, beyond `rmem_max` if the process may.
     pub receive_buffer: Option<usize>,
-    /// TOS byte (IPv4) or traffic class (IPv6) of what is sent.
+    /// TOS byte (IPv4) or traffic class (IPv6) of sent packets.
     pub tos: Option<u8>,
-    /// TTL or hop limit of what is sent, 1–255.
+    /// TTL or hop limit of sent packets, 1–255.
     pub ttl: Option<u8>,
-    /// IPv6 flow label of what a connected socket sends, 20 bits.
+    /// IPv6 flow label of packets sent by a connected socket, 20 bits.
     pub flow_label: Option<u32>,
     /// Sets the "don't fragment" bit and refuses datagrams over the path MTU (`true`), or fragments them (`false`).
     pub dont_fragment: Option<bool>,
-    /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
+    /// Name of the interface to bind to (`SO_BINDTODEVICE`).
     pub device: Option<String>,
     /// Receives coalesced datagrams (`UDP_GRO`).
     pub gro: bool,
-    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). When no socket of the system
-    /// had asked before, the kernel begins a little later (milliseconds on a busy machine): the first messages carry no
-    /// stamp.
+    /// Requests the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). If no socket of the
+    /// system had requested them before, the kernel starts a little later (milliseconds on a busy machine): the first
+    /// messages have no stamp.
     pub timestamps: bool,
-    /// Asks for the count of datagrams dropped because the receive buffer was full (`SO_RXQ_OVFL`).
+    /// Requests the count of datagrams dropped because the receive buffer was full (`SO_RXQ_OVFL`).
     pub rxq_overflow: bool,
-    /// Asks for TOS and TTL of each received datagram.
+    /// Requests TOS and TTL of each received datagram.
     pub receive_tos_ttl: bool,
     /// Puts ICMP errors in the socket's error queue (`IP_RECVERR`), to be read by [`UdpSocket::read_error_queue`].
     pub receive_errors: bool,
@@ -95,34 +95,34 @@ impl UdpOptions {
     }
 }
 
-/// What one call of send took.
+/// Result of one send call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Messages taken by the system, from the front of the batch.
+    /// Messages accepted by the system, from the front of the batch.
     pub messages: usize,
 }
 
 /// How a receive waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvMode {
-    /// Takes what is there, or fails with `WouldBlock`.
+    /// Receives available messages, or fails with `WouldBlock`.
     DontWait,
-    /// Waits for one message (on a blocking socket), then takes what else is there.
+    /// Waits for one message (on a blocking socket), then receives what else is available.
     WaitForOne,
 }
 
 /// One received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvMessage<'a> {
-    /// The bytes that fitted in the room given.
+    /// The bytes that fitted into the buffer.
     pub data: &'a [u8],
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
     /// When several datagrams were coalesced: the size of each but the last, bytes. `None`: one datagram.
     pub segment_size: Option<u16>,
-    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. Of coalesced datagrams: when the first arrived.
+    /// When the kernel received it, by `CLOCK_REALTIME`, ns. Of coalesced datagrams: when the first arrived.
     pub kernel_realtime_ns: Option<u64>,
-    /// When the card took it in, by the card's own clock, ns.
+    /// When the card received it, by the card's own clock, ns.
     pub hardware_ns: Option<u64>,
     /// Messages dropped on this socket so far because its buffer was full, modulo 2^32. The kernel reports it with the
     /// first message after a drop and all later ones; a coalesced message counts once.
@@ -131,12 +131,12 @@ pub struct RecvMessage<'a> {
     pub tos: Option<u8>,
     /// TTL or hop limit.
     pub ttl: Option<u8>,
-    /// The message was longer than the room given; its end is lost.
+    /// The message was longer than the buffer; its end is lost.
     pub truncated: bool,
 }
 
 impl<'a> RecvMessage<'a> {
-    /// The datagrams in this message, in the order they came.
+    /// The datagrams in this message, in the order of arrival.
     #[inline]
     pub fn datagrams(&self) -> Datagrams<'a> {
         let size = match self.segment_size {
@@ -185,7 +185,7 @@ pub struct SocketMemory {
     pub drops: u32,
 }
 
-/// Who reported a queued error.
+/// Origin of a queued error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
     /// This host's own stack.
@@ -205,7 +205,7 @@ pub enum ErrorOrigin {
 pub struct QueuedError {
     /// The system's error number; 0 for completions.
     pub errno: i32,
-    /// Who reported it.
+    /// Its origin.
     pub origin: ErrorOrigin,
     /// ICMP type.
     pub icmp_type: u8,
@@ -226,7 +226,7 @@ impl QueuedError {
     }
 }
 
-/// What kept a send from going out: the cases a sender treats differently.
+/// Why a send failed: the cases that a sender handles differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendFault {
     /// `EAGAIN`: the socket's buffer is full; wait until it is writable.
@@ -239,9 +239,9 @@ pub enum SendFault {
     Invalid,
     /// `EIO`, `EOPNOTSUPP`: segmentation is not possible on this route.
     SegmentationUnsupported,
-    /// `ECONNREFUSED`: the peer said that nothing listens on the port. The datagram in hand was not sent.
+    /// `ECONNREFUSED`: the peer reported that nothing listens on the port. The datagram in hand was not sent.
     Refused,
-    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, `EHOSTDOWN`, `EADDRNOTAVAIL`, `ENODEV`: no way to the peer.
+    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, `EHOSTDOWN`, `EADDRNOTAVAIL`, `ENODEV`: no route to the peer.
     Unreachable,
     /// `EPERM`, `EACCES`: refused by a firewall rule or a missing permission.
     NotPermitted,
@@ -250,7 +250,7 @@ pub enum SendFault {
 }
 
 impl SendFault {
-    /// Sorts the error of a send.
+    /// Classifies the error of a send.
     pub fn of(error: &io::Error) -> SendFault {
         crate::sys::udp::send_fault(error)
     }

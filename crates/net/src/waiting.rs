@@ -1,5 +1,5 @@
-//! Waiting for a time as a paced sender does: sleep until shortly before it, then spin. In one place, so that what
-//! calibrates a host waits as its tests do.
+//! Waiting for a time as a paced sender does: sleep until shortly before it, then spin. In one place, so that the
+//! calibration of a host waits as its tests do.
 
 use crate::clock::Clock;
 use crate::poll::{Events, Poller};
@@ -26,13 +26,13 @@ pub enum Woken {
     Event,
 }
 
-/// What is to be done at `now_ns` to be awake at `due_ns`: sleep so many ns, or (`None`) spin what is left.
+/// How long to sleep at `now_ns` to be awake at `due_ns`, ns; `None`: spin the rest.
 fn sleep_ns(now_ns: u64, due_ns: u64, spin_ns: u64) -> Option<u64> {
     due_ns.saturating_sub(now_ns).checked_sub(spin_ns).filter(|ns| *ns > 0)
 }
 
-/// Sleeps on `poller` until `spin_ns` before `due_ns` (monotonic, ns), then spins. Returns at once when that is past;
-/// earlier when the poller has an event. Never sleeps when less than `spin_ns` is left: then events wait.
+/// Sleeps on `poller` until `spin_ns` before `due_ns` (monotonic, ns), then spins. Returns immediately if that is
+/// past; earlier if the poller has an event. Never sleeps if less than `spin_ns` is left: then events wait.
 pub fn wait_until(
     clock: &Clock,
     poller: &Poller,
@@ -56,7 +56,7 @@ pub fn wait_until(
     Woken::Due { now_ns, late_ns }
 }
 
-/// Spins until `due_ns`; returns the time then. Only for what is left behind a sleep.
+/// Spins until `due_ns`; returns the time then. Only for the rest after a sleep.
 pub fn spin_until(clock: &Clock, due_ns: u64) -> u64 {
     loop {
         let now = clock.monotonic_ns();
@@ -103,7 +103,7 @@ mod tests {
         waker.wake();
         let far = clock.monotonic_ns() + 3_600_000_000_000;
         assert_eq!(wait_until(&clock, &poller, &mut events, far, SPIN_NS), Woken::Event);
-        // Past: at once, without a look at the poller.
+        // Past: immediately, without checking the poller.
         assert!(matches!(
             wait_until(&clock, &poller, &mut events, 1, SPIN_NS),
             Woken::Due { late_ns: None, .. }

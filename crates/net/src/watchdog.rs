@@ -1,9 +1,9 @@
 //! A child process that puts things back when its parent dies, even by SIGKILL.
 //!
-//! The child is forked, without `exec`, and from then on makes only async-signal-safe system calls,
-//! so it may be spawned from a program with threads and needs no program of its own. Parent and
-//! child share a socket pair; its closing is the parent's death. Actions are declared beforehand
-//! and kept in the child, most recent first when they are carried out.
+//! The child is forked, without `exec`, and from then on makes only async-signal-safe system calls, so it may be
+//! spawned from a program with threads and needs no program of its own. Parent and child share a socket pair, which
+//! closes when the parent dies. Actions are declared beforehand and stored in the child, which carries them out most
+//! recent first.
 //!
 //! ```no_run
 //! use weir_net::watchdog::{RestoreAction, Watchdog};
@@ -131,7 +131,7 @@ impl Watchdog {
         Ok(Self { socket: Some(ours), pid })
     }
 
-    /// Hands the child one more action; when this returns, it is armed.
+    /// Sends the child one more action; when this returns, it is armed.
     ///
     /// # Errors
     /// An unknown interface or feature, more than [`MAX_ACTIONS`] (ENOSPC), a child that has ended.

@@ -112,8 +112,8 @@ fn a_namespace_is_new_and_entered_by_threads_and_children() {
 }
 
 #[test]
-fn a_panic_inside_is_carried_on() {
-    let Some(parts) = one_namespace("a_panic_inside_is_carried_on") else { return };
+fn a_panic_inside_propagates() {
+    let Some(parts) = one_namespace("a_panic_inside_propagates") else { return };
     let inside = std::panic::AssertUnwindSafe(|| parts.namespace.run_in(|| panic!("from inside")));
     let result: Result<Result<(), _>, _> = std::panic::catch_unwind(inside);
     assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"from inside"));
@@ -187,7 +187,7 @@ fn an_ordinary_user_gets_a_user_namespace() {
     assert!(parts[0].namespace.user_fd().is_some());
     // A threaded process may not enter, and gets an error.
     assert!(parts[0].namespace.run_in(|| ()).unwrap_err().is_not_permitted());
-    // Its interfaces are ours to read and set all the same.
+    // Its interfaces can be read and set nevertheless.
     let has_gro = || parts[0].control.active_features("lo").unwrap().iter().any(|f| f == "rx-gro");
     for on in [true, false, true] {
         parts[0].control.set_features("lo", &[("rx-gro", on)]).unwrap();
@@ -311,7 +311,7 @@ fn processes_inside_are_ended_even_stubborn_ones() {
 }
 
 #[test]
-fn a_child_inherits_what_it_is_to_and_nothing_else() {
+fn a_child_inherits_the_given_descriptors_only() {
     let kept = weir_net::tcp::MemFile::new(b"kept").unwrap();
     let other = weir_net::tcp::MemFile::new(b"other").unwrap();
     let numbers =
@@ -355,7 +355,7 @@ fn a_child_sees_another_file_and_no_other_process_does() {
     assert!(!text.contains("tmpfs"), "{text}");
     assert_eq!(fs::read("/etc/hostname").unwrap(), before);
     assert_eq!(mounts(), mounts_before);
-    // What is not there cannot be covered; the child runs, and its parent gets the error.
+    // A missing file can't be covered; the child runs, and its parent gets the error.
     let (text, errno) = seen(c"/etc/weir-no-such", "/etc/hostname");
     assert_eq!(errno, Some(libc::ENOENT));
     assert_eq!(text.lines().next().unwrap().as_bytes(), before.trim_ascii_end());

@@ -1,4 +1,5 @@
-//! Files where systems differ: permissions, owners, standard streams, and which names lead to one file.
+//! File functions that differ between systems: permissions, owners, standard streams, and whether names lead to one
+//! file.
 
 #[cfg(unix)]
 mod unix;
@@ -27,7 +28,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Of a path. Devices and pipes, which hold nothing that could be lost, have none.
+    /// The identity of the file at a path. Devices and pipes have none: they hold nothing that could be lost.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Identity> {
         if let Ok(found) = path.metadata() {
@@ -46,7 +47,8 @@ impl Identity {
         Some(Identity::Path(directory.join(path.file_name()?)))
     }
 
-    /// Of the file that standard input (0), output (1) or error (2) is; `None` where it is none, or has no inode.
+    /// The identity of the file behind standard input (0), output (1) or error (2); `None` if it is not a file or has
+    /// no inode.
     #[must_use]
     pub fn of_stream(number: u32) -> Option<Identity> {
         let found = standard_stream(number).and_then(|file: File| file.metadata()).ok()?;

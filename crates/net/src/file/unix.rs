@@ -29,7 +29,7 @@ pub(super) fn inode(file: &Metadata) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-/// Lets files that these options create be read and written by their owner alone (mode 0600).
+/// Makes files that these options create readable and writable by their owner alone (mode 0600).
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
@@ -57,10 +57,10 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Opens a regular file to read it. Any other, such as a pipe without a writer, could block its reader forever.
+/// Opens a regular file to read it. Other files, such as a pipe without a writer, could block the reader forever.
 ///
 /// # Errors
-/// Those of the system; `InvalidInput` for what is no regular file.
+/// Those of the system; `InvalidInput` for anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Opening must not wait either.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;

@@ -1,4 +1,4 @@
-//! Files of Windows, whose lists of access are neither read nor written here.
+//! Files on Windows; access control lists are neither read nor written.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -26,12 +26,12 @@ pub(super) fn inode(_: &Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// Leaves access to that of the directory.
+/// Has no effect: access follows that of the directory.
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Leaves access to that of the directory.
+/// Has no effect: access follows that of the directory.
 pub fn keep_access(_file: &File, _like: &Metadata) -> io::Result<()> {
     Ok(())
 }
@@ -50,7 +50,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Opens a regular file to read it.
 ///
 /// # Errors
-/// Those of the system; `InvalidInput` for what is no regular file.
+/// Those of the system; `InvalidInput` for anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     match path.metadata()?.is_file() {
         true => File::open(path),
@@ -58,7 +58,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Leaves access to that of the directory above.
+/// Has no effect: access follows that of the directory above.
 pub fn make_private(_directory: &Path) -> io::Result<()> {
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Socket addresses as the kernel writes them, in room that fits both families.
+//! Socket addresses in the kernel's form, in storage for both families.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Room for an IPv4 or IPv6 socket address; both begin with the family.
+/// Storage for an IPv4 or IPv6 socket address; both start with the family.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawAddress {

@@ -82,8 +82,8 @@ struct Sets {
 /// `_LINUX_CAPABILITY_VERSION_3`: two [`Sets`], the lower 32 capabilities first.
 const VERSION: u32 = 0x2008_0522;
 
-/// Gives up every capability of the calling thread but those that are set in `kept`, as far as it has them. Threads and
-/// processes that it makes later have no more; a program that root starts would get them back.
+/// Drops every capability of the calling thread except those set in `kept`. Threads and processes that it creates
+/// later have no more; a program that root starts would get them back.
 ///
 /// # Errors
 /// The kernel refused.
@@ -112,7 +112,7 @@ fn parse_effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Creates a network namespace and removes it again; returns whether it took a user namespace of its own.
+/// Creates a network namespace and removes it again; returns whether that required a new user namespace.
 ///
 /// # Errors
 /// The system's answer.
@@ -122,10 +122,10 @@ pub fn try_namespace() -> Result<bool> {
     Ok(made.iter().any(|parts| parts.namespace.user_fd().is_some()))
 }
 
-/// Whether an ordinary user may make user namespaces, as the known settings have it. A container's filter of system
-/// calls may still refuse.
+/// Whether an ordinary user may create user namespaces, by the known settings. A container's filter of system calls
+/// may still refuse.
 pub fn user_namespaces() -> UserNamespaces {
-    // Setting, and the value that forbids. Those this kernel does not have forbid nothing.
+    // Setting, and the value that forbids. Settings that this kernel lacks forbid nothing.
     let settings = [
         ("user/max_user_namespaces", "0"),
         ("kernel/unprivileged_userns_clone", "0"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_was_had_of_it() {
+    fn kept_capabilities_are_those_that_the_thread_had() {
         let all = from_set(u64::MAX, false);
         assert_eq!(from_set(to_set(&all), false), all);
         // Capabilities are a thread's own.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_reported_as_the_system_has_it() {
+    fn root_is_reported_as_by_the_system() {
         let got = capabilities().unwrap();
         // SAFETY: takes nothing.
         assert_eq!(got.root, unsafe { libc::geteuid() } == 0);

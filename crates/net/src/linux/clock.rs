@@ -53,8 +53,8 @@ pub fn monotonic_resolution_ns() -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
-/// Sets how much later than asked the kernel may wake the calling thread, ns. The default of 50 000 costs 50 µs at each
-/// sleep; 1 is the least. Threads made later by this one inherit it.
+/// Sets how much later than requested the kernel may wake the calling thread, ns. The default of 50 000 costs 50 µs
+/// at each sleep; 1 is the minimum. Threads that it creates later inherit it.
 pub fn set_timer_slack(slack_ns: u64) -> Result<()> {
     // Zero would mean "back to the default", the opposite of what a caller who writes it wants.
     let slack = slack_ns.clamp(1, libc::c_ulong::MAX);
@@ -112,7 +112,7 @@ pub fn clocksource() -> Option<String> {
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The bound that a daemon told the kernel of the realtime clock's error.
+/// The bound of the realtime clock's error that a daemon has set in the kernel.
 pub(crate) fn kernel_time_bound() -> Option<TimeBound> {
     // SAFETY: `timex` is plain numbers, for which all bits zero are a value; zero `modes` changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

@@ -54,7 +54,7 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
-/// What Weir asks the kernel to tell beside each datagram.
+/// What Weir has the kernel report with each datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ancillary {
     pub(crate) segment_size: Option<u16>,
@@ -162,7 +162,7 @@ pub(crate) mod tests {
             ttl: Some(64),
         };
         assert_eq!(parse_ancillary(&bytes), expected);
-        // Cut inside the last message: the ones before it stand.
+        // Cut inside the last message: the ones before it are still read.
         assert_eq!(parse_ancillary(&bytes[..bytes.len() - 8]), Ancillary { ttl: None, ..expected });
     }
 

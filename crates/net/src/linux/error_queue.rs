@@ -1,4 +1,4 @@
-//! The error queue of a socket: ICMP errors with who sent them, and the completions of zero-copy sends.
+//! The error queue of a socket: ICMP errors with their senders, and the completions of zero-copy sends.
 
 use crate::udp::{ErrorOrigin, QueuedError};
 use std::io;
@@ -54,7 +54,7 @@ pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message points to locals of the lengths told, which live through the call.
+    // SAFETY: the message points to locals of the given lengths, which live through the call.
     let result = retry(|| unsafe {
         libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
     });

@@ -61,8 +61,8 @@ pub fn driver(interface: &str) -> Result<Driver> {
     Ok(Driver { name: field(0), version: field(1), firmware: field(2), bus: field(3) })
 }
 
-/// Speed of the link, bit/s; `None` when the interface has none or does not know it. A virtual interface may name a
-/// figure that limits nothing (veth says 10 Gb/s).
+/// Speed of the link, bit/s; `None` if the interface has none or does not know it. A virtual interface may report a
+/// figure that limits nothing (veth reports 10 Gb/s).
 pub fn speed_bits_per_second(interface: &str) -> Result<Option<u64>> {
     // struct ethtool_cmd: 44 bytes.
     let mut buffer = [0_u32; 11];

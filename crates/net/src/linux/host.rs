@@ -6,7 +6,7 @@ use super::clock;
 use crate::error::{Context, Result};
 use crate::host::Host;
 
-/// Settings that bear on what a measurement can reach.
+/// Settings that affect the results of a measurement.
 const SYSCTLS: [&str; 16] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -26,9 +26,9 @@ const SYSCTLS: [&str; 16] = [
     "net.ipv4.udp_mem",
 ];
 
-/// One setting by its dotted name, white space made single; `None` when the kernel has none of that name here.
+/// One setting by its dotted name, with single spaces; `None` if the kernel has none of that name here.
 pub fn sysctl(name: &str) -> Option<String> {
-    // Dots separate, except that interface names may hold them: those are written with slashes, as sysctl(8) has it.
+    // Dots separate, but interface names may contain them: those are written with slashes, as in sysctl(8).
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     if path.split('/').any(|part| part.is_empty() || part == "..") {
         return None;

@@ -1,4 +1,4 @@
-//! Questions to rtnetlink, always about the calling thread's network namespace.
+//! Queries of rtnetlink, always for the calling thread's network namespace.
 
 use std::net::IpAddr;
 
@@ -61,7 +61,7 @@ pub fn qdiscs() -> Result<Vec<Qdisc>> {
     Ok(found)
 }
 
-/// Whether a default route of either family, in any table, goes out by the interface called `name`.
+/// Whether a default route of either family, in any table, leaves through the interface called `name`.
 pub fn has_default_route(name: &str) -> Result<bool> {
     let index = interface(name)?.index;
     let mut found = false;
@@ -79,7 +79,7 @@ pub fn has_default_route(name: &str) -> Result<bool> {
     Ok(found)
 }
 
-/// The way a packet to `destination` takes out of this host (`RTM_GETROUTE`). Nothing is sent.
+/// The route of a packet to `destination` out of this host (`RTM_GETROUTE`). Nothing is sent.
 pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
     let (family, octets) = match destination {
         IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use super::sockopt::retry;
 
 const HEADER: usize = 16;
-/// The most that is read of one answer: enough for a million routes, an end to a kernel gone mad.
+/// Maximum number of bytes read of one answer: enough for a million routes, and a bound on a faulty kernel.
 const MAX_BYTES: usize = 256 << 20;
 
 /// One netlink message: type, flags and payload.
@@ -102,7 +102,7 @@ impl Netlink {
         Ok(Netlink { socket: unsafe { OwnedFd::from_raw_fd(fd) }, sequence: 0 })
     }
 
-    /// Asks for everything of a kind; `each` sees every answer (type, payload) in turn.
+    /// Requests everything of a kind; `each` is called with each message of the answer.
     pub(crate) fn dump(
         &mut self,
         kind: u16,

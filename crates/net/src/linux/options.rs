@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use super::sockopt;
 use crate::error::{Context, Result};
 
-/// Asks for a buffer past the system's limit when this process may, else within it.
+/// Requests a buffer beyond the system's limit if this process may, else within it.
 pub(crate) fn set_buffer(fd: impl AsFd, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
-    // The kernel doubles the figure; half of i32::MAX is the most it can take.
+    // The kernel doubles the figure; half of i32::MAX is its maximum.
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
     sockopt::set(fd.as_fd(), libc::SOL_SOCKET, force, bytes)
         .or_else(|_| sockopt::set(fd.as_fd(), libc::SOL_SOCKET, plain, bytes))
@@ -113,7 +113,7 @@ pub(crate) fn with_flow_label(
     }
 }
 
-/// An address as it is compared: the kernel reports the peer's with the flow label of what is sent to it.
+/// An address for comparison: the kernel reports the peer's with the flow label of packets sent to it.
 pub(crate) fn without_flow_label(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
     if let std::net::SocketAddr::V6(v6) = &mut address {
         v6.set_flowinfo(0);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::clock;
 use crate::poll::{Event, Interest};
 
-/// Waits for events on descriptors added to it (`epoll(7)`). A descriptor leaves by itself when it is closed.
+/// Waits for events on descriptors added to it (`epoll(7)`). A closed descriptor is removed automatically.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -90,7 +90,7 @@ impl Poller {
         if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Begins to wait for `fd`; its events carry `token`.
+    /// Starts to wait for `fd`; its events carry `token`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd.as_fd(), token, interest)
     }
@@ -100,13 +100,13 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, fd.as_fd(), token, interest)
     }
 
-    /// Ends the waiting for `fd`.
+    /// Stops waiting for `fd`.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd.as_fd(), 0, Interest::default())
     }
 
-    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 when the time
-    /// is over or a signal came first.
+    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 on a timeout
+    /// or after a signal.
     pub fn wait(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
         events.count = 0;
         let found = wait_ns(&self.epoll, &mut events.events, timeout_ns);
@@ -201,7 +201,7 @@ impl Waker {
         unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes the wake-ups so far; whether there were any.
+    /// Clears the wake-ups so far; returns whether there were any.
     pub fn clear(&self) -> bool {
         let mut count = [0_u8; 8];
         // SAFETY: eight writable bytes.

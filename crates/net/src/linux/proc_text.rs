@@ -1,4 +1,4 @@
-//! Parsers of the text files under `/proc`: lines that make no sense are passed over, never trusted.
+//! Parsers of the text files under `/proc`. Malformed lines are skipped.
 
 use std::collections::BTreeMap;
 

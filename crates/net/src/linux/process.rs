@@ -10,7 +10,7 @@ use crate::namespace::{ChildSetup, Process, signal_group};
 
 pub use crate::namespace::{boot_id, process_start_time};
 
-/// Whether a child has ended. This does not wait for it, so that its process id and its group's stay reserved.
+/// Whether a child has ended. Does not reap it, so that its process id and its group's stay reserved.
 pub fn has_ended(child: &Child) -> bool {
     // Not by /proc, which needs a descriptor: a process that has none left would take every child for ended.
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -18,22 +18,22 @@ pub fn has_ended(child: &Child) -> bool {
     id.is_none_or(|id| !matches!(waitid(WaitId::Pid(id), options), Ok(None)))
 }
 
-/// Asks a child that was not waited for to end (SIGTERM); kills it where that fails.
+/// Asks a child that was not reaped to end (SIGTERM); kills it if that fails.
 pub fn terminate(child: &mut Child) {
     let pid = child.id();
-    // Not waited for yet: the process id is its own.
+    // Not reaped yet: the process id is its own.
     let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
     if process.is_none_or(|process| process.signal(libc::SIGTERM).is_err()) {
         let _ = child.kill();
     }
 }
 
-/// Asks the group of a leader that was not waited for to end (SIGTERM).
+/// Asks the group of a leader that was not reaped to end (SIGTERM).
 pub fn terminate_group(leader: &mut Child) {
     let _ = signal_group(leader.id(), libc::SIGTERM);
 }
 
-/// Kills the group of a leader that was not waited for: until then the number of its group is its own.
+/// Kills the group of a leader that was not reaped: until then the number of its group is its own.
 pub fn kill_group(leader: &mut Child) {
     let _ = signal_group(leader.id(), libc::SIGKILL);
 }
@@ -56,7 +56,7 @@ pub fn die_with_starter(command: &mut Command) -> Result<()> {
     ChildSetup::new().parent_death_signal(libc::SIGKILL).apply(command).map_err(failed)
 }
 
-/// The file of this program as it runs, also where its name leads to another since.
+/// The file of the running program, even if its name leads to another file now.
 pub fn own_program() -> PathBuf {
     let running = Path::new("/proc/self/exe");
     match running.exists() {

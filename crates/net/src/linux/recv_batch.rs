@@ -10,13 +10,14 @@ use super::sockopt::retry;
 use super::udp::UdpSocket;
 use crate::udp::{RecvMessage, RecvMode};
 
-/// Room for all control messages Weir asks for: stamps (64), GRO (24), overflow (24), TOS (24), TTL (24), and spare.
+/// Room for all control messages that Weir requests: stamps (64), GRO (24), overflow (24), TOS (24), TTL (24), and
+/// spare.
 const CONTROL_WORDS: usize = 32;
 
-/// Room of at least this size for one message is set apart from the next by [`SPREAD`].
+/// Message buffers of at least this size are separated by [`SPREAD`].
 const LARGE: usize = 16 << 10;
-/// Not a multiple of a page: beginnings of messages at distances of 64 KiB would share the same few sets of a processor's
-/// caches, and drive each other out.
+/// Not a multiple of a page: messages that start 64 KiB apart would share the same few sets of a processor's caches,
+/// and evict each other.
 const SPREAD: usize = 20_544;
 
 /// Room for a batch of received messages, allocated once.
@@ -97,7 +98,7 @@ impl RecvBatch {
         self.headers.len()
     }
 
-    /// Receives messages in place of those held before; returns how many. An error leaves none.
+    /// Receives messages, which replace those of the last call; returns how many. After an error there are none.
     #[inline]
     pub fn recv(&mut self, socket: &UdpSocket, mode: RecvMode) -> io::Result<usize> {
         // The kernel overwrites these, in as many headers as it fills.
@@ -141,18 +142,18 @@ impl RecvBatch {
         // SAFETY: the words of `control` are initialised and may be read as bytes; the length is within them.
         let control =
             unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), control_len) };
-        let told = parse_ancillary(control);
+        let ancillary = parse_ancillary(control);
         let from = self.addresses[i].get(header.msg_hdr.msg_namelen);
         RecvMessage {
             data: &self.slab[start..start + len],
             // The kernel names the sender of every UDP datagram; one without a sender gets the unspecified address.
             from: from.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
-            segment_size: told.segment_size.filter(|&size| usize::from(size) < len),
-            kernel_realtime_ns: told.kernel_realtime_ns,
-            hardware_ns: told.hardware_ns,
-            overflow_total: told.overflow_total,
-            tos: told.tos,
-            ttl: told.ttl,
+            segment_size: ancillary.segment_size.filter(|&size| usize::from(size) < len),
+            kernel_realtime_ns: ancillary.kernel_realtime_ns,
+            hardware_ns: ancillary.hardware_ns,
+            overflow_total: ancillary.overflow_total,
+            tos: ancillary.tos,
+            ttl: ancillary.ttl,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Interface> {
             _ => {}
         }
     }
-    // The number is one of another namespace; or the far end of a pair, which is no more below this end than above it.
+    // The index may belong to another namespace, or to the far end of a pair, which is not below this end.
     let is_pair = matches!(link.kind.as_deref(), Some("veth" | "netkit" | "vxcan"));
     link.lower =
         link.lower.filter(|&lower| !is_elsewhere && !is_pair && lower != 0 && lower != link.index);
@@ -139,13 +139,13 @@ pub(crate) fn parse_qdisc(payload: &[u8]) -> Option<Qdisc> {
     (!qdisc.kind.is_empty()).then_some(qdisc)
 }
 
-/// A route (`RTM_NEWROUTE`), as far as it is looked at.
+/// A route (`RTM_NEWROUTE`), as far as it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) destination_length: u8,
     /// Kind: 1 unicast, 2 local.
     pub(crate) kind: u8,
-    /// Interfaces it goes out by; several with multipath.
+    /// Outgoing interfaces; several with multipath.
     pub(crate) interfaces: Vec<u32>,
     pub(crate) source: Option<IpAddr>,
     pub(crate) gateway: Option<IpAddr>,

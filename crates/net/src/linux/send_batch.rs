@@ -1,4 +1,4 @@
-//! Many datagrams by one `sendmmsg`, each perhaps cut into segments by the kernel or the card.
+//! Many datagrams by one `sendmmsg`, each possibly segmented by the kernel or the card.
 
 use std::io;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use super::sockopt::retry;
 use super::udp::UdpSocket;
 use crate::udp::Sent;
 
-/// Room for one control message of two bytes, aligned as the kernel wants it.
+/// Room for one control message of two bytes, aligned as the kernel requires.
 const CONTROL_WORDS: usize = 4;
 
 /// Room for a batch of messages, allocated once. Filled and sent through [`SendBatch::fill`].
@@ -33,7 +33,7 @@ impl std::fmt::Debug for SendBatch {
 }
 
 impl SendBatch {
-    /// Room for `messages` messages; the kernel takes at most 1024 by one call, and so at most that many are used.
+    /// Room for `messages` messages, at most 1024: the kernel accepts no more in one call.
     pub fn new(messages: usize) -> Self {
         let n = messages.clamp(1, 1024);
         // SAFETY: mmsghdr is integers and raw pointers, for which zero (null) is a value.
@@ -104,7 +104,7 @@ impl<'b> Filling<'_, 'b> {
                 message.msg_namelen = 0;
             }
         }
-        // A single segment needs no cutting, and some routes refuse the request even then.
+        // A single segment needs no segmentation, and some routes refuse the request even then.
         match segment_size.filter(|&size| usize::from(size) < buffer.len()) {
             Some(size) => {
                 let control = &mut self.batch.controls[i];
@@ -120,7 +120,7 @@ impl<'b> Filling<'_, 'b> {
         Ok(())
     }
 
-    /// Messages pushed and not yet taken by the system.
+    /// Messages pushed and not yet accepted by the system.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.filled - self.sent
@@ -132,8 +132,9 @@ impl<'b> Filling<'_, 'b> {
         self.filled == self.batch.headers.len()
     }
 
-    /// Hands the remaining messages to the system, which may take fewer: call again for the rest. An error means that
-    /// the first remaining message was not taken (a later one's error shows at the next call). Nothing remaining: zero.
+    /// Passes the remaining messages to the system, which may accept fewer: call again for the rest. An error means
+    /// that the first remaining message was not accepted (a later one's error shows at the next call). Nothing
+    /// remaining: zero.
     #[inline]
     pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
         let remaining = self.remaining();
@@ -152,7 +153,7 @@ impl<'b> Filling<'_, 'b> {
         Ok(Sent { messages })
     }
 
-    /// Gives up the first remaining message, for instance after an error that is its own.
+    /// Skips the first remaining message, for instance after an error that it caused.
     pub fn skip(&mut self) {
         if self.sent < self.filled {
             self.sent += 1;

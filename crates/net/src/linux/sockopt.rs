@@ -41,7 +41,8 @@ fn set_bytes(
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option into `value`; returns how many of its bytes the kernel wrote, which an older kernel may make fewer.
+/// Reads an option into `value`; returns how many of its bytes the kernel wrote, which may be fewer on an older
+/// kernel.
 pub(crate) fn get_into<T: Plain>(
     fd: BorrowedFd<'_>,
     level: i32,

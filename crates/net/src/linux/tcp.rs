@@ -113,7 +113,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
     Ok(socket)
 }
 
-/// Whether the kernel takes a congestion control by this name for a new connection, loading a module if it may.
+/// Checks that the kernel accepts a congestion control by this name for a new connection, loading a module if it may.
 ///
 /// # Errors
 /// The kernel's: `NotFound` for a name that it does not know, `PermissionDenied` for one that only root may use.
@@ -122,7 +122,7 @@ pub fn try_congestion_control(name: &str) -> io::Result<()> {
     sockopt::set_slice(socket.as_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, name.as_bytes())
 }
 
-/// Whether the kernel opens stream sockets of this protocol number.
+/// Checks that the kernel opens stream sockets of this protocol number.
 ///
 /// # Errors
 /// The kernel's: `EPROTONOSUPPORT` where it does not have the protocol, `ENOPROTOOPT` where it is switched off.
@@ -156,7 +156,7 @@ fn set_listener_flow_label(socket: &Socket, label: u32) -> io::Result<()> {
 
 impl TcpListener {
     /// Listens on `address` with room for `backlog` connections not yet accepted (the system's `somaxconn` at most).
-    /// `SO_REUSEADDR` is set, so that a server can start again at once.
+    /// `SO_REUSEADDR` is set, so that a server can restart immediately.
     pub fn open(address: SocketAddr, options: &TcpOptions, backlog: u32) -> Result<Self> {
         let object = address.to_string();
         let socket = open(address, options, &object)?;
@@ -174,7 +174,7 @@ impl TcpListener {
         Ok(TcpListener { socket })
     }
 
-    /// Takes the next connection, blocking or not as `nonblocking` says.
+    /// Accepts the next connection; `nonblocking`: its calls do not block.
     pub fn accept(&self, nonblocking: bool) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, from) = self.socket.accept()?;
         socket.set_nonblocking(nonblocking)?;
@@ -193,7 +193,7 @@ impl TcpListener {
     }
 }
 
-/// Lets a TCP socket take more only while fewer than `bytes` wait unsent (`TCP_NOTSENT_LOWAT`).
+/// Lets a TCP socket accept more data only while fewer than `bytes` are unsent (`TCP_NOTSENT_LOWAT`).
 pub fn limit_unsent(socket: &impl AsSocket, bytes: u32) -> io::Result<()> {
     sockopt::set(borrow(socket), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
@@ -221,8 +221,8 @@ impl TcpStream {
         Ok(TcpStream { socket })
     }
 
-    /// Begins to connect and returns at once with a non-blocking socket: it is connected when it becomes writable and
-    /// [`TcpStream::take_error`] has nothing.
+    /// Starts to connect and returns immediately with a non-blocking socket: it is connected when it becomes writable
+    /// and [`TcpStream::take_error`] has nothing.
     pub fn start_connect(to: SocketAddr, options: &TcpOptions) -> Result<Self> {
         let object = to.to_string();
         let socket = Self::prepare(to, options, &object)?;
@@ -269,7 +269,7 @@ impl TcpStream {
         address.map(without_flow_label).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The IPv6 flow label of what is sent, where one was asked for ([`TcpOptions::flow_label`]).
+    /// The IPv6 flow label of sent packets, if one was requested ([`TcpOptions::flow_label`]).
     pub fn flow_label(&self) -> io::Result<Option<u32>> {
         let peer = self.socket.peer_addr()?.as_socket_ipv6();
         // sin6_flowinfo is in network byte order.
@@ -282,7 +282,7 @@ impl TcpStream {
         self.socket.set_nonblocking(nonblocking)
     }
 
-    /// Sends from `buffer`; returns how many bytes were taken.
+    /// Sends from `buffer`; returns how many bytes were accepted.
     #[inline]
     pub fn send(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_flags(buffer, 0)
@@ -296,7 +296,7 @@ impl TcpStream {
         })
     }
 
-    /// Receives into `buffer`; 0 is the end of what the peer sends.
+    /// Receives into `buffer`; 0 is the end of the stream.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.recv_flags(buffer, 0)
@@ -314,7 +314,7 @@ impl TcpStream {
         })
     }
 
-    /// Takes up to `most` received bytes without copying them anywhere (`MSG_TRUNC`, `tcp(7)`); 0 is the end.
+    /// Discards up to `most` received bytes without copying them anywhere (`MSG_TRUNC`, `tcp(7)`); 0 is the end.
     #[inline]
     pub fn recv_discard(&self, most: usize) -> io::Result<usize> {
         // SAFETY: with MSG_TRUNC on TCP the kernel writes nothing, and a null buffer is accepted.
@@ -324,7 +324,7 @@ impl TcpStream {
     }
 
     /// Sends up to `len` bytes of `file` from `offset` on, without copying them through this process (`sendfile(2)`).
-    /// Returns how many were taken; 0 at the end of the file.
+    /// Returns how many were accepted; 0 at the end of the file.
     #[inline]
     pub fn send_file(&self, file: &MemFile, offset: u64, len: usize) -> io::Result<usize> {
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -335,9 +335,10 @@ impl TcpStream {
         })
     }
 
-    /// Sends from `buffer` without copying (`MSG_ZEROCOPY`); needs [`TcpOptions::zerocopy`]. The kernel keeps the pages,
-    /// so this is safe, but what they hold when they leave is what is sent: keep `buffer` alive and unchanged until
-    /// [`TcpStream::zerocopy_completion`] has reported this send. `NoBuffers` means that too many are outstanding.
+    /// Sends from `buffer` without copying (`MSG_ZEROCOPY`); needs [`TcpOptions::zerocopy`]. The kernel keeps the
+    /// pages, so this is safe, but it sends their contents at the time of transmission: keep `buffer` alive and
+    /// unchanged until [`TcpStream::zerocopy_completion`] has reported this send. `NoBuffers` means that too many are
+    /// outstanding.
     #[inline]
     pub fn send_zerocopy(&self, buffer: &[u8]) -> io::Result<usize> {
         self.send_flags(buffer, libc::MSG_ZEROCOPY)
@@ -360,12 +361,12 @@ impl TcpStream {
         }
     }
 
-    /// Ends our direction; the peer's stays open (`SHUT_WR`).
+    /// Closes the sending direction; the peer's stays open (`SHUT_WR`).
     pub fn half_close(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// Ends both directions.
+    /// Closes both directions.
     pub fn shutdown(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Both)
     }
@@ -375,12 +376,12 @@ impl TcpStream {
         self.socket.set_linger(Some(Duration::ZERO))
     }
 
-    /// Sends small writes at once (`TCP_NODELAY`).
+    /// Sends small writes immediately (`TCP_NODELAY`).
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_tcp_nodelay(on)
     }
 
-    /// Acknowledges at once for now (`TCP_QUICKACK`); the kernel may fall back by itself.
+    /// Acknowledges immediately for now (`TCP_QUICKACK`); the kernel may revert this by itself.
     pub fn set_quickack(&self, on: bool) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_QUICKACK, i32::from(on))
     }
@@ -395,18 +396,18 @@ impl TcpStream {
         sockopt::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
     }
 
-    /// Reports the socket writable only while fewer than `bytes` wait unsent (`TCP_NOTSENT_LOWAT`).
+    /// Reports the socket writable only while fewer than `bytes` are unsent (`TCP_NOTSENT_LOWAT`).
     pub fn set_not_sent_low_water(&self, bytes: u32) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
     }
 
-    /// Asks for this size of both buffers, bytes; the system's limits apply.
+    /// Requests this size of both buffers, bytes; the system's limits apply.
     pub fn set_buffers(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(bytes)?;
         self.socket.set_recv_buffer_size(bytes)
     }
 
-    /// Bytes of send buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    /// Bytes of send buffer in effect: twice the requested size, within limits, since the kernel counts overhead in.
     pub fn send_buffer(&self) -> io::Result<usize> {
         self.socket.send_buffer_size()
     }
@@ -435,7 +436,7 @@ impl TcpStream {
         sockopt::get_i32(self.as_fd(), level, name)
     }
 
-    /// What the kernel knows of the connection.
+    /// The kernel's information about the connection.
     pub fn info(&self) -> io::Result<TcpInfo> {
         let mut bytes = [0_u8; 320];
         let len = sockopt::get_into(self.as_fd(), libc::SOL_TCP, libc::TCP_INFO, &mut bytes)?;

@@ -56,8 +56,8 @@ fn schedule(policy: i32, priority: i32, name: &'static str) -> Result<()> {
     }
 }
 
-/// Asks for real-time scheduling of the calling thread (`SCHED_FIFO`, priority 1–99). May be refused even to root,
-/// inside a control group without a real-time budget. Threads and processes made later do not inherit it.
+/// Requests real-time scheduling of the calling thread (`SCHED_FIFO`, priority 1–99). May be refused even to root,
+/// inside a control group without a real-time budget. Threads and processes created later do not inherit it.
 pub fn try_fifo(priority: u8) -> Result<()> {
     schedule(
         libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
@@ -66,14 +66,14 @@ pub fn try_fifo(priority: u8) -> Result<()> {
     )
 }
 
-/// Back to normal scheduling. Threads and processes made later do not inherit a priority still: taking that back is
-/// refused to those without `CAP_SYS_NICE` (`sched(7)`), who may be here by [`raise_real_time_limit`] alone.
+/// Returns to normal scheduling. Threads and processes created later still inherit no priority: changing that is
+/// refused without `CAP_SYS_NICE` (`sched(7)`), and a thread may be here by [`raise_real_time_limit`] alone.
 pub fn set_normal() -> Result<()> {
     schedule(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0, "SCHED_OTHER")
 }
 
-/// Lets this process schedule its threads in real time up to `priority` without `CAP_SYS_NICE` (`RLIMIT_RTPRIO`), where
-/// the limit is lower and may be raised, which takes `CAP_SYS_RESOURCE`. Returns whether it may.
+/// Lets this process schedule its threads in real time up to `priority` without `CAP_SYS_NICE` (`RLIMIT_RTPRIO`).
+/// Raises the limit if it is lower, which requires `CAP_SYS_RESOURCE`. Returns whether the process may.
 pub fn raise_real_time_limit(priority: u8) -> Result<bool> {
     let wanted = libc::rlim_t::from(priority);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -89,7 +89,7 @@ pub fn raise_real_time_limit(priority: u8) -> Result<bool> {
     Ok(unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const new) } == 0)
 }
 
-/// Names the calling thread, as tools show it; cut to 15 bytes, and at a NUL.
+/// Names the calling thread, as tools show it; truncated to 15 bytes, and at a NUL.
 pub fn set_name(name: &str) {
     let bytes: Vec<u8> = name.bytes().take_while(|&b| b != 0).take(15).collect();
     if let Ok(name) = CString::new(bytes) {
@@ -98,7 +98,7 @@ pub fn set_name(name: &str) {
     }
 }
 
-/// Raises the limit of open descriptors to `wanted`, or as near as this process may; returns what holds then.
+/// Raises the limit of open descriptors to `wanted`, or as far as this process may; returns the limit in effect.
 pub fn raise_descriptor_limit(wanted: u64) -> Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is exclusively borrowed.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut() {
+    fn names_are_truncated() {
         std::thread::spawn(|| {
             set_name("weir-worker-number-one");
             assert_eq!(
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn fifo_is_had_or_refused_by_name() {
+    fn fifo_is_granted_or_refused_by_name() {
         std::thread::spawn(|| match try_fifo(1) {
             Ok(()) => {
                 // SAFETY: takes an id only.
@@ -174,10 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_the_capability_gets_back_to_normal() {
+    fn a_thread_that_gave_up_the_capability_returns_to_normal() {
         std::thread::spawn(|| {
             if let Err(e) = try_fifo(1) {
-                return eprintln!("SKIPPED who_gave_up_the_capability_gets_back_to_normal: {e}");
+                return eprintln!(
+                    "SKIPPED a_thread_that_gave_up_the_capability_returns_to_normal: {e}"
+                );
             }
             crate::capability::keep(&crate::capability::Capabilities::default()).unwrap();
             set_normal().unwrap();
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptor_limit_is_what_it_says() {
+    fn the_returned_descriptor_limit_is_in_effect() {
         let got = raise_descriptor_limit(4096).unwrap();
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` is exclusively borrowed.

@@ -1,5 +1,5 @@
-//! Sockets that take and send packets of addresses that are not this host's (`IP_TRANSPARENT`), as a relay needs them
-//! whose packets a rule (nftables' `tproxy`) hands over. IPv4.
+//! Sockets that receive and send packets of addresses that are not this host's (`IP_TRANSPARENT`), for a relay to
+//! which a rule (nftables' `tproxy`) passes packets. IPv4.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -20,7 +20,7 @@ fn socket(kind: Type, protocol: Protocol, local: SocketAddrV4) -> io::Result<Soc
     Ok(socket)
 }
 
-/// A listener whose connections keep the address that they were made to: [`TcpStream::local_addr`] tells it.
+/// A listener whose connections keep the address that they were made to, which [`TcpStream::local_addr`] returns.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN` or `CAP_NET_RAW` over the network namespace; those of binding.
@@ -30,7 +30,7 @@ pub fn listen(local: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A UDP socket that reports with each datagram to which address it was sent.
+/// A UDP socket that reports the destination address of each datagram.
 #[derive(Debug)]
 pub struct TransparentUdp(UdpSocket);
 
@@ -46,10 +46,10 @@ impl TransparentUdp {
         Ok(Self(socket.into()))
     }
 
-    /// The next datagram, without waiting: its length, who sent it, and to whom.
+    /// The next datagram, without waiting: its length, source and destination.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; `InvalidData` when the kernel does not tell whom it was for.
+    /// `WouldBlock` if there is none; `InvalidData` if the kernel does not report the destination.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
         let mut from = RawAddress::zeroed();
         // Aligned as control messages are.
@@ -67,9 +67,9 @@ impl TransparentUdp {
         // SAFETY: every pointer leads to memory that lives through the call and may be written for the length given.
         let n = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };
         let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
-        let told = (message.msg_controllen as usize).min(size_of_val(&control));
-        // SAFETY: the array's bytes are initialised, and `told` is at most its size.
-        let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), told) };
+        let written = (message.msg_controllen as usize).min(size_of_val(&control));
+        // SAFETY: the array's bytes are initialised, and `written` is at most its size.
+        let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), written) };
         let destination = ControlMessages::new(control)
             .find(|m| m.level == libc::IPPROTO_IP && m.kind == libc::IP_ORIGDSTADDR)
             .and_then(|m| destination(m.data));
@@ -103,7 +103,7 @@ pub fn udp_from(local: SocketAddrV4) -> io::Result<UdpSocket> {
 
 /// Resets a connection, as for a destination that refused it.
 pub fn reset(stream: TcpStream) {
-    // Refused only for what is no socket.
+    // Fails only on a descriptor that is not a socket.
     let _ = Socket::from(stream).set_linger(Some(Duration::ZERO));
 }
 

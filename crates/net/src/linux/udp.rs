@@ -32,7 +32,7 @@ impl AsRawFd for UdpSocket {
 }
 
 impl From<OwnedFd> for UdpSocket {
-    /// Any datagram socket: what does not concern addresses works on it.
+    /// Wraps any datagram socket: functions that do not concern addresses work on it.
     fn from(fd: OwnedFd) -> Self {
         UdpSocket { socket: fd.into() }
     }
@@ -45,7 +45,7 @@ impl From<UdpSocket> for OwnedFd {
 }
 
 impl UdpSocket {
-    /// Opens, sets, binds and connects a socket. The first setting the system refuses ends it, by name.
+    /// Opens, sets, binds and connects a socket. Fails at the first setting that the system refuses, and names it.
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
         let object = options.bind.to_string();
         if let Some(to) = options.connect
@@ -137,12 +137,13 @@ impl UdpSocket {
         self.socket.set_nonblocking(nonblocking)
     }
 
-    /// Bytes of send buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    /// Bytes of send buffer in effect: twice the requested size, within limits, since the kernel counts overhead in.
     pub fn send_buffer(&self) -> io::Result<usize> {
         self.socket.send_buffer_size()
     }
 
-    /// Bytes of receive buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    /// Bytes of receive buffer in effect: twice the requested size, within limits, since the kernel counts overhead
+    /// in.
     pub fn receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
     }
@@ -162,8 +163,8 @@ impl UdpSocket {
         self.send_segmented(buffer, None, Some(to))
     }
 
-    /// Sends `buffer` by one call, cut by the kernel or card into datagrams of `segment_size` bytes (the last may be
-    /// shorter). At most [`gso_max_segments`] of them, and [`crate::udp::MAX_PAYLOAD_IPV4`] bytes.
+    /// Sends `buffer` by one call, segmented by the kernel or card into datagrams of `segment_size` bytes (the last
+    /// may be shorter). At most [`gso_max_segments`] of them, and [`crate::udp::MAX_PAYLOAD_IPV4`] bytes.
     #[inline]
     pub fn send_segmented(
         &self,
@@ -198,7 +199,7 @@ impl UdpSocket {
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let mut address = RawAddress::zeroed();
         let mut len = super::address::RAW_ADDRESS_LEN;
-        // SAFETY: `buffer` and the locals are writable for the lengths told.
+        // SAFETY: `buffer` and the locals are writable for the given lengths.
         let n = retry(|| unsafe {
             libc::recvfrom(
                 self.as_raw_fd(),
@@ -213,8 +214,8 @@ impl UdpSocket {
         Ok((n, from))
     }
 
-    /// Whether this kernel can cut datagrams for this socket (`UDP_SEGMENT`). A route may still refuse: then the send
-    /// fails with [`SendFault::SegmentationUnsupported`] or [`SendFault::Invalid`].
+    /// Whether this kernel can segment datagrams for this socket (`UDP_SEGMENT`). A route may still refuse: then the
+    /// send fails with [`SendFault::SegmentationUnsupported`] or [`SendFault::Invalid`].
     pub fn segmentation_available(&self) -> bool {
         sockopt::get_i32(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
@@ -310,8 +311,8 @@ pub(crate) fn send_fault(error: &io::Error) -> SendFault {
     }
 }
 
-/// The most segments one send may be cut into: 128 from Linux 6.9, 64 before; 1 where segmentation does not exist.
-/// Found once, by asking the loopback interface.
+/// Maximum number of segments of one send: 128 from Linux 6.9, 64 before; 1 where segmentation does not exist.
+/// Determined once, on the loopback interface.
 pub fn gso_max_segments() -> u16 {
     static FOUND: OnceLock<u16> = OnceLock::new();
     *FOUND.get_or_init(|| {

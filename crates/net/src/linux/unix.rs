@@ -15,7 +15,7 @@ use super::options::set_buffer;
 use super::sockopt;
 use crate::udp::UdpSocket;
 
-/// Two connected datagram sockets that do not block.
+/// Two connected, non-blocking datagram sockets.
 pub fn datagram_pair() -> io::Result<(UdpSocket, UdpSocket)> {
     let (near, far) = UnixDatagram::pair()?;
     Ok((UdpSocket::from(OwnedFd::from(near)), UdpSocket::from(OwnedFd::from(far))))
@@ -31,8 +31,8 @@ pub fn pass(stream: impl AsFd, socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the socket that the peer of a Unix stream passes: `WouldBlock` until it is there, `InvalidData` when what comes is
-/// no Unix datagram socket.
+/// Receives the socket that the peer of a Unix stream passes: `WouldBlock` until it has arrived, `InvalidData` if it
+/// is not a Unix datagram socket.
 pub fn take(stream: impl AsFd) -> io::Result<UdpSocket> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -50,8 +50,8 @@ pub fn take(stream: impl AsFd) -> io::Result<UdpSocket> {
     passed.filter(is_ours).map(UdpSocket::from).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Makes a socket of a pair ready for a flow: it does not block, has buffers of these bytes where given, and stamps what
-/// it receives.
+/// Prepares a socket of a pair for a flow: non-blocking, with buffers of `buffer_bytes` if given, and with receive
+/// stamps if `stamps`.
 pub fn prepare(socket: &UdpSocket, buffer_bytes: Option<usize>, stamps: bool) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let fd = socket.as_fd();
@@ -60,7 +60,7 @@ pub fn prepare(socket: &UdpSocket, buffer_bytes: Option<usize>, stamps: bool) ->
         set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
     }
     if stamps {
-        // The second has them made, the first has them reported in the form that is read.
+        // The second generates the stamps, the first reports them in the form that is parsed.
         let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted)?;
         sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;

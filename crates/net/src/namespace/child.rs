@@ -41,7 +41,7 @@ struct Shown {
 }
 
 impl ChildSetup {
-    /// Changes nothing until told to.
+    /// A setup that changes nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,21 +94,21 @@ impl ChildSetup {
     /// Shows the child a file with `content` instead of the one at `path`, which must exist. It lives in memory,
     /// in a mount namespace of the child's own, and ends with it: no other program sees it, and it has no name elsewhere.
     ///
-    /// Where that is refused the child starts without it, and the refusal's errno is in `refusal`, the writing end of a
-    /// pipe: four bytes in this machine's order.
+    /// If that is refused, the child starts without it, and the errno is written to `refusal`, the writing end of a
+    /// pipe: four bytes in this machine's byte order.
     #[must_use]
     pub fn file(mut self, path: &'static CStr, content: String, refusal: OwnedFd) -> Self {
         self.shown = Some(Shown { path, content, refusal });
         self
     }
 
-    /// Installs this in `command`; a refusal shows as the error of `spawn`.
+    /// Installs this in `command`; `spawn` returns a refusal as its error.
     ///
     /// `CommandExt::exec` works too, from a process with one thread, without
     /// [`parent_death_signal`](Self::parent_death_signal).
     ///
     /// # Errors
-    /// None at present but those of preparing the text for the kernel.
+    /// Only those of preparing the text for the kernel.
     pub fn apply(self, command: &mut Command) -> Result<(), Error> {
         let offsets = match self.clock_offset {
             None => None,
@@ -237,8 +237,8 @@ fn refresh_sys() {
 
 /// Puts a new file over the one at `path`, in a new mount namespace. Async-signal-safe.
 ///
-/// A bind mount wants a file of a mounted file system: one in memory is mounted at /sys, which every Linux has, as
-/// long as it takes.
+/// A bind mount requires a file on a mounted file system: one in memory is mounted at /sys, which every Linux has,
+/// for the time being.
 fn show_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
     const PLACE: &CStr = c"/sys";
     const FILE: &CStr = c"/sys/file";
@@ -261,7 +261,7 @@ fn show_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
     done(unsafe { libc::umount2(PLACE.as_ptr(), libc::MNT_DETACH) }).and(shown)
 }
 
-/// Writes a new file that everybody may read. Async-signal-safe.
+/// Writes a new file that all users may read. Async-signal-safe.
 fn write_new(path: &CStr, content: &[u8]) -> Result<(), c_int> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: a string that ends in NUL; the mode that O_CREAT wants.
@@ -290,7 +290,7 @@ fn write_new(path: &CStr, content: &[u8]) -> Result<(), c_int> {
 fn enter_time_namespace(offsets: &[u8]) -> Result<(), c_int> {
     raw::unshare(libc::CLONE_NEWTIME)?;
     raw::write_file(c"/proc/self/timens_offsets", offsets)?;
-    // unshare moves only children to come; not every kernel moves the process itself at exec.
+    // unshare moves only future children; not every kernel moves the process itself at exec.
     let own = raw::open(c"/proc/self/ns/time_for_children", libc::O_RDONLY)?;
     let result = raw::set_namespace(own, libc::CLONE_NEWTIME);
     raw::close(own);

@@ -1,5 +1,4 @@
-//! Making namespaces: on a thread with CAP_SYS_ADMIN, else in a forked child inside a new user namespace
-//! for everyone else.
+//! Creation of namespaces: on a thread with CAP_SYS_ADMIN, else in a forked child inside a new user namespace.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -7,11 +6,11 @@ use std::sync::Arc;
 
 use super::{Error, LinkControl, NetNamespace, raw};
 
-/// How a new network namespace starts out.
+/// Initial settings of a new network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespaceOptions {
-    /// Whether interfaces in it speak IPv6, whatever the machine's default is. Off for a namespace
-    /// that only forwards frames.
+    /// Whether its interfaces use IPv6, whatever the machine's default is. Off for a namespace that only forwards
+    /// frames.
     pub ipv6: bool,
 }
 
@@ -32,13 +31,13 @@ pub struct NamespaceParts {
     pub control: LinkControl,
 }
 
-/// Makes one network namespace for each of `options`, in order.
+/// Creates one network namespace for each of `options`, in order.
 ///
-/// Where the caller may not (EPERM), a user namespace is made first, with the caller as its root,
-/// and owns them all; [`NetNamespace::user_fd`] is then present.
+/// If the caller may not (EPERM), a user namespace is created first, with the caller as its root, and owns them all;
+/// [`NetNamespace::user_fd`] is then present.
 ///
 /// # Errors
-/// The step that was refused; [`Error::is_not_permitted`] tells when the system forbids it.
+/// The step that was refused; [`Error::is_not_permitted`] tells whether the system forbids it.
 pub fn create(options: &[NamespaceOptions]) -> Result<Vec<NamespaceParts>, Error> {
     match create_on_thread(options) {
         Err(error) if error.source.raw_os_error() == Some(libc::EPERM) => create_as_user(options),
@@ -46,8 +45,8 @@ pub fn create(options: &[NamespaceOptions]) -> Result<Vec<NamespaceParts>, Error
     }
 }
 
-/// Moves the calling process into a new user namespace whose root it is, so that an ordinary user
-/// may then make and enter network namespaces with threads.
+/// Moves the calling process into a new user namespace as its root, so that an ordinary user may then create and
+/// enter network namespaces with threads.
 ///
 /// # Errors
 /// EINVAL when the process has more than one thread: call it first thing in `main`.
@@ -123,8 +122,8 @@ impl Step {
     }
 }
 
-/// Only a process with one thread may make a user namespace, so a forked child does, and sends the
-/// descriptors back. They keep the namespaces alive; the child has ended when this returns.
+/// Only a process with one thread may create a user namespace, so a forked child does, and sends the descriptors
+/// back. They keep the namespaces alive; the child has ended when this returns.
 fn create_as_user(options: &[NamespaceOptions]) -> Result<Vec<NamespaceParts>, Error> {
     let (uid_map, gid_map) = identity_maps();
     let failed =

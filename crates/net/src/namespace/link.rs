@@ -13,7 +13,7 @@ const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETH_SS_FEATURES: u32 = 4;
 const ETH_GSTRING_LEN: usize = 32;
-/// Linux has some 60 features; more than this is not an answer to believe.
+/// Linux has some 60 features; a larger number is invalid.
 const MAX_FEATURES: u32 = 1024;
 /// Words of features that the allocation-free path can carry.
 pub(crate) const MAX_FEATURE_WORDS: usize = 8;
@@ -81,7 +81,7 @@ impl LinkControl {
         Ok(names.into_iter().enumerate().filter(|&(bit, _)| active(bit)).map(|(_, n)| n).collect())
     }
 
-    /// Turns features on or off, all in one step; then checks that they are as asked.
+    /// Turns features on or off, all in one step; then checks that they are as requested.
     ///
     /// # Errors
     /// A name the kernel does not know, or a feature the interface would not change.
@@ -131,7 +131,7 @@ impl LinkControl {
     }
 }
 
-/// An interface name as the kernel takes it: 1 to 15 bytes, NUL-padded; no slash, no space, not `.` or `..`.
+/// An interface name as the kernel accepts it: 1 to 15 bytes, NUL-padded; no slash, no space, not `.` or `..`.
 pub(crate) fn interface_name(name: &str) -> Option<[u8; libc::IFNAMSIZ]> {
     let bytes = name.as_bytes();
     let plain = bytes.iter().all(|&b| b != b'/' && b != b':' && b > b' ' && b != 0x7f);

@@ -1,4 +1,4 @@
-//! Other processes, by descriptor: a pid alone may be reused between looking and acting.
+//! Other processes, by descriptor: a pid alone may be reused between a check and an action.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -34,7 +34,7 @@ impl Process {
         }
         // SAFETY: just opened and owned by no one else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        // Looked at only now that the descriptor pins the process.
+        // Checked only now that the descriptor pins the process.
         Ok((process_start_time(pid) == Some(start_time)).then_some(Self { pid, fd }))
     }
 
@@ -89,7 +89,7 @@ impl Process {
 
 /// Signals every process of the group that `leader` leads (setpgid(2)). A group that no longer exists is no error.
 ///
-/// Meant for a child that leads a group of its own and has not been waited for: until then its number, and that of its
+/// Meant for a child that leads a group of its own and has not been reaped: until then its number, and that of its
 /// group, can't be another's.
 pub fn signal_group(leader: u32, signal: i32) -> Result<(), Error> {
     let named = |source| Error::new("signal", format!("process group {leader}"), source);
@@ -140,18 +140,18 @@ pub fn effective_user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Ends every process but the caller whose main thread is inside one of `namespaces`: SIGTERM, and
-/// SIGKILL for what is left after `grace`. Returns how many were signalled.
+/// Ends every process but the caller whose main thread is inside one of `namespaces`: SIGTERM, and SIGKILL to those
+/// left after `grace`. Returns how many were signalled.
 ///
-/// A process the caller may not look at (another user's) is left alone.
+/// A process that the caller may not inspect (another user's) is left alone.
 pub fn end_processes_in(namespaces: &[NetNamespace], grace: Duration) -> Result<usize, Error> {
     let mut ids = Vec::with_capacity(namespaces.len());
     for namespace in namespaces {
         let id = namespace.id()?;
         ids.push((id.device, id.inode));
     }
-    let told = raw::signal_processes_in(&ids, libc::SIGTERM, None);
-    if told == 0 {
+    let signalled = raw::signal_processes_in(&ids, libc::SIGTERM, None);
+    if signalled == 0 {
         return Ok(0);
     }
     let started = Instant::now();
@@ -163,10 +163,10 @@ pub fn end_processes_in(namespaces: &[NetNamespace], grace: Duration) -> Result<
         }
         raw::sleep_milliseconds(5);
     }
-    Ok(told)
+    Ok(signalled)
 }
 
-/// SIGINT, SIGTERM and SIGHUP, held back so that they can be waited for instead of ending the process.
+/// SIGINT, SIGTERM and SIGHUP, blocked so that they can be waited for instead of ending the process.
 #[derive(Debug)]
 pub struct TerminationSignals {
     set: libc::sigset_t,

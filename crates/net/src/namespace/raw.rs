@@ -71,7 +71,7 @@ pub(crate) struct RawParts {
     pub(crate) control: RawFd,
 }
 
-/// Moves the calling thread into a new network namespace and opens what its maker needs of it.
+/// Moves the calling thread into a new network namespace and opens the descriptors that its creator needs.
 pub(crate) fn new_net_namespace(ipv6: bool) -> Result<RawParts, c_int> {
     unshare(libc::CLONE_NEWNET)?;
     // Best effort: a kernel without IPv6 has none of these files, and a read-only /proc leaves the
@@ -79,8 +79,8 @@ pub(crate) fn new_net_namespace(ipv6: bool) -> Result<RawParts, c_int> {
     let disable: &[u8] = if ipv6 { b"0" } else { b"1" };
     let _ = write_file(c"/proc/sys/net/ipv6/conf/all/disable_ipv6", disable);
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/disable_ipv6", disable);
-    // No duplicate address detection and no router discovery: addresses serve at once, and no
-    // unrequested packet is sent.
+    // No duplicate address detection and no router discovery: addresses are usable immediately, and no unrequested
+    // packet is sent.
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/accept_dad", b"0");
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/dad_transmits", b"0");
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/accept_ra", b"0");
@@ -227,7 +227,7 @@ pub(crate) fn receive_message(
     Ok((received, descriptors))
 }
 
-/// Blocks every signal in the calling thread and returns the mask that was in force.
+/// Blocks every signal in the calling thread and returns the previous mask.
 pub(crate) fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are plain memory initialised by sigfillset and pthread_sigmask.
     unsafe {
@@ -261,7 +261,7 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 
 /// Sends `signal` to every process but the caller whose main thread is in one of the network
 /// namespaces `(device, inode)`; returns how many were found. Processes whose name is `spared` are
-/// counted and get none. The namespaces must be held open by the caller, so that their inode
+/// counted, but get none. The namespaces must be held open by the caller, so that their inode
 /// numbers cannot have been reused.
 pub(crate) fn signal_processes_in(
     namespaces: &[(u64, u64)],
@@ -328,7 +328,7 @@ fn decimal(name: &[u8]) -> Option<libc::pid_t> {
     (value > 0).then_some(value)
 }
 
-/// `/proc/PID` and what is behind it, at most 14 bytes.
+/// `/proc/PID` and `behind`, of which at most 14 bytes are used.
 fn in_proc(pid: libc::pid_t, behind: &[u8]) -> [u8; 32] {
     let mut path = [0_u8; 32];
     let mut at = 0;
@@ -356,7 +356,7 @@ fn in_proc(pid: libc::pid_t, behind: &[u8]) -> [u8; 32] {
     path
 }
 
-/// Whether a process has this name (`comm`). False when it may not be looked at.
+/// Whether a process has this name (`comm`). False if it may not be inspected.
 fn is_called(pid: libc::pid_t, name: &CStr) -> bool {
     let path = in_proc(pid, b"/comm");
     let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
@@ -370,7 +370,7 @@ fn is_called(pid: libc::pid_t, name: &CStr) -> bool {
     found.strip_suffix(b"\n") == Some(name.to_bytes())
 }
 
-/// Whether a process's main thread is in one of the namespaces. False when it may not be looked at.
+/// Whether a process's main thread is in one of the namespaces. False if it may not be inspected.
 fn is_in(pid: libc::pid_t, namespaces: &[(u64, u64)]) -> bool {
     let path = in_proc(pid, b"/ns/net");
     // SAFETY: `path` is NUL-terminated, `status` is written by the call before it is read.
@@ -383,7 +383,7 @@ fn is_in(pid: libc::pid_t, namespaces: &[(u64, u64)]) -> bool {
 
 fn signal_if_still_in(pid: libc::pid_t, namespaces: &[(u64, u64)], signal: c_int) -> bool {
     // SAFETY: pidfd_open and pidfd_send_signal take no pointers here (a null siginfo is allowed).
-    // The process is looked at again once the descriptor pins it, so a reused pid is never hit.
+    // The process is checked again once the descriptor pins it, so a reused pid is never hit.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd;
         if fd < 0 {
@@ -436,7 +436,7 @@ pub(crate) fn close_all_except(keep: RawFd) {
         below && above
     };
     if !closed {
-        // Before Linux 5.9: the usual limit's worth, one by one.
+        // Before Linux 5.9: as many as the usual limit, one by one.
         for fd in (0..4096).filter(|&fd| fd != keep) {
             close(fd);
         }

@@ -57,7 +57,7 @@ impl<'b> Filling<'_, 'b> {
         Ok(())
     }
 
-    /// Messages pushed and not yet taken by the system.
+    /// Messages pushed and not yet accepted by the system.
     pub fn remaining(&self) -> usize {
         self.messages.len() - self.sent
     }
@@ -67,7 +67,7 @@ impl<'b> Filling<'_, 'b> {
         self.messages.len() == self.batch.capacity
     }
 
-    /// Sends until one is not taken; an error means that the first was not.
+    /// Sends until one is not accepted; an error means that the first was not.
     pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
         let mut messages = 0;
         for (buffer, segment_size, to) in &self.messages[self.sent..] {
@@ -81,7 +81,7 @@ impl<'b> Filling<'_, 'b> {
         Ok(Sent { messages })
     }
 
-    /// Gives up the first remaining message.
+    /// Skips the first remaining message.
     pub fn skip(&mut self) {
         self.sent = (self.sent + 1).min(self.messages.len());
     }
@@ -179,7 +179,7 @@ mod tests {
         filling.push(b"four", Some(4), None).unwrap();
         assert!(filling.push(b"five", None, None).is_err());
         assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });
-        // It would have to be cut.
+        // It would have to be segmented.
         assert_eq!(filling.send(&sender).unwrap_err().kind(), io::ErrorKind::Unsupported);
         filling.skip();
         assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });

@@ -33,7 +33,7 @@ pub(crate) fn sleep_until(until_ns: u64) {
     }
 }
 
-/// Resolution of the monotonic clock, ns, as far as the standard library lets it be known.
+/// Resolution of the monotonic clock, ns, as far as the standard library determines it.
 pub fn monotonic_resolution_ns() -> u64 {
     100
 }

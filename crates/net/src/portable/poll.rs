@@ -1,4 +1,4 @@
-//! Waiting by `poll` (`WSAPoll` on Windows): a list of sockets that each wait hands over.
+//! Waiting by `poll` (`WSAPoll` on Windows): each wait passes a list of sockets to the system.
 
 use std::io;
 use std::net::UdpSocket;
@@ -10,7 +10,7 @@ use super::native::{self, RawSocket};
 use crate::poll::{Event, Interest};
 use crate::socket::{AsSocket, BorrowedSocket, borrow};
 
-/// Waits for events on sockets added to it. A socket leaves by itself at the first wait after it was closed.
+/// Waits for events on sockets added to it. A closed socket is removed by the next wait.
 #[derive(Debug)]
 pub struct Poller {
     state: Mutex<State>,
@@ -61,7 +61,7 @@ impl Poller {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list, also under a wait.
+    /// Changes the list, even during a wait.
     fn change(&self, change: impl FnOnce(&mut Vec<Added>) -> io::Result<()>) -> io::Result<()> {
         let mut state = self.lock();
         change(&mut state.sockets)?;
@@ -80,7 +80,7 @@ impl Poller {
     ) -> io::Result<()> {
         let added = Added::new(borrow(socket), token, interest)?;
         self.change(|sockets| {
-            // One of this number that is still in the list was closed.
+            // An entry of this number that is still in the list is of a closed socket.
             sockets.retain(|other| other.socket != added.socket);
             sockets.push(added);
             Ok(())
@@ -102,7 +102,7 @@ impl Poller {
         })
     }
 
-    /// Ends the waiting for `socket`.
+    /// Stops waiting for `socket`.
     pub fn remove(&self, socket: &(impl AsSocket + ?Sized)) -> io::Result<()> {
         let socket = native::raw(borrow(socket));
         self.change(|sockets| {
@@ -112,14 +112,13 @@ impl Poller {
         })
     }
 
-    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 when the time
-    /// is over.
+    /// Waits for events at most `timeout_ns` (forever: `None`; not at all: 0). Returns their number; 0 on a timeout.
     pub fn wait(&self, events: &mut Events, timeout_ns: Option<u64>) -> io::Result<usize> {
         events.events.clear();
         let end = timeout_ns.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            // Whole milliseconds; the rest is slept away, since a poll knows no shorter time.
+            // Whole milliseconds; the rest is slept, since a poll has no finer unit.
             let whole = left.map_or(-1, |left| i32::try_from(left.as_millis()).unwrap_or(i32::MAX));
             self.poll(events, whole)?;
             if !events.events.is_empty() || left.is_some_and(|left| left.is_zero()) {
@@ -139,7 +138,7 @@ impl Poller {
         self.wait(events, Some(monotonic_ns.saturating_sub(now)))
     }
 
-    /// One call of the system. May return without an event before the time is over.
+    /// One system call. May return without an event before the timeout.
     fn poll(&self, events: &mut Events, timeout_ms: i32) -> io::Result<()> {
         let wake = Added {
             socket: native::raw(borrow(&self.changed)),
@@ -183,7 +182,7 @@ impl Poller {
                 break;
             }
         }
-        // Those behind the last one come first at the next wait, so that none starves.
+        // Sockets after the last reported one come first at the next wait, so that none starves.
         if let Some(last) = last.filter(|_| events.events.len() == events.capacity) {
             state.sockets.rotate_left(last + 1);
         }
@@ -212,7 +211,7 @@ crate::as_socket!(Waker, socket);
 
 impl Waker {
     fn open() -> io::Result<Self> {
-        // Connected to itself, it takes no datagram of another sender.
+        // Connected to itself, it accepts no datagram of another sender.
         let socket = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(socket.local_addr()?)?;
         socket.set_nonblocking(true)?;
@@ -232,7 +231,7 @@ impl Waker {
         let _ = self.socket.send(&[0]);
     }
 
-    /// Takes the wake-ups so far; whether there were any.
+    /// Clears the wake-ups so far; returns whether there were any.
     pub fn clear(&self) -> bool {
         let mut any = false;
         while self.socket.recv(&mut [0; 1]).is_ok() {
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_what_was_asked_for_until_it_is_removed() {
+    fn reports_requested_events_until_the_socket_is_removed() {
         let poller = Poller::new().unwrap();
         let (a, b) = (bound(), bound());
         poller.add(&a, 7, Interest::READ).unwrap();
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_as_long_as_asked() {
+    fn a_wait_is_as_long_as_requested() {
         let poller = Poller::new().unwrap();
         let mut events = Events::new(1);
         for ns in [300_000, 2_300_000] {
@@ -298,7 +297,7 @@ mod tests {
         drop(closed);
         let mut events = Events::new(4);
         let _ = poller.wait(&mut events, Some(0)).unwrap();
-        // Another thread may have been given the number meanwhile: then the entry is that socket's.
+        // Another thread's socket may have this number meanwhile: then the entry is that socket's.
         let next = bound();
         poller.add(&next, 2, Interest::WRITE).unwrap();
         if native::raw(borrow(&next)) == number {

@@ -1,4 +1,4 @@
-//! Child processes as the standard library has them: no signals to groups, and no request to end.
+//! Child processes by the standard library: no signals to groups, and no request to end.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};

@@ -1,4 +1,4 @@
-//! TCP over socket2. What a system knows of a connection (`TCP_INFO`), congestion control and zero-copy are absent.
+//! TCP over socket2. Information about a connection (`TCP_INFO`), congestion control and zero-copy are absent.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -135,7 +135,7 @@ impl TcpListener {
         Ok(TcpListener { socket })
     }
 
-    /// Takes the next connection, blocking or not as `nonblocking` says.
+    /// Accepts the next connection; `nonblocking`: its calls do not block.
     pub fn accept(&self, nonblocking: bool) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, from) = self.socket.accept()?;
         socket.set_nonblocking(nonblocking)?;
@@ -168,8 +168,8 @@ impl TcpStream {
         Ok(TcpStream { socket })
     }
 
-    /// Begins to connect and returns at once with a non-blocking socket: it is connected when it becomes writable and
-    /// [`TcpStream::take_error`] has nothing.
+    /// Starts to connect and returns immediately with a non-blocking socket: it is connected when it becomes writable
+    /// and [`TcpStream::take_error`] has nothing.
     pub fn start_connect(to: SocketAddr, options: &TcpOptions) -> Result<Self> {
         let object = to.to_string();
         let socket = Self::prepare(to, options, &object)?;
@@ -216,24 +216,24 @@ impl TcpStream {
         self.socket.set_nonblocking(nonblocking)
     }
 
-    /// Sends from `buffer`; returns how many bytes were taken.
+    /// Sends from `buffer`; returns how many bytes were accepted.
     pub fn send(&self, buffer: &[u8]) -> io::Result<usize> {
         (&self.socket).write(buffer)
     }
 
-    /// Receives into `buffer`; 0 is the end of what the peer sends.
+    /// Receives into `buffer`; 0 is the end of the stream.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.socket).read(buffer)
     }
 
-    /// Takes up to `most` received bytes and drops them; 0 is the end.
+    /// Discards up to `most` received bytes; 0 is the end.
     pub fn recv_discard(&self, most: usize) -> io::Result<usize> {
         let mut room = [0; 16 << 10];
         let most = most.min(room.len());
         self.recv(&mut room[..most])
     }
 
-    /// Sends up to `len` bytes of `file` from `offset` on. Returns how many were taken; 0 at the end of the file.
+    /// Sends up to `len` bytes of `file` from `offset` on. Returns how many were accepted; 0 at the end of the file.
     pub fn send_file(&self, file: &MemFile, offset: u64, len: usize) -> io::Result<usize> {
         match file.part(offset, len) {
             [] => Ok(0),
@@ -251,12 +251,12 @@ impl TcpStream {
         unsupported()
     }
 
-    /// Ends our direction; the peer's stays open.
+    /// Closes the sending direction; the peer's stays open.
     pub fn half_close(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// Ends both directions.
+    /// Closes both directions.
     pub fn shutdown(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Both)
     }
@@ -266,7 +266,7 @@ impl TcpStream {
         self.socket.set_linger(Some(Duration::ZERO))
     }
 
-    /// Sends small writes at once (`TCP_NODELAY`).
+    /// Sends small writes immediately (`TCP_NODELAY`).
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_tcp_nodelay(on)
     }
@@ -276,7 +276,7 @@ impl TcpStream {
         unsupported()
     }
 
-    /// Asks for this size of both buffers, bytes; the system's limits apply.
+    /// Requests this size of both buffers, bytes; the system's limits apply.
     pub fn set_buffers(&self, bytes: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(bytes)?;
         self.socket.set_recv_buffer_size(bytes)

@@ -1,4 +1,4 @@
-//! Threads as the standard library has them.
+//! Threads by the standard library.
 
 use super::unsupported;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub fn try_fifo(_priority: u8) -> Result<()> {
     unsupported("schedule in real time", "this thread")
 }
 
-/// Nothing to do: scheduling is never anything else.
+/// Nothing to do: scheduling is always normal.
 pub fn set_normal() -> Result<()> {
     Ok(())
 }

@@ -21,8 +21,8 @@ fn unsupported<T>() -> io::Result<T> {
 crate::as_socket!(UdpSocket, socket);
 
 impl UdpSocket {
-    /// Opens, sets, binds and connects a socket; refuses by name what this system does not have. Without coalescing, stamps,
-    /// counts of overflow, TOS and TTL, and queued errors, received messages have none of these.
+    /// Opens, sets, binds and connects a socket; refuses by name options that this system lacks. Coalescing, stamps,
+    /// counts of overflow, TOS, TTL and queued errors are ignored: received messages have none of these.
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
         let object = options.bind.to_string();
         let missing = [
@@ -100,7 +100,7 @@ impl UdpSocket {
         self.socket.send_to(buffer, to)
     }
 
-    /// Sends `buffer` as one datagram; `Unsupported` when it would have to be cut.
+    /// Sends `buffer` as one datagram; `Unsupported` if it would have to be segmented.
     pub fn send_segmented(
         &self,
         buffer: &[u8],

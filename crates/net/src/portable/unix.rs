@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use crate::clock::ProcessCpu;
 use crate::socket::BorrowedSocket;
 
-/// A socket by its number, as a poll takes it.
+/// A socket by its number, as in a poll.
 pub(crate) type RawSocket = std::os::fd::RawFd;
 /// An entry of a poll.
 pub(crate) type PollEntry = libc::pollfd;

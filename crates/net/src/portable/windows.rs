@@ -17,7 +17,7 @@ use windows_sys::Win32::System::Threading::{
 use crate::clock::ProcessCpu;
 use crate::socket::BorrowedSocket;
 
-/// A socket by its number, as a poll takes it.
+/// A socket by its number, as in a poll.
 pub(crate) type RawSocket = std::os::windows::io::RawSocket;
 /// An entry of a poll.
 pub(crate) type PollEntry = WSAPOLLFD;

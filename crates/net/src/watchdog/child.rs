@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
 
-/// Most actions one watchdog keeps.
+/// Maximum number of actions of one watchdog.
 pub const MAX_ACTIONS: usize = 128;
 
 const MESSAGE_BYTES: usize = 48 + FILE_BYTES;
@@ -16,7 +16,7 @@ const NAME: &CStr = c"weir-watchdog";
 /// Passes over processes, 5 ms each, in which watchdogs are left to finish their own work.
 const SPARED_PASSES: u32 = 40;
 
-/// What an order asks for.
+/// Kind of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(super) enum OrderKind {
@@ -64,7 +64,7 @@ pub(super) struct Order {
     pub(super) file: [u8; FILE_BYTES],
     /// Filled in by the child.
     pub(super) index: c_int,
-    /// Filled in by the child: the descriptor that came with the order, or -1.
+    /// Filled in by the child: the descriptor received with the order, or -1.
     pub(super) directory: RawFd,
 }
 
@@ -113,7 +113,7 @@ impl Order {
     }
 }
 
-/// Keeps orders until the socket closes, then carries them out. Never returns.
+/// Stores orders until the socket closes, then carries them out. Never returns.
 pub(super) fn run(socket: RawFd) -> ! {
     // Every other descriptor goes: a copy of the parent's end of a pipe or socket would hide the
     // parent's death from others, and from this child itself.
@@ -156,7 +156,7 @@ pub(super) fn run(socket: RawFd) -> ! {
     let mut is_whole = true;
     for order in orders[..count].iter().rev() {
         if order.kind == OrderKind::RemoveFile {
-            // A note of what is to be restored stays where it could not be.
+            // The note of what is to be restored stays if that failed.
             if is_whole {
                 remove_file(order);
             }
@@ -199,7 +199,7 @@ fn index_of(control: RawFd, interface: &[u8; libc::IFNAMSIZ]) -> Result<c_int, c
     Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
-/// An error has nowhere to go: the parent is dead, and the other actions must still have their turn.
+/// An error can't be reported: the parent is dead, and the other actions must still be carried out.
 fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
     if order.kind == OrderKind::EndProcesses {
         let namespace = [(order.device, order.inode)];

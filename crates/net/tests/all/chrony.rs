@@ -1,5 +1,5 @@
-//! What this crate says of a clock that chronyd keeps, against chronyd itself: two daemons in namespaces of their own, of
-//! which one follows the other. Neither touches the clock (`-x`), and nothing leaves the namespace.
+//! This crate's bound of a clock under chronyd, compared with chronyd's own: two daemons in namespaces of their own,
+//! one of which follows the other. Neither touches the clock (`-x`), and nothing leaves the namespace.
 // Helper functions of tests: a failure is a failed test.
 #![cfg(target_os = "linux")]
 
@@ -78,7 +78,8 @@ fn by_chrony() -> Option<ClockReference> {
 /// While nothing is measured any more, so that only the dispersion grows.
 fn agrees() -> f64 {
     let begun = Instant::now();
-    // The reader waits a moment only, and on a busy machine the daemon may take longer: then it is rightly not told.
+    // The reader waits only a moment, and on a busy machine the daemon may take longer: then it rightly reports
+    // nothing.
     let (before, told, after) = loop {
         let before = tracking();
         if let Some(told) = by_chrony() {
@@ -124,14 +125,14 @@ fn inside() {
     let close = agrees();
     assert!(close < 0.1, "{close}");
 
-    // Some seconds off: not corrected here, hence told.
+    // Some seconds off: not corrected here, hence reported.
     let upstream = chronyd(&UPSTREAM);
     let set = "chronyc -h /run/chrony/upstream.sock settime \"$(date -d '+5 seconds' +%H:%M:%S)\"";
     wait_until("the time is set", |_| {
         let done = Command::new("sh").args(["-c", set]).stdout(Stdio::null()).status().unwrap();
         done.success()
     });
-    // Right after the jump it takes that for a clock that strays wildly, and promises less than we would pass on.
+    // Right after the jump it assumes a clock that drifts wildly, with a bound too large to be passed on.
     wait_until("the difference is seen", |t| {
         figure(t, "System time") > 1.0 && figure(t, "Root dispersion") < 1.0
     });

@@ -1,5 +1,5 @@
-//! Every test of this crate in one program: one link instead of many.
-// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+//! All tests of this crate in one program, to link once.
+// A failing helper is a failed test; helpers are shared, and not every test uses each.
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod chrony;

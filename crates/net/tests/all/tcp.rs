@@ -182,7 +182,7 @@ fn runtime_settings_are_accepted() {
 }
 
 #[test]
-fn closed_port_is_refused_at_once_and_by_name() {
+fn closed_port_is_refused_immediately_and_by_name() {
     for family in FAMILIES {
         let closed = TcpListener::open(family.parse().unwrap(), &TcpOptions::default(), 1)
             .unwrap()

@@ -1,4 +1,4 @@
-//! UDP over loopback: what is sent arrives, with what the kernel tells about it.
+//! UDP over loopback: sent datagrams arrive, with what the kernel reports about them.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ fn receiver(address: &str) -> UdpSocket {
     .unwrap()
 }
 
-/// Receives until `count` datagrams have come (waiting forever would be a failure the harness sees).
+/// Receives until `count` datagrams have arrived (waiting forever would be a failure the harness sees).
 fn collect(socket: &UdpSocket, batch: &mut RecvBatch, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -113,7 +113,7 @@ fn segments_leave_apart_and_coalesced_ones_are_split_again() {
 }
 
 #[test]
-fn most_segments_are_found_and_true() {
+fn the_maximum_number_of_segments_is_found_and_accepted() {
     let n = usize::from(gso_max_segments());
     assert!(n == 64 || n == 128, "{n}");
     let sink = receiver("127.0.0.1:0");
@@ -143,7 +143,7 @@ fn largest_payloads_pass_and_larger_ones_are_too_long() {
         let mut batch = RecvBatch::new(2, 65_535);
         let got = collect(&sink, &mut batch, 2);
         assert_eq!((got[0].len(), got[1].len()), (most, 0));
-        // With room for less, the rest is lost and said to be.
+        // With a smaller buffer, the rest is lost and reported so.
         source.send_to(&bytes[..100], to).unwrap();
         let mut small = RecvBatch::new(1, 10);
         small.recv(&sink, RecvMode::WaitForOne).unwrap();
@@ -166,7 +166,8 @@ fn kernel_stamps_tos_and_ttl_are_reported() {
         let options = UdpOptions { tos: Some(0xb8), ttl: Some(9), ..UdpOptions::connect(to) };
         let source = UdpSocket::open(&options).unwrap();
         let mut batch = RecvBatch::new(1, 100);
-        // The kernel switches stamping on by a work item some time after it is asked: the first packets carry none.
+        // The kernel switches stamping on by a work item some time after the request: the first packets have no
+        // stamps.
         let mut stamp = None;
         let give_up = Clock::System.monotonic_ns() + 20_000_000_000;
         while Clock::System.monotonic_ns() < give_up {
@@ -211,7 +212,7 @@ fn overflow_is_counted_exactly() {
 }
 
 #[test]
-fn buffers_are_what_was_asked_or_reported() {
+fn buffers_are_as_requested_or_reported() {
     let options = UdpOptions {
         receive_buffer: Some(300_000),
         send_buffer: Some(200_000),
@@ -270,7 +271,7 @@ fn refusal_is_an_error_and_in_the_queue() {
 }
 
 #[test]
-fn nothing_there_is_would_block() {
+fn an_empty_socket_would_block() {
     let socket =
         UdpSocket::open(&UdpOptions { nonblocking: true, ..UdpOptions::bind(local("[::1]:0")) })
             .unwrap();
@@ -324,7 +325,7 @@ fn flow_label_is_sent() {
     source.send(b"labelled").unwrap();
     let mut batch = RecvBatch::new(1, 64);
     batch.recv(&sink, RecvMode::WaitForOne).unwrap();
-    // getpeername tells the label the socket sends.
+    // getpeername returns the label that the socket sends.
     let SocketAddr::V6(peer) = source.peer_addr().unwrap() else { panic!("family") };
     assert_eq!(u32::from_be(peer.flowinfo()), 0x12345);
 }
