@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use weir_model::Refusal;
 use weir_model::plan::Plan;
 use weir_runs::DataDirectory;
 
 use crate::types::ServerLimits;
 
 /// Parses flags of `weir test` into a plan, as the command line does: scenarios contain them.
-pub type ParseTestFlags = fn(&[String]) -> Result<Plan, String>;
+pub type ParseTestFlags = fn(&[String]) -> Result<Plan, Box<Refusal>>;
 
 /// Configuration of a server.
 #[derive(Debug, Clone)]

@@ -523,6 +523,14 @@ pub(crate) fn checked(
                 message: reason.clone(),
             })
         }
+        ScenarioError::Flags { field, refusal } => {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string()).with(FieldError {
+                field: format!("{root}{}", pointed(scenario, field)),
+                given: refusal.given.clone(),
+                accepted: refusal.accepted.clone(),
+                message: refusal.message.clone(),
+            })
+        }
         // By the name in the scenario: the server's path is private.
         ScenarioError::File { path, source, .. } => {
             let name = path.strip_prefix(&directory).unwrap_or(path).display();

@@ -171,7 +171,7 @@ pub(crate) fn for_tests() -> (Router, Shared) {
         scenarios: vec![],
         keys: at("keys"),
         scripts: None,
-        parse_flags: |_| Err(String::new()),
+        parse_flags: |_| Err(Default::default()),
         may_emulate: false,
         may_make_labs: false,
         limits: Default::default(),

@@ -71,7 +71,9 @@ pub(crate) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Refusal {
         field,
         given,
         accepted,
-        nearest: suggested(error).or_else(|| nearest_value(error)),
+        nearest: suggested(error)
+            .filter(|_| code != "unknown-command" || tip.is_none())
+            .or_else(|| nearest_value(error)),
         line: None,
         message: match code {
             "missing-command" => "a command is required".into(),

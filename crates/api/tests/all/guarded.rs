@@ -98,7 +98,7 @@ fn an_address_that_others_reach_needs_a_token() {
         scenarios: vec![],
         keys: s.directory.path().into(),
         scripts: None,
-        parse_flags: |_| Err(String::new()),
+        parse_flags: |_| Err(Default::default()),
         may_emulate: false,
         may_make_labs: false,
         limits: Default::default(),

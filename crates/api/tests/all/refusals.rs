@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use http::{ask, get};
 use serde_json::{Value, json};
 use served::{Served, keep, serve};
-use weir_model::ModelError;
 use weir_model::document::DocumentError;
 use weir_model::plan::Plan;
+use weir_model::{ModelError, Refusal};
 
 /// A refusal that says all of it; `field` or what is beneath it.
 #[track_caller]
@@ -200,7 +200,7 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         std::fs::write(c.scenarios[0].join("good.toml"), good).unwrap();
         let lacking = "schema = \"weir.scenario/1\"\nname = \"lacking\"\n[host.b]\naddress = \"::1\"\n[[step]]\ntest = { to = \"b\", plan_file = \"none.toml\" }\n";
         std::fs::write(c.scenarios[0].join("lacking.toml"), lacking).unwrap();
-        c.parse_flags = |_| Err("invalid value 'fast' for '--rate <RATE>': expected 10M".into());
+        c.parse_flags = |_| Err(Box::new(Refusal::of_field("value", "--rate", "fast", "10M")));
     });
     let with = |path: &str, pointer: &str, value: Value| -> Value {
         let mut body = bodies().into_iter().find(|(p, _)| *p == path).unwrap().1;

@@ -28,7 +28,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
-use weir_model::ModelError;
 use weir_model::experiment::{
     EXPERIMENT_SCHEMA, Experiment, Impairing, Outcome, RunRef, Scenario, StepOutcome, Variables,
 };
@@ -37,6 +36,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
 use weir_model::record::Status;
 use weir_model::units::Seed;
+use weir_model::{ModelError, Refusal};
 use weir_net::file::open_regular;
 
 pub use steps::is_installed;
@@ -73,6 +73,14 @@ pub enum ScenarioError {
         given: Option<String>,
         /// What is wrong with it, or what is accepted.
         reason: String,
+    },
+    /// The `args` of a test: flags that the command line refuses.
+    #[error("{field}: {refusal}")]
+    Flags {
+        /// Which step's `args`.
+        field: String,
+        /// What is wrong with which flag.
+        refusal: Box<Refusal>,
     },
     /// A program did not do what it is for, while the scenario ran.
     #[error("{what}: {reason}")]
@@ -186,7 +194,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
-pub type ParseTestFlags<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, String> + Sync);
+pub type ParseTestFlags<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, Box<Refusal>> + Sync);
 
 /// Progress of an experiment.
 #[derive(Debug)]

@@ -81,7 +81,10 @@ pub(super) fn plan(
     } else {
         let line = split(there.args.as_deref().unwrap_or_default())
             .map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?;
-        parse_flags(&line).map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?
+        parse_flags(&line).map_err(|refusal| {
+            let field = format!("{place}.args");
+            ScenarioError::Flags { field, refusal }
+        })?
     };
     let parameters = at.iter().filter(|(name, _)| !test.holds(name) && !own.contains(name));
     Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
@@ -350,7 +353,8 @@ mod tests {
             let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n{steps}");
             let scenario =
                 Scenario::parse(&text, false, &Variables::new(), &Default::default()).unwrap();
-            let parse_flags = |_: &[String]| Err("no words".to_owned());
+            let parse_flags =
+                |_: &[String]| Err(Box::new(weir_model::Refusal::new("usage", "no flags here", 2)));
             let files = Files::new("/nonexistent");
             let looked =
                 CheckContext { files: &files, parse_flags: &parse_flags, is_stopped: &|| false };

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use weir_experiment::scenario::checkpoint::Checkpoint;
 use weir_experiment::scenario::{Ended, Files, Options, ScenarioError, ScenarioEvent, check, run};
+use weir_model::Refusal;
 use weir_model::experiment::{Outcome, Scenario, StepOutcome, Variables};
 use weir_model::units::Seed;
 
@@ -31,7 +32,7 @@ fn told(text: &str) -> Result<(Ended, Vec<String>), ScenarioError> {
         simulate: true,
         no_store: true,
         files: Files::default(),
-        parse_flags: &|_| Err("no flags here".into()),
+        parse_flags: &|_| Err(Box::new(Refusal::new("usage", "no flags here", 2))),
         is_stopped: &|| false,
         tell: &|happening| {
             let mut words = words.lock().unwrap();

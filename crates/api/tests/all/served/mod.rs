@@ -81,7 +81,7 @@ fn serve_with(
         scenarios: vec![directory.path().join("scenarios")],
         keys: directory.path().join("keys"),
         scripts: None,
-        parse_flags: |_| Err("no words in this test".into()),
+        parse_flags: |_| Err(Default::default()),
         may_emulate: false,
         may_make_labs: false,
         limits: Default::default(),

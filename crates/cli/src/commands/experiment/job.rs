@@ -112,6 +112,9 @@ impl Job {
             (Some(axes), ScenarioError::Refused { field, given, reason }) => {
                 ScenarioError::Refused { field: flags::flag_of(&field, axes), given, reason }
             }
+            (Some(axes), ScenarioError::Flags { field, refusal }) => {
+                ScenarioError::Flags { field: flags::flag_of(&field, axes), refusal }
+            }
             (_, error) => error,
         })
     }

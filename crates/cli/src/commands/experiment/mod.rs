@@ -22,6 +22,7 @@ use weir_model::units::Seed;
 use crate::commands::test::{TestArgs, plan as test_plan};
 use crate::commands::values::Nominal;
 use crate::error::CliError;
+use crate::parsed;
 
 use job::{Job, execute};
 
@@ -59,7 +60,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Reads flags of `weir test`, as a scenario's `args` hold them.
-pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
+pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
     #[derive(Debug, Parser)]
     #[command(name = "weir test", no_binary_name = true, disable_help_flag = true)]
     struct Line {
@@ -70,9 +71,8 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
     // The host is the step's own; what is behind it are flags.
     let line = std::iter::once(HOST).chain(words.iter().map(String::as_str));
     let line = Line::try_parse_from(line).map_err(|e| {
-        let text = e.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        first.trim_start_matches("error: ").to_owned()
+        let typed = ["weir", "test", HOST].into_iter().chain(words.iter().map(String::as_str));
+        Box::new(parsed::refusal(&e, &typed.map(Into::into).collect::<Vec<_>>()))
     })?;
     let output = &line.args.output;
     let refused = [
@@ -94,7 +94,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
         (connect_timeout != sweep::CONNECT_TIMEOUT, "--connect-timeout"),
     ];
     if let Some((_, flag)) = refused.iter().chain(&without_effect).find(|(given, _)| *given) {
-        return Err(format!("{flag}: not in a scenario, which has fields of its own for it"));
+        return Err(Box::new(Refusal::of_field("usage", *flag, "given in a scenario", OWN_FIELD)));
     }
     let threads = [
         (line.args.general.affinity.is_some(), "affinity"),
@@ -102,13 +102,19 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, String> {
         (line.args.general.spin.is_some(), "spin"),
     ];
     if let Some((_, field)) = threads.iter().find(|(given, _)| *given) {
-        return Err(format!(
-            "--{field}: not in a scenario's args: set threads.{field} of the test"
-        ));
+        return Err(Box::new(Refusal::of_field(
+            "usage",
+            format!("--{field}"),
+            "given in a scenario's args",
+            format!("threads.{field} of the test"),
+        )));
     }
-    let planned = test_plan::plan(&line.args, None, Seed(0)).map_err(|e| e.chain())?;
+    let planned = test_plan::plan(&line.args, None, Seed(0)).map_err(|e| Box::new(e.refusal()))?;
     Ok(Plan { host: None, ..planned.plan })
 }
+
+/// Accepted in place of a flag that concerns the whole run.
+const OWN_FIELD: &str = "the scenario's own field for it";
 
 /// Why it did not run, as a message of the command line: what is wrong with the scenario, or what a program that was
 /// running said.
@@ -121,6 +127,11 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
         ScenarioError::Refused { field, .. } => CliError::Refused(Box::new(Refusal {
             field: Some(field),
             ..Refusal::new("usage", message, 2)
+        })),
+        ScenarioError::Flags { field, refusal } => CliError::Refused(Box::new(Refusal {
+            field: Some(format!("{field}: {}", refusal.field.as_deref().unwrap_or_default())),
+            message,
+            ..*refusal
         })),
         ScenarioError::Program { is_unavailable, .. } => CliError::Experiment {
             reason: telling::cleaned(&message),
@@ -158,25 +169,23 @@ mod tests {
             plan_from_flags(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>())
         };
         assert!(of("-u -b 1M").is_ok());
-        for (line, wanted) in [
-            ("--start-at monotonic:9", "--start-at: not in a scenario"),
-            ("--json", "--json: not in a scenario"),
-            ("--runs 3", "--runs, --precision and --confidence: not in a scenario"),
-            ("--label a=b", "--label: not in a scenario"),
-            ("--no-store", "--no-store: not in a scenario"),
-            ("--connect-timeout 1s", "--connect-timeout: not in a scenario"),
-            ("--nominal auto", "--nominal auto: not in a scenario"),
-            ("--control-socket /x", "--control-socket: not in a scenario"),
-            ("--affinity 0", "set threads.affinity of the test"),
-            ("--scheduling normal", "set threads.scheduling of the test"),
-            ("--spin 60us", "set threads.spin of the test"),
-            ("--label a=b", "--label: not in a scenario"),
-            ("--no-store", "--no-store: not in a scenario"),
-            ("--nominal auto", "--nominal auto: not in a scenario"),
-            ("--connect-timeout 1s", "--connect-timeout: not in a scenario"),
+        for (line, field, accepted) in [
+            ("--start-at monotonic:9", "--start-at", OWN_FIELD),
+            ("--json", "--json", OWN_FIELD),
+            ("--runs 3", "--runs, --precision and --confidence", OWN_FIELD),
+            ("--label a=b", "--label", OWN_FIELD),
+            ("--no-store", "--no-store", OWN_FIELD),
+            ("--connect-timeout 1s", "--connect-timeout", OWN_FIELD),
+            ("--nominal auto", "--nominal auto", OWN_FIELD),
+            ("--control-socket /x", "--control-socket", OWN_FIELD),
+            ("--affinity 0", "--affinity", "threads.affinity of the test"),
+            ("--scheduling normal", "--scheduling", "threads.scheduling of the test"),
+            ("--spin 60us", "--spin", "threads.spin of the test"),
+            ("-S 256", "--tos", "the whole byte, 0 to 255: decimal, 0x hexadecimal or 0 octal"),
         ] {
             let refused = of(line).unwrap_err();
-            assert!(refused.contains(wanted), "{line}: {refused}");
+            assert_eq!(refused.field.as_deref(), Some(field), "{line}");
+            assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
         }
     }
 }
