@@ -255,7 +255,9 @@ impl Loop {
         let ack =
             ControlDatagram { kind: DatagramKind::HelloAck, ..hello }.encode(&session.datagram_key);
         match self.sockets.get(&token) {
-            Some((_, Role::Dedicated { flow, .. })) if *flow == hello.flow => {
+            Some((_, Role::Dedicated { session: owner, flow }))
+                if *flow == hello.flow && Weak::as_ptr(owner) == Arc::as_ptr(&session) =>
+            {
                 let Some((socket, _)) = self.sockets.remove(&token) else { return };
                 let _ = poller.remove(&socket);
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
