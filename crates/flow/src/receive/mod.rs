@@ -433,7 +433,15 @@ impl Receiving {
                 self.on_datagram(codec, datagram, now_ns, false, each);
                 continue;
             };
-            if datagram.len() != self.sizes.max() {
+            let continues = run.is_some_and(|(first, count, _)| {
+                first.checked_add(u64::from(count)) == Some(header.sequence)
+            });
+            if !continues {
+                self.flush(&mut run, now_ns);
+            }
+            // The log has the disposition of each, so only what is in order is counted by the run.
+            if datagram.len() != self.sizes.max() || (!continues && self.is_behind(header.sequence))
+            {
                 self.flush(&mut run, now_ns);
                 self.on_datagram(codec, datagram, now_ns, !timed, each);
                 timed = true;
@@ -456,20 +464,17 @@ impl Receiving {
                 size: datagram.len() as u32,
                 damaged: false,
             });
-            match &mut run {
-                Some((first, count, bytes))
-                    if first.checked_add(u64::from(*count)) == Some(header.sequence) =>
-                {
-                    *count += 1;
-                    *bytes += datagram.len() as u64;
-                }
-                _ => {
-                    self.flush(&mut run, now_ns);
-                    run = Some((header.sequence, 1, datagram.len() as u64));
-                }
-            }
+            let (first, count, bytes) = run.get_or_insert((header.sequence, 0, 0));
+            debug_assert_eq!(first.wrapping_add(u64::from(*count)), header.sequence);
+            *count += 1;
+            *bytes += datagram.len() as u64;
         }
         self.flush(&mut run, now_ns);
+    }
+
+    /// Whether a number is below one that has arrived.
+    fn is_behind(&self, sequence: u64) -> bool {
+        matches!(&self.tracking, Tracking::Full(tracker) if sequence < tracker.counts().next)
     }
 
     fn flush(&mut self, run: &mut Option<(u64, u32, u64)>, now_ns: u64) {

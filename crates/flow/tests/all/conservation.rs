@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 use weir_flow::{
-    IntervalClock, NextSend, PayloadRing, Receiving, SenderClock, Sending, StreamPool,
+    IntervalClock, Logged, NextSend, PayloadRing, Receiving, SenderClock, Sending, StreamPool,
     StreamReceiving,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
 use weir_model::record::IntervalCount;
 use weir_model::units::ByteSize;
+use weir_stats::sequence::Arrival;
 use weir_wire::header::TagKey;
 
 const MS: u64 = 1_000_000;
@@ -137,18 +138,20 @@ proptest! {
         rx.start(clock);
         rx.set_clock(SenderClock::default());
         let mut last = clock.start_ns;
+        let mut logged = vec![];
+        let mut log = |one: Logged| logged.push(one.arrival);
         let equal = |a: &(u64, Vec<u8>), b: &(u64, Vec<u8>)| a.1.len() == b.1.len();
         if coalesce {
             // Neighbours of one size arrive as one message, at the time of the last of them.
             for run in arrivals.chunk_by(equal).flat_map(|run| run.chunks(7)) {
                 let message: Vec<u8> = run.iter().flat_map(|a| a.1.clone()).collect();
                 last = run.last().unwrap().0;
-                rx.on_message(&message, Some(run[0].1.len()), last, |_| {});
+                rx.on_message(&message, Some(run[0].1.len()), last, &mut log);
             }
         } else {
             for (at, datagram) in &arrivals {
                 last = *at;
-                rx.on_message(datagram, None, *at, |_| {});
+                rx.on_message(datagram, None, *at, &mut log);
             }
         }
         rx.set_sent_total(sent);
@@ -171,6 +174,14 @@ proptest! {
             .map(|c| c.packets + c.duplicates + c.late + c.unreadable + c.implausible)
             .sum();
         prop_assert_eq!(counted, arrivals.len() as u64);
+        // The packet log has each with the disposition that was counted.
+        prop_assert_eq!(logged.len(), arrivals.len());
+        let is = |wanted: fn(&Arrival) -> bool| logged.iter().filter(|a| wanted(a)).count() as u64;
+        let (duplicates, late) = whole.iter().fold((0, 0), |(d, l), c| (d + c.duplicates, l + c.late));
+        prop_assert_eq!(is(|a| matches!(a, Arrival::Duplicate)), duplicates);
+        prop_assert_eq!(is(|a| matches!(a, Arrival::Late)), late);
+        let reordered: u64 = whole.iter().map(|c| c.reordered).sum();
+        prop_assert_eq!(is(|a| matches!(a, Arrival::Reordered { .. })), reordered);
         if payload >= 16 {
             let damaged: u64 = rx.log.closed().iter().skip(clock.omitted()).map(|c| c.corrupted).sum();
             prop_assert_eq!(report.corrupted_packets, Some(damaged));
