@@ -21,10 +21,11 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         }
         any = true;
         // The two ends cut an omitted start at slightly different packets: the receiver's own figure is used.
-        missing += match (record.omitted_seconds, r.lost_packets) {
+        let of_flow = match (record.omitted_seconds, r.lost_packets) {
             (Some(_), Some(lost)) => lost as i64,
-            _ => s.packets as i64 - r.packets as i64,
+            _ => (s.packets as i64).saturating_sub(r.packets as i64),
         };
+        missing = missing.saturating_add(of_flow);
         let receiver_side = match f.direction {
             Direction::Forward => "remote",
             Direction::Reverse => "local",

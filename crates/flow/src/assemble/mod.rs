@@ -199,7 +199,7 @@ fn rate_over_sending(sent: &Sender, received: &mut Receiver) {
         return;
     }
     let per_second = |n: u64| Some(n as f64 / sent.seconds);
-    received.bits_per_second = per_second(8 * received.bytes);
+    received.bits_per_second = per_second(received.bytes.saturating_mul(8));
     received.packets_per_second = per_second(received.packets);
 }
 

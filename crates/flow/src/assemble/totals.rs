@@ -1,25 +1,27 @@
-//! Sums over flows: amounts, and rates over the time in which any of them ran.
+//! Sums over flows: amounts, and rates over the time in which any of them ran. A peer may report any number: sums saturate.
 
 use weir_model::plan::Direction;
 use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums};
 
 /// Adds what one end sent or received to a sum.
 fn add_sender(sums: &mut Sums, s: &Sender) {
-    sums.bytes += s.bytes;
-    sums.packets += s.packets;
+    sums.bytes = sums.bytes.saturating_add(s.bytes);
+    sums.packets = sums.packets.saturating_add(s.packets);
     sums.seconds = sums.seconds.max(s.seconds);
     if let Some(missed) = s.missed_slots {
-        *sums.missed_slots.get_or_insert(0) += missed;
+        let sum = sums.missed_slots.get_or_insert(0);
+        *sum = sum.saturating_add(missed);
     }
 }
 
 fn add_receiver(sums: &mut Sums, r: &Receiver) {
-    sums.bytes += r.bytes;
-    sums.packets += r.packets;
+    sums.bytes = sums.bytes.saturating_add(r.bytes);
+    sums.packets = sums.packets.saturating_add(r.packets);
     sums.seconds = sums.seconds.max(r.seconds);
     let mut add = |to: fn(&mut Sums) -> &mut Option<u64>, value: Option<u64>| {
         if let Some(v) = value {
-            *to(sums).get_or_insert(0) += v;
+            let sum = to(sums).get_or_insert(0);
+            *sum = sum.saturating_add(v);
         }
     };
     add(|s| &mut s.lost_packets, r.lost_packets);
@@ -125,7 +127,8 @@ pub(super) fn total(
             sums.end_seconds = last(sums.end_seconds, s.end_seconds);
             senders.push(Counted::sender(s));
             if let Some(tcp) = &f.tcp {
-                *sums.retransmits.get_or_insert(0) += tcp.retransmits;
+                let sum = sums.retransmits.get_or_insert(0);
+                *sum = sum.saturating_add(tcp.retransmits);
             }
         }
         if let Some(r) = &f.receiver {
@@ -166,7 +169,7 @@ pub(super) fn total(
     if let Some(r) = &mut out.receiver
         && let Some(lost) = r.lost_packets
     {
-        let sent = lost + r.packets;
+        let sent = lost.saturating_add(r.packets);
         r.loss_ratio = (sent > 0).then(|| lost as f64 / sent as f64);
     }
     (out.sender.is_some() || out.receiver.is_some()).then_some(out)
