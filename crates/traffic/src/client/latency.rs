@@ -4,7 +4,7 @@
 //! probe waits in a busy host's socket.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -53,7 +53,6 @@ struct State {
 pub(super) struct Probes {
     state: Arc<Mutex<State>>,
     phase: Arc<AtomicU8>,
-    answered: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -98,21 +97,18 @@ impl Probes {
             ..State::default()
         }));
         let phase = Arc::new(AtomicU8::new(IDLE));
-        let answered = Arc::new(AtomicBool::new(false));
         let loaded_ns = stated.probe_ns(2 * (LEN + HEADERS), LOADED_NS);
         let thread = {
-            let (state, phase, answered) = (state.clone(), phase.clone(), answered.clone());
+            let (state, phase) = (state.clone(), phase.clone());
             std::thread::Builder::new()
                 .name("weir-probes".into())
                 .spawn(move || {
                     let _ = set_timer_slack(1);
-                    probe(
-                        &socket, &facts, &key, &clock, &meter, &state, &phase, &answered, loaded_ns,
-                    );
+                    probe(&socket, &facts, &key, &clock, &meter, &state, &phase, loaded_ns);
                 })
                 .ok()?
         };
-        Some(Probes { state, phase, answered, thread: Some(thread) })
+        Some(Probes { state, phase, thread: Some(thread) })
     }
 
     /// How many probes have been answered.
@@ -175,7 +171,6 @@ impl Probes {
 
     fn end(&mut self) {
         self.phase.store(ENDED, Ordering::Relaxed);
-        let _ = self.answered.load(Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -197,7 +192,6 @@ fn probe(
     meter: &Meter,
     state: &Mutex<State>,
     phase: &AtomicU8,
-    answered: &AtomicBool,
     loaded_ns: u64,
 ) {
     let Ok(poller) = Poller::new() else { return };
@@ -286,7 +280,6 @@ fn probe(
                     _ => now,
                 };
                 meter.add(LEN + HEADERS);
-                answered.store(true, Ordering::Relaxed);
                 let turnaround = reply.t3_ns.saturating_sub(reply.t2_ns);
                 let mut state = lock(state);
                 state.answered += 1;

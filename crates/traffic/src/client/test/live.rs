@@ -123,8 +123,7 @@ impl Test<'_> {
         let reported = self.live.peer_reports.interval(index);
         let begin_ns = intervals.start_offset_ns(index);
         let sum = reported.and_then(|t| t.sum.clone());
-        // An older peer does not state the number of flows: its sum covers all.
-        let mut summed = sum.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
+        let mut summed = sum.as_ref().map_or(0, |(_, of)| *of);
         let (mut counts, mut due) = (vec![], vec![]);
         for (spec, flow) in self.specs.iter().zip(&self.flows) {
             let direction = spec.connection.direction;
