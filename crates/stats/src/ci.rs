@@ -12,7 +12,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of these values; absent without any. Welford's recurrence: exact for values that differ little.
+    /// The sample of these values; absent without any. Welford's recurrence: exact for values that differ
+    /// little.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (mut mean, mut squares, mut count) = (0.0, 0.0, 0u64);
         for &value in values {
@@ -36,21 +37,23 @@ impl Sample {
         self.half_width_over(self.count, confidence)
     }
 
-    /// Half the width of the interval of a mean over `count` repetitions of which this sample is the first part and alone
-    /// decided how many they became: Student's t with this sample's n − 1 degrees of freedom, its deviation, and the root
-    /// of `count` (C. Stein, A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance, Annals
-    /// of Mathematical Statistics 16, 1945). The variance of normal values is independent of their mean, so the interval
-    /// covers exactly as often as it says, whatever `count` came of that variance. That of all repetitions would cover less
-    /// often: where it looks small by chance, no more are made that would set it right. Absent below two values, and for
-    /// a `count` of 0.
+    /// Half the width of a mean's confidence interval after Stein's second stage. The mean is over `count`
+    /// repetitions; this sample is the first of them and alone determined `count`. Student's t with this
+    /// sample's n − 1 degrees of freedom and standard deviation, and the root of `count` (C. Stein, A
+    /// Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance, Annals of
+    /// Mathematical Statistics 16, 1945). The variance of normal values is independent of their mean, so
+    /// the interval has exactly its nominal coverage, whatever `count` followed from that variance. An
+    /// interval from the variance of all repetitions would cover less often: where that variance is small
+    /// by chance, no further repetitions are made that would correct it. Absent below two values, and for a
+    /// `count` of 0.
     pub fn half_width_over(&self, count: u64, confidence: f64) -> Option<f64> {
         let quantile = student_t_quantile(0.5 + confidence / 2.0, (self.count - 1) as f64)?;
         (count > 0).then_some(quantile * (self.variance? / count as f64).sqrt())
     }
 
-    /// Stein's two-stage rule: how many repetitions in all, this sample's included, make [`half_width_over`] no more than
-    /// `half_width`: max(n, ⌈(t s / d)²⌉). Absent below two values, and where no number does (a `half_width` of 0 or below
-    /// with values that differ).
+    /// Total number of repetitions by Stein's two-stage rule, those of this sample included. It is the
+    /// smallest for which [`half_width_over`] is at most `half_width`: max(n, ⌈(t s / d)²⌉). Absent below
+    /// two values, and where no number suffices (a `half_width` of 0 or below with values that differ).
     ///
     /// [`half_width_over`]: Self::half_width_over
     pub fn repetitions_for(&self, half_width: f64, confidence: f64) -> Option<u64> {
@@ -59,7 +62,7 @@ impl Sample {
             return Some(self.count);
         }
         let needed = (self.count as f64 * (now / half_width) * (now / half_width)).ceil();
-        // Beyond that whole numbers are no longer exact.
+        // Above this, integers are no longer exact in a double.
         (half_width > 0.0 && needed < 9e15).then_some(needed as u64)
     }
 
@@ -70,7 +73,7 @@ impl Sample {
     }
 }
 
-/// The quantile of Student's t distribution: the t below which a share `probability` (0 to 1, both left out) lies,
+/// Quantile of Student's t distribution: the t with P(T ≤ t) = `probability` (between 0 and 1, exclusive)
 /// for `degrees` of freedom (above 0). Relative error below 1e-9. Absent out of range.
 pub fn student_t_quantile(probability: f64, degrees: f64) -> Option<f64> {
     if !(probability > 0.0 && probability < 1.0 && degrees > 0.0 && degrees.is_finite()) {
@@ -110,7 +113,8 @@ pub(crate) fn student_t_upper_tail(t: f64, degrees: f64) -> f64 {
     0.5 * incomplete_beta(degrees / 2.0, 0.5, x, complement)
 }
 
-/// Regularized incomplete beta function I_x(a, b), with 1 − x given apart for precision (DLMF 8.17).
+/// Regularized incomplete beta function I_x(a, b) (DLMF 8.17). `complement` is 1 − x, given separately for
+/// precision.
 fn incomplete_beta(a: f64, b: f64, x: f64, complement: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -123,7 +127,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64, complement: f64) -> f64 {
             + a * libm::log(x)
             + b * libm::log(complement),
     );
-    // The fraction converges fast on this side of the mean; on the other, take the mirror image.
+    // The fraction converges fast below the mean; above it, I_x(a, b) = 1 − I_(1−x)(b, a).
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
     } else {
@@ -202,7 +206,7 @@ mod tests {
 
     /// Nine values of mean 100 whose interval at 95 % is ± 2.306 · s / 3.
     #[test]
-    fn repetitions_follow_from_the_first_stage_alone() {
+    fn repetitions_depend_on_the_first_stage_only() {
         let first = Sample { count: 9, mean: 100.0, variance: Some(9.0) };
         assert!((first.half_width_over(9, 0.95).unwrap() - 2.306_004_135_204_166).abs() < 1e-9);
         assert!((first.half_width_over(36, 0.95).unwrap() - 1.153_002_067_602_083).abs() < 1e-9);

@@ -1,9 +1,9 @@
-//! What can be refused.
+//! Errors of invalid input.
 
 /// Input that contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StatsError {
-    /// A clock probe whose times run backwards, or that took longer at the far end than in all.
+    /// The times of a clock probe run backwards, or its turnaround is longer than its round trip.
     #[error("clock probe: times out of order (t1 {t1_ns}, t2 {t2_ns}, t3 {t3_ns}, t4 {t4_ns} ns)")]
     ProbeOrder {
         /// Local send time.
@@ -15,7 +15,7 @@ pub enum StatsError {
         /// Local receive time.
         t4_ns: u64,
     },
-    /// A bracketed clock reading whose bracket runs backwards.
+    /// The bracket of a clock reading runs backwards.
     #[error("clock reading: bracket out of order (before {before_ns}, after {after_ns} ns)")]
     BracketOrder {
         /// Monotonic time before.
@@ -23,7 +23,7 @@ pub enum StatsError {
         /// Monotonic time after.
         after_ns: u64,
     },
-    /// A distribution of a record that does not read.
+    /// An encoded distribution of a record is invalid.
     #[error("encoded histogram: {reason}")]
     Encoded {
         /// Why.

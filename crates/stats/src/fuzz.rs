@@ -1,8 +1,8 @@
-//! Fuzz bodies: whatever is read, nothing panics and what is taken is whole.
+//! Fuzz bodies: no input panics, and accepted input is consistent.
 
 use crate::Histogram;
 
-/// Reads a distribution from hostile text, and from text that is at least base 64; what reads is written and reads
+/// Reads a distribution from hostile text and from valid base 64. An accepted one is written and read
 /// again.
 pub fn fuzz_histogram(data: &[u8]) {
     let encoded = crate::histogram::base64(data);

@@ -1,23 +1,24 @@
-//! Reading distributions back from a record: the form that [`Histogram::to_hdr_v2`] writes, and no other.
+//! Reads distributions of a record, in the form that [`Histogram::to_hdr_v2`] writes and in no other.
 
 use crate::histogram::{CELLS, bounds};
 use crate::{Histogram, StatsError};
 
 /// The cookie of HdrHistogram's V2 encoding: its base, and words of one byte or more.
 const COOKIE: u32 = 0x1c84_9303 | 0x10;
-/// Lowest value, highest value, significant digits, as Weir writes them.
+/// Weir's lowest value, highest value and significant digits.
 const SHAPE: (u64, u64, u32) = (1, (1 << 48) - 1, 3);
 /// Cookie, length of what follows, normalizing offset, digits, lowest, highest, conversion ratio.
 const HEADER_BYTES: usize = 40;
-/// More values than a run can have; counts up to here can't overflow anywhere.
+/// Maximum number of values: more than a run can have, and small enough that no sum overflows.
 const MAX_VALUES: u64 = 1 << 44;
 
 impl Histogram {
-    /// Reads a distribution as `to_hdr_v2` wrote it. The largest value is known to its cell only (1/1024 of it).
+    /// Reads a distribution that `to_hdr_v2` wrote. The largest value is known to within its cell only
+    /// (1/1024 of it).
     ///
     /// # Errors
-    /// [`StatsError::Encoded`] for what is no base 64, no HdrHistogram V2, of another resolution or range than Weir's, cut
-    /// short, or of more than 2^44 values.
+    /// [`StatsError::Encoded`] if the text is not base 64 or not HdrHistogram V2, has another resolution or
+    /// range than Weir's, is truncated, or has more than 2^44 values.
     pub fn from_hdr_v2(text: &str) -> Result<Self, StatsError> {
         let refuse = |reason| StatsError::Encoded { reason };
         // The longest encoding has nine bytes for each cell.
@@ -35,18 +36,18 @@ impl Histogram {
             return Err(refuse("not HdrHistogram V2, uncompressed"));
         }
         if (long(16), long(24), word(12)) != SHAPE || word(8) != 0 {
-            return Err(refuse("another range or resolution than Weir's"));
+            return Err(refuse("range or resolution is not Weir's"));
         }
         if usize::try_from(word(4)).ok() != Some(body.len()) {
-            return Err(refuse("its length is not the one it states"));
+            return Err(refuse("length differs from the header's"));
         }
         let mut histogram = Histogram::new();
         let (mut body, mut cell) = (body, 0usize);
         while !body.is_empty() {
-            let (word, rest) = zigzag(body).ok_or(refuse("cut short"))?;
+            let (word, rest) = zigzag(body).ok_or(refuse("truncated"))?;
             body = rest;
             if word < 0 {
-                // So many empty cells.
+                // A negative number counts empty cells.
                 let skipped = usize::try_from(word.unsigned_abs()).unwrap_or(usize::MAX);
                 cell = cell.saturating_add(skipped);
             } else {
@@ -65,7 +66,7 @@ impl Histogram {
     }
 }
 
-/// One number of at most nine bytes, seven bits each and eight in the ninth, sign in the lowest bit; and what follows.
+/// Decodes a ZigZag LEB128 number of at most nine bytes (eight bits in the ninth); returns it and the rest.
 fn zigzag(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let mut value = 0u64;
     for (place, byte) in bytes.iter().take(9).enumerate() {
@@ -87,7 +88,7 @@ fn unbase64(text: &str) -> Option<Vec<u8>> {
     }
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0);
+    let (mut bits, mut pending) = (0u32, 0);
     for character in digits.bytes() {
         let value = match character {
             b'A'..=b'Z' => character - b'A',
@@ -98,10 +99,10 @@ fn unbase64(text: &str) -> Option<Vec<u8>> {
             _ => return None,
         };
         bits = (bits << 6 | u32::from(value)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
+        pending += 6;
+        if pending >= 8 {
+            pending -= 8;
+            bytes.push((bits >> pending) as u8);
         }
     }
     Some(bytes)
@@ -151,8 +152,8 @@ mod tests {
         let mut endless = bytes.clone();
         let end = endless.len() - 1;
         endless[end] |= 0x80;
-        says(&encoded(&endless), "cut short");
-        // 39 936 empty cells, zigzag 79 871, and then one that the range does not have.
+        says(&encoded(&endless), "truncated");
+        // 39 936 empty cells, zigzag 79 871, and then one beyond the range.
         let mut beyond = bytes[..HEADER_BYTES].to_vec();
         beyond.extend([0xff, 0xef, 0x04, 0x02]);
         beyond[7] = 4;

@@ -1,8 +1,8 @@
-//! A log-linear histogram whose memory follows what it has seen.
+//! A log-linear histogram that allocates memory only for the ranges in use.
 //!
-//! The cells are those of HdrHistogram with three significant digits and a lowest value of 1, so that an export
-//! loses nothing; but a full HdrHistogram to one hour takes 270 KiB a flow at once, and this takes 128 bytes for
-//! each 32 neighbouring cells in use.
+//! The cells are those of HdrHistogram with three significant digits and a lowest value of 1, so that an
+//! export loses nothing. An HdrHistogram up to one hour takes 270 KiB per flow from the start; this one
+//! takes 128 bytes for each 32 neighbouring cells in use.
 
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 
@@ -12,13 +12,14 @@ const LINEAR_BITS: u32 = 11;
 const HALF: u64 = LINEAR / 2;
 const PAGE: usize = 32;
 const PAGE_BITS: u32 = 5;
-/// Larger values are counted in the cell of this one (2^48 ns are three days). It bounds the page table.
+/// Larger values are counted in the cell of this value (2^48 ns are three days), which bounds the page
+/// table.
 const MAX_VALUE: u64 = (1 << 48) - 1;
 /// Cells up to that of the largest value.
 pub(crate) const CELLS: usize = ((48 - LINEAR_BITS as usize) + 2) * HALF as usize;
 
 /// Counts of non-negative integers with three significant digits: a cell spans at most 1/1024 of its value.
-/// Values are limited to 2^48 − 1; the exact maximum is kept apart.
+/// Values above 2^48 − 1 are counted in its cell; the maximum is exact.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     /// Page number plus one, of each group of cells; 0 for a group never used.
@@ -30,7 +31,7 @@ pub struct Histogram {
     max: u64,
 }
 
-/// The number of samples a percentile needs before it means anything: 10 beyond it, so 10 / (1 − q).
+/// Minimum number of samples for a meaningful percentile: 10 beyond it, so 10 / (1 − q).
 pub(crate) fn samples_needed(quantile: f64) -> f64 {
     // 10 / (1 − 0.99) is a little more than 1000 in binary.
     (10.0 / (1.0 - quantile) * (1.0 - 1e-9)).ceil()
@@ -55,13 +56,13 @@ pub(crate) fn bounds(cell: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// An empty histogram; takes no memory.
+    /// An empty histogram; allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes memory for all values up to `value` at once (128 bytes for each 32 cells), and for the table of all, so that
-    /// counting them allocates nothing.
+    /// Allocates memory for all values up to `value` (128 bytes for each 32 cells) and the whole page
+    /// table, so that counting these values allocates nothing.
     pub fn reserve(&mut self, value: u64) {
         let groups = (cell_of(MAX_VALUE) >> PAGE_BITS) + 1;
         self.table.resize(groups.max(self.table.len()), 0);
@@ -179,7 +180,7 @@ impl Histogram {
         }
     }
 
-    /// Bytes held on the heap.
+    /// Bytes allocated on the heap.
     #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         self.table.capacity() * 2 + self.cells.capacity() * PAGE * 4 + self.wraps.capacity() * 16
@@ -285,7 +286,7 @@ mod tests {
     fn unbase64(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut bits = 0u32;
-        let mut held = 0;
+        let mut pending = 0;
         for character in text.trim_end_matches('=').bytes() {
             let value = match character {
                 b'A'..=b'Z' => character - b'A',
@@ -295,10 +296,10 @@ mod tests {
                 _ => 63,
             };
             bits = bits << 6 | u32::from(value);
-            held += 6;
-            if held >= 8 {
-                held -= 8;
-                bytes.push((bits >> held) as u8);
+            pending += 6;
+            if pending >= 8 {
+                pending -= 8;
+                bytes.push((bits >> pending) as u8);
             }
         }
         bytes

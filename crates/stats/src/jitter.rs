@@ -2,11 +2,11 @@
 
 /// Interarrival jitter, RFC 3550 sections 6.4.1 and A.8, over packets in order of arrival.
 ///
-/// For each packet the transit is R = received − sent, a 64-bit integer of nanoseconds; D is the difference of
-/// this and the previous transit. The exact arithmetic, in IEEE 754 double precision with round to nearest:
-/// `J = J + (|D| − J) / 16`, where |D| is converted to double first, then one subtraction, one division, one
-/// addition, in that order, none fused. J starts at 0 and the first packet only sets the transit. Sender's and
-/// receiver's clock may differ by any constant.
+/// For each packet the transit is R = received − sent, a 64-bit integer of nanoseconds; D is the difference
+/// between this transit and the previous one. The exact arithmetic, in IEEE 754 double precision with round
+/// to nearest: `J = J + (|D| − J) / 16`, where |D| is converted to double first, then one subtraction, one
+/// division, one addition, in that order, none fused. J starts at 0 and the first packet only sets the
+/// transit. Sender's and receiver's clock may differ by any constant.
 ///
 /// For coalesced batches call it once a batch, with the batch's first packet: the figure is then jitter between
 /// batches.
@@ -25,12 +25,12 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// A jitter that has seen nothing.
+    /// A jitter without packets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet sent at `sent_ns` (sender's clock) came at `received_ns` (receiver's clock).
+    /// Adds a packet sent at `sent_ns` (sender's clock) that arrived at `received_ns` (receiver's clock).
     #[inline]
     pub fn on_packet(&mut self, sent_ns: u64, received_ns: u64) {
         let transit_ns = received_ns.wrapping_sub(sent_ns) as i64;
@@ -42,7 +42,7 @@ impl Jitter {
         self.packets += 1;
     }
 
-    /// The jitter in ns, once two packets have come.
+    /// The jitter in ns; absent below two packets.
     pub fn ns(&self) -> Option<f64> {
         (self.packets > 1).then_some(self.jitter_ns)
     }

@@ -1,16 +1,17 @@
-//! What is measured, as pure arithmetic.
+//! The arithmetic of measurement: sequences, delay, jitter, clocks, link usage and comparisons.
 //!
-//! Nothing here has a clock, a socket or a thread: times are `u64` nanoseconds that the caller read, and the same
-//! calls give the same figures on any machine. Each metric is defined, with source, unit and error, at its type and
-//! in docs/METHODOLOGY.md. An unknown figure is absent, never zero.
+//! Nothing here has a clock, a socket or a thread: the caller passes times as `u64` nanoseconds, and the
+//! same calls return the same figures on any machine. Each metric is defined, with source, unit and error,
+//! at its type and in docs/METHODOLOGY.md. An unknown figure is absent, never zero.
 //!
-//! - Accounting by number: [`SequenceTracker`], with [`SequenceExtender`] for narrow numbers.
-//! - Time of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
+//! - Accounting by sequence number: [`SequenceTracker`], with [`SequenceExtender`] for numbers of fewer
+//!   bits.
+//! - Times of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
 //! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
 //!   [`Time32Unwrapper`] for short headers.
 //! - Volume: [`LinkShape`].
-//! - Repetitions: [`Sample`]; [`compare`] tells whether two sets of figures differ, what a series is worth, and where a
-//!   sweep saturates.
+//! - Repetitions: [`Sample`]; [`compare`] tests whether two sets of figures differ and computes effective
+//!   sample sizes and the saturation point of a sweep.
 //!
 //! ```
 //! use weir_stats::{Arrival, DelaySummary, Jitter, SequenceConfig, SequenceTracker};

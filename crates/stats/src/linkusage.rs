@@ -1,4 +1,4 @@
-//! What payload costs on the link: IP, Ethernet and wire bytes, usage of a nominal rate, and the rate a line carries.
+//! Link usage of payload: IP, Ethernet and wire bytes, usage of a nominal rate, and packets at line rate.
 //!
 //! *Ethernet* counts header and check sequence (18 bytes, 4 more for each VLAN tag) and the padding to the minimum
 //! frame of 64 bytes, tags included. *Wire* adds preamble, start delimiter and gap between frames (20 bytes), IEEE
@@ -13,18 +13,19 @@ const PREAMBLE_AND_GAP_BYTES: u64 = 20;
 pub struct LinkTransport {
     /// Bytes of its header in each packet, with options: UDP 8 (RFC 768); TCP 20 (RFC 9293), 32 with timestamps.
     pub header_bytes: u8,
-    /// It cuts payload into segments of its own, each with the header; else IP fragments what exceeds the MTU.
+    /// Whether it divides payload into segments, each with the header; else IP fragments datagrams above
+    /// the MTU.
     pub segments: bool,
 }
 
 impl LinkTransport {
-    /// One that leaves its datagrams whole.
+    /// A transport that does not divide its datagrams.
     #[must_use]
     pub fn datagrams(header_bytes: u8) -> Self {
         LinkTransport { header_bytes, segments: false }
     }
 
-    /// One that sends segments.
+    /// A transport that sends segments.
     #[must_use]
     pub fn segments(header_bytes: u8) -> Self {
         LinkTransport { header_bytes, segments: true }
@@ -54,7 +55,7 @@ pub struct LinkShape {
     pub mtu_bytes: u32,
 }
 
-/// Bytes at the levels of a link.
+/// Bytes at each layer of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkBytes {
     /// Application payload.
@@ -69,7 +70,7 @@ pub struct LinkBytes {
     pub frames: u64,
 }
 
-/// Shares of a nominal rate; 1 is all of it.
+/// Fractions of a nominal rate; 1 is all of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkUsage {
     /// Payload ÷ nominal.
@@ -78,7 +79,7 @@ pub struct LinkUsage {
     pub ip_ratio: f64,
     /// Ethernet ÷ nominal.
     pub ethernet_ratio: f64,
-    /// Wire ÷ nominal: what is left to 1 could carry more.
+    /// Wire ÷ nominal: the rest up to 1 is free capacity.
     pub wire_ratio: f64,
 }
 
@@ -106,8 +107,8 @@ impl LinkShape {
         LinkBytes { payload: 0, ip: ip_bytes, ethernet, wire, frames: 1 }
     }
 
-    /// Bytes of one datagram or segment with `payload_bytes` of payload. One that exceeds the MTU is counted in
-    /// fragments (RFC 791, RFC 8200 section 4.5); for TCP that means segments of the largest size.
+    /// Bytes of one datagram or segment with `payload_bytes` of payload. Above the MTU a datagram is
+    /// counted in fragments (RFC 791, RFC 8200 section 4.5), a TCP segment in segments of the maximum size.
     pub fn packet(&self, payload_bytes: u64) -> LinkBytes {
         let (header, least_mtu) = self.family_bytes();
         let mtu = u64::from(self.mtu_bytes).max(least_mtu);
@@ -118,7 +119,7 @@ impl LinkShape {
                 ..self.frame(header + transport + payload_bytes)
             };
         }
-        // Bytes to be cut, the header that each piece carries, and what a piece holds.
+        // Bytes to divide, header bytes of each piece, and maximum data bytes of a piece.
         let (bytes, header, room) = match (self.transport.segments, self.family) {
             (true, _) => (payload_bytes, header + transport, mtu - header - transport),
             (false, LinkFamily::Ipv4) => {
@@ -129,7 +130,7 @@ impl LinkShape {
             }
         };
         let room = room.max(8);
-        // The last piece holds what is left: 1 byte to all.
+        // The last piece has the remainder, from 1 byte to a full piece.
         let full = (bytes - 1) / room;
         let last = self.frame(header + bytes - full * room);
         let whole = self.frame(header + room);
@@ -142,8 +143,8 @@ impl LinkShape {
         }
     }
 
-    /// Bytes of `packets` packets with `payload_bytes` of payload in all, taken to be of equal size (as nearly as
-    /// whole bytes allow). For TCP `packets` is the number of segments: payload ÷ MSS where it is not known.
+    /// Bytes of `packets` packets with `payload_bytes` of payload in total, assumed to be of equal size (to
+    /// within a byte). For TCP `packets` is the number of segments: payload ÷ MSS where it is not known.
     pub fn total(&self, payload_bytes: u64, packets: u64) -> LinkBytes {
         if packets == 0 {
             return LinkBytes::default();
@@ -165,7 +166,7 @@ impl LinkShape {
         }
     }
 
-    /// Packets of `payload_bytes` that a line of `nominal_bits_per_second` carries each second, at its nominal rate.
+    /// Maximum packets per second of `payload_bytes` on a line of `nominal_bits_per_second`.
     pub fn line_rate_packets_per_second(
         &self,
         nominal_bits_per_second: f64,

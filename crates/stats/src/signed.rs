@@ -2,7 +2,7 @@
 
 use crate::histogram::Histogram;
 
-/// Values above the origin and below it, each by distance: resolution is finest near the origin.
+/// Values by their distance above or below the origin: the resolution is finest near the origin.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SignedHistogram {
     origin: i64,
@@ -11,7 +11,7 @@ pub(crate) struct SignedHistogram {
 }
 
 impl SignedHistogram {
-    /// Only for an empty histogram.
+    /// Sets the origin; the histogram must be empty.
     pub(crate) fn set_origin(&mut self, origin: i64) {
         self.origin = origin;
     }

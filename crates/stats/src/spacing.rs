@@ -1,11 +1,11 @@
-//! How well a paced sender kept its times.
+//! Timing errors of a paced sender.
 
 use crate::histogram::{encode_hdr_v2, rank_of};
 use crate::signed::SignedHistogram;
 
 /// Achieved spacing: for each two consecutive packets, actual gap − intended gap, signed ns.
 ///
-/// Distances from 0 are exact below 2 µs and within 1/1024 above.
+/// Absolute values are exact below 2 µs and within 1/1024 above.
 #[derive(Debug, Clone, Default)]
 pub struct Spacing {
     errors: SignedHistogram,
@@ -13,12 +13,12 @@ pub struct Spacing {
 }
 
 impl Spacing {
-    /// A spacing that has seen nothing.
+    /// A spacing without packets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet due at `intended_ns` left at `actual_ns`.
+    /// Records a packet due at `intended_ns` that left at `actual_ns`.
     #[inline]
     pub fn on_sent(&mut self, intended_ns: u64, actual_ns: u64) {
         if let Some((intended, actual)) = self.previous {
@@ -39,8 +39,8 @@ impl Spacing {
         self.errors.value_at_rank(rank_of(quantile, self.errors.count())?)
     }
 
-    /// Half the range from the 16th to the 84th percentile of the error, ns: for normal errors their standard
-    /// deviation, but deaf to a few outliers. Needs 63 gaps.
+    /// Half the range from the 16th to the 84th percentile of the error, ns: the standard deviation of
+    /// normal errors, but insensitive to a few outliers. Needs 63 gaps.
     pub fn half_range_ns(&self) -> Option<f64> {
         let high = self.quantile_ns(0.84)?;
         let low = self.quantile_ns(0.16)?;

@@ -2,10 +2,10 @@
 
 use super::probe::{MAX_SKEW, Sample};
 
-/// The span is cut into so many parts; the probe with the shortest round trip of each is used.
+/// Parts into which the time span is divided; the probe with the shortest round trip of each is used.
 const PARTS: u64 = 16;
 
-/// A probe against the line: the true offset differs from the line by at most `bound_ns` at `at_ns`.
+/// Bound at a probe: the true offset differs from the line by at most `bound_ns` at `at_ns`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Anchor {
     at_ns: u64,
@@ -14,9 +14,10 @@ struct Anchor {
 
 /// Offset and skew of the remote clock against the local one.
 ///
-/// Offset is remote − local. Each probe proves the offset within half its round trip, as no packet travels
-/// backwards in time; an asymmetry is never estimated nor subtracted. Between and beyond the probes the bound
-/// assumes that the difference in rate is constant and at most 500 ppm. It is never below half the shortest round trip.
+/// Offset is remote − local. Each probe bounds the offset within half its round trip, as no packet arrives
+/// before it was sent. Asymmetry is neither estimated nor subtracted. Between and beyond the probes the
+/// bound assumes that the difference in rate is constant and at most 500 ppm. It is never below half the
+/// shortest round trip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClockFit {
     /// Local time of the last probe, ns: where `offset_ns` and `error_ns` hold.
@@ -37,7 +38,7 @@ pub struct ClockFit {
 }
 
 impl ClockFit {
-    /// `samples` in order of time.
+    /// The fit over `samples`, which are in order of time; absent without any.
     pub(super) fn over(samples: &[Sample]) -> Option<Self> {
         let (first, last) = (samples.first()?, samples.last()?);
         let min_rtt_ns = samples.iter().map(|sample| sample.rtt_ns).min()?;
@@ -123,7 +124,8 @@ impl ClockFit {
         let remote_reference = self.reference_ns.wrapping_add_signed(self.offset_ns);
         let since = signed_difference(remote_ns, remote_reference);
         let skew = self.skew_ppm / 1e6;
-        // Taken apart so that a long time does not lose nanoseconds in a double.
+        // Only the correction is computed in floating point: a double does not hold a long time to the
+        // nanosecond.
         let correction = since as f64 * (skew / (1.0 + skew));
         self.reference_ns.wrapping_add_signed(since.wrapping_sub(correction.round() as i64))
     }
@@ -150,10 +152,11 @@ struct Line {
     slope_deviation: f64,
 }
 
-/// Weighted by the inverse square of half the round trip's excess over the shortest: what a constant asymmetry adds is
-/// the same in all and leaves the slope alone; what queues add is not.
+/// The weighted least-squares line. Weights are the inverse square of half the round trip's excess over the
+/// shortest: a constant asymmetry shifts all samples equally and does not change the slope, queueing delay
+/// does.
 fn least_squares(samples: &[Sample], reference_ns: u64) -> Line {
-    // Offsets are taken relative to one of them, as a double can't hold 1000 s to the nanosecond and a sum of them.
+    // Offsets are relative to the first: a double can't hold sums of offsets of 1000 s to the nanosecond.
     let base_ns = samples.first().map_or(0, |sample| sample.offset_ns);
     let min_rtt_ns = samples.iter().map(|sample| sample.rtt_ns).min().unwrap_or(0);
     let points: Vec<(f64, f64, f64)> = samples

@@ -1,4 +1,4 @@
-//! Two clocks brought together: the peer's with ours, and REALTIME with MONOTONIC.
+//! Relations between clocks: the peer's to ours, and REALTIME to MONOTONIC.
 
 mod fit;
 mod probe;

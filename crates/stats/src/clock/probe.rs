@@ -1,24 +1,25 @@
-//! NTP-style probes and the samples kept of them.
+//! NTP-style probes, and the samples stored of them.
 
 use super::fit::ClockFit;
 use crate::error::StatsError;
 
-/// Samples kept; beyond, the worse of each two neighbours is dropped.
+/// Maximum number of samples. Above it, the one with the longer round trip of each two neighbours is
+/// dropped.
 const KEPT: usize = 512;
 
-/// No clock that still works runs further from another than this (the kernel's limit for slewing), as a ratio.
+/// Maximum rate difference of two working clocks, as a ratio: the kernel's limit for slewing.
 pub(super) const MAX_SKEW: f64 = 500e-6;
 
 /// One probe and its answer (RFC 5905 section 8): t1 and t4 on the local clock, t2 and t3 on the remote one, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// Sent here.
+    /// Sent by the local host.
     pub t1_ns: u64,
-    /// Received there.
+    /// Received by the remote host.
     pub t2_ns: u64,
-    /// Answered there.
+    /// Answered by the remote host.
     pub t3_ns: u64,
-    /// Answer received here.
+    /// Answer received by the local host.
     pub t4_ns: u64,
 }
 
@@ -31,7 +32,8 @@ pub struct ClockStep {
     pub by_ns: i64,
 }
 
-/// What one probe says: at local time `at_ns` the offset was `offset_ns` ± `half_ns`, whatever the asymmetry.
+/// Result of one probe: at local time `at_ns` the offset was `offset_ns` ± `half_ns`, whatever the
+/// asymmetry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
     pub(super) at_ns: u64,
@@ -45,10 +47,11 @@ impl Sample {
         let Probe { t1_ns, t2_ns, t3_ns, t4_ns } = probe;
         let refused = StatsError::ProbeOrder { t1_ns, t2_ns, t3_ns, t4_ns };
         let total = t4_ns.checked_sub(t1_ns).ok_or(refused)?;
-        let held = t3_ns.checked_sub(t2_ns).ok_or(refused)?;
-        // The two clocks tick at slightly different rates: an instant answer may seem to have been held longer.
-        let rtt_ns = total.saturating_sub(held);
-        if held as f64 > total as f64 * (1.0 + 2.0 * MAX_SKEW) + 1000.0 {
+        let turnaround = t3_ns.checked_sub(t2_ns).ok_or(refused)?;
+        // The clocks run at slightly different rates: the turnaround may seem longer than the whole round
+        // trip.
+        let rtt_ns = total.saturating_sub(turnaround);
+        if turnaround as f64 > total as f64 * (1.0 + 2.0 * MAX_SKEW) + 1000.0 {
             return Err(refused);
         }
         let forth = i128::from(t2_ns) - i128::from(t1_ns);
@@ -73,7 +76,7 @@ impl ClockEstimator {
         Self::default()
     }
 
-    /// Takes a probe. Returns a step when the probe can't agree with those before it; they are then forgotten.
+    /// Adds a probe. Returns a step when it contradicts the earlier probes, which are then discarded.
     ///
     /// # Errors
     /// [`StatsError::ProbeOrder`] when the four times contradict each other; the probe is not used.
@@ -100,7 +103,7 @@ impl ClockEstimator {
         Ok(step)
     }
 
-    /// Steps noticed (at most 512 are kept).
+    /// Detected steps; at most 512 are stored.
     pub fn steps(&self) -> &[ClockStep] {
         &self.steps
     }

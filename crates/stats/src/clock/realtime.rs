@@ -1,4 +1,4 @@
-//! CLOCK_REALTIME stamps (the kernel's) taken to CLOCK_MONOTONIC.
+//! Converts the kernel's CLOCK_REALTIME stamps to CLOCK_MONOTONIC.
 
 use super::probe::{ClockStep, MAX_SKEW};
 use crate::error::StatsError;
@@ -19,7 +19,7 @@ impl ClockReading {
         self.monotonic_after_ns.checked_sub(self.monotonic_before_ns)
     }
 
-    /// The reading with the narrowest bracket: take a few and keep this one.
+    /// The reading with the narrowest bracket, the best of several.
     pub fn narrowest(readings: &[Self]) -> Option<Self> {
         readings
             .iter()
@@ -37,10 +37,10 @@ impl ClockReading {
     }
 }
 
-/// The mapping, to be refitted with a new reading each second.
+/// Mapping from CLOCK_REALTIME to CLOCK_MONOTONIC, refitted with a new reading each second.
 ///
-/// Between readings REALTIME is taken to run as it did between the last two (NTP slews it). A difference to that
-/// which slewing can't explain (500 ppm of the time between) is a step.
+/// REALTIME is assumed to keep the rate that it had between the last two readings (NTP slews it). A
+/// deviation that slewing can't explain (500 ppm of the elapsed time) is a step.
 #[derive(Debug, Clone)]
 pub struct RealtimeMap {
     monotonic_ns: u64,
@@ -61,8 +61,8 @@ impl RealtimeMap {
         Ok(Self { monotonic_ns, realtime_ns, half_ns, residual_ns: 0, slope: 0.0 })
     }
 
-    /// Takes a newer reading; returns a step of REALTIME since the last one. Stamps taken between the step and this
-    /// call are mapped wrongly by up to the step, so a run that saw one carries a warning.
+    /// Adds a newer reading; returns a step of REALTIME since the last one. Stamps taken between the step
+    /// and this call are wrong by up to the size of the step, so such a run carries a warning.
     ///
     /// # Errors
     /// [`StatsError::BracketOrder`] when the bracket runs backwards, or begins before the last reading.
@@ -81,7 +81,7 @@ impl RealtimeMap {
         let reading_error = self.half_ns + half_ns;
         let slewed = elapsed as f64 * 2.0 * MAX_SKEW;
         let is_step = by_ns.unsigned_abs() as f64 > reading_error as f64 + slewed + 1.0;
-        // Over a short time the brackets say more than the drift.
+        // Over a short time the error of the readings exceeds the drift, so the slope stays.
         if is_step {
             self.slope = 0.0;
             self.residual_ns = 0;
@@ -105,7 +105,8 @@ impl RealtimeMap {
         self.monotonic_ns.wrapping_add_signed(since.wrapping_sub(correction as i64))
     }
 
-    /// Error of the mapping near the last reading, ns: half its bracket, and how far it was from what was expected.
+    /// Error of the mapping near the last reading, ns: half its bracket plus its distance from the expected
+    /// time.
     pub fn error_ns(&self) -> u64 {
         self.half_ns + self.residual_ns
     }

@@ -1,4 +1,4 @@
-//! The stated bound must hold, whatever the path does.
+//! The stated error bound holds on any path.
 
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ fn a_thousand_seconds_apart_on_a_lopsided_path_with_100_ppm() {
     let remote = Remote { offset_ns: 1_000 * SECOND as i64, skew: 100e-6 };
     let mut estimator = ClockEstimator::new();
     for probe in 0..40u64 {
-        // 20 ms there, 2 ms back, and a queue that comes and goes.
+        // 20 ms forward, 2 ms back, and a varying queue.
         let queue = probe % 5 * 300_000;
         let at = SECOND + probe * SECOND / 4;
         estimator.on_probe(remote.probe(at, 20_000_000 + queue, 30_000, 2_000_000)).unwrap();

@@ -1,10 +1,10 @@
-//! What a series of neighbours in time is worth: autocorrelation and the effective sample size.
+//! Autocorrelation and effective sample size of a time series.
 
 use super::all_finite;
 
-/// Shorter series tell nothing of how their values depend on each other.
+/// Minimum length: a shorter series does not show how its values depend on each other.
 const MIN: usize = 8;
-/// Longer series are averaged down to this before lags are summed, so that the work stays bounded.
+/// Longer series are averaged down to at most this length first, so that the work is bounded.
 const MAX: usize = 4096;
 
 /// Autocorrelation at `lag`, from −1 to 1: the autocovariance (divided by n at every lag, Box & Jenkins 1976,
@@ -18,13 +18,15 @@ pub fn autocorrelation(values: &[f64], lag: usize) -> Option<f64> {
     (power > 0.0).then(|| covariance(&centred, lag) / power)
 }
 
-/// How many independent values a series is worth for its mean, from 1 to its length n: n ÷ τ with the integrated
-/// autocorrelation time τ = 1 + 2 Σ ρ(lag). τ is the larger of two estimates:
+/// Effective sample size: the number of independent values with an equally precise mean, from 1 to the
+/// length n. It is n ÷ τ with the integrated autocorrelation time τ = 1 + 2 Σ ρ(lag). τ is the larger of
+/// two estimates:
 ///
 /// - Geyer's initial positive sequence (Practical Markov Chain Monte Carlo, Statistical Science 7, 1992, section 3.3):
 ///   pairs ρ(2k) + ρ(2k + 1) are summed until one is not positive. It assumes no model, and needs a long series.
-/// - That of a first-order autoregressive series, (1 + φ) ÷ (1 − φ), with φ = ρ(1) + (1 + 3 ρ(1)) ÷ n: the correction
-///   of M. G. Kendall (Biometrika 41, 1954) for what a short series loses by being measured about its own mean.
+/// - The τ of a first-order autoregressive series, (1 + φ) ÷ (1 − φ), with φ = ρ(1) + (1 + 3 ρ(1)) ÷ n: the
+///   correction of M. G. Kendall (Biometrika 41, 1954) for the bias of a short series, which is measured
+///   about its own mean.
 ///
 /// With Geyer's alone, series of ten values with φ = 0.9 would be called different 40 times of 100 at the 5 % level;
 /// with both, 8 times. Negative correlation (τ below 1) is not counted in favour of the series. All values equal: n.
@@ -58,9 +60,9 @@ pub fn effective_size(values: &[f64]) -> Option<f64> {
     Some((count / time).max(1.0))
 }
 
-/// Means of consecutive batches, each as long as values of the series depend on each other (n ÷ effective size,
-/// rounded up), so that tests which need independent values may be used on them. The rest at the end is left out.
-/// The series itself where its values are independent; absent where [`effective_size`] is.
+/// Means of consecutive batches that are long enough to be independent of each other, for tests that need
+/// independent values. A batch has n ÷ effective size values, rounded up; an incomplete last batch is left
+/// out. Returns the series itself where its values are independent. Absent where [`effective_size`] is.
 pub fn batch_means(values: &[f64]) -> Option<Vec<f64>> {
     // A quotient such as 12 / (12 / 3) must not be rounded up by its last bit.
     let length = (values.len() as f64 / effective_size(values)? * (1.0 - 1e-12)).ceil() as usize;
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
     use crate::compare::SplitMix64;
 
-    /// AR(1) with this coefficient and uniform shocks, and after a while so that it is stationary.
+    /// AR(1) with this coefficient and uniform shocks, after 200 values, so that it is stationary.
     fn autoregressive(coefficient: f64, count: usize, seed: u64) -> Vec<f64> {
         let mut random = SplitMix64::new(seed);
         let mut value = 0.0;
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoregressive_series_is_worth_what_theory_says() {
+    fn effective_size_of_an_autoregressive_series_agrees_with_theory() {
         // τ of AR(1) is (1 + φ) / (1 − φ).
         for coefficient in [0.0, 0.3, 0.6, 0.9] {
             let theory = (1.0 - coefficient) / (1.0 + coefficient);
@@ -114,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn what_alternates_is_not_worth_more_than_its_length() {
+    fn effective_size_of_an_alternating_series_is_its_length() {
         let values: Vec<f64> = (0..100).map(|i| f64::from(i % 2)).collect();
         assert_eq!(effective_size(&values), Some(100.0));
         assert!(autocorrelation(&values, 1).unwrap() < -0.9);
     }
 
     #[test]
-    fn a_trend_is_worth_little() {
+    fn a_trend_has_a_small_effective_size() {
         let values: Vec<f64> = (0..60).map(f64::from).collect();
         assert!(effective_size(&values).unwrap() < 4.0);
         assert!(batch_means(&values).unwrap().len() < 5);
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reports_nothing_is_absent() {
+    fn series_without_a_result_are_absent() {
         assert_eq!(effective_size(&[1.0; 7]), None);
         assert_eq!(effective_size(&[1.0; 8]), Some(8.0));
         assert_eq!(effective_size(&[f64::INFINITY; 10]), None);

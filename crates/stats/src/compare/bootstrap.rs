@@ -32,7 +32,7 @@ impl SplitMix64 {
     }
 }
 
-/// The median; the order of the values is changed. NaN without values.
+/// The median. Sorts the values; NaN without any.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -44,8 +44,8 @@ pub fn median(values: &mut [f64]) -> f64 {
 }
 
 /// The percentile interval of `statistic` at `confidence` (such as 0.95) from `resamples` of these independent values
-/// (B. Efron, Annals of Statistics 7, 1979): the values are resampled with replacement, and the interval spans the
-/// middle of what comes out. `statistic` may change the order of the values that it is given.
+/// (B. Efron, Annals of Statistics 7, 1979): the values are resampled with replacement, and the interval
+/// spans the middle of the results. `statistic` may reorder its values.
 ///
 /// Absent below two values, when one is not finite, without resamples, or for an invalid confidence.
 pub fn bootstrap(
@@ -76,7 +76,7 @@ pub fn bootstrap_median(
     bootstrap(values, resamples, confidence, random, median)
 }
 
-/// The ends of the middle `confidence` of what was drawn, by nearest rank, so that infinities may be among it.
+/// Ends of the middle `confidence` of the results, by nearest rank, so that infinite results are allowed.
 pub(super) fn middle(mut results: Vec<f64>, confidence: f64) -> Option<(f64, f64)> {
     if results.is_empty() || !(confidence > 0.0 && confidence < 1.0) {
         return None;
@@ -113,9 +113,9 @@ mod tests {
         assert!(median(&mut []).is_nan());
     }
 
-    /// Of intervals at 90 %, about 90 % hold the truth (somewhat less for so few values).
+    /// About 90 % of the intervals at 90 % contain the true value, somewhat fewer with so few values.
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_have_their_nominal_coverage() {
         let mut random = SplitMix64::new(3);
         let held = (0..400)
             .filter(|_| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_interval_is_absent() {
+    fn invalid_input_has_no_interval() {
         let mut random = SplitMix64::new(1);
         assert_eq!(bootstrap_median(&[1.0], 100, 0.95, &mut random), None);
         assert_eq!(bootstrap_median(&[1.0, 2.0], 0, 0.95, &mut random), None);

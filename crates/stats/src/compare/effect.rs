@@ -1,10 +1,10 @@
-//! How large a difference is, beside whether it is one.
+//! Effect size: how large a difference is, in addition to whether it is significant.
 
 use super::Moments;
 
-/// Hedges' g: first mean less second, in pooled standard deviations, with the exact correction for small samples
-/// (L. V. Hedges, Journal of Educational Statistics 6, 1981). About 0.2 is small, 0.8 large (Cohen 1988).
-/// Absent without any spread, or where both together are worth three values or fewer.
+/// Hedges' g: first mean minus second, in pooled standard deviations, with the exact correction for small
+/// samples (L. V. Hedges, Journal of Educational Statistics 6, 1981). About 0.2 is small, 0.8 large (Cohen
+/// 1988). Absent without any spread, or where the sizes add up to three or less.
 pub fn hedges_g(first: &Moments, second: &Moments) -> Option<f64> {
     let degrees = first.size + second.size - 2.0;
     if !(degrees > 1.0 && first.size > 1.0 && second.size > 1.0) {
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_deviation_apart_is_one_less_the_correction() {
+    fn means_one_deviation_apart_give_the_correction_factor() {
         let at = |mean| Moments { size: 50.0, mean, variance: 4.0 };
         let g = hedges_g(&at(12.0), &at(10.0)).unwrap();
         // The usual approximation of the correction: 1 − 3 / (4 df − 1).

@@ -1,7 +1,7 @@
-//! Several tests at once: with twenty of them, one is below 0.05 by chance.
+//! Correction for multiple tests: of twenty tests, one is below 0.05 by chance.
 
-/// p values adjusted for being that many (S. Holm, Scandinavian Journal of Statistics 6, 1979), in the order given: the
-/// chance that any of those called different is not stays below the level, whatever depends on what.
+/// p values adjusted for their number, in the order given (S. Holm, Scandinavian Journal of Statistics 6,
+/// 1979). The chance of any false positive stays below the level, even if the tests depend on each other.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_pays_for_all() {
+    fn the_smallest_is_multiplied_by_the_number_of_tests() {
         let adjusted = holm(&[0.04, 0.01, 0.03, 0.5]);
         for (got, expected) in adjusted.iter().zip([0.09, 0.04, 0.09, 0.5]) {
             assert!((got - expected).abs() < 1e-12, "{adjusted:?}");

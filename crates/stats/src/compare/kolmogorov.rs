@@ -1,24 +1,25 @@
-//! Kolmogorov–Smirnov: whether samples, or a sample and a law, have the same distribution.
+//! Kolmogorov–Smirnov test: whether two samples, or a sample and a law, have the same distribution.
 
 use std::f64::consts::PI;
 
 use super::all_finite;
 
-/// Two samples are counted out while the product of their sizes stays below this (one step of arithmetic each).
+/// Maximum product of two samples' sizes for an exact p (one step of arithmetic per pair).
 const EXACT_PAIRS: usize = 1_000_000;
-/// One sample's distribution is computed exactly up to this size.
+/// Maximum size of one sample for an exact p.
 const EXACT_SIZE: usize = 100;
-/// Beyond n D² of this, p is below 10⁻⁶ and the limit is as good.
+/// Where n D² is above this, p is below 10⁻⁶ and the limit is accurate enough.
 const FAR: f64 = 7.24;
 
-/// The largest distance between two distribution functions, tested.
+/// Result of a Kolmogorov–Smirnov test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KolmogorovSmirnov {
-    /// D: the largest distance, 0 to 1.
+    /// D: the largest distance between the two distribution functions, 0 to 1.
     pub statistic: f64,
     /// Two-sided p.
     pub p: f64,
-    /// p was computed for these sizes; else it is Kolmogorov's limit with Stephens' correction for finite samples.
+    /// Whether p is exact for these sizes; else it is Kolmogorov's limit with Stephens' correction for
+    /// finite samples.
     pub exact: bool,
 }
 
@@ -42,8 +43,8 @@ impl KolmogorovSmirnov {
         Some(KolmogorovSmirnov { statistic, p, exact })
     }
 
-    /// Compares a sample with a distribution function that was not fitted to it. Absent without values, when one is not
-    /// finite, or when `cdf` gives what is no probability.
+    /// Compares a sample with a distribution function that was not fitted to it. Absent without values,
+    /// when one is not finite, or when `cdf` returns a value outside 0 to 1.
     pub fn one_sample(values: &[f64], cdf: impl Fn(f64) -> f64) -> Option<Self> {
         if values.is_empty() || !all_finite(values) {
             return None;
@@ -69,7 +70,8 @@ impl KolmogorovSmirnov {
     }
 }
 
-/// The largest |i m − j n| over the values, with i and j values of each sample at or below one: D in units of 1/(n m).
+/// D in units of 1/(n m): the largest |i m − j n| over the values, with i and j the values of each sample
+/// up to that value.
 fn distance(first: &[f64], second: &[f64]) -> u64 {
     let (n, m) = (first.len() as i64, second.len() as i64);
     let mut all: Vec<(f64, i64)> =
@@ -83,9 +85,9 @@ fn distance(first: &[f64], second: &[f64]) -> u64 {
     most
 }
 
-/// Share of the orders of n and m values that come as far apart as `distance`: each order is a path from (0, 0) to
-/// (n, m), and the last of i + j values is one of the i with chance i / (i + j) (J. L. Hodges, Arkiv för Matematik 3,
-/// 1958). Only positive terms, so that small shares keep their digits.
+/// Fraction of the orders of n and m values whose distance is at least `distance`. Each order is a path
+/// from (0, 0) to (n, m), and the last of i + j values is one of the i with probability i / (i + j) (J. L.
+/// Hodges, Arkiv för Matematik 3, 1958). All terms are positive, so that small fractions stay precise.
 fn paths_outside(n: usize, m: usize, distance: u64) -> f64 {
     let outside =
         |i: usize, j: usize| (i as i64 * m as i64 - j as i64 * n as i64).unsigned_abs() >= distance;
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_near_what_is_counted() {
+    fn the_limit_is_near_the_exact_value() {
         for distance in [20u64, 30, 40] {
             let counted = paths_outside(200, 200, distance * 200);
             let close = limit(distance as f64 / 200.0, 100.0);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused() {
+    fn invalid_distributions_are_refused() {
         assert_eq!(KolmogorovSmirnov::one_sample(&[1.0], |_| 1.5), None);
         assert_eq!(KolmogorovSmirnov::one_sample(&[1.0], |_| f64::NAN), None);
         assert_eq!(KolmogorovSmirnov::one_sample(&[], |_| 0.5), None);

@@ -1,20 +1,22 @@
-//! The Mann–Whitney U test: whether values of one sample tend to be larger, whatever their distribution.
+//! The Mann–Whitney U test: whether the values of one sample tend to be larger, for any distribution.
 
 use super::{all_finite, normal_upper_tail};
 
-/// The distribution is counted out while the product of the sizes stays below this, with ties as without.
+/// Maximum product of the sizes for an exact p, with or without ties.
 const EXACT_PRODUCT: usize = 1000;
 
-/// Two samples of independent values compared by order alone (H. B. Mann and D. R. Whitney, 1947).
+/// Result of a Mann–Whitney U test of two samples of independent values (H. B. Mann and D. R. Whitney,
+/// 1947).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MannWhitney {
     /// U of the first sample: pairs in which its value is the larger one, ties as half.
     pub u: f64,
     /// All pairs: the product of the sizes.
     pub pairs: f64,
-    /// Two-sided p: twice the smaller tail. Counted out it is never below [`MannWhitney::min_p`].
+    /// Two-sided p: twice the smaller tail. An exact p is never below [`MannWhitney::min_p`].
     pub p: f64,
-    /// p was counted out, over all ways in which these values, equal ones included, could have fallen to the two samples; else it is the normal approximation with correction for ties and continuity.
+    /// Whether p is exact: counted over all ways to divide these values, ties included, between the two
+    /// samples. Else it is the normal approximation with correction for ties and continuity.
     pub exact: bool,
 }
 
@@ -48,29 +50,30 @@ impl MannWhitney {
         Some(MannWhitney { u, pairs, p: (2.0 * tail).min(1.0), exact })
     }
 
-    /// Common-language effect size (McGraw and Wong 1992; Vargha and Delaney's A): the chance that a value of the first
-    /// sample is larger than one of the second, ties as half. 0 to 1; 0.5 is no difference.
+    /// Common-language effect size (McGraw and Wong 1992; Vargha and Delaney's A): the probability that a
+    /// value of the first sample is larger than one of the second, ties as half. 0 to 1; 0.5 is no
+    /// difference.
     pub(crate) fn common_language(&self) -> f64 {
         self.u / self.pairs
     }
 
-    /// Cliff's delta (N. Cliff, Psychological Bulletin 114, 1993): share of pairs in which the first is larger less share
-    /// in which it is smaller, −1 to 1.
+    /// Cliff's delta (N. Cliff, Psychological Bulletin 114, 1993): fraction of pairs in which the first is
+    /// larger minus the fraction in which it is smaller, −1 to 1.
     pub fn cliffs_delta(&self) -> f64 {
         2.0 * self.common_language() - 1.0
     }
 
-    /// The smallest two-sided p that samples of these sizes can give, with ties or without: above the level that is asked for,
-    /// no difference can be shown, however large.
+    /// Smallest possible two-sided p for these sample sizes, with or without ties. If it is above the
+    /// significance level, no difference can be shown, however large.
     pub fn min_p(first: usize, second: usize) -> f64 {
-        // 2 ÷ the number of ways to choose which places the first sample takes.
+        // 2 ÷ the number of ways to choose the ranks of the first sample.
         let ways = (1..=first.min(second))
             .fold(1.0, |ways, k| ways * (first.max(second) as f64 + k as f64) / k as f64);
         (2.0 / ways).min(1.0)
     }
 }
 
-/// Both samples in order; whether a value is of the first.
+/// The values of both samples in order, and whether each is of the first.
 fn ordered(first: &[f64], second: &[f64]) -> Vec<(f64, bool)> {
     let mut all: Vec<(f64, bool)> =
         first.iter().map(|v| (*v, true)).chain(second.iter().map(|v| (*v, false))).collect();
@@ -93,8 +96,9 @@ fn ranks(first: &[f64], second: &[f64]) -> (f64, f64) {
     (sum, ties)
 }
 
-/// P(U ≥ u) when every order is as likely: the largest of i + j values is one of the i with chance i / (i + j), and
-/// then adds j pairs. Sums of positive terms only, so that small tails are as exact as large ones.
+/// P(U ≥ u) when all orders are equally likely. The largest of i + j values is one of the i with
+/// probability i / (i + j), and then adds j pairs. All terms are positive, so that small tails are as
+/// precise as large ones.
 fn counted_tail(n: usize, m: usize, u: usize) -> f64 {
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
     for i in 1..=n {
@@ -116,10 +120,11 @@ fn counted_tail(n: usize, m: usize, u: usize) -> f64 {
     row[m].iter().skip(u).sum()
 }
 
-/// The smaller of P(U ≤ u) and P(U ≥ u) when each way to choose which of these values are the first sample's is as likely:
-/// the permutation distribution of the sum of mid-ranks (E. L. Lehmann, Nonparametrics, 1975), which ties make uneven.
+/// The smaller of P(U ≤ u) and P(U ≥ u) with ties, when all divisions of these values are equally likely:
+/// the permutation distribution of the sum of mid-ranks (E. L. Lehmann, Nonparametrics, 1975).
 fn tied_tail(first: &[f64], second: &[f64]) -> f64 {
-    // Of the smaller sample, since the other's sum follows from it; doubled, so that mid-ranks are whole numbers.
+    // Ranks of the smaller sample, since the other's sum follows from them; doubled, so that mid-ranks are
+    // integers.
     let chosen = first.len().min(second.len());
     let is_first = chosen == first.len();
     let (mut ranks, mut own, mut below) = (vec![], 0, 0);
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_say_nothing() {
+    fn equal_values_show_no_difference() {
         let test = MannWhitney::of(&[2.0; 5], &[2.0; 7]).unwrap();
         assert_eq!((test.p, test.cliffs_delta(), test.exact), (1.0, 0.0, true));
         assert_eq!(MannWhitney::of(&[], &[1.0]), None);
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_counted_out_too() {
+    fn p_is_exact_with_ties() {
         // One of 20 choices has three ones below three twos: the normal approximation would say 0.047.
         let test = MannWhitney::of(&[2.0; 3], &[1.0; 3]).unwrap();
         assert!(test.exact && (test.p - 0.1).abs() < 1e-15, "{test:?}");
@@ -211,7 +216,7 @@ mod tests {
         }
 
         #[test]
-        fn p_is_that_of_all_choices(
+        fn p_agrees_with_all_permutations(
             a in prop::collection::vec(0u8..4, 1..6),
             b in prop::collection::vec(0u8..4, 1..6),
         ) {

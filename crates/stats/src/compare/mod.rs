@@ -1,8 +1,9 @@
-//! Comparing samples: whether two sets of measurements differ, by how much, and what one run is worth.
+//! Comparing samples: whether two sets of measurements differ, by how much, and the effective size of a
+//! series.
 //!
-//! Repetitions of a test are taken as independent; the intervals of one run seldom are, since queues, windows and
-//! neighbours last longer than an interval. [`Moments::of`] is for the former, [`Moments::of_series`] and
-//! [`batch_means`] for the latter: they count a series as the number of independent values that it is worth.
+//! Repetitions of a test are assumed to be independent. The intervals of one run seldom are, since queues,
+//! windows and competing traffic last longer than an interval. [`Moments::of`] is for repetitions;
+//! [`Moments::of_series`] and [`batch_means`] are for intervals and use the series' effective sample size.
 
 mod autocorrelation;
 mod bootstrap;
@@ -26,7 +27,7 @@ pub use saturation::{LoadPoint, Saturation, SaturationPoint, saturation};
 pub use segments::TwoSegments;
 pub use welch::Welch;
 
-/// Whether every value is a number that can be computed with.
+/// Whether every value is finite.
 fn all_finite(values: &[f64]) -> bool {
     values.iter().all(|v| v.is_finite())
 }

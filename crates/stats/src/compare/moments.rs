@@ -1,12 +1,12 @@
-//! Mean and variance with the number of independent values behind them.
+//! Mean and variance with the effective sample size.
 
 use super::{all_finite, effective_size};
 use crate::Sample;
 
-/// Mean and variance of a sample, and how many independent values it is worth.
+/// Mean, variance and effective size of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
-    /// Independent values: the number of repetitions, or the effective size of a series (no whole number then).
+    /// The number of repetitions, or the effective size of a series (not an integer then).
     pub size: f64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -15,17 +15,17 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of independent values; absent below two, or when one is not finite.
+    /// The moments of independent values; absent below two, or when one is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sample = Sample::of(values).filter(|_| all_finite(values))?;
         Some(Moments { size: sample.count as f64, mean: sample.mean, variance: sample.variance? })
     }
 
-    /// Of a series of neighbours in time, counted by its [`effective_size`]. Absent where that is, or where the whole
-    /// series is worth one value.
+    /// The moments of a time series, by its [`effective_size`]. Absent where that is absent or 1.
     ///
-    /// Values that depend on each other spread less about their own mean than about the true one: the variance is the
-    /// sum of squares ÷ n ÷ (1 − 1 / effective size), which is the usual one when they are independent.
+    /// Dependent values spread less about their own mean than about the true one. So the variance is the
+    /// sum of squares ÷ n ÷ (1 − 1 / effective size), which is the usual variance when they are
+    /// independent.
     pub fn of_series(values: &[f64]) -> Option<Self> {
         let size = effective_size(values).filter(|size| *size > 1.0)?;
         let sample = Sample::of(values)?;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_that_repeats_itself_is_worth_less_than_its_length() {
+    fn the_size_of_a_dependent_series_is_below_its_length() {
         let steps: Vec<f64> = (0..64).map(|i| f64::from(i / 16 % 2)).collect();
         let (series, naive) = (Moments::of_series(&steps).unwrap(), Moments::of(&steps).unwrap());
         assert!(series.size < 16.0 && naive.size == 64.0, "{series:?}");
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_spread_or_no_number_is_absent() {
+    fn invalid_values_have_no_moments() {
         assert_eq!(Moments::of(&[1.0]), None);
         assert_eq!(Moments::of(&[1.0, f64::NAN]), None);
         assert_eq!(Moments::of_series(&[1.0; 3]), None);

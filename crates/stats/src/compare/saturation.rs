@@ -1,19 +1,19 @@
-//! Where a path saturates: the largest offered rate of which enough is still received.
+//! Saturation of a path: the largest offered rate that is still received almost completely.
 
 use super::all_finite;
 use super::bootstrap::{SplitMix64, middle};
 use super::segments::{Group, TwoSegments, fit};
 
-/// What was received at one offered rate, in the same unit; one value for each repetition.
+/// Received rates at one offered rate, in the same unit, one for each repetition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadPoint {
-    /// Offered: what the sender really sent, not what it was asked for.
+    /// Offered rate: what the sender really sent, not its target.
     pub offered: f64,
     /// Received, each repetition.
     pub received: Vec<f64>,
 }
 
-/// Where the share that is received falls below the threshold.
+/// Offered rate at which the received fraction falls below the threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SaturationPoint {
     /// At this offered rate.
@@ -29,15 +29,16 @@ pub enum SaturationPoint {
 pub struct Saturation {
     /// By the fitted lines.
     pub point: SaturationPoint,
-    /// Percentile interval of the point by bootstrap over repetitions; absent when no rate has two. The lower end is 0
-    /// when that share of resamples saturates below the smallest rate, the upper one infinite when beyond the largest.
+    /// Percentile interval of the point by bootstrap over repetitions; absent when no rate has two. The
+    /// lower end is 0 where it lies below the smallest rate, the upper end infinite where it lies beyond
+    /// the largest.
     pub interval: Option<(f64, f64)>,
     /// The fit itself.
     pub fit: TwoSegments,
-    /// Largest offered rate whose mean received share reaches the threshold, as that of all smaller ones does: no model
-    /// is in it. Absent when that of the smallest does not.
+    /// Largest offered rate up to which the mean received fraction of all rates reaches the threshold,
+    /// without any model. Absent when the smallest rate does not reach it.
     pub highest_passing: Option<f64>,
-    /// The next rate that was offered; absent when all pass.
+    /// The next larger offered rate; absent when all pass.
     pub lowest_failing: Option<f64>,
 }
 
@@ -90,7 +91,7 @@ pub fn saturation(
     })
 }
 
-/// Points in rising order, those of one offered rate joined, those without values left out.
+/// Points by rising offered rate; equal rates are merged, points without values left out.
 fn merged(points: &[LoadPoint]) -> Vec<LoadPoint> {
     let mut sorted: Vec<&LoadPoint> = points.iter().filter(|p| !p.received.is_empty()).collect();
     sorted.sort_by(|a, b| a.offered.total_cmp(&b.offered));
@@ -122,7 +123,7 @@ fn resampled(points: &[LoadPoint], random: &mut SplitMix64) -> Vec<Group> {
         .collect()
 }
 
-/// Where the lines fall below the threshold's.
+/// Offered rate at which the lines fall below `threshold` × offered.
 fn crossing(lines: &TwoSegments, groups: &[Group], threshold: f64) -> SaturationPoint {
     let (smallest, largest) = (groups[0].offered, groups[groups.len() - 1].offered);
     if lines.slope_before < threshold {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_that_carries_less_is_found() {
+    fn falling_throughput_beyond_saturation_is_found() {
         let points: Vec<LoadPoint> = (1..=10)
             .map(|x| {
                 let offered = f64::from(x);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_saturate_or_always_loses_is_said() {
+    fn saturation_outside_the_offered_rates_is_reported() {
         let open = find(&sweep(100.0, 0.001, 3, 2));
         assert_eq!(open.point, SaturationPoint::Above(12.0));
         assert_eq!((open.highest_passing, open.lowest_failing), (Some(12.0), None));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sweep_is_refused() {
+    fn invalid_sweeps_are_refused() {
         let mut random = SplitMix64::new(1);
         let mut refused = |points: &[LoadPoint], threshold| {
             assert_eq!(saturation(points, threshold, 0.95, 10, &mut random), None);

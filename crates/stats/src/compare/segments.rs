@@ -1,4 +1,4 @@
-//! Two straight lines that meet: what is received against what is offered, below and above a limit.
+//! Two straight lines that meet: received against offered rate, below and above a limit.
 
 /// A line through the origin up to a breakpoint, another one from there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -7,14 +7,14 @@ pub struct TwoSegments {
     pub breakpoint: f64,
     /// Slope up to the breakpoint: received ÷ offered without a limit.
     pub slope_before: f64,
-    /// Slope beyond it: 0 for a plateau, negative where more offered makes less received.
+    /// Slope beyond the breakpoint: 0 for a plateau, negative where the received rate falls.
     pub slope_after: f64,
-    /// Root of the mean square of what the lines leave over.
+    /// Root mean square of the residuals.
     pub residual: f64,
 }
 
 impl TwoSegments {
-    /// What the lines say is received at `offered`.
+    /// Received rate at `offered` by the lines.
     pub fn at(&self, offered: f64) -> f64 {
         self.slope_before * offered.min(self.breakpoint)
             + self.slope_after * (offered - self.breakpoint).max(0.0)
@@ -33,8 +33,8 @@ pub(super) struct Group {
 ///
 /// For a given split of the groups the best lines are known in closed form, and the best breakpoint is where they meet if
 /// that is between the two groups, else at one of them (D. J. Hudson, Fitting segmented curves whose join points have
-/// to be estimated, JASA 61, 1966). One or two groups do not determine both where the second line begins and how it
-/// slopes: it is a plateau then.
+/// to be estimated, JASA 61, 1966). One or two groups beyond the breakpoint do not determine both the start
+/// and the slope of the second line: it is then a plateau.
 pub(super) fn fit(groups: &[Group]) -> Option<TwoSegments> {
     if groups.len() < 3 {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn fit(groups: &[Group]) -> Option<TwoSegments> {
         let squares: f64 =
             groups.iter().map(|g| g.weight * (g.received - candidate.at(g.offered)).powi(2)).sum();
         let sound = squares.is_finite() && candidate.slope_before.is_finite();
-        // Of equals the earlier breakpoint stays.
+        // Of equally good fits the first one stays.
         if sound && best.is_none_or(|(least, _)| squares < least) {
             best = Some((squares, candidate));
         }
@@ -64,7 +64,7 @@ pub(super) fn fit(groups: &[Group]) -> Option<TwoSegments> {
         if slope_before > slope_after && (last..=next).contains(&meeting) {
             consider(lines(meeting, slope_before, slope_after));
         }
-        // Both lines at once with the breakpoint on a group.
+        // Both lines fitted together, with the breakpoint on a group.
         if right.len() > 1 {
             let (before, after) = joined(groups, last);
             consider(lines(last, before, after));
@@ -85,7 +85,7 @@ fn through_origin(groups: &[Group]) -> f64 {
     xy / xx
 }
 
-/// Mean of what is received.
+/// Mean received rate.
 fn mean(groups: &[Group]) -> f64 {
     let weight: f64 = groups.iter().map(|g| g.weight).sum();
     groups.iter().map(|g| g.weight * g.received).sum::<f64>() / weight
@@ -104,7 +104,7 @@ fn line(groups: &[Group]) -> (f64, f64) {
     (y - xy / xx * x, xy / xx)
 }
 
-/// Slopes of the best pair of lines that meet at `breakpoint`, a group that has others beyond it.
+/// Slopes of the best pair of lines that meet at `breakpoint`, which lies on a group other than the last.
 fn joined(groups: &[Group], breakpoint: f64) -> (f64, f64) {
     let (mut uu, mut uv, mut vv, mut uy, mut vy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for g in groups {

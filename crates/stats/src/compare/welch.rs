@@ -1,12 +1,12 @@
-//! Welch's t test: two means whose variances need not be equal.
+//! Welch's t test: compares two means of unequal variances.
 
 use super::Moments;
 use crate::ci::{student_t_quantile, student_t_upper_tail};
 
-/// The difference of two means, tested (B. L. Welch, Biometrika 34, 1947).
+/// Result of Welch's t test (B. L. Welch, Biometrika 34, 1947).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welch {
-    /// Mean of the first less mean of the second.
+    /// Mean of the first minus mean of the second.
     pub difference: f64,
     /// Standard error of that difference.
     pub standard_error: f64,
@@ -14,13 +14,13 @@ pub struct Welch {
     pub t: f64,
     /// Welch–Satterthwaite degrees of freedom.
     pub degrees_of_freedom: f64,
-    /// Two-sided p: how often means that do not differ would come out this far apart.
+    /// Two-sided p: the probability of a difference at least this large if the true means are equal.
     pub p: f64,
 }
 
 impl Welch {
-    /// Compares two samples. Absent where one is worth a single value, or where neither has any spread: a difference of
-    /// values that never vary is no matter of chance.
+    /// Compares two samples. Absent where the size of one is 1 or less, or where neither has any spread:
+    /// the difference of values that never vary is not random.
     pub fn of(first: &Moments, second: &Moments) -> Option<Self> {
         let (a, b) = (first.error_square(), second.error_square());
         let standard_error = (a + b).sqrt();
@@ -29,7 +29,7 @@ impl Welch {
         }
         let difference = first.mean - second.mean;
         let t = difference / standard_error;
-        // Shares of the whole: squares of squares of small numbers would vanish.
+        // Fractions of the sum, because squares of very small numbers would underflow.
         let (share_a, share_b) = (a / (a + b), b / (a + b));
         let degrees_of_freedom = 1.0
             / (share_a * share_a / (first.size - 1.0) + share_b * share_b / (second.size - 1.0));
@@ -52,7 +52,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_interval_leaves_zero_out_just_when_p_is_small(
+        fn the_interval_excludes_zero_exactly_when_p_is_small(
             a in prop::collection::vec(-1e3..1e3f64, 2..20),
             b in prop::collection::vec(-1e3..1e3f64, 2..20),
         ) {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_varies_has_no_p() {
+    fn values_without_spread_have_no_p() {
         let same = |mean| Moments { size: 5.0, mean, variance: 0.0 };
         assert_eq!(Welch::of(&same(1.0), &same(2.0)), None);
         let single = Moments { size: 1.0, mean: 1.0, variance: 1.0 };

@@ -3,26 +3,27 @@
 use crate::histogram::Histogram;
 use crate::sequence::SequenceTracker;
 
-/// Delays stored at first.
+/// Initial size of the ring, delays.
 const MIN_KEPT: usize = 32;
-/// Maximum number of delays stored: 8 MiB.
+/// Maximum size of the ring, delays: 8 MiB.
 const MAX_KEPT: usize = 1 << 19;
-/// Maximum number of places for each delay that is stored: few packets with distant numbers take little memory, and the
-/// first ones of a flow that is reordered widely still find room.
-const PLACES_PER_DELAY: usize = 1024;
+/// Maximum size of the ring per stored delay: few packets with distant numbers take little memory, and the
+/// first packets of a widely reordered flow still find room.
+const SLOTS_PER_DELAY: usize = 1024;
 const NONE: u64 = u64::MAX;
 
 /// Inter-packet delay variation: the delay of packet n minus that of packet n − 1, in order of sending.
 ///
-/// A pair counts when both were received, in whatever order. A delay is stored for as long as a neighbour of its packet
-/// may still arrive; pairs that this misses, because the window is at its maximum of 1024 times the stored delays or of
-/// 524 288 packets, are counted as omitted. The distribution is that of the absolute value, as sender and receiver drift makes signs meaningless over
-/// time. A copy must not be fed. Independent of the clocks' offset.
+/// A pair counts when both packets were received, in either order. A delay is stored as long as a neighbour
+/// of its packet may still arrive. The ring has at most 1024 times the stored delays and at most 524 288;
+/// pairs missed for that reason are counted as omitted. The distribution is that of the absolute value, as
+/// clock drift makes signs meaningless over time. Copies must not be recorded. Independent of the clocks'
+/// offset.
 #[derive(Debug, Clone)]
 pub struct Ipdv {
     /// Ring of (number, delay); its length is a power of two.
     recent: Vec<(u64, i64)>,
-    /// Delays in it.
+    /// Number of delays in the ring.
     stored: usize,
     /// Delays of numbers below this may have been dropped.
     floor: u64,
@@ -38,7 +39,7 @@ impl Default for Ipdv {
 }
 
 impl Ipdv {
-    /// A distribution that has seen nothing.
+    /// An empty distribution.
     pub fn new() -> Self {
         Self {
             recent: vec![(NONE, 0); MIN_KEPT],
@@ -50,8 +51,8 @@ impl Ipdv {
         }
     }
 
-    /// Packet `seq` arrived with delay `delay_ns` (any clock offset). `tracker` has accounted for it already: it says
-    /// which neighbours are still awaited.
+    /// Packet `seq` arrived with delay `delay_ns` (any clock offset). `tracker` must have recorded it
+    /// before; it determines which neighbours are still awaited.
     #[inline]
     pub fn record(&mut self, seq: u64, delay_ns: i64, tracker: &SequenceTracker) {
         if seq > 0 {
@@ -68,7 +69,7 @@ impl Ipdv {
 
     #[inline]
     fn pair(&mut self, neighbour: u64, delay_ns: i64, tracker: &SequenceTracker) {
-        // NONE is never a neighbour: the number it would be is out of reach.
+        // NONE is never a neighbour: sequence numbers stay far below it.
         let (seq, other_ns) = self.recent[self.index(neighbour)];
         if seq == neighbour && seq != NONE {
             let difference = delay_ns.abs_diff(other_ns);
@@ -79,8 +80,8 @@ impl Ipdv {
         }
     }
 
-    /// Stores a delay. Of two packets with one place in the ring the lower number gives way; while a neighbour of that
-    /// one is awaited, the ring grows instead.
+    /// Stores a delay. Of two packets with the same slot the lower number is dropped; while one of its
+    /// neighbours is awaited, the ring grows instead.
     #[inline]
     fn store(&mut self, seq: u64, delay_ns: i64, tracker: &SequenceTracker) {
         let mut index = self.index(seq);
@@ -93,7 +94,7 @@ impl Ipdv {
             let lower = other.min(seq);
             let is_wanted = tracker.is_awaited(lower.saturating_sub(1))
                 || tracker.is_awaited(lower.saturating_add(1));
-            let max = MAX_KEPT.min(PLACES_PER_DELAY * self.stored);
+            let max = MAX_KEPT.min(SLOTS_PER_DELAY * self.stored);
             if !is_wanted || self.recent.len() >= max {
                 self.floor = self.floor.max(lower + 1);
                 if lower == seq {
@@ -118,7 +119,8 @@ impl Ipdv {
         }
     }
 
-    /// Pairs of received neighbours that are missing, because their packets were displaced too far: at most this many.
+    /// Upper bound of the pairs of received neighbours that are missing, because their packets were
+    /// displaced too far.
     pub fn omitted(&self) -> u64 {
         self.omitted
     }
@@ -150,8 +152,8 @@ mod tests {
     use crate::sequence::SequenceConfig;
     use proptest::prelude::*;
 
-    /// Feeds packets (number, delay) in order of arrival, one each 100 µs; returns the distribution.
-    fn fed(packets: &[(u64, i64)]) -> Ipdv {
+    /// The distribution of packets (number, delay) in order of arrival, one each 100 µs.
+    fn ipdv_of(packets: &[(u64, i64)]) -> Ipdv {
         let mut tracker = SequenceTracker::new(SequenceConfig::default());
         let mut ipdv = Ipdv::new();
         for (n, &(seq, delay_ns)) in (0u64..).zip(packets) {
@@ -172,7 +174,7 @@ mod tests {
         // Delays 10, 20, 40, 80; each order of arrival gives the same three pairs.
         let delays = [10, 20, 40, 80];
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
-            let ipdv = fed(&order.map(|seq| (seq, delays[seq as usize])));
+            let ipdv = ipdv_of(&order.map(|seq| (seq, delays[seq as usize])));
             assert_eq!(ipdv.count(), 3, "{order:?}");
             assert_eq!(ipdv.mean_ns(), Some(70.0 / 3.0), "{order:?}");
         }
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_lost_neighbour_makes_no_pair() {
-        let ipdv = fed(&[0, 2, 4, 38, 39].map(|seq| (seq, seq as i64)));
+        let ipdv = ipdv_of(&[0, 2, 4, 38, 39].map(|seq| (seq, seq as i64)));
         assert_eq!((ipdv.count(), ipdv.omitted()), (1, 0));
     }
 
@@ -188,7 +190,7 @@ mod tests {
     fn quantile_of_the_absolute_value() {
         let packets: Vec<_> =
             (0..1001).map(|seq| (seq, if seq % 2 == 0 { 0 } else { -500 })).collect();
-        let ipdv = fed(&packets);
+        let ipdv = ipdv_of(&packets);
         assert_eq!(ipdv.quantile_ns(0.99), Some(500));
         assert_eq!(ipdv.histogram().max(), Some(500));
         assert_eq!(ipdv.recent.len(), MIN_KEPT, "a flow in order needs no more");
@@ -210,7 +212,7 @@ mod tests {
             let mut delays: Vec<(u64, i64)> =
                 (0..packets).map(|seq| (seq, draw(spread_us) as i64 * 1000)).collect();
             delays.retain(|_| draw(20) > 0);
-            let ipdv = fed(&by_arrival(delays.clone()));
+            let ipdv = ipdv_of(&by_arrival(delays.clone()));
             let pairs = delays.windows(2).filter(|w| w[0].0 + 1 == w[1].0);
             let pairs: Vec<u64> = pairs.map(|w| w[0].1.abs_diff(w[1].1)).collect();
             prop_assert_eq!((ipdv.count(), ipdv.omitted()), (pairs.len() as u64, 0));
@@ -222,7 +224,7 @@ mod tests {
     fn variation_that_reorders_is_not_cut_off() {
         // Alternately 0 and 40 ms: neighbours arrive 400 numbers apart.
         let delay = |seq: u64| if seq.is_multiple_of(2) { 0 } else { 40_000_000 };
-        let ipdv = fed(&by_arrival((0..20_000).map(|seq| (seq, delay(seq))).collect()));
+        let ipdv = ipdv_of(&by_arrival((0..20_000).map(|seq| (seq, delay(seq))).collect()));
         assert_eq!((ipdv.count(), ipdv.omitted()), (19_999, 0));
         let p99 = ipdv.quantile_ns(0.99).unwrap();
         assert!(p99.abs_diff(40_000_000) <= 40_000_000 / 1024, "{p99}");
@@ -242,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_far_jump_takes_memory_by_the_packets_that_came() {
+    fn memory_after_a_far_jump_depends_on_the_number_of_packets() {
         let mut tracker = SequenceTracker::new(SequenceConfig::default());
         let mut ipdv = Ipdv::new();
         for seq in [0, 1 << 20, 1, 1 << 31, 1 << 30, u64::from(u32::MAX)] {
             tracker.on_packet(seq, 0);
             ipdv.record(seq, 0, &tracker);
         }
-        assert!(ipdv.recent.len() <= 6 * PLACES_PER_DELAY, "{}", ipdv.recent.len());
+        assert!(ipdv.recent.len() <= 6 * SLOTS_PER_DELAY, "{}", ipdv.recent.len());
     }
 }

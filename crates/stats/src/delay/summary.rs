@@ -3,15 +3,15 @@
 use crate::histogram::{encode_hdr_v2, rank_of};
 use crate::signed::SignedHistogram;
 
-/// So many delays are kept as they are, before the smallest becomes the histogram's origin.
+/// Number of delays stored exactly, before the smallest of them becomes the histogram's origin.
 const EXACT: usize = 256;
 
 /// Distribution of one flow's delays, signed nanoseconds.
 ///
-/// Delays are negative when the clocks disagree by more than the delay; such values are kept and counted, never
-/// clipped. Minimum, mean and maximum are exact. Up to 256 delays the percentiles are exact too; then delays are
-/// counted by their distance from the smallest of the first 256, in cells of at most 1/1024 of that distance (1 ns
-/// below 2 µs): a steady 50 ms path still shows a variation of microseconds.
+/// Delays are negative when the clocks disagree by more than the delay; such values are counted as they
+/// are, never clipped. Minimum, mean and maximum are exact. Up to 256 delays the percentiles are exact too;
+/// then delays are counted by their distance from the smallest of the first 256, in cells of at most 1/1024
+/// of that distance (1 ns below 2 µs): a steady 50 ms path still shows a variation of microseconds.
 #[derive(Debug, Clone, Default)]
 pub struct DelaySummary {
     first: Vec<i64>,
@@ -24,7 +24,7 @@ pub struct DelaySummary {
 }
 
 impl DelaySummary {
-    /// A summary that has seen nothing; takes no heap.
+    /// An empty summary; allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -63,7 +63,7 @@ impl DelaySummary {
         self.first.push(delay_ns);
         if self.first.len() == EXACT {
             self.rest.set_origin(self.min);
-            // The list stays, full, as the sign that the histogram is in use.
+            // The list stays full, which marks the histogram as in use.
             for index in 0..EXACT {
                 self.rest.record(self.first[index]);
             }
@@ -75,7 +75,7 @@ impl DelaySummary {
         self.count
     }
 
-    /// Of them, those below zero.
+    /// Delays below zero.
     pub fn negative(&self) -> u64 {
         self.negative
     }
@@ -148,15 +148,15 @@ impl DelaySummary {
         exact.iter().map(|&delay_ns| (delay_ns, 1)).chain(rest)
     }
 
-    /// The distribution in HdrHistogram's V2 encoding, base 64 (`hdr-v2` in a run record). That format knows no
-    /// negative values: they are counted as 0 there, and told by [`negative`](Self::negative).
+    /// The distribution in HdrHistogram's V2 encoding, base 64 (`hdr-v2` in a run record). That format has
+    /// no negative values: they are counted as 0; [`negative`](Self::negative) returns their number.
     pub fn to_hdr_v2(&self) -> Option<String> {
         encode_hdr_v2(
             self.values().map(|(delay_ns, count)| (u64::try_from(delay_ns).unwrap_or(0), count)),
         )
     }
 
-    /// Bytes held on the heap.
+    /// Bytes allocated on the heap.
     #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         self.first.capacity() * 8 + self.rest.heap_bytes()
@@ -191,7 +191,7 @@ mod tests {
                     continue;
                 };
                 let expected = all[(quantile * all.len() as f64 - 1e-9).ceil() as usize - 1];
-                // Merging takes a distance from one origin to another: two roundings.
+                // Merging converts distances from one origin to another: two roundings.
                 let room = all[0].abs_diff(all[all.len() - 1]) / 512 + 2;
                 prop_assert!(got.abs_diff(expected) <= room, "{quantile}: {got} for {expected}, room {room}");
             }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_summary_says_nothing_and_weighs_nothing() {
+    fn an_empty_summary_has_no_figures_and_no_heap() {
         let summary = DelaySummary::new();
         assert_eq!(summary.heap_bytes(), 0);
         assert_eq!(

@@ -1,21 +1,22 @@
-//! Send times of 32 bits (payloads of 8 to 15 bytes) made whole again.
+//! Restores full send times from 32 bits (payloads of 8 to 15 bytes).
 
 /// Restores a send time that crossed the wire as nanoseconds modulo 2^32.
 ///
-/// The receive time, taken to the sender's clock, gives an estimate; the nearest time with the right low bits is
-/// the answer. It is right as long as the delay, plus the error of the offset, stays below 2^31 ns (2.147 s).
+/// The receive time, converted to the sender's clock, is the estimate; the result is the nearest time with
+/// the same low bits. It is correct as long as the delay plus the error of the offset is below 2^31 ns
+/// (2.147 s).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Time32Unwrapper {
     offset_ns: i64,
 }
 
 impl Time32Unwrapper {
-    /// `offset_ns` is the sender's clock minus the receiver's, as the clock fit gives it for a sender that is remote.
+    /// `offset_ns` is the sender's clock minus the receiver's, as in the clock fit for a remote sender.
     pub fn new(offset_ns: i64) -> Self {
         Self { offset_ns }
     }
 
-    /// Takes a newer offset.
+    /// Replaces the offset.
     pub fn set_offset(&mut self, offset_ns: i64) {
         self.offset_ns = offset_ns;
     }
@@ -37,14 +38,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn right_within_half_the_range(sent in 1u64 << 33..1 << 62, offset in -1_000_000_000_000i64..1_000_000_000_000, delay in -2_147_483_647i64..2_147_483_647) {
+        fn correct_within_half_the_range(sent in 1u64 << 33..1 << 62, offset in -1_000_000_000_000i64..1_000_000_000_000, delay in -2_147_483_647i64..2_147_483_647) {
             let received = sent.wrapping_add_signed(delay).wrapping_add_signed(-offset);
             prop_assert_eq!(Time32Unwrapper::new(offset).unwrap(sent as u32, received), sent);
         }
     }
 
     #[test]
-    fn beyond_half_the_range_it_is_off_by_the_whole() {
+    fn beyond_half_the_range_the_error_is_the_whole_range() {
         let unwrapper = Time32Unwrapper::new(0);
         let sent = 10_000_000_000u64;
         assert_eq!(unwrapper.unwrap(sent as u32, sent + (1 << 31) + 1), sent + (1 << 32));

@@ -1,4 +1,4 @@
-//! Narrow sequence numbers (8, 16 or 32 bits on the wire) made 64 bits wide.
+//! Extends narrow sequence numbers (8, 16 or 32 bits on the wire) to 64 bits.
 
 /// Extends narrow numbers by nearest match to the next one expected (as RFC 3711 section 3.3.1 does for RTP).
 #[derive(Debug, Clone)]
@@ -19,23 +19,23 @@ pub struct Extended {
 }
 
 impl SequenceExtender {
-    /// For numbers of `bits` bits: 1 to 63 (others are pulled into that range).
+    /// An extender for numbers of `bits` bits, clamped to 1 to 63.
     pub fn new(bits: u32) -> Self {
         Self { bits: bits.clamp(1, 63), next: 0, ambiguous: false }
     }
 
-    /// Extends `narrow` (higher bits are ignored). The number counts for those that follow only once it was accepted
-    /// ([`accept`](Self::accept)): a number that was refused, being damaged, says nothing about where the flow is.
+    /// Extends `narrow` (higher bits are ignored). The result affects later numbers only after
+    /// [`accept`](Self::accept): a refused number may be damaged and does not show the flow's position.
     ///
     /// `packets_since_last` is the number of packets the sender may have sent since the last arrival: time since
     /// then × expected rate. With half the number space or more, nearest match can be wrong. Pass 0 when unknown:
-    /// then only a step of a quarter of the space or more is flagged.
+    /// then only a step of at least a quarter of the space is flagged.
     #[inline]
     pub fn extend(&self, narrow: u64, packets_since_last: u64) -> Extended {
         let space = self.space();
         let half = space / 2;
         let ahead = narrow.wrapping_sub(self.next) & (space - 1);
-        // Below `half` it is a number to come, else one from the past. At the start there is no past.
+        // Below `half` the number lies ahead, else behind. At the start there is nothing behind.
         let sequence = if ahead < half || self.next < space - ahead {
             self.next.saturating_add(ahead)
         } else {
@@ -46,14 +46,14 @@ impl SequenceExtender {
         Extended { sequence, ambiguous: self.ambiguous || ambiguous }
     }
 
-    /// Takes an extended number as true: it is where the flow is now, and if it was ambiguous, so are all that follow.
+    /// Accepts an extended number as the flow's position. If it was ambiguous, so are all later ones.
     #[inline]
     pub fn accept(&mut self, extended: Extended) {
         self.ambiguous = extended.ambiguous;
         self.next = self.next.max(extended.sequence.saturating_add(1));
     }
 
-    /// How many numbers there are.
+    /// Size of the number space.
     pub fn space(&self) -> u64 {
         1u64 << self.bits
     }

@@ -1,22 +1,22 @@
-//! Loss by interval: a missing packet belongs to the interval in which it would have come. What is known of that is when
-//! its neighbours came: numbers missing between two arrivals are taken as spread evenly over the time between these.
+//! Loss by interval. A missing packet belongs to the interval in which it would have arrived: numbers
+//! missing between two arrivals are assumed to be evenly spaced in the time between them.
 
-/// 24 bytes an interval, plus the open one.
+/// Losses of one interval; 24 bytes.
 #[derive(Debug, Clone)]
 struct Interval {
     /// First sequence number that could be missing in this interval.
     first: u64,
     lost: u64,
-    /// When it ended.
+    /// Time at which it ended; 0 while it is open.
     end_ns: u64,
 }
 
-/// Missing packets of each interval, given back when they still come.
+/// Missing packets of each interval; one that still arrives is subtracted again.
 #[derive(Debug, Clone)]
 pub(super) struct IntervalLosses {
     closed: Vec<Interval>,
     open: Interval,
-    /// Of all intervals.
+    /// Missing packets of all intervals.
     lost: u64,
 }
 
@@ -32,10 +32,11 @@ impl IntervalLosses {
         self.closed.push(closed);
     }
 
-    /// `count` numbers from `first` on, the lowest that had not been passed, are missing between `from_ns`, the arrival
-    /// before, and `to_ns`, the arrival after or the end of sending.
+    /// Adds `count` missing numbers from `first` on, which is the lowest number not passed before.
+    /// `from_ns` is the previous arrival, `to_ns` the next arrival or the end of sending.
     pub(super) fn missing(&mut self, first: u64, count: u64, from_ns: u64, to_ns: u64) {
-        // Intervals that ended after the arrival before: the one behind each begins with the number that is missing.
+        // Find the first interval that ended after the previous arrival: the one after it starts with the
+        // missing number.
         let mut silent = self.closed.len();
         let mut behind = self.open.first;
         while silent > 0 && behind == first && self.closed[silent - 1].end_ns > from_ns {
@@ -54,7 +55,7 @@ impl IntervalLosses {
         self.lost += count;
     }
 
-    /// The missing number `seq` has come after all.
+    /// Subtracts the missing number `seq`, which has arrived after all.
     pub(super) fn give_back(&mut self, seq: u64) {
         let interval = if seq >= self.open.first {
             &mut self.open
@@ -71,7 +72,7 @@ impl IntervalLosses {
         }
     }
 
-    /// Adds what came after the last mark to the last closed interval; without one, makes one.
+    /// Adds the losses after the last mark to the last closed interval, which is created if there is none.
     pub(super) fn finish(&mut self) {
         match self.closed.last_mut() {
             Some(last) => last.lost += std::mem::take(&mut self.open.lost),
@@ -87,8 +88,8 @@ impl IntervalLosses {
         self.closed.iter().map(|interval| interval.lost).collect()
     }
 
-    /// Missing packets of the closed intervals `from` to `to`, without `to`. Takes as long as there are intervals outside
-    /// of that range.
+    /// Missing packets of the closed intervals `from` to `to`, exclusive. The cost grows with the intervals
+    /// outside of that range.
     pub(super) fn lost_between(&self, from: usize, to: usize) -> u64 {
         let (from, to) = (from.min(self.closed.len()), to.min(self.closed.len()));
         let sum = |intervals: &[Interval]| intervals.iter().map(|i| i.lost).sum::<u64>();
@@ -104,12 +105,13 @@ impl IntervalLosses {
     }
 }
 
-/// How many of `count` numbers, evenly spread between two others at `from_ns` and `to_ns`, lie before `at_ns`.
+/// How many of `count` numbers, evenly spaced between arrivals at `from_ns` and `to_ns`, lie before
+/// `at_ns`.
 fn before(at_ns: u64, count: u64, from_ns: u64, to_ns: u64) -> u64 {
     if at_ns >= to_ns {
         return count;
     }
-    // `from_ns` < `at_ns` < `to_ns`, or there is nothing before.
+    // Either `from_ns` < `at_ns` < `to_ns`, or the result is 0.
     let passed = u128::from(at_ns.saturating_sub(from_ns));
     let gaps = u128::from(count) + 1;
     let through = (gaps * passed).div_ceil(u128::from(to_ns - from_ns.min(at_ns)));

@@ -1,16 +1,17 @@
-//! Loss periods (RFC 3357): how many consecutive packets were lost at a time; bursts of losses and the gaps between them
-//! (RFC 3611 section 4.7.2).
+//! Loss periods (RFC 3357): numbers of consecutively lost packets. Bursts and gaps (RFC 3611 section
+//! 4.7.2).
 
 use std::collections::BTreeMap;
 
-/// Received packets between two losses from which these are in different bursts: Gmin of RFC 3611, its recommended value.
+/// Minimum number of packets received between two bursts: Gmin of RFC 3611, its recommended value.
 const MIN_GAP_PACKETS: u64 = 16;
 
 /// Bursts of losses and the gaps between them (RFC 3611 section 4.7.2).
 ///
-/// A burst is the longest sequence that begins and ends with a lost packet and holds fewer than 16 (Gmin)
-/// consecutive received packets. A lost packet with at least that many received packets on either side, beyond both ends of
-/// the flow included, is part of a gap. All packets are in a burst or in a gap.
+/// A burst is the longest sequence that starts and ends with a lost packet and has fewer than 16 (Gmin)
+/// consecutive received packets. A lost packet with at least 16 received packets before and after it is
+/// part of a gap; packets beyond the ends of the flow count as received. Every packet is in a burst or in a
+/// gap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bursts {
     /// Number of bursts.
@@ -42,12 +43,12 @@ impl Bursts {
         (self.gap_packets > 0).then(|| self.gap_lost as f64 / self.gap_packets as f64)
     }
 
-    /// Mean packets of a burst; absent without a burst.
+    /// Mean length of a burst, packets; absent without a burst.
     pub fn mean_burst_packets(&self) -> Option<f64> {
         (self.bursts > 0).then(|| self.burst_packets as f64 / self.bursts as f64)
     }
 
-    /// Mean packets of a gap; absent without a gap.
+    /// Mean length of a gap, packets; absent without a gap.
     pub fn mean_gap_packets(&self) -> Option<f64> {
         (self.gaps > 0).then(|| self.gap_packets as f64 / self.gaps as f64)
     }
@@ -86,7 +87,7 @@ impl Bursts {
     }
 }
 
-/// Number of loss periods by their length, in a bounded number of keys.
+/// Number of loss periods by length, for a bounded number of lengths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LossPeriods {
     /// Length in packets → number of loss periods of that length.
@@ -113,8 +114,8 @@ impl LossPeriods {
         self.lengths.values().sum::<u64>() + self.overflow_periods
     }
 
-    /// Records the loss period of `length` packets from number `first` on. Periods come in order, with packets that
-    /// arrived between them.
+    /// Records the loss period of `length` packets from number `first` on. Periods are recorded in order,
+    /// and at least one packet arrived between two of them.
     pub(super) fn record(&mut self, first: u64, length: u64, max_keys: usize) {
         debug_assert!(first > self.end || self.periods() == 0, "{first} after {}", self.end);
         self.end = first + length;
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bursts of a flow of which `received` says what became of each packet.
+    /// Bursts of a flow whose packets were received or lost as in `received`.
     fn bursts(received: &[bool]) -> Bursts {
         let mut periods = LossPeriods::default();
         let mut number = 0;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     /// The pattern of RFC 3611 section 4.7.2: 64 packets, a gap of 23 with one loss, a burst of 12 with four, a gap of 29 with
-    /// one. 0 is a lost packet, X one that came too late, which is lost as well.
+    /// one. 0 is a lost packet, X a packet discarded as late, which is lost as well.
     #[test]
     fn the_example_of_rfc_3611() {
         let pattern = "11110111111111111111111\
@@ -194,7 +195,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition, read from the flow packet by packet.
+        /// Compares with the definition, applied to the flow packet by packet.
         #[test]
         fn bursts_are_as_defined(runs in prop::collection::vec((1usize..40, 1usize..4), 0..40), head in any::<bool>()) {
             let mut received = vec![];

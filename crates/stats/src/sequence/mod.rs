@@ -1,4 +1,4 @@
-//! Exact accounting of a flow's sequence numbers: what came, twice, late, out of order, or not at all.
+//! Exact accounting of a flow's sequence numbers: received, duplicate, late, reordered and lost packets.
 
 mod config;
 mod extender;

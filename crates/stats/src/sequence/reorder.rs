@@ -1,20 +1,20 @@
-//! Reordering extent (RFC 4737 section 4.2): how many packets overtook one.
+//! Reordering extent (RFC 4737 section 4.2): the number of packets that overtook a packet.
 
 use std::collections::VecDeque;
 
 /// Distribution of the reordering extent.
 ///
 /// RFC 4737 section 4.2.2: the extent of a reordered packet is the number of arrivals from the earliest packet with
-/// a higher number up to it. Copies do not count as arrivals here (RFC 5560 keeps them apart).
+/// a higher number up to it. Copies do not count as arrivals here (RFC 5560 defines them separately).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReorderExtent {
     /// Largest extent, packets; 0 when nothing was reordered.
     pub max: u64,
-    /// Sum of all extents, packets: divided by the reordered packets, the mean.
+    /// Sum of all extents, packets.
     pub sum: u64,
     /// `buckets[k]` counts the extents from 2^k to 2^(k+1) − 1.
     pub buckets: Vec<u64>,
-    /// Extents that are lower bounds, because more gaps were open at once than are kept.
+    /// Number of extents that are only lower bounds, because more gaps were open than can be stored.
     pub bounds: u64,
 }
 
@@ -36,14 +36,15 @@ impl ReorderExtent {
     }
 }
 
-/// A hole in the numbers: `end` is the packet that made it, `arrival` that packet's place among the arrivals.
+/// A gap in the numbers: `end` is the number of the packet after it, `arrival` that packet's position among
+/// the arrivals.
 #[derive(Debug, Clone)]
 struct Gap {
     end: u64,
     arrival: u64,
 }
 
-/// The open gaps, oldest first, so that the extent of a packet which fills one is exact.
+/// The open gaps, oldest first, by which the extent of a late packet is exact.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gaps {
     open: VecDeque<Gap>,
@@ -62,14 +63,14 @@ impl Gaps {
         self.open.push_back(Gap { end, arrival });
     }
 
-    /// Forgets the gaps in which nothing is awaited any more: those that end at or below `low`.
+    /// Removes the gaps without awaited numbers: those that end at or below `low`.
     pub(super) fn prune(&mut self, low: u64) {
         while self.open.front().is_some_and(|gap| gap.end <= low) {
             self.open.pop_front();
         }
     }
 
-    /// The missing number `seq` came as arrival number `arrival`; returns its extent.
+    /// Records the missing number `seq`, which came as arrival number `arrival`; returns its extent.
     pub(super) fn fill(&mut self, seq: u64, arrival: u64) -> u64 {
         let after = self.open.partition_point(|gap| gap.end <= seq);
         let first_higher = self.open.get(after).map_or(arrival, |gap| gap.arrival);

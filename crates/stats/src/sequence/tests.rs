@@ -1,4 +1,4 @@
-//! The tracker against a plain model, and the cases that break such trackers.
+//! The tracker compared with a simple model, and edge cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ fn tracker() -> SequenceTracker {
     SequenceTracker::new(SequenceConfig::default())
 }
 
-/// Everything an arrival order without time means, by sets and scans.
+/// All figures of an arrival order that do not depend on time, by sets and scans.
 #[derive(Default)]
 struct Model {
     order: Vec<u64>,
@@ -48,7 +48,7 @@ impl Model {
     }
 }
 
-/// Arrivals near a moving front: in order, skips, returns, copies, bursts.
+/// Arrivals around an increasing number: in order, gaps, reordered, copies, bursts.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u32)>> {
     let step = prop_oneof![
         6 => (0u64..1, 1u32..300),
@@ -168,7 +168,7 @@ fn each_kind_of_arrival() {
 }
 
 #[test]
-fn the_threshold_counts_from_the_passing_even_after_silence() {
+fn the_threshold_starts_when_a_number_is_passed_even_after_silence() {
     for (wait, expected) in
         [(SECOND * 199 / 100, Arrival::Reordered { extent: 1 }), (SECOND * 2, Arrival::Late)]
     {
@@ -210,7 +210,7 @@ fn a_clean_flow_stays_small_and_a_lossy_one_grows_to_its_threshold() {
         tracker.on_packet(seq, seq * 1000);
     }
     assert_eq!(tracker.window_bytes(), 1024);
-    // One missing packet keeps 2 s of a million packets a second in view: 250 000 bytes.
+    // One missing packet keeps 2 s of a million packets a second in the window: 250 000 bytes.
     for seq in 1_000_001..3_500_000u64 {
         tracker.on_packet(seq, seq * 1000);
     }
@@ -221,7 +221,7 @@ fn a_clean_flow_stays_small_and_a_lossy_one_grows_to_its_threshold() {
 }
 
 #[test]
-fn the_cap_forces_and_says_so() {
+fn numbers_given_up_at_the_cap_are_counted() {
     let config = SequenceConfig { max_window_bytes: 1024, ..Default::default() };
     let mut tracker = SequenceTracker::new(config);
     for seq in 1..20_000u64 {
@@ -273,7 +273,7 @@ fn a_count_below_the_numbers_is_a_contradiction() {
 }
 
 #[test]
-fn losses_belong_to_the_interval_in_which_they_would_have_come() {
+fn losses_belong_to_the_interval_in_which_they_would_have_arrived() {
     let mut tracker = tracker();
     tracker.on_packet(0, 0);
     tracker.on_packet(3, 30);
@@ -289,7 +289,8 @@ fn losses_belong_to_the_interval_in_which_they_would_have_come() {
     assert_eq!(summary.counts.lost, 5);
 }
 
-/// One packet each 10 ns, number n at 10 n; intervals of 100 ns; nothing passes from `from` on until before `to`.
+/// One packet each 10 ns, number n at 10 n; intervals of 100 ns. Numbers `from` to `to`, exclusive, are
+/// lost.
 fn outage(from: u64, to: u64, sent: u64) -> SequenceTracker {
     let mut tracker = tracker();
     tracker.begins_at(0);
@@ -306,7 +307,7 @@ fn outage(from: u64, to: u64, sent: u64) -> SequenceTracker {
 }
 
 #[test]
-fn an_outage_is_placed_in_the_intervals_that_it_lasted() {
+fn losses_of_an_outage_are_placed_in_its_intervals() {
     let outage = outage(15, 38, 50);
     assert_eq!(outage.interval_lost(), [0, 5, 10, 8, 0]);
     assert_eq!(outage.interval_lost_in(2), Some(10));
@@ -316,7 +317,7 @@ fn an_outage_is_placed_in_the_intervals_that_it_lasted() {
 }
 
 #[test]
-fn what_returns_from_an_outage_is_given_back_where_it_was_missed() {
+fn late_arrivals_are_subtracted_from_the_interval_of_their_loss() {
     let mut outage = outage(15, 38, 50);
     for seq in [20, 29, 30, 17] {
         assert!(matches!(outage.on_packet(seq, 501), Arrival::Reordered { .. }));
@@ -326,16 +327,16 @@ fn what_returns_from_an_outage_is_given_back_where_it_was_missed() {
 
 #[test]
 fn a_lost_tail_is_placed_until_the_end_of_sending() {
-    let mut told = outage(25, 50, 50);
-    let untold = told.clone();
-    told.mark_interval(600);
-    told.ended_at(500);
-    assert_eq!(told.finish(Some(50), 1000).interval_lost, [0, 0, 5, 10, 10, 0]);
-    assert_eq!(untold.finish(Some(50), 1000).interval_lost, [0, 0, 0, 0, 25]);
+    let mut with_end = outage(25, 50, 50);
+    let without_end = with_end.clone();
+    with_end.mark_interval(600);
+    with_end.ended_at(500);
+    assert_eq!(with_end.finish(Some(50), 1000).interval_lost, [0, 0, 5, 10, 10, 0]);
+    assert_eq!(without_end.finish(Some(50), 1000).interval_lost, [0, 0, 0, 0, 25]);
 }
 
 #[test]
-fn what_is_lost_before_anything_comes_is_placed_from_the_begin_of_sending() {
+fn losses_before_the_first_arrival_are_placed_from_the_start_of_sending() {
     assert_eq!(outage(0, 25, 30).interval_lost(), [10, 10, 5]);
     let mut all = outage(0, 30, 30);
     all.ended_at(300);
@@ -361,12 +362,12 @@ fn narrow_numbers_are_extended_by_nearest_match() {
     let silent = SequenceExtender::new(8);
     assert!(!silent.extend(0, 127).ambiguous);
     assert!(silent.extend(1, 128).ambiguous);
-    // At the start there is no past to fall back to.
+    // At the start there are no lower numbers.
     assert_eq!(SequenceExtender::new(16).extend(65_000, 0).sequence, 65_000);
 }
 
 #[test]
-fn a_refused_number_does_not_move_the_extension() {
+fn a_refused_number_does_not_affect_the_extension() {
     let mut extender = SequenceExtender::new(16);
     for seq in 0..100 {
         extender.accept(extender.extend(seq, 1));

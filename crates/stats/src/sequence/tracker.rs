@@ -1,5 +1,5 @@
-//! The tracker itself. Numbers below `low` are settled (come, or lost for good); those from `low` to `next` have
-//! come or are still awaited; `next` is one above the highest number seen.
+//! The tracker. Numbers below `low` are settled (arrived or given up); those from `low` to `next` have
+//! arrived or are still awaited; `next` is one above the highest number seen.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::loss_periods::LossPeriods;
 use super::reorder::{Gaps, ReorderExtent};
 use super::window::Window;
 
-/// Numbers from here on are never plausible: it keeps every sum far from overflow.
+/// Numbers from here on are never plausible, so that no sum can overflow.
 const SEQUENCE_LIMIT: u64 = 1 << 62;
 /// Checkpoints per loss threshold.
 const CHECKPOINTS: u64 = 64;
 
-/// What one arrival meant.
+/// Classification of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// The next number expected.
@@ -29,15 +29,15 @@ pub enum Arrival {
         /// Packets that overtook it (RFC 4737 section 4.2.2).
         extent: u64,
     },
-    /// A number that had come before (RFC 5560).
+    /// A number that had arrived before (RFC 5560).
     Duplicate,
     /// A number that had been given up: it stays lost.
     Late,
-    /// A number that this sender can't have reached: not counted as received.
+    /// A number that the sender can't have reached: not counted as received.
     Implausible,
 }
 
-/// What the arrivals of a batch meant, in packets.
+/// Classification of a batch's arrivals, packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// In order, the packets after a gap included.
@@ -75,7 +75,7 @@ impl Arrivals {
 pub struct SequenceCounts {
     /// Different numbers received in time.
     pub received: u64,
-    /// Lost so far: passed over and not come yet. Provisional: includes `awaited`.
+    /// Lost so far: passed over and not arrived. Provisional: includes `awaited`.
     pub lost: u64,
     /// Of `lost`, those that may still come within the loss threshold.
     pub awaited: u64,
@@ -83,7 +83,7 @@ pub struct SequenceCounts {
     pub duplicates: u64,
     /// Reordered (RFC 4737).
     pub reordered: u64,
-    /// Came after the loss threshold: counted in `lost`, not in `received`.
+    /// Arrived after the loss threshold: counted in `lost`, not in `received`.
     pub late: u64,
     /// Refused numbers.
     pub implausible: u64,
@@ -91,8 +91,8 @@ pub struct SequenceCounts {
     pub forced: u64,
     /// One above the highest number seen.
     pub next: u64,
-    /// Runs, duplicates, late or reordering may be wrong (the sums are not): the window's cap was met, a packet came
-    /// that fits two descriptions, or the sender's count contradicts the numbers.
+    /// Loss periods, duplicates, late or reordered packets may be wrong (the sums are not): the window's
+    /// cap was reached, a packet may be a copy or late, or the sender's count contradicts the numbers.
     pub ambiguous: bool,
 }
 
@@ -101,8 +101,8 @@ pub struct SequenceCounts {
 pub struct SequenceSummary {
     /// All counts; `awaited` is 0.
     pub counts: SequenceCounts,
-    /// Packets sent: the sender's count, else one above the highest number seen. `counts.lost` is this minus
-    /// `counts.received`.
+    /// Packets sent: the sender's count, or without it one above the highest number seen. `counts.lost` is
+    /// this minus `counts.received`.
     pub sent: u64,
     /// Loss periods (RFC 3357).
     pub loss_periods: LossPeriods,
@@ -119,7 +119,7 @@ impl SequenceSummary {
     }
 }
 
-/// At `time_ns` every number below `next` had been passed.
+/// Every number below `next` had been passed at `time_ns`.
 #[derive(Debug, Clone)]
 struct Checkpoint {
     time_ns: u64,
@@ -128,16 +128,16 @@ struct Checkpoint {
 
 /// Exact accounting of one flow's sequence numbers, which start at 0.
 ///
-/// Feed it every arrival ([`on_packet`](Self::on_packet), [`on_consecutive`](Self::on_consecutive)) with a clock that
-/// does not run backwards, let time pass when nothing comes ([`advance`](Self::advance)), read
+/// Record every arrival ([`on_packet`](Self::on_packet), [`on_consecutive`](Self::on_consecutive)) with a
+/// clock that does not run backwards, call [`advance`](Self::advance) while nothing arrives, read
 /// [`counts`](Self::counts) at any time, and end with [`finish`](Self::finish).
 ///
-/// The loss-free path costs a few nanoseconds and 1 KiB: the bitmap grows only when a packet still awaited would
-/// leave it.
+/// Without loss it takes a few nanoseconds per packet and 1 KiB: the bitmap grows only when an awaited
+/// packet would leave it.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
     next: u64,
-    /// `next` takes the fast path below this: the window's end, or the announced total.
+    /// Limit of `next` for the fast path: the window's end or the announced total.
     fast_end: u64,
     next_tick_ns: u64,
     last_ns: u64,
@@ -149,7 +149,7 @@ pub struct SequenceTracker {
     limit: u64,
     awaited: u64,
     lost: u64,
-    /// Lost numbers that left the window and never came: a later arrival of one can't be distinguished from a copy.
+    /// Lost numbers that left the window: a later arrival of one can't be distinguished from a copy.
     lost_below_window: u64,
     duplicates: u64,
     reordered: u64,
@@ -157,7 +157,7 @@ pub struct SequenceTracker {
     implausible: u64,
     forced: u64,
     ambiguous: bool,
-    /// The last run of losses: may go on if the next one begins at `run_end`.
+    /// The last run of losses, which the next one extends if it starts at `run_end`.
     run_end: u64,
     run_length: u64,
     runs: LossPeriods,
@@ -168,7 +168,7 @@ pub struct SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// A tracker that has seen nothing.
+    /// A tracker without arrivals.
     pub fn new(config: SequenceConfig) -> Self {
         let window = Window::new(config.initial_window_bytes.clamp(16, 1 << 30));
         let mut config = config;
@@ -204,13 +204,14 @@ impl SequenceTracker {
         }
     }
 
-    /// The sender told how many packets it sends at most: numbers from `total` on are implausible from now on.
+    /// Sets the maximum number of packets, announced by the sender: numbers from `total` on are now
+    /// implausible.
     pub fn announce_total(&mut self, total: u64) {
         self.limit = total.min(SEQUENCE_LIMIT);
         self.fast_end = self.window.end().min(self.limit);
     }
 
-    /// A packet with number `seq` arrived at `now_ns`.
+    /// Records the arrival of packet number `seq` at `now_ns`.
     #[inline]
     pub fn on_packet(&mut self, seq: u64, now_ns: u64) -> Arrival {
         if now_ns >= self.next_tick_ns {
@@ -223,8 +224,8 @@ impl SequenceTracker {
         self.on_other(seq, now_ns)
     }
 
-    /// `count` packets numbered `first_seq`, `first_seq` + 1, … arrived together at `now_ns`. The same as `count`
-    /// calls of [`on_packet`](Self::on_packet), at the price of a few.
+    /// Records `count` packets numbered `first_seq`, `first_seq` + 1, … that arrived together at `now_ns`.
+    /// Equivalent to `count` calls of [`on_packet`](Self::on_packet), but much cheaper.
     pub fn on_consecutive(&mut self, first_seq: u64, count: u32, now_ns: u64) -> Arrivals {
         let mut arrivals = Arrivals::default();
         let end = first_seq.saturating_add(u64::from(count));
@@ -244,7 +245,7 @@ impl SequenceTracker {
                 continue;
             }
             match self.on_packet(seq, now_ns) {
-                // Neither the limits nor `next` move, so neither will the answer.
+                // Neither the limits nor `next` change, so all further numbers are implausible too.
                 Arrival::Implausible if seq >= self.next => {
                     self.implausible += end - seq - 1;
                     arrivals.implausible += end - seq;
@@ -257,12 +258,12 @@ impl SequenceTracker {
         arrivals
     }
 
-    /// Lets time pass without an arrival: gives up what has been awaited for the loss threshold.
+    /// Advances the time without an arrival: gives up numbers awaited for the loss threshold.
     pub fn advance(&mut self, now_ns: u64) {
         self.tick(now_ns);
     }
 
-    /// The figures now. Cheap.
+    /// The current figures, at a small constant cost.
     pub fn counts(&self) -> SequenceCounts {
         SequenceCounts {
             received: self.received,
@@ -284,52 +285,55 @@ impl SequenceTracker {
         seq >= self.low && !self.has_arrived(seq)
     }
 
-    /// Whether number `seq` has arrived. Of numbers that have left the bitmap, which are settled, it is assumed.
+    /// Whether number `seq` has arrived. Numbers below the bitmap are assumed to have.
     pub(crate) fn has_arrived(&self, seq: u64) -> bool {
         seq < self.next && (seq < self.window.base() || self.window.contains(seq))
     }
 
-    /// Whether each of the `sent_total` packets has come or been given up, so that waiting longer changes nothing.
+    /// Whether each of the `sent_total` packets has arrived or been given up, so that waiting longer
+    /// changes nothing.
     pub fn is_complete(&self, sent_total: u64) -> bool {
         self.awaited == 0 && self.next >= sent_total
     }
 
-    /// Sending begins at `at_ns` of the receiver's clock: what is lost before anything came is placed from then on.
+    /// Sets the start of sending on the receiver's clock: losses before the first arrival are placed from
+    /// then on.
     pub fn begins_at(&mut self, at_ns: u64) {
         self.begun_ns = at_ns;
     }
 
-    /// Sending ended at `at_ns` of the receiver's clock: what is lost at the tail is placed until then.
+    /// Sets the end of sending on the receiver's clock: losses at the tail are placed up to then.
     pub fn ended_at(&mut self, at_ns: u64) {
         self.ended_ns = Some(at_ns);
     }
 
     /// Closes the interval, which ended at `at_ns`. Call it at the end of every interval, a last partial one included.
     ///
-    /// A missing number belongs to the interval in which it would have come, as far as its neighbours tell: those that
-    /// are missing between two arrivals are taken as spread evenly over the time between them.
+    /// A missing number belongs to the interval in which it would have arrived: numbers missing between two
+    /// arrivals are assumed to be evenly spaced in the time between them.
     pub fn mark_interval(&mut self, at_ns: u64) {
         self.intervals.mark(self.next, at_ns);
     }
 
-    /// Packets missing from each closed interval. Provisional: numbers are missed when a higher one comes, and one that
-    /// still comes is given back. Where nothing comes in for several intervals, their losses are placed with the next
-    /// arrival. Final once the loss threshold has passed after an arrival behind the interval's end.
+    /// Packets missing from each closed interval. Provisional: a number is missing once a higher one
+    /// arrives, and is subtracted if it still arrives. If nothing arrives for several intervals, their
+    /// losses are placed at the next arrival. Final once the loss threshold has passed after an arrival
+    /// behind the interval's end.
     pub fn interval_lost(&self) -> Vec<u64> {
         self.intervals.lost()
     }
 
-    /// The same for one closed interval.
+    /// Packets missing from one closed interval; see [`interval_lost`](Self::interval_lost).
     pub fn interval_lost_in(&self, index: usize) -> Option<u64> {
         self.intervals.lost_in(index)
     }
 
-    /// The last arrival, or the begin of sending where that came later.
+    /// Time of the last arrival, or the start of sending if that is later.
     fn quiet_since_ns(&self) -> u64 {
         self.last_ns.max(self.begun_ns)
     }
 
-    /// Packets missing from the closed intervals `from` to `to`, without `to`.
+    /// Packets missing from the closed intervals `from` to `to`, exclusive.
     pub fn lost_between(&self, from: usize, to: usize) -> u64 {
         self.intervals.lost_between(from, to)
     }
@@ -339,18 +343,18 @@ impl SequenceTracker {
         self.intervals.open_lost()
     }
 
-    /// Bytes held for the bitmap now.
+    /// Current size of the bitmap, bytes.
     #[cfg(test)]
     pub(crate) fn window_bytes(&self) -> usize {
         self.window.bytes()
     }
 
-    /// Ends the flow: what is awaited is lost, and so is what the sender sent above the highest number seen.
+    /// Ends the flow: awaited packets are lost, and so are packets sent above the highest number seen.
     ///
-    /// `sent_total` is the sender's final count; without it a loss at the tail can't be seen. A count below the
-    /// numbers that came contradicts them: the numbers win and the result is ambiguous. Losses after the last
-    /// mark go to the last marked interval, and so does the tail where nothing said when sending ended
-    /// ([`ended_at`](Self::ended_at)).
+    /// `sent_total` is the sender's final count; without it a loss at the tail can't be seen. A count below
+    /// the arrived numbers contradicts them: the numbers take precedence and the result is ambiguous.
+    /// Losses after the last mark go to the last marked interval, and so does the tail if the end of
+    /// sending ([`ended_at`](Self::ended_at)) is unknown.
     pub fn finish(mut self, sent_total: Option<u64>, now_ns: u64) -> SequenceSummary {
         self.tick(now_ns);
         self.settle(self.next);
@@ -362,7 +366,7 @@ impl SequenceTracker {
         if tail > 0 {
             self.lost += tail;
             self.add_run(self.next, tail);
-            // Without an end of sending nothing says when they were sent: as if all were, after the last mark.
+            // Without an end of sending, all are placed after the last mark.
             let from_ns = if self.ended_ns.is_some() { self.quiet_since_ns() } else { u64::MAX };
             let to_ns = self.ended_ns.unwrap_or(u64::MAX).max(from_ns);
             self.intervals.missing(self.next, tail, from_ns, to_ns);
@@ -433,7 +437,7 @@ impl SequenceTracker {
         Arrival::Reordered { extent }
     }
 
-    /// The next number at the window's end, or one beyond a gap.
+    /// Handles the next number at the window's end, or a number after a gap.
     fn on_higher(&mut self, seq: u64, now_ns: u64) -> Arrival {
         let missing = seq - self.next;
         if missing > 0 {
@@ -477,14 +481,14 @@ impl SequenceTracker {
         self.fast_end = self.window.end().min(self.limit);
     }
 
-    /// The lower edge a window of `capacity` needs to hold `seq`: an eighth of it is moved at a time, so that moves
-    /// are rare and each is short.
+    /// Lower edge of a window of `capacity` that contains `seq`. It moves by an eighth of the capacity, so
+    /// that moves are rare and short.
     fn base_for(&self, seq: u64, capacity: u64) -> u64 {
         let step = (capacity / 8).max(64);
         (seq + 1).saturating_sub(capacity).div_ceil(step) * step
     }
 
-    /// Notes a checkpoint and gives up what the oldest ones have outlived.
+    /// Adds a checkpoint, and gives up the numbers below checkpoints older than the loss threshold.
     #[cold]
     fn tick(&mut self, now_ns: u64) {
         let step = (self.config.loss_threshold_ns / CHECKPOINTS).max(1);
@@ -493,7 +497,7 @@ impl SequenceTracker {
             self.checkpoints.clear();
             return;
         }
-        // Whatever is awaited had been passed when the last packet came.
+        // Every awaited number had been passed when the last packet arrived.
         match self.checkpoints.back_mut() {
             Some(last) if last.time_ns >= self.last_ns => last.next = self.next,
             _ => self.checkpoints.push_back(Checkpoint { time_ns: self.last_ns, next: self.next }),
@@ -510,7 +514,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Gives up every number below `to` that has not come.
+    /// Gives up every number below `to` that has not arrived.
     fn settle(&mut self, to: u64) {
         let seen = to.min(self.next);
         while self.low < seen {
@@ -521,7 +525,7 @@ impl SequenceTracker {
             }
             self.low = end;
         }
-        // Beyond `next` lies a gap in the making: all of it is missing.
+        // Beyond `next` a gap is being opened: all of its numbers are missing.
         if to > self.low && to > self.next {
             self.give_up(self.low, to - self.low);
             self.low = to;

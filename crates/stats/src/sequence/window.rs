@@ -1,4 +1,4 @@
-//! The bitmap behind sequence accounting: which recent numbers have come. It starts small and doubles on demand.
+//! The bitmap of recently arrived sequence numbers. It starts small and doubles on demand.
 
 /// Bits of one word.
 const WORD: u64 = 64;
@@ -82,8 +82,8 @@ impl Window {
         to
     }
 
-    /// Moves the lower edge up to `base` (a multiple of 64) and returns how many numbers left behind were not marked.
-    /// Costs at most one pass over the window, however far the move.
+    /// Moves the lower edge up to `base` (a multiple of 64) and returns how many of the numbers below it
+    /// were not marked. Takes at most one pass over the window, at any distance.
     pub(super) fn slide(&mut self, base: u64) -> u64 {
         let distance = base.saturating_sub(self.base);
         let words = (distance / WORD).min(self.words.len() as u64);
@@ -97,7 +97,7 @@ impl Window {
         distance - marked
     }
 
-    /// Grows to `bytes` (rounded up to a power of two), keeping every mark.
+    /// Grows to `bytes` (rounded up to a power of two) and keeps every mark.
     pub(super) fn grow(&mut self, bytes: usize) {
         let mut larger = Self::new(bytes);
         larger.base = self.base;

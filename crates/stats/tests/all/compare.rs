@@ -1,4 +1,4 @@
-//! The statistics of comparing against scipy: golden numbers made by scripts/scipy_reference.py.
+//! The comparison statistics checked against scipy: golden numbers made by scripts/scipy_reference.py.
 // Clippy knows test functions, not their helpers.
 
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Values at the very edge of each definition: the last on one side, the first on the other.
+//! Boundary values of each definition: the last on one side, the first on the other.
 
 use weir_stats::{
     ClockEstimator, ClockFit, ClockReading, DelaySummary, Histogram, Jitter, LinkFamily, LinkShape,
@@ -51,7 +51,7 @@ fn a_number_passed_right_after_a_mark_belongs_to_the_new_interval() {
         assert_eq!(t.interval_lost().iter().sum::<u64>(), 0);
         assert_eq!(t.counts().lost, 0);
     }
-    // A loss of the first interval does not hide the return to the second.
+    // A loss of the first interval does not hide a late arrival in the second.
     let mut t = tracker(|_| {});
     t.on_packet(1, 0);
     t.mark_interval(0);
@@ -62,7 +62,7 @@ fn a_number_passed_right_after_a_mark_belongs_to_the_new_interval() {
 }
 
 #[test]
-fn run_lengths_beyond_the_kept_ones_overflow_but_known_ones_still_count() {
+fn new_lengths_overflow_when_full_but_known_ones_still_count() {
     let mut t = tracker(|c| c.max_run_lengths = 2);
     let mut seq = 0;
     for lost in [1, 2, 3, 1, 2, 4] {
@@ -76,12 +76,13 @@ fn run_lengths_beyond_the_kept_ones_overflow_but_known_ones_still_count() {
 }
 
 #[test]
-fn an_extent_beyond_the_kept_gaps_is_a_bound() {
+fn an_extent_without_its_gap_is_a_lower_bound() {
     let mut t = tracker(|c| c.max_gaps = 1);
     for seq in [1, 3, 4, 5] {
         t.on_packet(seq, 0);
     }
-    // Its gap was dropped for that before 3: 0 was overtaken by four, of which three are known.
+    // The gap of 0 was dropped in favour of that before 3: of the four packets that overtook it, three are
+    // known.
     t.on_packet(0, 0);
     let extent = t.finish(None, 1).reorder_extent;
     assert_eq!((extent.bounds, extent.max), (1, 3));
@@ -122,7 +123,7 @@ fn an_unwrapper_takes_a_newer_offset() {
 }
 
 #[test]
-fn a_delay_of_nothing_is_not_negative() {
+fn a_delay_of_zero_is_not_negative() {
     let mut d = DelaySummary::new();
     [-1, 0, 1].into_iter().for_each(|v| d.record(v));
     assert_eq!(d.negative(), 1);
@@ -157,7 +158,7 @@ fn merged_delays_keep_both_extremes() {
 }
 
 #[test]
-fn spacing_is_half_of_what_lies_between_the_16th_and_84th() {
+fn half_range_is_half_the_distance_of_the_16th_and_84th_percentile() {
     let mut s = Spacing::new();
     let (mut intended, mut actual) = (0u64, 1_000_000u64);
     s.on_sent(intended, actual);
@@ -213,29 +214,31 @@ fn fit(probes: &[Probe]) -> ClockFit {
 }
 
 #[test]
-fn a_probe_holds_in_the_middle_of_its_way() {
+fn a_probe_refers_to_the_middle_of_its_round_trip() {
     let f = fit(&[probe(1000, 500, 7)]);
     assert_eq!((f.reference_ns, f.offset_ns, f.min_rtt_ns), (1250, 7, 500));
-    // Clocks tick differently: an answer that seems held a little longer than its way took is taken, not a longer one.
+    // Clocks run at different rates: a turnaround that seems slightly longer than the round trip is
+    // accepted, a longer one refused.
     let held = |ns| Probe { t1_ns: 0, t2_ns: 0, t3_ns: ns, t4_ns: 1000 };
     assert!(ClockEstimator::new().on_probe(held(1900)).is_ok());
     assert!(ClockEstimator::new().on_probe(held(2100)).is_err());
 }
 
 #[test]
-fn a_slope_that_the_probes_do_not_show_is_none() {
-    // Two probes 10 ms apart: 2 us of difference may be the path's. The offset is that of the shorter way.
+fn a_slope_within_the_error_of_the_probes_is_zero() {
+    // Two probes 10 ms apart: 2 us of difference may be the path's. The offset is that of the shorter round
+    // trip.
     let f = fit(&[probe(0, 1_000_000, 5000), probe(10_000_000, 900_000, 7000)]);
     assert_eq!((f.skew_ppm, f.offset_ns), (0.0, 7000));
     let f = fit(&[probe(0, 900_000, 5000), probe(10_000_000, 1_000_000, 7000)]);
     assert_eq!((f.skew_ppm, f.offset_ns), (0.0, 5000));
-    // Exactly on a line, but steeper than any clock runs.
+    // Exactly on a line, but steeper than any clock's drift.
     let steep: Vec<_> = (0..5u64).map(|n| probe(n * 10_000_000, 1_000_000, n * 10_000)).collect();
     assert_eq!(fit(&steep).skew_ppm, 0.0);
 }
 
 #[test]
-fn between_two_probes_the_error_is_no_more_than_at_the_worse() {
+fn the_error_between_two_probes_is_at_most_the_larger_one() {
     let f = fit(&[probe(0, 100_000, 0), probe(10 * SECOND, 100_000, 0)]);
     let (ends, middle) = (f.error_at(0).max(f.error_at(10 * SECOND)), f.error_at(5 * SECOND));
     assert!((50_000..=50_200).contains(&ends), "{ends}");
@@ -279,14 +282,14 @@ fn a_realtime_reading_is_no_better_than_half_its_bracket() {
 }
 
 #[test]
-fn realtime_is_followed_as_far_as_it_can_be_slewed() {
-    // 800 ppm in a second may be a change from -400 to +400: no step, but nothing runs on like that.
+fn realtime_is_followed_up_to_the_maximum_slew() {
+    // 800 ppm in a second may be a change from -400 to +400: no step, but no lasting rate.
     let mut map = RealtimeMap::new(reading(SECOND, 0, 0)).unwrap();
     assert_eq!(map.refit(reading(2 * SECOND, 0, SECOND + 800_000)), Ok(None));
-    assert_eq!(map.error_ns(), 800_000, "how far it was from what was expected");
+    assert_eq!(map.error_ns(), 800_000, "the distance from the expected time");
     let later = map.to_monotonic(2 * SECOND + 800_000);
     assert_eq!(3 * SECOND - later, 499_750, "500 ppm, and not 800");
-    // More than slewing can do is a step, after which the old rate says nothing.
+    // A change beyond the maximum slew is a step, after which the old rate is invalid.
     let mut map = RealtimeMap::new(reading(SECOND, 0, 0)).unwrap();
     assert_eq!(map.refit(reading(2 * SECOND, 0, SECOND + 100_000)), Ok(None));
     let step = map.refit(reading(3 * SECOND, 0, 7 * SECOND)).unwrap().unwrap();
@@ -295,7 +298,7 @@ fn realtime_is_followed_as_far_as_it_can_be_slewed() {
 }
 
 #[test]
-fn a_short_time_between_readings_says_nothing_of_the_rate() {
+fn readings_close_in_time_do_not_change_the_rate() {
     let mut map = RealtimeMap::new(reading(SECOND, 1000, 0)).unwrap();
     assert_eq!(map.refit(reading(SECOND + 1_000_000, 1000, 1_000_400)), Ok(None));
     assert_eq!(map.to_monotonic(1_000_400 + SECOND), 2 * SECOND + 1_000_000);
@@ -311,7 +314,7 @@ fn fragments_are_cut_at_multiples_of_eight() {
     // 1480 bytes behind each IPv4 header: 2960 with the UDP header fill two.
     assert_eq!(udp(LinkFamily::Ipv4, 1500, 2952), 2);
     assert_eq!(udp(LinkFamily::Ipv4, 1500, 2953), 3);
-    // An MTU that is no multiple of eight behind the header leaves its last bytes unused.
+    // If the MTU without the header is not a multiple of eight, its last bytes are unused.
     assert_eq!(udp(LinkFamily::Ipv4, 1503, 2955), 3);
     assert_eq!(udp(LinkFamily::Ipv6, 1507, 2906), 3);
     let tcp = |header_bytes| {

@@ -1,4 +1,5 @@
-//! The published table of link usage, recomputed. It checks the sources and our factors, not a measurement.
+//! The published table of link usage, recomputed: a check of the source and our factors, not of a
+//! measurement.
 
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
@@ -18,7 +19,7 @@ fn the_published_percentages_follow_from_the_factors() {
         let payload = 1500 - header - if fields[1] == "ipv4" { 20 } else { 40 };
         let bytes = LinkShape::new(transport, family).packet(payload);
         assert_eq!((bytes.ethernet, bytes.frames), (1518, 1), "{line}");
-        // The source cut the factor to three decimals; the product divides exactly.
+        // The source truncated the factor to three decimals.
         let factor = (bytes.ethernet as f64 / payload as f64 * 1000.0).floor() / 1000.0;
         let rate: f64 = fields[5].parse().unwrap();
         let printed: f64 = fields[6].parse().unwrap();

@@ -1,5 +1,5 @@
-//! Repetition until a mean is known closely enough: Stein's two-stage rule against what its interval claims, and the rule
-//! that stops as soon as an interval looks narrow, which does not keep the claim.
+//! Coverage of sequential rules for a mean's precision. Stein's two-stage rule has its nominal coverage;
+//! stopping as soon as the interval is narrow enough has not.
 
 use proptest::prelude::*;
 use weir_stats::compare::SplitMix64;
@@ -8,7 +8,7 @@ use weir_stats::{Sample, student_t_quantile};
 const CONFIDENCE: f64 = 0.95;
 const MEAN: f64 = 100.0;
 const TRIALS: u32 = 20_000;
-/// Four standard errors of a share of these.
+/// Four standard errors of a fraction of these trials.
 const TOLERANCE: f64 = 0.006;
 
 /// A value of the standard normal distribution (Box and Muller 1958).
@@ -17,10 +17,10 @@ fn normal(random: &mut SplitMix64) -> f64 {
     radius * (std::f64::consts::TAU * random.unit()).cos()
 }
 
-/// A campaign that ended: how many runs, the mean, and half the width of its interval.
+/// A finished campaign: number of runs, mean, and half the width of its interval.
 type Ended = (u64, f64, f64);
 
-/// Two stages, with a relative precision and a cap, as `--precision` has them.
+/// Two stages with a relative precision and a cap, as with `--precision`.
 fn two_stage(first: u64, most: u64, precision: f64, draw: &mut dyn FnMut() -> f64) -> Ended {
     let mut values: Vec<f64> = (0..first).map(|_| draw()).collect();
     let stage = Sample::of(&values).unwrap();
@@ -31,7 +31,7 @@ fn two_stage(first: u64, most: u64, precision: f64, draw: &mut dyn FnMut() -> f6
     (count, Sample::of(&values).unwrap().mean, half)
 }
 
-/// Stops as soon as the interval of all runs so far looks narrow enough.
+/// Stops as soon as the interval of all runs so far is narrow enough.
 fn optional(first: u64, most: u64, precision: f64, draw: &mut dyn FnMut() -> f64) -> Ended {
     thread_local! {
         static T: Vec<f64> = (0..=100)
@@ -53,7 +53,7 @@ fn optional(first: u64, most: u64, precision: f64, draw: &mut dyn FnMut() -> f64
     }
 }
 
-/// Share of campaigns whose interval holds the true mean, and the mean number of runs.
+/// Fraction of campaigns whose interval contains the true mean, and the mean number of runs.
 fn coverage(
     mut campaign: impl FnMut(&mut dyn FnMut() -> f64) -> Ended,
     deviation: f64,
@@ -69,7 +69,7 @@ fn coverage(
 }
 
 #[test]
-fn two_stages_cover_as_often_as_they_say() {
+fn two_stages_have_their_nominal_coverage() {
     for (first, deviation, precision) in [
         (2, 1.0, 0.02),
         (3, 5.0, 0.025),
@@ -91,9 +91,9 @@ fn two_stages_cover_as_often_as_they_say() {
     }
 }
 
-/// What `--precision` did before: the same campaigns, and fewer of them hold the mean than claimed.
+/// Optional stopping with the same parameters: fewer intervals contain the mean than claimed.
 #[test]
-fn stopping_where_it_looks_narrow_covers_less_often_than_it_says() {
+fn optional_stopping_covers_less_than_nominal() {
     for (first, deviation, precision) in [(3, 5.0, 0.025), (5, 5.0, 0.025), (10, 5.0, 0.02)] {
         let (share, runs) = coverage(|draw| optional(first, 100, precision, draw), deviation);
         println!(
@@ -103,7 +103,7 @@ fn stopping_where_it_looks_narrow_covers_less_often_than_it_says() {
     }
 }
 
-/// A figure as skewed as an exponential one has means that are not normal: fewer intervals hold, as with any t interval.
+/// The means of an exponential figure are not normal: as with any t interval, the coverage is lower.
 #[test]
 fn a_skewed_figure_costs_coverage_with_or_without_a_second_stage() {
     let mut random = SplitMix64::new(7);
@@ -122,7 +122,7 @@ fn a_skewed_figure_costs_coverage_with_or_without_a_second_stage() {
 
 proptest! {
     #[test]
-    fn the_number_is_the_least_that_is_narrow_enough(
+    fn the_number_of_repetitions_is_the_minimum(
         values in proptest::collection::vec(1.0..1e9f64, 2..40),
         share in 0.001..0.5f64,
         confidence in 0.5..0.999f64,
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn more_is_needed_for_more(
+    fn higher_precision_or_confidence_needs_more_repetitions(
         values in proptest::collection::vec(1.0..1e3f64, 2..40),
         half in 0.01..10.0f64,
         confidence in 0.5..0.99f64,
