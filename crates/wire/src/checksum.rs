@@ -16,7 +16,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 #[must_use]
 pub struct Sum(u64);
 
-/// Adds with the carry brought around: 2⁶⁴ ≡ 1 mod 2¹⁶ − 1.
+/// Adds with end-around carry: 2⁶⁴ ≡ 1 mod 2¹⁶ − 1.
 #[inline(always)]
 fn add_around(a: u64, b: u64) -> u64 {
     let (sum, carry) = a.overflowing_add(b);
@@ -29,7 +29,8 @@ impl Sum {
         Self(0)
     }
 
-    /// Adds `bytes`, an odd last one padded with zero. Only the last piece of a message may be odd.
+    /// Adds `bytes`, an odd last byte padded with zero. Only the last part of a message may have an odd
+    /// length.
     #[inline]
     pub fn add_bytes(self, bytes: &[u8]) -> Self {
         // A sum of 64-bit words folds to the same value, since 2¹⁶ ≡ 1.
@@ -49,8 +50,8 @@ impl Sum {
         Self(add_around(self.0, word.into()))
     }
 
-    /// Adds the pseudo header of a transport packet over IPv4. `length` is that of the transport packet in
-    /// bytes; for UDP-Lite too (RFC 3828 §3.2).
+    /// Adds the pseudo header of a transport packet over IPv4. `length` is the length of the transport
+    /// packet in bytes, also for UDP-Lite (RFC 3828 §3.2).
     #[inline]
     pub fn add_pseudo_v4(self, from: Ipv4Addr, to: Ipv4Addr, protocol: u8, length: u16) -> Self {
         self.add_bytes(&from.octets())
@@ -59,8 +60,8 @@ impl Sum {
             .add_u16(length)
     }
 
-    /// Adds the pseudo header of a transport packet over IPv6. `protocol` is the upper-layer protocol,
-    /// behind extension headers; `length` that of the transport packet in bytes.
+    /// Adds the pseudo header of a transport packet over IPv6. `protocol` is the upper-layer protocol after
+    /// extension headers, `length` the length of the transport packet in bytes.
     #[inline]
     pub fn add_pseudo_v6(self, from: Ipv6Addr, to: Ipv6Addr, protocol: u8, length: u32) -> Self {
         self.add_bytes(&from.octets())
@@ -69,7 +70,7 @@ impl Sum {
             .add_u16(protocol.into())
     }
 
-    /// The folded sum. Over a message together with its checksum it is 0xFFFF when that is right.
+    /// The folded sum. Over a message including a correct checksum it is 0xFFFF.
     #[inline]
     #[must_use]
     pub const fn folded(self) -> u16 {
@@ -86,7 +87,7 @@ impl Sum {
         !self.folded()
     }
 
-    /// The checksum as UDP and UDP-Lite send it: 0 means "none" there, so 0xFFFF is sent for it (RFC 768).
+    /// The checksum for UDP and UDP-Lite: 0xFFFF instead of 0, which means "none" there (RFC 768).
     #[inline]
     #[must_use]
     pub const fn udp_checksum(self) -> u16 {
@@ -97,10 +98,10 @@ impl Sum {
     }
 }
 
-/// The checksum after a 16-bit word at an even place changed from `old` to `new`: RFC 1624, equation 3.
+/// The checksum after a 16-bit word at an even offset changed from `old` to `new`: RFC 1624, equation 3.
 ///
-/// The result equals a fresh computation but that all-zero data may give either of the two zeros; for UDP a
-/// result of 0 has to be sent as 0xFFFF, and a checksum of 0 ("none") must not be updated.
+/// The result equals a new computation, except that all-zero data may result in either of the two zeros.
+/// For UDP a result of 0 has to be sent as 0xFFFF, and a checksum of 0 ("none") must not be updated.
 #[inline]
 #[must_use]
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
@@ -135,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn udp_sends_no_zero() {
+    fn udp_never_sends_zero() {
         let sum = Sum::new().add_bytes(&[0xff, 0xff]);
         assert_eq!((sum.checksum(), sum.udp_checksum()), (0, 0xffff));
         assert_eq!(Sum::new().add_bytes(&[0xff, 0xfe]).udp_checksum(), 1);
     }
 
     #[test]
-    fn pseudo_headers_as_laid_out() {
+    fn pseudo_headers_have_the_specified_layout() {
         let (a, b) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 0, 2));
         let laid = [198, 18, 0, 1, 198, 19, 0, 2, 0, 17, 0x12, 0x34];
         assert_eq!(Sum::new().add_pseudo_v4(a, b, 17, 0x1234).folded(), plain(&laid));
@@ -178,7 +179,7 @@ mod tests {
             let before = sum(&words);
             let mut one = words.clone();
             one[at] = new;
-            // The two zeros are the same number; all-zero data is the only way to meet both.
+            // The two zeros are the same number; both can only result from all-zero data.
             prop_assume!(one.iter().any(|&w| w != 0));
             prop_assert_eq!(update16(before, words[at], new), sum(&one));
         }

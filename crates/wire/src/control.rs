@@ -3,24 +3,24 @@
 //! The order of a test: hello both ways, [`ClientMessage::Open`] / [`ServerMessage::Opened`], data connections and
 //! UDP hellos, clock probes, [`ClientMessage::Start`], the test itself with [`ClientMessage::Clock`] and live
 //! intervals, [`ClientMessage::SenderDone`] / [`ServerMessage::SenderDone`], [`ServerMessage::ReceiverDone`], then the
-//! report in parts. Unknown fields are ignored and unknown messages refused, so that versions that differ can talk
-//! or part clearly.
+//! report in parts. Unknown fields are ignored and unknown messages refused, so that different versions
+//! either work together or fail with a clear error.
 
 use serde::{Deserialize, Serialize};
 use weir_model::plan::{Family, Plan};
 use weir_model::record::IntervalCount;
 use weir_model::report::{EndReport, FlowReport};
 
-/// The version of the control protocol. A peer speaks every version from its least to its greatest.
+/// The version of the control protocol. A peer supports every version from its minimum to its maximum.
 pub const PROTOCOL: u32 = 1;
-/// Largest frame before the hello is understood.
+/// Maximum frame size before a valid hello, bytes.
 pub const HELLO_LIMIT: usize = 16 << 10;
-/// Largest frame a server takes afterwards: a plan.
+/// Maximum frame size that a server accepts afterwards, bytes: a plan.
 pub const SERVER_LIMIT: usize = 1 << 20;
-/// Largest frame a client takes: one flow's report with its intervals.
+/// Maximum frame size that a client accepts, bytes: one flow's report with its intervals.
 pub const CLIENT_LIMIT: usize = 16 << 20;
 
-/// Who a host is for clock purposes: equal identities share CLOCK_MONOTONIC.
+/// Identity of a host's clock: hosts with equal identities share CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockIdentity {
@@ -31,7 +31,7 @@ pub struct ClockIdentity {
 }
 
 impl ClockIdentity {
-    /// Whether both sides surely read the same monotonic clock.
+    /// Whether both sides are certain to read the same monotonic clock.
     pub fn is_same_clock(&self, other: &ClockIdentity) -> bool {
         !self.boot_id.is_empty() && self == other
     }
@@ -41,20 +41,20 @@ impl ClockIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hello {
-    /// Minimum protocol version spoken.
+    /// Minimum supported protocol version.
     pub protocol_min: u32,
-    /// Maximum protocol version spoken.
+    /// Maximum supported protocol version.
     pub protocol_max: u32,
     /// Version of Weir.
     pub version: String,
     /// Optional features by name.
     pub features: Vec<String>,
-    /// The clock.
+    /// Identity of the clock.
     pub clock: ClockIdentity,
 }
 
 impl Hello {
-    /// The greatest version that both speak.
+    /// The maximum version that both support.
     pub fn common_protocol(&self, other: &Hello) -> Option<u32> {
         let version = self.protocol_max.min(other.protocol_max);
         (version >= self.protocol_min.max(other.protocol_min)).then_some(version)
@@ -64,19 +64,19 @@ impl Hello {
 /// A request for a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Open {
-    /// What is to be run; both sides expand it in the same way.
+    /// The plan to run; both sides expand it in the same way.
     pub plan: Plan,
     /// IP version in use.
     pub family: Family,
-    /// MTU that default payloads are sized by.
+    /// MTU for the size of default payloads.
     pub path_mtu_bytes: u32,
-    /// A packet is lost when it has not come within this time.
+    /// A packet is lost if it does not arrive within this time.
     pub loss_threshold_ns: u64,
-    /// Live intervals are wanted while they stay under the control-traffic budget.
+    /// Whether live intervals are requested, as long as they stay within the control-traffic budget.
     pub live: bool,
 }
 
-/// A session that was granted.
+/// A granted session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// Number of the session.
@@ -89,12 +89,12 @@ pub struct Opened {
     pub tcp_port: u16,
     /// Port for UDP hellos and data.
     pub udp_port: u16,
-    /// Flows that have a port of their own, and which.
+    /// Flows that have a port of their own, with the port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_ports: Vec<(u32, u16)>,
 }
 
-/// How the client found the server's clock to relate to its own.
+/// Relation of the server's clock to the client's, measured by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ClockState {
     /// Server minus client at `reference_ns` of the client's clock.
@@ -103,7 +103,7 @@ pub struct ClockState {
     pub skew_ppb: i64,
     /// Client's time at which the offset holds.
     pub reference_ns: u64,
-    /// Bound of the error.
+    /// Maximum error.
     pub error_ns: u64,
 }
 
@@ -112,22 +112,22 @@ impl ClockState {
     pub fn offset_at_client(&self, client_ns: u64) -> i64 {
         let elapsed = client_ns.wrapping_sub(self.reference_ns) as i64;
         let growth = i128::from(elapsed) * i128::from(self.skew_ppb) / 1_000_000_000;
-        // Both come from a peer: nothing that it says may overflow.
+        // Both values come from a peer, so that any sum must not overflow.
         let offset = i128::from(self.offset_ns) + growth;
         offset.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
     /// Server minus client when the server's clock reads `server_ns`.
     pub fn offset_at_server(&self, server_ns: u64) -> i64 {
-        // The offset changes by less than 1 ‰ of the time passed; one step is enough.
+        // The offset changes by less than 1 ‰ of the elapsed time; one step is enough.
         self.offset_at_client(server_ns.wrapping_add_signed(self.offset_ns.wrapping_neg()))
     }
 }
 
-/// How far a host's realtime clock may be from true time, and how its monotonic clock relates to it.
+/// Error bound of a host's realtime clock, and the relation of its monotonic clock to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClockReference {
-    /// Who keeps the clock and bounds its error: `chrony`, `ntp-kernel`.
+    /// The time service that disciplines the clock and bounds its error: `chrony`, `ntp-kernel`.
     pub source: String,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC of that host.
     pub realtime_minus_monotonic_ns: i64,
@@ -135,7 +135,7 @@ pub struct ClockReference {
     pub at_ns: u64,
     /// |realtime − true time| is at most this at `at_ns`.
     pub error_ns: u64,
-    /// What the bound grows by, parts per billion of the time passed.
+    /// Growth of the bound, parts per billion of the elapsed time.
     pub growth_ppb: u64,
 }
 
@@ -157,16 +157,16 @@ pub struct SenderTotal {
     pub packets: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Of the packets, those of the omitted time.
+    /// Packets sent in the omitted time; included in `packets`.
     #[serde(default)]
     pub omitted_packets: u64,
-    /// End of sending since the start of the test, on the sender's clock; older peers don't tell it.
+    /// End of sending since the start of the test, on the sender's clock; older peers don't report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,
 }
 
-/// An [`IntervalCount`] as live figures carry it: short keys, since every byte counts against the session's control
-/// budget, and no rates, which follow from the amounts and the interval's length.
+/// An [`IntervalCount`] in live figures. It has short keys, because every byte counts against the session's
+/// control budget, and no rates, which follow from the amounts and the interval's length.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LiveCount {
@@ -179,7 +179,7 @@ pub struct LiveCount {
     /// Lost packets.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     pub lost_packets: Option<u64>,
-    /// What is known of losses in earlier intervals.
+    /// Known losses in earlier intervals.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     pub lost_before_packets: Option<u64>,
     /// Duplicates.
@@ -207,14 +207,14 @@ pub struct LiveCount {
 
 impl From<&IntervalCount> for LiveCount {
     fn from(count: &IntervalCount) -> LiveCount {
-        // Every field is named, so that a new one is either sent or left out on purpose.
+        // Every field is named, so that a new one is either sent or omitted on purpose.
         let &IntervalCount {
             bytes,
             packets,
             bits_per_second: _,
             packets_per_second: _,
             lost_packets,
-            // Of lines, made where they are shown.
+            // A property of displayed lines, computed where they are shown.
             earlier_lost_packets: _,
             lost_before_packets,
             duplicate_packets,
@@ -264,62 +264,63 @@ impl LiveCount {
     }
 }
 
-/// From the side that runs the test.
+/// A message from the client, which runs the test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientMessage {
     /// First.
     Hello(Hello),
-    /// A session, please.
+    /// Request for a session.
     Open(Box<Open>),
-    /// Clock probe over the control connection; also keeps the lease.
+    /// Clock probe over the control connection; also renews the session's lease.
     Probe {
         /// Client's time of sending.
         t1_ns: u64,
-        /// The server's own reference for its clock is wanted too.
+        /// Whether the server's own reference for its clock is requested too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         reference: bool,
     },
-    /// The clocks' relation as now known.
+    /// The current relation of the clocks.
     Clock(ClockState),
-    /// Time zero of the test, on the server's clock. Flows with autostart begin at it plus their own delay.
+    /// Time zero of the test, on the server's clock. Flows with autostart start at this time plus their own
+    /// delay.
     Start {
-        /// Server's time; 0 when the client can't tell it, since the clocks are not related: then the server begins by
-        /// its own.
+        /// Server's time; 0 if the client doesn't know it, because the clocks are not related: then the
+        /// server starts by its own clock.
         at_ns: u64,
     },
-    /// One flow begins now, whichever end sends.
+    /// Starts one flow now, whichever end sends.
     StartFlow {
         /// Which.
         flow: u32,
     },
-    /// One flow ends now; without a flow, all of them.
+    /// Stops one flow now; without a flow, all of them.
     StopFlow {
         /// Which.
         flow: Option<u32>,
     },
-    /// A sender on the client's side has ended.
+    /// A sender on the client's side has finished.
     SenderDone(SenderTotal),
-    /// Everything is done: the report, please.
+    /// Everything is done: request for the report.
     Report,
-    /// Good-bye.
+    /// End of the session.
     Close,
 }
 
-/// From the server.
+/// A message from the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerMessage {
     /// First.
     Hello(Hello),
-    /// Not granted.
+    /// The session is refused.
     Refused {
-        /// Stable word: `busy`, `limit`, `version`, `plan`, `key`, `closing`, `unavailable`, `damaged`.
+        /// Stable code: `busy`, `limit`, `version`, `plan`, `key`, `closing`, `unavailable`, `damaged`.
         code: String,
         /// In words.
         text: String,
     },
-    /// Granted.
+    /// The session is granted.
     Opened(Opened),
     /// Answer to a probe.
     ProbeReply {
@@ -329,38 +330,38 @@ pub enum ServerMessage {
         t2_ns: u64,
         /// Server's time of sending this.
         t3_ns: u64,
-        /// The server's reference for its clock, when it was asked for and has one.
+        /// The server's reference for its clock, if it was requested and is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reference: Option<ClockReference>,
     },
-    /// A data connection or UDP flow has arrived and proved itself.
+    /// A data connection or UDP flow has arrived and was verified.
     FlowReady {
         /// Which.
         flow: u32,
     },
     /// The test's time zero is set.
     Started,
-    /// Figures of an interval as now known.
+    /// Current figures of an interval.
     Live {
         /// Index of the interval. Later counts arrive in a further message for the same interval.
         interval: u32,
-        /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent where the flows'
-        /// own counts would pass the budget.
+        /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent if
+        /// the flows' own counts would exceed the budget.
         flows: Vec<(u32, LiveCount)>,
-        /// How many flows the sum is of; 0 without a sum.
+        /// Number of flows in the sum; 0 without a sum.
         #[serde(default, skip_serializing_if = "is_zero")]
         of: u32,
     },
-    /// A sender on the server's side has ended.
+    /// A sender on the server's side has finished.
     SenderDone(SenderTotal),
-    /// A receiver on the server's side has accounted for all, or waited the loss threshold.
+    /// A receiver on the server's side has accounted for all packets, or has waited for the loss threshold.
     ReceiverDone {
         /// Which.
         flow: u32,
     },
     /// One flow's part of the report.
     Flow(Box<FlowReport>),
-    /// The rest of the report, its flows left out; the last message of a report.
+    /// The rest of the report without its flows; the last message of a report.
     End(Box<EndReport>),
     /// Something went wrong with a flow.
     FlowFailed {
@@ -375,17 +376,18 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A frame that is no message.
+/// A frame is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("control message is not understood: {0}")]
+#[error("invalid control message: {0}")]
 pub struct MessageError(String);
 
-/// A message of either end. Its JSON is read and written in this crate, so that no other one compiles that again.
+/// A message of either end. Its JSON is read and written in this crate, so that no other crate compiles
+/// that code again.
 pub trait Message: Sized {
     /// Its JSON.
     #[doc(hidden)]
     fn to_json(&self) -> Vec<u8>;
-    /// Of its JSON.
+    /// The message with this JSON.
     #[doc(hidden)]
     fn of_json(json: &[u8]) -> serde_json::Result<Self>;
 }
@@ -405,7 +407,7 @@ macro_rules! messages {
 }
 messages!(ClientMessage ServerMessage);
 
-/// The JSON of a message, to be framed.
+/// The JSON of a message, the payload of a frame.
 pub fn encode<M: Message>(message: &M) -> Vec<u8> {
     message.to_json()
 }
@@ -423,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_meet_or_part() {
+    fn the_common_version_is_the_maximum_of_both() {
         let hello = |least, greatest| Hello {
             protocol_min: least,
             protocol_max: greatest,
@@ -474,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_count_is_small_and_loses_nothing_but_rates() {
+    fn a_live_count_is_small_and_omits_only_rates() {
         let count = IntervalCount {
             bytes: 2150,
             packets: 12,

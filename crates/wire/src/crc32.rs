@@ -1,7 +1,8 @@
 //! CRC-32 of IEEE 802.3 (polynomial 0x04C11DB7, bits reflected, all ones before and after).
 //!
-//! It sees every change of up to 32 bits in a row and, in the lengths of control messages, every change of up to 3 bits:
-//! what an internet checksum may not see, or a path has repaired.
+//! It detects every burst of up to 32 changed bits and, at the lengths of control messages, every change of
+//! up to 3 bits: errors that an Internet checksum may not detect, or that the path hides by repairing that
+//! checksum.
 
 const TABLE: [u32; 256] = table();
 

@@ -1,7 +1,7 @@
 //! Fixed 64-byte UDP control datagrams: hello, feedback, clock probes.
 //!
-//! A request and its reply have the same size, so an answering host is never an amplifier. All fields are
-//! big endian:
+//! A request and its reply have the same size, so that a responder is never an amplifier. All fields are
+//! big-endian:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -16,15 +16,16 @@
 //! | 56–63 | tag: SipHash-2-4 of bytes 0–55 under the session's 128-bit key |
 //!
 //! **Distinguished from data.** Data and control share one UDP port, and the 5-tuple of a connected socket names the
-//! flow, whatever header its data has. A control datagram is one of 64 bytes that begins with [`MAGIC`] and whose tag
-//! matches; data that begins so by chance (2⁻⁶⁴) or by intent lacks the tag. Native data never begins so: its u64
-//! sequence number stays below 2⁶³ (292 years at 10⁹ packets/s), and the top bit of [`MAGIC`] is set.
+//! flow, whatever header its data has. A control datagram has 64 bytes, starts with [`MAGIC`] and has a
+//! matching tag; data that starts with the magic number by chance (2⁻⁶⁴) or by intent lacks the tag. Native
+//! data never starts with it: its u64 sequence number stays below 2⁶³ (292 years at 10⁹ packets/s), and the
+//! top bit of [`MAGIC`] is set.
 
 use crate::sip::{SipKey, sip};
 
 /// Size of every control datagram, in bytes.
 pub const LEN: usize = 64;
-/// The first eight bytes, big endian: 0xF7 (top bit set, never text), "WEIRUDP".
+/// The first eight bytes, big-endian: 0xF7 (top bit set, never text), "WEIRUDP".
 pub const MAGIC: u64 = 0xf757_4549_5255_4450;
 /// The version this code writes and reads.
 pub const VERSION: u8 = 1;
@@ -59,21 +60,21 @@ impl DatagramKey {
     }
 }
 
-/// What a control datagram is for.
+/// Purpose of a control datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DatagramKind {
-    /// A client opens a flow's UDP path and proves its address on that 5-tuple.
+    /// A client opens a flow's UDP path and verifies its address on that 5-tuple.
     Hello = 1,
     /// The answer to [`DatagramKind::Hello`], echoing its sequence.
     HelloAck = 2,
-    /// A receiver says that it still wants packets (every 500 ms; 2 s of silence stop the sender).
+    /// A receiver confirms that it still wants packets (every 500 ms; 2 s of silence stop the sender).
     Feedback = 3,
     /// A clock probe: t1 is its send time.
     Probe = 4,
     /// The answer to [`DatagramKind::Probe`]: t1 echoed, t2 its arrival, t3 the departure of the answer.
     ProbeReply = 5,
-    /// The flow or session is not known or no longer served.
+    /// The flow or session is unknown or no longer served.
     Refused = 6,
 }
 
@@ -94,26 +95,26 @@ impl DatagramKind {
 /// One control datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDatagram {
-    /// What it is for.
+    /// Its purpose.
     pub kind: DatagramKind,
-    /// Number of the flow in its session; 0 when it concerns the session.
+    /// Number of the flow in its session; 0 if the datagram concerns the session.
     pub flow: u32,
     /// The session's number.
     pub session: u64,
     /// Number of the request; a reply echoes it.
     pub sequence: u64,
-    /// Departure of the request, ns of the requester's monotonic clock; 0 when the kind has no use for it.
+    /// Departure of the request, ns of the requester's monotonic clock; 0 if the kind does not use it.
     pub t1_ns: u64,
-    /// Arrival of the request, ns of the replier's monotonic clock; 0 when the kind has no use for it.
+    /// Arrival of the request, ns of the responder's monotonic clock; 0 if the kind does not use it.
     pub t2_ns: u64,
-    /// Departure of the reply, ns of the replier's monotonic clock; 0 when the kind has no use for it.
+    /// Departure of the reply, ns of the responder's monotonic clock; 0 if the kind does not use it.
     pub t3_ns: u64,
 }
 
-/// Why bytes are no control datagram of ours.
+/// Why bytes are not a valid control datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatagramError {
-    /// Another size than [`LEN`].
+    /// The size is not [`LEN`].
     #[error("control datagram: {have} bytes, not {LEN}")]
     Size {
         /// Bytes that arrived.
@@ -122,10 +123,10 @@ pub enum DatagramError {
     /// It does not begin with [`MAGIC`].
     #[error("control datagram: it does not begin with the magic number")]
     Magic,
-    /// A version that this code does not speak.
-    #[error("control datagram: version {0} is not spoken here (this is version {VERSION})")]
+    /// The version is not supported.
+    #[error("control datagram: unsupported version {0}, expected {VERSION}")]
     Version(u8),
-    /// A kind that this version does not know.
+    /// The kind is unknown in this version.
     #[error("control datagram: unknown kind {0}")]
     Kind(u8),
     /// The tag does not match the session's key.
@@ -133,15 +134,16 @@ pub enum DatagramError {
     BadTag,
 }
 
-/// A cheap first test, for the receive path: the size and the magic number of a control datagram.
+/// Whether bytes have the size and the magic number of a control datagram: a cheap first test for the
+/// receive path.
 #[inline]
 #[must_use]
 pub fn looks_like_control(bytes: &[u8]) -> bool {
     bytes.len() == LEN && bytes.first_chunk().is_some_and(|head| u64::from_be_bytes(*head) == MAGIC)
 }
 
-/// The session that a datagram claims to belong to, for finding the key to check it with; `None` unless it
-/// [`looks_like_control`]. Nothing is verified yet.
+/// The session that a datagram claims to belong to, without verification, to look up the key for
+/// [`ControlDatagram::decode`]; `None` unless it [`looks_like_control`].
 #[inline]
 #[must_use]
 pub fn claimed_session(bytes: &[u8]) -> Option<u64> {
@@ -182,8 +184,8 @@ impl ControlDatagram {
     /// Reads and verifies a datagram.
     ///
     /// # Errors
-    /// See [`DatagramError`]. The tag is checked before the kind, so that an unknown kind is one that a
-    /// holder of the key has sent.
+    /// See [`DatagramError`]. The tag is checked before the kind, so that an unknown kind was sent by a
+    /// holder of the key.
     pub fn decode(bytes: &[u8], key: &DatagramKey) -> Result<Self, DatagramError> {
         let bytes: &[u8; LEN] =
             bytes.try_into().map_err(|_| DatagramError::Size { have: bytes.len() })?;
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_name() {
+    fn each_fault_has_its_error() {
         let good = sample(DatagramKind::Hello).encode(&key());
         assert_eq!(
             ControlDatagram::decode(&good[..63], &key()),

@@ -7,24 +7,25 @@
 //! | 8–(7 + *n*) | payload |
 //! | (8 + *n*)–(11 + *n*) | CRC-32 of the payload |
 //!
-//! All fields are big endian. TCP's checksum does not see every change, and a path may repair it behind a change. The CRCs
-//! make a damaged frame an error of its own, at the length too, so that no peer waits for bytes that were never sent. They are no
-//! protection from an attacker; Noise is.
+//! All fields are big-endian. TCP's checksum does not detect every change, and a path may repair it after a
+//! change. The CRCs make a damaged frame a distinct error. The length has its own, so that no peer waits
+//! for bytes that were never sent. They do not protect from an attacker; Noise does.
 //!
-//! The decoder holds what has arrived and nothing more: a length is only believed against the limit, never
-//! allocated for. The limit is small until a peer has said a valid hello, and is raised afterwards.
+//! The decoder buffers only bytes that have arrived: a length is checked against the limit, but memory is
+//! never allocated for it. The limit is small until a peer has sent a valid hello, and is raised
+//! afterwards.
 
 use crate::crc32::crc32;
 
-/// Bytes of the length and its check.
+/// Bytes of the length and its CRC.
 pub const PREFIX_LEN: usize = 8;
-/// Bytes of the payload's check.
+/// Bytes of the payload's CRC.
 pub const TRAILER_LEN: usize = 4;
 
 /// Why a stream is not a sequence of frames within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A frame announces, or was given with, more bytes than the limit.
+    /// A frame is longer than the limit.
     #[error("{}", too_long(*len, *limit))]
     TooLong {
         /// Bytes announced.
@@ -32,7 +33,7 @@ pub enum FrameError {
         /// Bytes accepted.
         limit: usize,
     },
-    /// The bytes of a frame are not those that were sent.
+    /// A frame was changed on the path.
     #[error("a message does not match its checksum: it was changed on the path")]
     Damaged,
 }
@@ -46,17 +47,19 @@ fn too_long(len: usize, limit: usize) -> String {
     let text = u32::try_from(len).map(u32::to_be_bytes).unwrap_or_default();
     if is_text(text) {
         let begins: String = text.iter().copied().map(char::from).collect();
-        let who = match begins.as_str() {
+        let protocol = match begins.as_str() {
             "HTTP" => "HTTP".to_owned(),
             "SSH-" => "SSH".to_owned(),
             _ => format!("something that begins with '{begins}'"),
         };
-        return format!("is that a Weir server? it answers {who}, which is not Weir's protocol");
+        return format!(
+            "is that a Weir server? it answers {protocol}, which is not Weir's protocol"
+        );
     }
-    format!("frame too long: {len} bytes, at most {limit} are accepted")
+    format!("frame too long: {len} bytes, the maximum is {limit}")
 }
 
-/// Cuts a byte stream, pushed in pieces of any size, into frames.
+/// Splits a byte stream, pushed in pieces of any size, into frames.
 ///
 /// ```
 /// use weir_wire::frame::{FrameDecoder, encode_frame};
@@ -69,7 +72,7 @@ fn too_long(len: usize, limit: usize) -> String {
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
-    /// Start of the bytes not yet given out.
+    /// Start of the bytes not yet returned in frames.
     start: usize,
     limit: usize,
 }
@@ -81,33 +84,33 @@ impl FrameDecoder {
         Self { buffer: Vec::new(), start: 0, limit }
     }
 
-    /// Changes the limit for frames not yet given out, as after a valid hello.
+    /// Changes the limit for frames not yet returned, as after a valid hello.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes what has arrived. Memory in use is what was pushed and not yet given out: call
-    /// [`next`](Self::next) until it is empty before pushing more.
+    /// Appends arrived bytes. Memory in use is that of bytes not yet returned: call [`next`](Self::next)
+    /// until it returns `None` before pushing more.
     pub fn push(&mut self, bytes: &[u8]) {
-        // Bytes given out leave by one move per push, so that cutting many frames stays linear.
+        // Returned bytes are removed once per push, so that the cost of many frames stays linear.
         self.buffer.drain(..self.start);
         self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, without its prefix; `None` when more bytes are needed.
+    /// The payload of the next frame; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`FrameError::TooLong`], as soon as the prefix has arrived, and [`FrameError::Damaged`], as soon as a check has;
-    /// and again on every later call: the stream cannot be resumed behind either.
+    /// [`FrameError::TooLong`] as soon as the prefix has arrived, and [`FrameError::Damaged`] as soon as a
+    /// CRC has; also on every later call, because the stream can't be resumed after either.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: None means not yet")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
-        let held = &self.buffer[self.start..];
-        let Some((length, rest)) = held.split_first_chunk::<4>() else { return Ok(None) };
+        let pending = &self.buffer[self.start..];
+        let Some((length, rest)) = pending.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_be_bytes(*length) as usize;
         let too_long = Err(FrameError::TooLong { len, limit: self.limit });
         if len > self.limit && is_text(*length) {
-            // Another protocol has no check.
+            // Another protocol has no CRC.
             return too_long;
         }
         let Some((check, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -127,13 +130,14 @@ impl FrameDecoder {
         Ok(Some(frame))
     }
 
-    /// Bytes held that belong to no frame given out: not 0 at the end of a stream means it was cut.
+    /// Number of buffered bytes not yet returned. At the end of a stream, a value above 0 means that it was
+    /// truncated.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// Takes the bytes held out of the decoder, as when the stream changes its form behind a frame.
+    /// Removes and returns the buffered bytes, as when the format of the stream changes after a frame.
     #[must_use]
     pub fn take_pending(&mut self) -> Vec<u8> {
         self.buffer.drain(..self.start);
@@ -169,7 +173,7 @@ mod tests {
         decoder.push(&[0xff, 0xff, 0xff]);
         assert_eq!(decoder.next(), Ok(None));
         decoder.push(&[0xff]);
-        assert_eq!(decoder.next(), Ok(None), "its check is not there");
+        assert_eq!(decoder.next(), Ok(None), "its CRC has not arrived");
         decoder.push(&crc32(&[0xff; 4]).to_be_bytes());
         let error = Err(FrameError::TooLong { len: u32::MAX as usize, limit: 1000 });
         assert_eq!(decoder.next(), error);
@@ -185,7 +189,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_reported_by_its_first_words() {
-        for (answer, told) in [
+        for (answer, expected) in [
             (&b"HTTP/1.1 400 Bad Request"[..], "is that a Weir server? it answers HTTP"),
             (b"SSH-2.0-x", "it answers SSH"),
             (b"+OK ready", "begins with '+OK '"),
@@ -198,7 +202,7 @@ mod tests {
             let mut decoder = FrameDecoder::new(1000);
             decoder.push(answer);
             let error = decoder.next().unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_frame_can_be_taken_over() {
+    fn bytes_after_a_frame_can_be_taken() {
         let mut decoder = FrameDecoder::new(10);
         let mut stream = encode_frame(b"go").unwrap();
         stream.extend(b"raw bytes");
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_frame_is_waited_for() {
+    fn a_partial_frame_is_waited_for() {
         let frame = encode_frame(b"hello").unwrap();
         for cut in 0..frame.len() {
             let mut decoder = FrameDecoder::new(10);
@@ -242,7 +246,7 @@ mod tests {
             bits in prop::collection::hash_set(0usize..1 << 20, 1..4),
         ) {
             let mut stream = encode_frame(&payload).unwrap();
-            // Another one behind it: what a longer length would take for its payload.
+            // Another frame follows, which a longer length would include in the payload.
             let whole = stream.len();
             for bit in bits.iter().map(|bit| bit % (8 * whole)).collect::<std::collections::HashSet<_>>() {
                 stream[bit / 8] ^= 1 << (bit % 8);
@@ -250,13 +254,14 @@ mod tests {
             stream.extend(encode_frame(&[7; 300]).unwrap());
             let mut decoder = FrameDecoder::new(1 << 24);
             decoder.push(&stream);
-            // A change of the length is seen at the length: not waited for, and no other frame is cut out.
+            // A changed length is detected at the length: the decoder neither waits for more bytes nor
+            // returns another frame.
             prop_assert_eq!(decoder.next(), Err(FrameError::Damaged));
             prop_assert_eq!(decoder.next(), Err(FrameError::Damaged));
         }
 
         #[test]
-        fn frames_come_out_whole_whatever_the_pieces(
+        fn frames_do_not_depend_on_the_pieces(
             frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
             piece in 1usize..50,
         ) {

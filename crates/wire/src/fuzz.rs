@@ -1,5 +1,5 @@
-//! Fuzz bodies: one per parser of outside bytes. Each takes any bytes and asserts what must hold for them.
-//! A fuzzer calls them, and so does the replay of seeded mutations in this crate's tests.
+//! Fuzz bodies, one per parser of outside bytes: functions that take any bytes and check invariants. A
+//! fuzzer calls them, and so does the replay of seeded mutations in this crate's tests.
 
 use crate::control::{self, ClientMessage, ClockState, ServerMessage};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
@@ -10,16 +10,17 @@ use crate::packets::{PacketLogReader, PacketLogWriter, PacketsError};
 use crate::preface::{self, Preface};
 use weir_model::plan::HeaderFormat;
 
-/// The key under which corpora are made.
+/// The key of the corpora.
 const KEY: [u8; 16] = *b"weir fuzz corpus";
 
-/// Data header of every format: what decodes encodes to what decodes to the same, and under a tag to the same bytes.
+/// Data headers of every format: decoding, encoding and decoding again has the same result; with a tag the
+/// bytes are the same too.
 pub fn fuzz_data_header(data: &[u8]) {
     let Some((&selector, payload)) = data.split_first() else { return };
     let key = TagKey::for_flow(&KEY, 1);
     let formats = HeaderFormat::ALL;
     let format = formats[usize::from(selector) % formats.len()];
-    // A flow of the arrived size, and one of another.
+    // A flow of the arrived size, and one of another size.
     for agreed in [payload.len(), usize::from(selector) / formats.len()] {
         let header = Header::new(format, agreed);
         let Ok(got) = header.decode(&key, payload) else { continue };
@@ -41,7 +42,7 @@ pub fn fuzz_data_header(data: &[u8]) {
     }
 }
 
-/// Control datagram: what decodes encodes to the same bytes, but for the reserved ones.
+/// Control datagrams: decoding and encoding has the same bytes, except for the reserved ones.
 pub fn fuzz_datagram(data: &[u8]) {
     let key = DatagramKey::for_session(&KEY);
     if let Ok(got) = ControlDatagram::decode(data, &key) {
@@ -53,14 +54,14 @@ pub fn fuzz_datagram(data: &[u8]) {
     let _ = crate::datagram::claimed_session(data);
 }
 
-/// Control messages, from either side: what decodes encodes to what decodes to the same, and the arithmetic on a
-/// peer's clocks never overflows.
+/// Control messages from either side: decoding, encoding and decoding again has the same result, and the
+/// arithmetic on a peer's clocks never overflows.
 pub fn fuzz_control(data: &[u8]) {
     if let Ok(message) = control::decode::<ClientMessage>(data) {
         let again = control::encode(&message);
         assert_eq!(control::decode::<ClientMessage>(&again).ok().as_ref(), Some(&message));
         match message {
-            ClientMessage::Clock(state) => look_at_clock(&state),
+            ClientMessage::Clock(state) => evaluate_clock(&state),
             ClientMessage::Hello(hello) => {
                 let own = hello.protocol_min <= hello.protocol_max;
                 assert_eq!(hello.common_protocol(&hello).is_some(), own);
@@ -75,13 +76,13 @@ pub fn fuzz_control(data: &[u8]) {
     }
 }
 
-fn look_at_clock(state: &ClockState) {
+fn evaluate_clock(state: &ClockState) {
     for at in [0, 1, state.reference_ns, u64::MAX] {
         let _ = (state.offset_at_client(at), state.offset_at_server(at));
     }
 }
 
-/// Frames: the pieces in which a stream arrives do not matter, and memory stays with what arrived.
+/// Frames: the result does not depend on the pieces in which a stream arrives.
 pub fn fuzz_frame(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
     let cut = |piece: usize| {
@@ -103,14 +104,15 @@ pub fn fuzz_frame(data: &[u8]) {
     assert_eq!(cut(usize::from(piece).max(1)), whole);
     let mut again: Vec<u8> = Vec::new();
     for frame in &whole.0 {
-        // Frames here are at most 256 bytes: they fit their prefix, and their checks are as they came.
+        // Frames here have at most 256 bytes, which fit the prefix, so that their encoding is that of the
+        // stream.
         again.extend(encode_frame(frame).unwrap_or_default());
     }
     assert_eq!(again, stream[..again.len()]);
     assert!(whole.1 || again.len() + whole.2 == stream.len());
 }
 
-/// Preface: the verdict does not change as bytes are added, and is the earliest possible.
+/// Prefaces: the result does not change as bytes are added, and is reached as early as possible.
 pub fn fuzz_preface(data: &[u8]) {
     let mut first = None;
     for len in 0..=data.len().min(preface::DATA_LEN + 8) {
@@ -130,7 +132,8 @@ pub fn fuzz_preface(data: &[u8]) {
     }
 }
 
-/// Packet log: what is read writes back to the same records, and no more of them than fit the input.
+/// Packet logs: records that were read are the same after writing and reading again, and are no more than
+/// fit the input.
 pub fn fuzz_packets(data: &[u8]) {
     let Ok(mut reader) = PacketLogReader::new(data) else { return };
     let metadata = reader.metadata().to_owned();
@@ -159,15 +162,15 @@ pub fn fuzz_packets(data: &[u8]) {
     assert_eq!(reread, records);
 }
 
-/// Packet views: every accessor of every view that can be made, and lengths that stay within the input.
+/// Packet views: calls every accessor of every view, and checks that lengths stay within the input.
 pub fn fuzz_packet(data: &[u8]) {
     if let Ok(packet) = Packet::from_ethernet(data) {
-        look_at(&packet, data);
+        call_all_accessors(&packet, data);
     }
     if let Ok(packet) = Packet::from_ip(data) {
-        look_at(&packet, data);
+        call_all_accessors(&packet, data);
     }
-    // The views on their own, without what the headers before them would have ruled out.
+    // The views on their own, without the checks of the headers before them.
     let alone = [
         Tcp::new(data).map(Transport::Tcp),
         Udp::new(data).map(Transport::Udp),
@@ -178,11 +181,11 @@ pub fn fuzz_packet(data: &[u8]) {
     ];
     for transport in alone.into_iter().flatten() {
         let network = Network::Other(0, &[]);
-        look_at(&Packet { ethernet: None, network, transport }, data);
+        call_all_accessors(&Packet { ethernet: None, network, transport }, data);
     }
 }
 
-fn look_at(packet: &Packet<'_>, data: &[u8]) {
+fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
     let within = |part: &[u8]| assert!(data.as_ptr_range().end >= part.as_ptr_range().end);
     if let Some(view) = &packet.ethernet {
         let view: &Ethernet<'_> = view;

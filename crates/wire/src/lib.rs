@@ -2,12 +2,12 @@
 //! the packet log, packet views and checksums.
 //!
 //! Nothing here reads a clock, opens a socket or starts a thread: bytes, keys and times are arguments.
-//! Every parser takes bytes from outside as hostile: it never panics and never allocates from a length
-//! that it has not checked. The bodies in [`fuzz`] hold them to that.
+//! Every parser treats outside bytes as hostile: it never panics and never allocates from an unchecked
+//! length. The bodies in [`fuzz`] check that.
 //!
-//! The types you meet, by the order in which a test meets them:
+//! The modules, in the order in which a test uses them:
 //!
-//! * [`preface`]: the first bytes of a TCP connection to the one port;
+//! * [`preface`]: the first bytes of a TCP connection to the server's port;
 //! * [`frame`]: length-prefixed messages on the control connection;
 //! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
 //! * [`header`]: the header of measured datagrams, native or another tool's;

@@ -1,9 +1,9 @@
 //! Views over the bytes of a frame: Ethernet with stacked VLAN tags, IPv4, IPv6, TCP, UDP, UDP-Lite, ICMP.
 //!
-//! A view is checked once, when it is made, and is then read without further errors. Nothing is copied and
-//! nothing is allocated; chains that a sender controls (tags, extension headers, options) are bounded.
+//! A view is checked once, when it is made, and its accessors can't fail. Nothing is copied or allocated.
+//! Chains that a sender controls (tags, extension headers, options) are bounded.
 //!
-//! [`Packet`] walks from the outermost header to the transport; each view can also be made on its own.
+//! [`Packet`] parses from the outermost header to the transport; each view can also be made on its own.
 //!
 //! ```
 //! use weir_wire::packet::{Network, Packet, Transport};
@@ -34,7 +34,7 @@ pub use udp::{Udp, UdpLite};
 use crate::checksum::Sum;
 use core::net::IpAddr;
 
-/// IP protocol numbers of the transports known here.
+/// IP protocol numbers of the supported transports.
 pub mod protocol {
     /// ICMP for IPv4 (RFC 792).
     pub const ICMP: u8 = 1;
@@ -67,21 +67,21 @@ pub enum Layer {
     Icmp,
 }
 
-/// Why bytes are not the packet that they claim to be.
+/// Why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The bytes end before the header or the length it states.
+    /// The bytes end before the end of the header or of its stated length.
     #[error("{layer:?}: {have} bytes, {need} are needed")]
     Truncated {
         /// The header.
         layer: Layer,
-        /// Bytes there.
+        /// Available bytes.
         have: usize,
         /// Bytes needed, as far as is known.
         need: usize,
     },
-    /// A field has a value that its specification rules out.
-    #[error("{layer:?}: {field} cannot be {value}")]
+    /// A field has an invalid value.
+    #[error("{layer:?}: invalid {field} {value}")]
     BadField {
         /// The header.
         layer: Layer,
@@ -90,12 +90,12 @@ pub enum PacketError {
         /// Its value.
         value: u32,
     },
-    /// More VLAN tags or extension headers than are followed.
+    /// There are more VLAN tags or extension headers than the limit.
     #[error("{layer:?}: more than {limit} headers in a chain")]
     TooDeep {
         /// The header.
         layer: Layer,
-        /// Headers followed.
+        /// Maximum number of headers.
         limit: usize,
     },
 }
@@ -107,7 +107,7 @@ fn need(layer: Layer, bytes: &[u8], need: usize) -> Result<(), PacketError> {
     Ok(())
 }
 
-// Readers for views: every caller has checked, when its view was made, that the bytes are there.
+// Readers for views: the bytes were checked when the view was made.
 
 #[inline]
 fn be16(bytes: &[u8], at: usize) -> u16 {
@@ -145,16 +145,16 @@ pub enum Network<'a> {
     Ipv4(Ipv4<'a>),
     /// IPv6.
     Ipv6(Ipv6<'a>),
-    /// ARP; not looked into.
+    /// ARP; not parsed.
     Arp(&'a [u8]),
-    /// Something else, by EtherType (or, below 1536, an IEEE 802.3 length).
+    /// Another protocol, by EtherType (or, below 1536, an IEEE 802.3 length).
     Other(u16, &'a [u8]),
 }
 
 /// The transport layer of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport<'a> {
-    /// None: not an IP packet, or one without a next header.
+    /// None: not an IP packet, or an IPv6 packet without a next header.
     None,
     /// TCP.
     Tcp(Tcp<'a>),
@@ -172,7 +172,7 @@ pub enum Transport<'a> {
     Other(u8, &'a [u8]),
 }
 
-/// A frame or IP packet, walked to its transport.
+/// A frame or IP packet, parsed up to its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The link layer; `None` for a bare IP packet.
@@ -184,31 +184,31 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Walks an Ethernet frame (without preamble and check sequence).
+    /// Parses an Ethernet frame (without preamble and check sequence).
     ///
     /// # Errors
-    /// [`PacketError`], naming the header at fault. The headers before it are sound: each can be looked at
-    /// by its own view.
+    /// [`PacketError`] with the header at fault. The headers before it are valid and can be parsed by their
+    /// own views.
     pub fn from_ethernet(frame: &'a [u8]) -> Result<Self, PacketError> {
         let ethernet = Ethernet::new(frame)?;
         let payload = ethernet.payload();
         let (network, transport) = match ethernet.ethertype() {
-            ethertype::IPV4 => walk_v4(payload)?,
-            ethertype::IPV6 => walk_v6(payload)?,
+            ethertype::IPV4 => parse_v4(payload)?,
+            ethertype::IPV6 => parse_v6(payload)?,
             ethertype::ARP => (Network::Arp(payload), Transport::None),
             other => (Network::Other(other, payload), Transport::None),
         };
         Ok(Self { ethernet: Some(ethernet), network, transport })
     }
 
-    /// Walks a bare IP packet, of either version.
+    /// Parses a bare IP packet of either version.
     ///
     /// # Errors
-    /// As [`Packet::from_ethernet`]; an empty packet or another version is a fault of IPv4.
+    /// As [`Packet::from_ethernet`]; an empty packet or another version is reported as a fault of IPv4.
     pub fn from_ip(packet: &'a [u8]) -> Result<Self, PacketError> {
         let (network, transport) = match packet.first().map(|byte| byte >> 4) {
-            Some(6) => walk_v6(packet)?,
-            _ => walk_v4(packet)?,
+            Some(6) => parse_v6(packet)?,
+            _ => parse_v4(packet)?,
         };
         Ok(Self { ethernet: None, network, transport })
     }
@@ -234,7 +234,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The fragment that an IP packet is, if it is one.
+    /// The position of a fragment; `None` if the packet is not a fragment.
     #[must_use]
     pub fn fragment(&self) -> Option<Fragment> {
         match &self.network {
@@ -244,16 +244,16 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether the transport's checksum is right; `None` when there is none to check: another transport, a
-    /// fragment, or UDP over IPv4 sent without one.
+    /// Whether the transport's checksum is correct; `None` if it can't be checked: another transport, a
+    /// fragment, or UDP over IPv4 without a checksum.
     #[must_use]
     pub fn transport_checksum_ok(&self) -> Option<bool> {
         if self.fragment().is_some() {
             return None;
         }
         let pseudo = |number: u8, length: usize| match &self.network {
-            // A transport packet in IPv4 is below 64 KiB but for super-packets, whose length field cannot
-            // hold it; the sum then is of what the kernel sums, the low bits.
+            // A transport packet in IPv4 is shorter than 64 KiB, except for super-packets. Their length
+            // exceeds the field; like the kernel, sum its low bits.
             Network::Ipv4(ip) => {
                 Sum::new().add_pseudo_v4(ip.source(), ip.destination(), number, length as u16)
             }
@@ -282,19 +282,19 @@ impl<'a> Packet<'a> {
     }
 }
 
-fn walk_v4(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
+fn parse_v4(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
     let ip = Ipv4::new(bytes)?;
-    let transport = walk_transport(ip.protocol(), ip.payload(), ip.fragment())?;
+    let transport = parse_transport(ip.protocol(), ip.payload(), ip.fragment())?;
     Ok((Network::Ipv4(ip), transport))
 }
 
-fn walk_v6(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
+fn parse_v6(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
     let ip = Ipv6::new(bytes)?;
-    let transport = walk_transport(ip.protocol(), ip.payload(), ip.fragment())?;
+    let transport = parse_transport(ip.protocol(), ip.payload(), ip.fragment())?;
     Ok((Network::Ipv6(ip), transport))
 }
 
-fn walk_transport(
+fn parse_transport(
     number: u8,
     bytes: &[u8],
     fragment: Option<Fragment>,
@@ -303,7 +303,7 @@ fn walk_transport(
     if fragment.is_some_and(|f| !f.is_first()) {
         return Ok(Transport::LaterFragment(number, bytes));
     }
-    // A first fragment states the length of the whole datagram, which is not all here.
+    // A first fragment has the length of the whole datagram, which is incomplete here.
     let whole = fragment.is_none();
     Ok(match number {
         protocol::TCP => Transport::Tcp(Tcp::new(bytes)?),

@@ -1,7 +1,8 @@
-//! The binary packet log `weir.packets/1`: what a receiver saw, or an emulator decided, of each packet.
+//! The binary packet log `weir.packets/1`: a receiver's arrivals or an emulator's decisions, by packet.
 //!
 //! A header with JSON metadata, then fixed-size little-endian records until the end of the file. The byte
-//! layout is documented in `docs/packets.md`. Reader and writer stream; give them buffered ends.
+//! layout is documented in `docs/packets.md`. Reader and writer are streaming; their input and output
+//! should be buffered.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -9,18 +10,18 @@ use std::io::{self, ErrorKind, Read, Write};
 pub const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
 /// The version this code writes and reads.
 pub const VERSION: u16 = 1;
-/// Bytes of a record as written here.
+/// Bytes of a record in this version.
 pub const RECORD_LEN: usize = 40;
 /// Maximum number of bytes of metadata.
 pub const MAX_METADATA_LEN: usize = 1 << 20;
-/// Bytes of an emulator's record: a [`Record`], then [`Judged`].
+/// Bytes of an emulator's record: a [`Record`] and a [`Judged`].
 pub const JUDGED_LEN: usize = 64;
-/// Largest record that a reader takes from a later writer.
+/// Maximum size of a record, which may be of a later writer.
 const MAX_RECORD_LEN: usize = 256;
-/// A time that was not measured.
+/// Value of a time that was not measured.
 const NO_TIME: u64 = u64::MAX;
 
-/// What happened to a packet. Kinds that this version does not know are passed on.
+/// What happened to a packet. Unknown kinds are read like others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordKind(pub u8);
 
@@ -29,13 +30,13 @@ impl RecordKind {
     pub const ARRIVED: Self = Self(1);
     /// Receiver: arrived after the loss threshold (RFC 7680).
     pub const LATE: Self = Self(2);
-    /// Receiver: a further copy of a datagram that had arrived (RFC 5560).
+    /// Receiver: another copy of a datagram that had arrived (RFC 5560).
     pub const DUPLICATE: Self = Self(3);
-    /// Receiver: tag or content wrong.
+    /// Receiver: wrong tag or content.
     pub const CORRUPTED: Self = Self(4);
-    /// Receiver: shorter than it was sent.
+    /// Receiver: shorter than sent.
     pub const TRUNCATED: Self = Self(5);
-    /// Emulator: sent on.
+    /// Emulator: forwarded.
     pub const FORWARDED: Self = Self(16);
     /// Emulator: dropped by a loss law, as planned.
     pub const LOST: Self = Self(17);
@@ -43,10 +44,11 @@ impl RecordKind {
     pub const QUEUE_DROPPED: Self = Self(18);
     /// Emulator: dropped because the emulator or its host could not keep up.
     pub const UNPLANNED: Self = Self(19);
-    /// Emulator: no packet; another configuration came into force at the first time, its number is the sequence number.
+    /// Emulator: not a packet. A new configuration took effect at `time1`; its number is the sequence
+    /// number.
     pub const CONFIGURED: Self = Self(32);
 
-    /// The kind's name in the documentation; `None` for one that this version does not know.
+    /// The kind's name in the documentation; `None` if it is unknown in this version.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -65,17 +67,17 @@ impl RecordKind {
     }
 }
 
-/// Flag: content changed (emulator), or found changed (receiver).
+/// Flag: content was changed (emulator) or found to be changed (receiver).
 pub const FLAG_MODIFIED: u32 = 1;
-/// Flag: arrived, or was sent on, after a later sequence number.
+/// Flag: arrived or was forwarded after a later sequence number.
 pub const FLAG_REORDERED: u32 = 2;
 /// Flag: carries ECN Congestion Experienced.
 pub const FLAG_MARKED: u32 = 4;
-/// Flag: held back by a delay law.
+/// Flag: delayed by a delay law.
 pub const FLAG_DELAYED: u32 = 8;
-/// Flag: in the time that is left out of results.
+/// Flag: in the time that is omitted from results.
 pub const FLAG_WARM_UP: u32 = 16;
-/// Flag: the time is that of the batch that the packet came in.
+/// Flag: the time is that of the coalesced batch in which the packet arrived.
 pub const FLAG_COALESCED: u32 = 32;
 /// Flag: control traffic of a Weir test, which has draws of its own (emulator).
 pub const FLAG_CONTROL: u32 = 64;
@@ -87,7 +89,7 @@ pub struct Record {
     pub sequence: u64,
     /// Receiver: the sender's send time. Emulator: arrival at its entry. ns, below 2⁶⁴ − 1.
     pub time1_ns: Option<u64>,
-    /// Receiver: the arrival. Emulator: the departure. ns, below 2⁶⁴ − 1.
+    /// Receiver: the time of arrival. Emulator: that of departure. ns, below 2⁶⁴ − 1.
     pub time2_ns: Option<u64>,
     /// Number of the flow.
     pub flow: u32,
@@ -120,7 +122,7 @@ impl Record {
         out
     }
 
-    /// Reads a record; every value of every byte has a meaning.
+    /// Decodes a record; any bytes are valid.
     #[must_use]
     pub fn decode(bytes: &[u8; RECORD_LEN]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
@@ -140,19 +142,19 @@ impl Record {
     }
 }
 
-/// What an emulator adds to a [`Record`]: when the packet was to leave, and what it carried when it came in.
+/// An emulator's additions to a [`Record`]: the planned departure and the native header on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Judged {
-    /// When the laws would have it leave, ns on the clock of the record's times. `None` for what never leaves.
+    /// Planned departure, ns on the clock of the record's times. `None` for packets that never leave.
     pub asked_ns: Option<u64>,
     /// Sequence number in the native data header, before any damage.
     pub native_sequence: Option<u64>,
-    /// Flow number in the native data header; with `native_sequence`.
+    /// Flow number in the native data header; valid with `native_sequence`.
     pub native_flow: u32,
 }
 
 impl Judged {
-    /// The record with what the emulator adds to it, as bytes.
+    /// The bytes of the record with the emulator's additions.
     #[must_use]
     pub fn encode(&self, record: &Record) -> [u8; JUDGED_LEN] {
         let mut out = [0; JUDGED_LEN];
@@ -163,7 +165,7 @@ impl Judged {
         out
     }
 
-    /// Reads what follows the first [`RECORD_LEN`] bytes of an emulator's record.
+    /// Decodes the bytes after the first [`RECORD_LEN`] of an emulator's record.
     #[must_use]
     fn decode(bytes: &[u8; JUDGED_LEN - RECORD_LEN]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
@@ -176,7 +178,7 @@ impl Judged {
     }
 }
 
-/// Why a packet log could not be written or read.
+/// An error of writing or reading a packet log.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
     /// The output failed.
@@ -195,25 +197,25 @@ pub enum PacketsError {
         /// Why.
         source: io::Error,
     },
-    /// The input does not begin as a packet log.
-    #[error("packet log: the file does not begin as one")]
+    /// The input is not a packet log.
+    #[error("packet log: the file is not a packet log")]
     Magic,
-    /// A version that this code does not read.
-    #[error("packet log: version {0} is not read here (this is version {VERSION})")]
+    /// The version is not supported.
+    #[error("packet log: unsupported version {0}, expected {VERSION}")]
     Version(u16),
-    /// A record size outside what version 1 allows.
-    #[error("packet log: records of {0} bytes, accepted are {RECORD_LEN} to {MAX_RECORD_LEN}")]
+    /// The record size is out of the range of version 1.
+    #[error("packet log: records of {0} bytes, expected {RECORD_LEN} to {MAX_RECORD_LEN}")]
     RecordLen(usize),
-    /// Metadata over the limit.
-    #[error("packet log: metadata of {0} bytes, at most {MAX_METADATA_LEN} are accepted")]
+    /// The metadata exceeds the limit.
+    #[error("packet log: metadata of {0} bytes, the maximum is {MAX_METADATA_LEN}")]
     MetadataLen(usize),
-    /// Metadata that is not UTF-8.
+    /// The metadata is not UTF-8.
     #[error("packet log: metadata is not UTF-8")]
     MetadataText,
     /// The input ends inside the header.
     #[error("packet log: the file ends inside its header")]
     TruncatedHeader,
-    /// The input ends inside a record, as that of an interrupted run may.
+    /// The input ends inside a record, for example after an interrupted run.
     #[error("packet log: the file ends inside a record, after {records} whole ones")]
     TruncatedRecord {
         /// Whole records before it.
@@ -230,15 +232,15 @@ pub struct PacketLogWriter<W> {
 }
 
 impl<W: Write> PacketLogWriter<W> {
-    /// Writes the header. `metadata` is one JSON object; it is not looked into.
+    /// Writes the header. `metadata` is one JSON object; it is not parsed.
     ///
     /// # Errors
-    /// [`PacketsError::MetadataLen`] when it is over [`MAX_METADATA_LEN`], [`PacketsError::Write`].
+    /// [`PacketsError::MetadataLen`] above [`MAX_METADATA_LEN`], [`PacketsError::Write`].
     pub fn new(out: W, metadata: &str) -> Result<Self, PacketsError> {
         Self::of_length(out, metadata, RECORD_LEN)
     }
 
-    /// Writes the header of an emulator's log: its records are to be written by [`PacketLogWriter::write_judged`].
+    /// Writes the header of an emulator's log. Write its records with [`PacketLogWriter::write_judged`].
     ///
     /// # Errors
     /// As [`PacketLogWriter::new`].
@@ -247,7 +249,7 @@ impl<W: Write> PacketLogWriter<W> {
     }
 
     fn of_length(mut out: W, metadata: &str, record_len: usize) -> Result<Self, PacketsError> {
-        // Spaces behind JSON mean nothing; they align the records for readers that map the file.
+        // Spaces after JSON are ignored; they align the records for readers that map the file.
         let len = metadata.len().next_multiple_of(8);
         let declared = u32::try_from(len)
             .ok()
@@ -274,7 +276,7 @@ impl<W: Write> PacketLogWriter<W> {
         self.write_judged(record, &Judged::default())
     }
 
-    /// Writes one record with what an emulator adds; in a log that was not opened for it, that is left out.
+    /// Writes one record with the emulator's additions; a log made by [`new`](Self::new) omits them.
     ///
     /// # Errors
     /// [`PacketsError::Write`].
@@ -293,15 +295,15 @@ impl<W: Write> PacketLogWriter<W> {
         self.records
     }
 
-    /// Hands over what is still held, so that a reader finds whole records.
+    /// Flushes buffered records, so that a reader finds whole records.
     ///
     /// # Errors
     /// [`PacketsError::Write`].
     pub fn flush(&mut self) -> Result<(), PacketsError> {
-        self.out.flush().map_err(|source| PacketsError::Write { what: "what it held", source })
+        self.out.flush().map_err(|source| PacketsError::Write { what: "buffered records", source })
     }
 
-    /// Flushes, and gives the output back.
+    /// Flushes and returns the output.
     ///
     /// # Errors
     /// [`PacketsError::Write`].
@@ -321,13 +323,13 @@ pub struct PacketLogReader<R> {
     ended: bool,
 }
 
-/// Fills `out` as far as the input goes; the count is short only at its end.
+/// Reads until `out` is full or the input ends; returns the number of bytes.
 fn read_full(input: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
     let mut have = 0;
     while have < out.len() {
         match input.read(&mut out[have..]) {
             Ok(0) => break,
-            // A reader that claims more than it was given room for breaks its contract; stay in bounds.
+            // A reader that reports more bytes than fit breaks its contract; stay in bounds.
             Ok(n) => have = (have + n).min(out.len()),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
@@ -382,13 +384,13 @@ impl<R: Read> PacketLogReader<R> {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// [`PacketsError::Read`], or [`PacketsError::TruncatedRecord`] when the input ends inside a record;
+    /// [`PacketsError::Read`], or [`PacketsError::TruncatedRecord`] if the input ends inside a record;
     /// after either there are no more records.
     pub fn read(&mut self) -> Result<Option<Record>, PacketsError> {
         Ok(self.read_judged()?.map(|(record, _)| record))
     }
 
-    /// The next record, with what an emulator added if one wrote the log; `None` at the end.
+    /// The next record, with the additions if an emulator wrote the log; `None` at the end.
     ///
     /// # Errors
     /// As [`PacketLogReader::read`].
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emulators_record_is_read_by_both() {
+    fn an_emulators_record_is_read_with_and_without_additions() {
         let judged =
             Judged { asked_ns: Some(7), native_sequence: Some(u64::MAX - 1), native_flow: 0xfefd };
         let mut writer = PacketLogWriter::judged(Vec::new(), "{}").unwrap();
@@ -476,7 +478,7 @@ mod tests {
         assert_eq!(reader.read_judged().unwrap(), None);
         let mut plain = PacketLogReader::new(&bytes[..]).unwrap();
         assert_eq!(plain.read().unwrap(), Some(RECORD));
-        // A receiver's log holds nothing more.
+        // A receiver's log has no additions.
         let bytes = log(&[RECORD]);
         let mut reader = PacketLogReader::new(&bytes[..]).unwrap();
         assert_eq!(reader.read_judged().unwrap(), Some((RECORD, None)));
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_log_gives_its_whole_records() {
+    fn an_interrupted_log_returns_its_whole_records() {
         let bytes = log(&[RECORD; 3]);
         let mut reader = PacketLogReader::new(&bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(reader.read().unwrap(), Some(RECORD));
@@ -499,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_header_has_its_name() {
+    fn each_bad_header_has_its_error() {
         let good = log(&[]);
         let open = |at: usize, with: &[u8]| {
             let mut bytes = good.clone();
@@ -533,7 +535,7 @@ mod tests {
         assert_eq!(read, [RECORD; 2]);
     }
 
-    /// A full disk after a few bytes.
+    /// A disk that is full after a few bytes.
     #[derive(Debug)]
     struct Full(usize);
     impl Write for Full {

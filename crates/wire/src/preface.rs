@@ -1,5 +1,5 @@
-//! The first bytes of a TCP connection to the one port, which distinguish control connections, data connections and
-//! anything else.
+//! The first bytes of a TCP connection to the server's port. They distinguish control connections, data
+//! connections and other protocols.
 //!
 //! | bytes | control | data |
 //! | --- | --- | --- |
@@ -10,11 +10,11 @@
 //! | 16–19 | | flow, u32 |
 //! | 20–35 | | single-use token |
 //!
-//! All fields are big endian. The magic begins with a byte that is neither text nor a TLS record, so that a
-//! stray HTTP or TLS client is known by its first byte, and its version comes before anything that a later
+//! All fields are big-endian. The magic starts with a byte that is neither text nor a TLS record, so that a
+//! stray HTTP or TLS client is recognised by its first byte. The version precedes everything that a later
 //! version might change.
 
-/// The first bytes of every connection of ours.
+/// The first bytes of every connection of Weir.
 pub const MAGIC: [u8; 6] = *b"\xf7WEIR\n";
 /// The version this code writes and reads.
 pub const VERSION: u8 = 1;
@@ -25,11 +25,11 @@ pub const DATA_LEN: usize = 36;
 
 const MODE_DATA: u8 = 2;
 
-/// How a control connection speaks after its preface.
+/// Mode of a control connection after its preface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ControlMode {
-    /// Frames as they are.
+    /// Plain frames.
     Plain = 0,
     /// A Noise handshake, then encrypted frames.
     Noise = 1,
@@ -42,7 +42,8 @@ pub struct DataPreface {
     pub session: u64,
     /// The flow that it carries.
     pub flow: u32,
-    /// The single-use token that the session was given for it. Compare with [`Self::token_matches`].
+    /// The single-use token of this connection, from the session's secret. Compare with
+    /// [`Self::token_matches`].
     pub token: [u8; 16],
 }
 
@@ -57,7 +58,7 @@ impl core::fmt::Debug for DataPreface {
 }
 
 impl DataPreface {
-    /// Compares the token in a time that does not depend on where it differs.
+    /// Compares the token in constant time.
     #[must_use]
     pub fn token_matches(&self, expected: &[u8; 16]) -> bool {
         u128::from_ne_bytes(self.token) ^ u128::from_ne_bytes(*expected) == 0
@@ -75,27 +76,27 @@ impl DataPreface {
     }
 }
 
-/// What the first bytes of a connection say.
+/// Classification of a connection by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preface {
-    /// Ours so far; more bytes are needed to tell.
+    /// A valid preface so far; more bytes are needed.
     NeedMore,
-    /// A control connection; its stream goes on behind [`CONTROL_LEN`] bytes.
+    /// A control connection; its stream starts after [`CONTROL_LEN`] bytes.
     Control {
-        /// How it speaks.
+        /// Its mode.
         mode: ControlMode,
     },
-    /// A data connection; its stream goes on behind [`DATA_LEN`] bytes.
+    /// A data connection; its stream starts after [`DATA_LEN`] bytes.
     Data(DataPreface),
-    /// Ours, in a version that is not spoken here: it can be refused by name.
+    /// A connection of Weir in an unsupported version, for which a specific error can be sent.
     OtherVersion(u8),
-    /// Not ours.
+    /// Not a connection of Weir.
     Foreign,
 }
 
 impl Preface {
-    /// Judges the first bytes of a connection: call again with all bytes so far while it says
-    /// [`Preface::NeedMore`]. It decides at the earliest byte that can decide, and never needs more than
+    /// Classifies the first bytes of a connection. Call it again with all bytes so far while it returns
+    /// [`Preface::NeedMore`]. It decides at the earliest possible byte, and never needs more than
     /// [`DATA_LEN`] bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Self {
@@ -138,7 +139,7 @@ fn head(mode: u8) -> [u8; CONTROL_LEN] {
     [a, b, c, d, e, f, VERSION, mode]
 }
 
-/// The bytes that begin a control connection.
+/// The preface of a control connection.
 #[must_use]
 pub fn encode_control(mode: ControlMode) -> [u8; CONTROL_LEN] {
     head(mode as u8)
@@ -165,7 +166,7 @@ mod tests {
         let control = encode_control(ControlMode::Noise);
         for len in 0..8 {
             assert_eq!(Preface::decode(&control[..len]), Preface::NeedMore, "{len}");
-            // One byte that is not ours, at any place, and the stream is foreign there and then.
+            // A wrong byte at any position makes the stream foreign immediately.
             if len < 6 {
                 let mut bad = control;
                 bad[len] ^= 1;
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_compared_whole_and_not_printed() {
+    fn every_bit_of_a_token_is_compared_and_none_printed() {
         assert!(SAMPLE.token_matches(&SAMPLE.token));
         for bit in 0..128 {
             let mut other = SAMPLE.token;

@@ -1,4 +1,4 @@
-//! Edges that a peer, a file or a broken reader can reach.
+//! Limits that a peer, a file or a broken reader can reach.
 #![allow(clippy::unwrap_used)]
 
 use std::hash::Hasher;
@@ -27,7 +27,7 @@ fn a_clock_is_shared_only_in_one_time_namespace() {
 }
 
 #[test]
-fn the_common_version_is_the_lesser_of_the_greatest_either_way() {
+fn the_common_version_is_the_smaller_maximum() {
     let hello =
         |protocol_min, protocol_max| Hello { protocol_min, protocol_max, ..Hello::default() };
     for (a, b, common) in [
@@ -42,7 +42,7 @@ fn the_common_version_is_the_lesser_of_the_greatest_either_way() {
 }
 
 #[test]
-fn an_offset_that_a_peer_names_saturates() {
+fn an_offset_sent_by_a_peer_saturates() {
     let mut c = ClockState { offset_ns: i64::MAX, skew_ppb: i64::MAX, ..ClockState::default() };
     assert_eq!(c.offset_at_client(1_000_000_000), i64::MAX);
     (c.offset_ns, c.skew_ppb) = (i64::MIN, i64::MIN);
@@ -65,12 +65,12 @@ fn both_halves_of_a_sessions_key_are_derived_as_documented() {
 }
 
 #[test]
-fn data_of_a_control_datagrams_size_names_no_session() {
+fn data_of_a_control_datagrams_size_has_no_session() {
     assert_eq!(claimed_session(&[0; 64]), None);
 }
 
 #[test]
-fn a_sum_carries_as_often_as_it_must() {
+fn a_sum_is_folded_until_nothing_carries() {
     // ffff + ffff + 0001: the carry of the second fold makes a third.
     let sum = Sum::new().add_bytes(&[0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0]);
     assert_eq!((sum.folded(), sum.checksum()), (1, 0xfffe));
@@ -88,7 +88,7 @@ fn all_four_ecn_values_are_read() {
 }
 
 #[test]
-fn metadata_of_the_greatest_length_is_written_and_read() {
+fn metadata_of_the_maximum_length_is_written_and_read() {
     let text = "x".repeat(MAX_METADATA_LEN);
     let log = PacketLogWriter::new(vec![], &text).unwrap().finish().unwrap();
     assert_eq!(PacketLogReader::new(&log[..]).unwrap().metadata(), text);
@@ -96,7 +96,7 @@ fn metadata_of_the_greatest_length_is_written_and_read() {
     assert!(matches!(PacketLogWriter::new(vec![], &longer), Err(PacketsError::MetadataLen(_))));
 }
 
-/// Gives its pieces one by one; an empty piece looks like the end but is not.
+/// Returns its pieces one by one; an empty piece looks like the end but is not.
 struct Pieces(Vec<io::Result<Vec<u8>>>);
 
 impl Read for Pieces {
@@ -134,7 +134,7 @@ fn log(records: u64) -> Vec<u8> {
 }
 
 #[test]
-fn an_interrupted_read_is_taken_up_again() {
+fn an_interrupted_read_is_retried() {
     let bytes = log(1);
     let interrupted = || Err(ErrorKind::Interrupted.into());
     let pieces =
@@ -152,12 +152,12 @@ fn after_a_torn_record_there_are_no_more() {
     let mut reader = PacketLogReader::new(Pieces(pieces)).unwrap();
     assert!(reader.read().unwrap().is_some());
     assert!(matches!(reader.read(), Err(PacketsError::TruncatedRecord { records: 1 })));
-    // What comes behind the tear is out of step: it must not be read as a record.
+    // Bytes after the torn record are misaligned and must not be read as a record.
     assert_eq!(reader.read().unwrap(), None);
 }
 
 #[test]
-fn a_reader_that_claims_too_much_does_no_harm() {
+fn a_reader_that_reports_too_many_bytes_is_harmless() {
     struct Boaster;
     impl Read for Boaster {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

@@ -1,7 +1,7 @@
-//! iperf3's UDP header: big-endian seconds and microseconds of the send time, then the number of the datagram from 1, of
-//! 32 bits or, with `--udp-counters-64bit`, of 64.
+//! iperf3's UDP header: seconds and microseconds of the send time, then the datagram's number from 1, all
+//! big-endian. The number has 32 bits, or 64 with `--udp-counters-64bit`.
 //!
-//! iperf3 takes the time from a clock that its build chooses, so that only differences of times have a meaning.
+//! Which clock iperf3 reads depends on its build, so that only differences of times have a meaning.
 
 use super::{
     Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
@@ -11,11 +11,11 @@ use super::{
 const FIRST: u64 = 1;
 const MICROSECONDS: u32 = 1_000_000;
 
-/// With a 32-bit number: 12 bytes.
+/// The header with a 32-bit number: 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Iperf3;
 
-/// With a 64-bit number: 16 bytes.
+/// The header with a 64-bit number: 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Iperf3Wide;
 
@@ -88,7 +88,7 @@ fn write_time(fields: &HeaderFields, out: &mut [u8]) {
     out[4..8].copy_from_slice(&rest.to_be_bytes());
 }
 
-/// A header with this number and the time at the start of `payload`, of which 8 bytes are there.
+/// A header with this number and the time in the first 8 bytes of `payload`.
 fn read(payload: &[u8], sequence: u64) -> Result<Decoded, DecodeError> {
     let word = payload.first_chunk::<8>().map_or(0, |time| u64::from_be_bytes(*time));
     let (seconds, rest) = (word >> 32, word as u32);
@@ -113,7 +113,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_iperf3_sends_is_read_and_written() {
+    fn captured_headers_are_read_and_written() {
         let key = TagKey::from_bytes(&[0; 16]);
         let second = 1_000_000_000;
         let sent = [
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_sender_writes_is_malformed() {
+    fn an_invalid_time_is_malformed() {
         let key = TagKey::from_bytes(&[0; 16]);
         let mut bytes = CAPTURED[2].to_vec();
         bytes[4..8].copy_from_slice(&999_999u32.to_be_bytes());

@@ -1,8 +1,8 @@
 //! The data header of a flow's datagrams, in the format that its plan names.
 //!
-//! A format is one file here: a [`Codec`]. It declares what its header carries ([`Carries`]); accounting reads that and
-//! [`Decoded`], and never a layout. A new format is its file, its `mod` line and its line in `formats!` here, and its name
-//! in [`weir_model::plan::HeaderFormat`].
+//! A format is one file here: a [`Codec`]. It declares the contents of its header ([`Carries`]); accounting
+//! uses that and [`Decoded`], and never a layout. A new format needs its file, its `mod` line and its line
+//! in `formats!` here, and its name in [`weir_model::plan::HeaderFormat`].
 
 mod iperf3;
 pub mod native;
@@ -12,7 +12,7 @@ use weir_model::plan::HeaderFormat;
 
 use crate::sip::{SipKey, sip};
 
-/// What the sender says about one datagram. A narrow header carries less of it.
+/// The sender's information about a datagram. A narrow header carries less of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFields {
     /// Number of the datagram in its flow, from 0. Stays below 2⁶³.
@@ -23,11 +23,11 @@ pub struct HeaderFields {
     pub lateness_ns: i32,
     /// Number of the flow in its session.
     pub flow: u32,
-    /// Bits such as [`native::FLAG_VERIFY`]; unknown bits are passed on and ignored.
+    /// Bits such as [`native::FLAG_VERIFY`]; unknown bits are forwarded and ignored.
     pub flags: u32,
 }
 
-/// The send time as the header carried it.
+/// The send time in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendTime {
     /// The whole time, ns.
@@ -36,10 +36,10 @@ pub enum SendTime {
     Low32(u32),
 }
 
-/// What a datagram's header said. A part that the header does not carry is `None`.
+/// A decoded header. A field that the header does not carry is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// The sequence number from 0, [`Carries::sequence_bits`] wide; 0 when there is none.
+    /// The sequence number from 0, [`Carries::sequence_bits`] wide; 0 if there is none.
     pub sequence: u64,
     /// The send time.
     pub send_time: Option<SendTime>,
@@ -52,7 +52,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// A header that says nothing.
+    /// A header without any field.
     pub(crate) const EMPTY: Self =
         Decoded { sequence: 0, send_time: None, lateness_ns: None, flow: None, flags: None };
 }
@@ -68,41 +68,41 @@ pub enum DecodeError {
         /// Bytes of the header.
         need: usize,
     },
-    /// The keyed tag does not match: the header was corrupted, or is another session's or flow's.
+    /// The keyed tag does not match: the header was corrupted or belongs to another session or flow.
     #[error("data header corrupted: its tag does not match")]
     BadTag,
-    /// The header holds a value that no sender of its format writes.
+    /// The header has a value that no sender of its format writes.
     #[error("data header malformed")]
     Malformed,
 }
 
-/// What a flow's header can carry. A figure that needs more is absent from the result.
+/// Contents of a flow's header. A figure that needs more is absent from the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carries {
     /// Header size in bytes.
     pub bytes: usize,
-    /// Bits of the sequence number: 0 (none) to 64. It wraps at that width.
+    /// Width of the sequence number in bits, 0 (none) to 64. It wraps at that width.
     pub sequence_bits: u32,
-    /// The number that the first datagram carries.
+    /// The number of the first datagram.
     pub first_sequence: u64,
-    /// The send time; `None`: not carried.
+    /// The send time; `None` if it is not carried.
     pub time: Option<TimeField>,
-    /// A keyed tag protects the header, so that corruption is detected.
+    /// Whether a keyed tag protects the header, so that corruption is detected.
     pub tag: bool,
 }
 
 /// A send time in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeField {
-    /// Bits of it in ns: 32 (wraps every 4.3 s) or 64.
+    /// Width in bits of the time in ns: 32 (wraps every 4.3 s) or 64.
     pub bits: u32,
     /// Resolution in ns.
     pub resolution_ns: u32,
-    /// What it counts from.
+    /// Its epoch.
     pub epoch: Epoch,
 }
 
-/// What a header's send times count from.
+/// Epoch of a header's send times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Epoch {
     /// The sender's monotonic clock, which the session relates to the receiver's: one-way delay is defined.
@@ -113,14 +113,14 @@ pub enum Epoch {
 
 /// A header format: one layout for each payload size that it distinguishes.
 pub trait Codec: Copy {
-    /// The header of datagrams whose smallest payload is `payload` bytes.
+    /// The header for datagrams with a payload of at least `payload` bytes.
     fn for_payload(payload: usize) -> Self;
 
     /// What the header carries.
     fn carries(self) -> Carries;
 
-    /// Writes the header into the first [`Carries::bytes`] bytes of `out`; the rest is not touched. Narrow fields carry
-    /// the low bits of the wide ones.
+    /// Writes the header into the first [`Carries::bytes`] bytes of `out`; the rest is unchanged. Narrow
+    /// fields carry the low bits of the wide ones.
     ///
     /// # Panics
     /// If `out` is shorter than the header.
@@ -134,7 +134,7 @@ pub trait Codec: Copy {
     fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError>;
 }
 
-/// Work on datagrams of one flow, compiled for each codec: their headers cost no branch and no call.
+/// Work on datagrams of one flow, compiled for each codec so that their headers need no branch and no call.
 pub trait WithCodec {
     /// Result of the work.
     type Output;
@@ -154,7 +154,7 @@ macro_rules! formats {
         }
 
         impl Header {
-            /// The header of a flow whose smallest payload is `payload` bytes.
+            /// The header for a flow with payloads of at least `payload` bytes.
             #[must_use]
             pub fn new(format: HeaderFormat, payload: usize) -> Self {
                 match format {
@@ -162,7 +162,7 @@ macro_rules! formats {
                 }
             }
 
-            /// What it carries.
+            /// The contents of the header.
             #[inline]
             #[must_use]
             pub fn carries(self) -> Carries {
@@ -230,7 +230,7 @@ impl TagKey {
     /// Derives the key of flow number `flow` from the session's key: its two halves are
     /// SipHash-2-4(session key, "weir.tag" ‖ flow as u32 LE ‖ half as u32 LE), half = 0 and 1.
     ///
-    /// Flows have keys of their own so that a packet of one flow cannot be taken for another's.
+    /// Flows have keys of their own, so that a packet of one flow can't be mistaken for another's.
     #[must_use]
     pub fn for_flow(session_key: &[u8; 16], flow: u32) -> Self {
         let session = SipKey::from_bytes(session_key);
@@ -253,7 +253,7 @@ mod tests {
         any::<(u64, u64, i32, u32, u32)>().prop_map(|(sequence, time, lateness_ns, flow, flags)| {
             HeaderFields {
                 sequence: sequence >> 1,
-                // 136 years: seconds of 32 bits hold them.
+                // 136 years, the range of 32-bit seconds.
                 send_time_ns: time % (u64::from(u32::MAX) * 1_000_000_000),
                 lateness_ns,
                 flow,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_fits_its_smallest_payload_and_is_as_its_name_says() {
+    fn every_format_fits_its_minimum_payload() {
         for format in HeaderFormat::ALL {
             let least = usize::try_from(format.min_payload_bytes()).unwrap();
             for payload in [least, least + 1, 64, 1472, 65_507] {
@@ -277,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_format_reads_what_it_writes(
+        fn every_format_decodes_its_encoding(
             format in formats(),
             fields in fields(),
             extra in 0usize..100,
@@ -302,7 +302,7 @@ mod tests {
                 (fields.send_time_ns / resolution * resolution) & mask(time.bits)
             });
             prop_assert_eq!(read, sent);
-            // The headers of a flow differ by their numbers alone.
+            // A format without a flow field has no flow.
             prop_assert!(got.flow.is_none_or(|flow| flow == fields.flow));
             for have in 0..carries.bytes {
                 let need = carries.bytes;

@@ -1,7 +1,7 @@
 //! The native UDP data header, which grows with the payload.
 //!
-//! A datagram carries as much of the header as its payload has room for, so that a two-byte datagram is
-//! still counted and a full one can be dated, identified and checked. All fields are big endian.
+//! A datagram carries as much of the header as fits its payload: a two-byte datagram can still be counted,
+//! and a full one has a time, a flow and a tag. All fields are big-endian.
 //!
 //! | payload bytes | layout | header |
 //! | --- | --- | --- |
@@ -15,17 +15,17 @@
 //!
 //! The tag is the low 32 bits of SipHash-1-3 over all header bytes before it, under a key derived from the
 //! session's key and the flow's number ([`TagKey::for_flow`]). A header whose tag does not match counts as
-//! corrupted and its sequence number is not believed.
+//! corrupted, and its sequence number is not used.
 
 use super::{
     Carries, Codec, DecodeError, Decoded, Epoch, HeaderFields, SendTime, TagKey, TimeField,
 };
 use crate::sip::sip;
 
-/// Flag: the bytes behind the header are seeded content that the receiver may verify.
+/// Flag: the bytes after the header are seeded content that the receiver may verify.
 pub const FLAG_VERIFY: u32 = 1;
 
-/// Which parts of the header a payload of a given size carries.
+/// Layout of the header, which depends on the size of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HeaderLayout {
     /// No header: the payload is empty.
@@ -56,7 +56,7 @@ impl HeaderLayout {
         Self::Full32,
     ];
 
-    /// The layout that a payload of `len` bytes carries: the widest that fits.
+    /// The widest layout that fits a payload of `len` bytes.
     #[inline]
     #[must_use]
     pub const fn for_payload(len: usize) -> Self {
@@ -87,7 +87,7 @@ impl HeaderLayout {
         }
     }
 
-    /// Bits of the sequence number as carried: 0, 8, 16, 32 or 64. It wraps at that width.
+    /// Width of the sequence number in bits: 0, 8, 16, 32 or 64. It wraps at that width.
     #[inline]
     #[must_use]
     pub const fn sequence_bits(self) -> u32 {
@@ -100,7 +100,7 @@ impl HeaderLayout {
         }
     }
 
-    /// Bits of the send time as carried: 0, 32 or 64.
+    /// Width of the send time in bits: 0, 32 or 64.
     #[inline]
     #[must_use]
     pub const fn time_bits(self) -> u32 {
@@ -111,7 +111,7 @@ impl HeaderLayout {
         }
     }
 
-    /// Whether the header ends in a keyed tag, so that corruption of the header is seen.
+    /// Whether the header ends with a keyed tag, so that its corruption is detected.
     #[inline]
     #[must_use]
     pub const fn has_tag(self) -> bool {
@@ -120,7 +120,7 @@ impl HeaderLayout {
 }
 
 // The tags are computed from the fields in registers. SipHash reads bytes as little-endian words and the
-// wire is big endian, hence the swaps.
+// wire is big-endian, hence the swaps.
 
 #[inline(always)]
 fn tag16(key: &TagKey, sequence: u32, time: u64) -> u32 {
@@ -171,7 +171,8 @@ impl Codec for HeaderLayout {
     }
 }
 
-/// Sequence and flow of a [`HeaderLayout::Full32`] header, without a check of its tag: for an observer that has no key.
+/// Sequence and flow of a [`HeaderLayout::Full32`] header without a check of its tag, for observers without
+/// the key.
 #[must_use]
 pub fn peek(payload: &[u8]) -> Option<(u64, u32)> {
     let head = payload.first_chunk::<32>()?;
@@ -179,13 +180,14 @@ pub fn peek(payload: &[u8]) -> Option<(u64, u32)> {
     Some((sequence, u32::from_be_bytes(*head[20..].first_chunk()?)))
 }
 
-/// Writes the header of `layout` into the first [`HeaderLayout::len`] bytes of `out`; the rest is not
-/// touched. Narrow fields carry the low bits of the wide ones.
+/// Writes the header of `layout` into the first [`HeaderLayout::len`] bytes of `out`; the rest is
+/// unchanged. Narrow fields carry the low bits of the wide ones.
 ///
 /// # Panics
 /// If `out` is shorter than the header: the caller chose the layout by the payload's size
 /// ([`HeaderLayout::for_payload`]).
-// Called for each segment of a super-packet: a call and its spills cost as much as the tag.
+// Inlined, because it is called for each segment of a super-packet: a call and its spills cost as much as
+// the tag.
 #[inline(always)]
 pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
     let out = &mut out[..layout.len()];
@@ -217,7 +219,7 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
     }
 }
 
-/// Reads the header of `layout` from the start of `payload`; what follows is not looked at.
+/// Reads the header of `layout` from the start of `payload`; the rest is ignored.
 ///
 /// The layout is that of the flow (by the agreed payload size), not of the arrived packet, so that a truncated packet is
 /// detected.
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_fits_the_payload_and_none_wider_does() {
+    fn the_layout_is_the_widest_that_fits() {
         for len in 0..70_000 {
             let layout = HeaderLayout::for_payload(len);
             let widest = HeaderLayout::ALL.into_iter().rfind(|l| l.len() <= len).unwrap();
@@ -315,8 +317,8 @@ mod tests {
         let mut want = vec![1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18];
         want.extend([0xff, 0xff, 0xff, 0xfe, 0x21, 0x22, 0x23, 0x24, 0, 0, 0, 1]);
         assert_eq!(out[..28], want);
-        assert_eq!(out[32..], [0xee; 8], "bytes behind the header are left alone");
-        // The tag is SipHash-1-3 of the bytes as they stand on the wire.
+        assert_eq!(out[32..], [0xee; 8], "bytes after the header are unchanged");
+        // The tag is SipHash-1-3 of the bytes on the wire.
         assert_eq!(out[28..32], reference_tag(&out[..28]));
 
         encode(HeaderLayout::Tagged16, &key(), &fields, &mut out);
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn another_flow_or_session_is_corrupted_not_mine() {
+    fn a_header_of_another_flow_or_session_is_corrupted() {
         for layout in [HeaderLayout::Tagged16, HeaderLayout::Full32] {
             let mut out = [0; 32];
             encode(layout, &key(), &HeaderFields::default(), &mut out);
@@ -403,7 +405,7 @@ mod tests {
         }
 
         #[test]
-        fn any_flipped_bit_is_seen(fields in fields(), bit in 0usize..256) {
+        fn any_flipped_bit_is_detected(fields in fields(), bit in 0usize..256) {
             for layout in [HeaderLayout::Tagged16, HeaderLayout::Full32] {
                 let bit = bit % (layout.len() * 8);
                 let mut out = [0; 32];

@@ -1,8 +1,9 @@
-//! No header: the payload is content from its first byte. Datagrams are counted; those lost are known by number alone.
+//! No header: the payload is content from its first byte. Only the numbers of received and lost datagrams
+//! are known.
 
 use super::{Carries, Codec, DecodeError, Decoded, HeaderFields, TagKey};
 
-/// No header.
+/// A format without a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NoHeader;
 

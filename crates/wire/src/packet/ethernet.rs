@@ -2,7 +2,7 @@
 
 use super::{Layer, PacketError, be16, need};
 
-/// EtherTypes known here.
+/// Supported EtherTypes.
 pub mod ethertype {
     /// IPv4.
     pub const IPV4: u16 = 0x0800;
@@ -14,11 +14,11 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// Service VLAN tag (802.1ad).
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// The service tag that equipment from before 802.1ad sends.
+    /// The service tag of equipment older than 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
 }
 
-/// Most VLAN tags followed in one frame.
+/// Maximum number of VLAN tags in a frame.
 pub const MAX_VLAN_TAGS: usize = 8;
 
 const ADDRESSES_LEN: usize = 12;
@@ -48,7 +48,7 @@ impl<'a> Ethernet<'a> {
     /// Checks a frame's header and its tags.
     ///
     /// # Errors
-    /// [`PacketError::Truncated`]; [`PacketError::TooDeep`] over [`MAX_VLAN_TAGS`] tags.
+    /// [`PacketError::Truncated`]; [`PacketError::TooDeep`] for more than [`MAX_VLAN_TAGS`] tags.
     pub fn new(bytes: &'a [u8]) -> Result<Self, PacketError> {
         for tags in 0..=MAX_VLAN_TAGS {
             let at = ADDRESSES_LEN + tags * TAG_LEN;
@@ -102,13 +102,13 @@ impl<'a> Ethernet<'a> {
         ADDRESSES_LEN + self.tags * TAG_LEN + 2
     }
 
-    /// EtherType behind the tags; a value below 1536 is an IEEE 802.3 length.
+    /// EtherType after the tags; a value below 1536 is an IEEE 802.3 length.
     #[must_use]
     pub fn ethertype(&self) -> u16 {
         be16(self.bytes, self.header_len() - 2)
     }
 
-    /// What follows the header, padding included.
+    /// Bytes after the header, padding included.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header_len()..]

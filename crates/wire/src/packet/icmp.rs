@@ -11,7 +11,7 @@ pub struct Icmp<'a> {
 }
 
 impl<'a> Icmp<'a> {
-    /// Checks that the eight bytes that all messages begin with are there.
+    /// Checks for the eight bytes with which all messages start.
     ///
     /// # Errors
     /// [`PacketError::Truncated`].
@@ -62,7 +62,7 @@ impl<'a> Icmp<'a> {
         be16(self.bytes, 6)
     }
 
-    /// What follows the eight bytes.
+    /// Bytes after the first eight.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]

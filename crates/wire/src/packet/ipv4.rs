@@ -6,17 +6,17 @@ use core::net::Ipv4Addr;
 
 const MIN_LEN: usize = 20;
 
-/// An IPv4 packet, cut to its total length (an Ethernet frame may be padded).
+/// An IPv4 packet, truncated to its total length (an Ethernet frame may be padded).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Ipv4<'a> {
-    /// Checks version and lengths; the header checksum is left to [`Self::header_checksum_ok`].
+    /// Checks version and lengths; [`Self::header_checksum_ok`] checks the header checksum.
     ///
-    /// A total length of 0 is taken for "all that is there" when more than 65 535 bytes are: a super-packet
-    /// of the host's segmentation offload, whose length the field cannot hold.
+    /// A total length of 0 means all available bytes if there are more than 65 535: a super-packet of the
+    /// host's segmentation offload, whose length does not fit the field.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -55,7 +55,7 @@ impl<'a> Ipv4<'a> {
         usize::from(self.bytes[0] & 15) * 4
     }
 
-    /// The options' bytes, unread.
+    /// The options' bytes, not parsed.
     #[must_use]
     pub fn options(&self) -> &'a [u8] {
         &self.bytes[MIN_LEN..self.header_len()]
@@ -85,7 +85,7 @@ impl<'a> Ipv4<'a> {
         self.bytes[6] & 0x40 != 0
     }
 
-    /// The fragment that this packet is; `None` for a whole datagram.
+    /// The position of this fragment; `None` for a whole datagram.
     #[must_use]
     pub fn fragment(&self) -> Option<Fragment> {
         let field = be16(self.bytes, 6);
@@ -105,7 +105,7 @@ impl<'a> Ipv4<'a> {
         self.bytes[9]
     }
 
-    /// Whether the header's checksum is right.
+    /// Whether the header's checksum is correct.
     #[must_use]
     pub fn header_checksum_ok(&self) -> bool {
         Sum::new().add_bytes(&self.bytes[..self.header_len()]).folded() == 0xffff
@@ -123,7 +123,7 @@ impl<'a> Ipv4<'a> {
         Ipv4Addr::from(super::be32(self.bytes, 16))
     }
 
-    /// What follows the header, without padding.
+    /// Bytes after the header, without padding.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header_len()..]

@@ -4,7 +4,7 @@ use super::{Fragment, Layer, PacketError, be16, be32, need};
 use core::net::Ipv6Addr;
 
 const HEADER_LEN: usize = 40;
-/// Most extension headers followed in one packet.
+/// Maximum number of extension headers in a packet.
 pub const MAX_EXTENSION_HEADERS: usize = 16;
 
 const HOP_BY_HOP: u8 = 0;
@@ -16,7 +16,7 @@ const MOBILITY: u8 = 135;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// An IPv6 packet, cut to its payload length (an Ethernet frame may be padded).
+/// An IPv6 packet, truncated to its payload length (an Ethernet frame may be padded).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6<'a> {
     bytes: &'a [u8],
@@ -26,14 +26,14 @@ pub struct Ipv6<'a> {
 }
 
 impl<'a> Ipv6<'a> {
-    /// Checks version and lengths and walks the extension headers up to the transport, a header that is not
-    /// known (ESP among them), or the data of a fragment after the first.
+    /// Checks version and lengths, and parses the extension headers up to the transport, an unknown header
+    /// (such as ESP), or the data of a later fragment.
     ///
-    /// A payload length of 0 is taken for "all that is there" when more than 65 535 bytes are: a jumbogram
-    /// (RFC 2675) or a super-packet of the host's segmentation offload.
+    /// A payload length of 0 means all available bytes if there are more than 65 535: a jumbogram (RFC
+    /// 2675) or a super-packet of the host's segmentation offload.
     ///
     /// # Errors
-    /// [`PacketError`]; [`PacketError::TooDeep`] over [`MAX_EXTENSION_HEADERS`].
+    /// [`PacketError`]; [`PacketError::TooDeep`] for more than [`MAX_EXTENSION_HEADERS`].
     pub fn new(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let layer = Layer::Ipv6;
         need(layer, bytes, HEADER_LEN)?;
@@ -42,8 +42,8 @@ impl<'a> Ipv6<'a> {
             return Err(PacketError::BadField { layer, field: "version", value: version.into() });
         }
         let stated = usize::from(be16(bytes, 4));
-        let there = bytes.len() - HEADER_LEN;
-        let len = if stated == 0 && there > usize::from(u16::MAX) { there } else { stated };
+        let available = bytes.len() - HEADER_LEN;
+        let len = if stated == 0 && available > usize::from(u16::MAX) { available } else { stated };
         need(layer, bytes, HEADER_LEN + len)?;
         let bytes = &bytes[..HEADER_LEN + len];
         let mut view = Self { bytes, protocol: bytes[6], payload_at: HEADER_LEN, fragment: None };
@@ -55,7 +55,7 @@ impl<'a> Ipv6<'a> {
         Err(PacketError::TooDeep { layer, limit: MAX_EXTENSION_HEADERS })
     }
 
-    /// Steps over one extension header; false when there is none to step over.
+    /// Skips one extension header; `false` if there is none.
     fn step(&mut self) -> Result<bool, PacketError> {
         let at = self.payload_at;
         let unit = match self.protocol {
@@ -69,7 +69,7 @@ impl<'a> Ipv6<'a> {
             AUTHENTICATION => (usize::from(self.bytes[at + 1]) + 2) * unit,
             _ => (usize::from(self.bytes[at + 1]) + 1) * unit,
         };
-        // The shortest authentication header is as long as the eight bytes checked above, or longer.
+        // The minimum authentication header has the eight bytes checked above.
         need(Layer::Ipv6, self.bytes, at + len)?;
         let is_fragment = self.protocol == FRAGMENT;
         self.protocol = self.bytes[at];
@@ -126,31 +126,31 @@ impl<'a> Ipv6<'a> {
         Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[8 + i]))
     }
 
-    /// Destination address of the fixed header; with a routing header the final one may differ.
+    /// Destination address of the fixed header; with a routing header the final destination may differ.
     #[must_use]
     pub fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[24 + i]))
     }
 
-    /// Number of the first header that is not an extension header known here.
+    /// Protocol number of the first header that is not a supported extension header.
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// The fragment that this packet is; `None` for a whole packet.
+    /// The position of this fragment; `None` for a whole packet.
     #[must_use]
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
     }
 
-    /// Bytes of the fixed and the extension headers.
+    /// Bytes of the fixed header and the extension headers.
     #[must_use]
     pub fn header_len(&self) -> usize {
         self.payload_at
     }
 
-    /// What follows the extension headers, without padding.
+    /// Bytes after the extension headers, without padding.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at..]

@@ -14,9 +14,9 @@ pub mod flag {
     pub const RST: u16 = 0x004;
     /// Push.
     pub const PSH: u16 = 0x008;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u16 = 0x010;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u16 = 0x020;
     /// ECN echo (RFC 3168).
     pub const ECE: u16 = 0x040;
@@ -111,13 +111,13 @@ impl<'a> Tcp<'a> {
         be16(self.bytes, 18)
     }
 
-    /// The options, up to their end or the first malformed one.
+    /// The options, up to the end of the list or the first malformed one.
     #[must_use]
     pub fn options(&self) -> TcpOptions<'a> {
         TcpOptions { rest: &self.bytes[MIN_LEN..self.header_len()] }
     }
 
-    /// What follows the header.
+    /// Bytes after the header.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.header_len()..]
@@ -140,11 +140,11 @@ pub enum TcpOption<'a> {
         /// The echoed value.
         echo: u32,
     },
-    /// Another option, or one of these with an unusual length: kind and data.
+    /// Kind and data of another option, or of one of these with an invalid length.
     Other(u8, &'a [u8]),
 }
 
-/// Iterates over the options of a segment, no-operations left out; at most 40.
+/// Iterator over the options of a segment without no-operations; at most 20.
 #[derive(Clone, Debug)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],

@@ -1,4 +1,4 @@
-//! Frames laid out by hand, byte by byte, and read through the views.
+//! Frames built by hand, byte by byte, and read by the views.
 
 use super::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -41,8 +41,8 @@ fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// `bytes` with the checksum at `at` made right over IPv4.
-fn sealed_v4(number: u8, mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
+/// `bytes` with a correct checksum at `at` for IPv4.
+fn with_checksum_v4(number: u8, mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
     let sum = Sum::new().add_pseudo_v4(V4.0, V4.1, number, bytes.len() as u16).add_bytes(&bytes);
     bytes[at..at + 2].copy_from_slice(&sum.udp_checksum().to_be_bytes());
     bytes
@@ -63,7 +63,7 @@ fn a_published_header_checksum() {
 
 #[test]
 fn udp_over_ipv4_with_tags_options_and_padding() {
-    let udp = sealed_v4(protocol::UDP, UDP.to_vec(), 6);
+    let udp = with_checksum_v4(protocol::UDP, UDP.to_vec(), 6);
     let mut frame = ethernet(
         &[[0x88, 0xa8, 0xf0, 0x64], [0x81, 0, 0x0f, 0xff]],
         ethertype::IPV4,
@@ -113,7 +113,7 @@ fn fragments() {
     let packet = Packet::from_ip(&later).unwrap();
     assert_eq!(packet.fragment(), Some(Fragment { id: 0x1234, offset: 8, more: false }));
     assert_eq!(packet.transport, Transport::LaterFragment(17, b"hello"));
-    // The same datagram whole must be all there.
+    // The same bytes are incomplete as a whole datagram.
     assert!(Packet::from_ip(&ipv4(17, 0, &[], &UDP[..8])).is_err());
 }
 
@@ -147,7 +147,7 @@ fn ipv6_fragments() {
     let packet = Packet::from_ip(&packet).unwrap();
     assert_eq!(packet.fragment(), Some(Fragment { id: 0x0102_0304, offset: 8, more: true }));
     assert_eq!(packet.transport, Transport::LaterFragment(17, b"hello"));
-    // Data of a later fragment is no header, whatever the datagram's next header is.
+    // The data of a later fragment is not a header, even if the next header is an extension header.
     bytes[0] = 60;
     let packet = ipv6(44, &bytes);
     let packet = Packet::from_ip(&packet).unwrap();
@@ -178,7 +178,7 @@ fn tcp_with_options() {
         vec![0x24, 0x83, 0x30, 0x39, 0, 0, 0, 1, 0, 0, 0, 2, 0xa1, 0x12, 0xff, 0xfe, 0, 0, 0, 3];
     tcp.extend([2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 8, 1, 3, 3, 10]);
     tcp.extend(b"data");
-    let tcp = sealed_v4(protocol::TCP, tcp, 16);
+    let tcp = with_checksum_v4(protocol::TCP, tcp, 16);
     let bytes = ipv4(6, 0, &[], &tcp);
     let packet = Packet::from_ip(&bytes).unwrap();
     assert_eq!(packet.transport_checksum_ok(), Some(true));
@@ -207,7 +207,7 @@ fn malformed_tcp_options_end_the_list() {
         ([253, 3, 9, 2, 0, 0, 0, 0], 1), // a length of 0
         ([2, 9, 0, 0, 0, 0, 0, 0], 0),   // a length beyond the header
         ([1, 1, 1, 1, 1, 1, 1, 4], 0),   // a kind without length
-        ([0, 4, 2, 4, 2, 4, 2, 4], 0),   // the end, then bytes that are not looked at
+        ([0, 4, 2, 4, 2, 4, 2, 4], 0),   // the end, then ignored bytes
     ] {
         tcp[20..].copy_from_slice(&bytes);
         assert_eq!(Tcp::new(&tcp).unwrap().options().count(), count, "{bytes:?}");
@@ -215,7 +215,7 @@ fn malformed_tcp_options_end_the_list() {
 }
 
 #[test]
-fn udp_lite_covers_what_it_says() {
+fn udp_lite_has_its_stated_coverage() {
     let lite = |coverage: u8| {
         let mut bytes = UDP.to_vec();
         bytes[5] = coverage;
@@ -263,7 +263,7 @@ fn icmp_of_both_families() {
 }
 
 #[test]
-fn what_is_not_ip_is_passed_whole() {
+fn other_protocols_are_returned_whole() {
     let frame = ethernet(&[], ethertype::ARP, &[1, 2, 3]);
     let packet = Packet::from_ethernet(&frame).unwrap();
     assert_eq!((packet.network, packet.transport), (Network::Arp(&[1, 2, 3]), Transport::None));
@@ -275,7 +275,7 @@ fn what_is_not_ip_is_passed_whole() {
 }
 
 #[test]
-fn each_fault_names_its_header() {
+fn each_error_has_its_header() {
     let truncated = |layer, have, need| PacketError::Truncated { layer, have, need };
     assert_eq!(Packet::from_ethernet(&[0; 13]), Err(truncated(Layer::Ethernet, 13, 14)));
     assert_eq!(Packet::from_ip(&[]), Err(truncated(Layer::Ipv4, 0, 20)));
@@ -300,7 +300,7 @@ fn each_fault_names_its_header() {
 }
 
 #[test]
-fn super_packets_state_no_length() {
+fn super_packets_have_a_length_of_zero() {
     let mut bytes = ipv4(17, 0, &[], &UDP);
     bytes[2..4].fill(0);
     bytes[24..26].fill(0);

@@ -4,14 +4,14 @@ use super::{Layer, PacketError, be16, need};
 
 const HEADER_LEN: usize = 8;
 
-/// A UDP datagram, cut to its length field.
+/// A UDP datagram, truncated to its length field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Udp<'a> {
-    /// Checks the length field. A length of 0 is taken for "all that is there" (jumbograms, RFC 2675 §4).
+    /// Checks the length field. A length of 0 means all available bytes (jumbograms, RFC 2675 §4).
     ///
     /// # Errors
     /// [`PacketError`].
@@ -32,7 +32,7 @@ impl<'a> Udp<'a> {
         Ok(Self { bytes: &bytes[..len] })
     }
 
-    /// The datagram's beginning in a first fragment: its length field counts bytes that are not here.
+    /// The start of a datagram in a first fragment, whose length field includes later fragments.
     ///
     /// # Errors
     /// [`PacketError::Truncated`] below 8 bytes.
@@ -65,7 +65,7 @@ impl<'a> Udp<'a> {
         be16(self.bytes, 4)
     }
 
-    /// Checksum as sent; 0 is none.
+    /// Checksum as sent; 0 means none.
     #[must_use]
     pub fn checksum(&self) -> u16 {
         be16(self.bytes, 6)
@@ -102,7 +102,7 @@ impl<'a> UdpLite<'a> {
         Ok(view)
     }
 
-    /// The datagram's beginning in a first fragment: coverage may reach bytes that are not here.
+    /// The start of a datagram in a first fragment, whose coverage may include later fragments.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -149,7 +149,7 @@ impl<'a> UdpLite<'a> {
         be16(self.bytes, 6)
     }
 
-    /// The bytes that the checksum covers, from the header on, as far as they are here.
+    /// The available bytes that the checksum covers, from the header on.
     #[must_use]
     pub fn covered(&self) -> &'a [u8] {
         match usize::from(self.coverage_field()) {
