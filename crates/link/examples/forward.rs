@@ -1,4 +1,4 @@
-//! The bare link: frames from A to B and back, no law, for a time. What the emulator reaches is judged as a share of it.
+//! Forwards frames from A to B and back without an emulator: the reference for the emulator's throughput.
 //!
 //! ```text
 //! forward A B SECONDS [auto|tpacket-v2|xdp-native|xdp-generic|xdp-zero-copy]
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("links to interfaces are there on Linux only");
+    eprintln!("links to interfaces are available on Linux only");
 }
 
 #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ mod linux {
                 modes.into_iter().find(|m| m.name() == name).ok_or("no mode of that name")?,
             ),
         };
-        // Before any thread: it is forked.
+        // It is forked, so before any thread is started.
         let mut watchdog = Watchdog::spawn()?;
         let mut links = Vec::new();
         for interface in [a, b] {
@@ -62,12 +62,12 @@ mod linux {
         let (Some(b), Some(a)) = (links.pop(), links.pop()) else { return Err("two links".into()) };
         let Link { receiver: from_a, transmitter: to_a, .. } = a;
         let Link { receiver: from_b, transmitter: to_b, .. } = b;
-        let (there, back) = std::thread::scope(|scope| {
-            let there = scope.spawn(move || direction(from_a, to_b, until));
-            let back = scope.spawn(move || direction(from_b, to_a, until));
-            (there.join(), back.join())
+        let (forward, reverse) = std::thread::scope(|scope| {
+            let forward = scope.spawn(move || direction(from_a, to_b, until));
+            let reverse = scope.spawn(move || direction(from_b, to_a, until));
+            (forward.join(), reverse.join())
         });
-        for (name, outcome) in [("A to B", there), ("B to A", back)] {
+        for (name, outcome) in [("A to B", forward), ("B to A", reverse)] {
             let (received, sent, cpu_ns) = outcome.map_err(|_| "a thread ended by panic")??;
             let per_packet = cpu_ns / received.frames.max(1);
             println!("{name}: {received:?} {sent:?} cpu_ns_per_packet {per_packet}");

@@ -1,7 +1,7 @@
-//! The two programs that are loaded into the kernel, and how they are attached: by links, which end with their
+//! The two BPF programs, and how they are attached: by BPF links, which the kernel removes with their
 //! descriptor, so that nothing is left behind however this process ends.
 //!
-//! Written as instructions: six of them do not need a compiler.
+//! They are written as instructions, because six of them do not need a compiler.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,13 +20,13 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 const XDP_DROP: i32 = 1;
 const TCX_DROP: i32 = 2;
 
-/// A program on an interface, there for as long as this lives.
+/// A program on an interface; dropping this detaches it.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     _link: OwnedFd,
 }
 
-/// `union bpf_attr`, as the 64-bit words that make it up; commands use its beginning.
+/// `union bpf_attr` as 64-bit words; commands use the first ones.
 #[derive(Clone, Copy)]
 struct Attributes([u64; 16]);
 
@@ -43,14 +43,15 @@ impl Attributes {
         self
     }
 
-    /// Sets the pointer at `offset` bytes; what it points to must live until [`Attributes::call`] returns.
+    /// Sets the pointer at `offset` bytes. Its target must live until [`Attributes::call`] returns.
     fn pointer<T: ?Sized>(mut self, offset: usize, to: &T) -> Self {
         self.0[offset / 8] = std::ptr::from_ref(to).cast::<u8>().addr() as u64;
         std::hint::black_box(to);
         self
     }
 
-    /// Runs a command. Each caller lays out the attributes as the command has them and keeps alive what they point to.
+    /// Runs a command. The caller lays out the attributes for the command and keeps the targets of pointers
+    /// alive.
     fn call(&self, command: i64) -> io::Result<i32> {
         // SAFETY: `self` is readable for its size, which is given, and laid out by the caller for this command with
         // pointers to memory that lives through the call.
@@ -61,7 +62,7 @@ impl Attributes {
 
     fn call_for_descriptor(&self, command: i64) -> io::Result<OwnedFd> {
         let fd = self.call(command)?;
-        // SAFETY: the three commands called so return a descriptor that is new and has no other owner.
+        // SAFETY: the three commands called in this way return a new descriptor without another owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -72,7 +73,8 @@ const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u6
     u64::from_ne_bytes([code, registers, o[0], o[1], i[0], i[1], i[2], i[3]])
 }
 
-/// Target in the lower four bits, source in the upper; a bit field of C, and so the other way round on big-endian.
+/// The registers byte: target in the lower four bits, source in the upper. As a C bit field it is reversed
+/// on big-endian.
 const fn registers(target: u8, source: u8) -> u8 {
     if cfg!(target_endian = "big") { target << 4 | source } else { source << 4 | target }
 }
@@ -109,14 +111,14 @@ fn attach(
     Ok(Attachment { _link: link })
 }
 
-/// Drops every frame on an interface's ingress, behind the packet sockets (which see it) and before this host's stack.
-/// Needs Linux 6.6.
+/// Drops every frame on an interface's ingress: after the packet sockets, which still receive it, and
+/// before this host's stack. Needs Linux 6.6.
 pub(crate) fn drop_at_ingress(interface: u32) -> io::Result<Attachment> {
     let program = load(BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_INGRESS, &[set(0, TCX_DROP), EXIT])?;
     attach(&program, interface, BPF_TCX_INGRESS, 0)
 }
 
-/// Sockets by receive queue, for the program that hands frames to them.
+/// Map from receive queue to socket, for the program that redirects frames to the sockets.
 #[derive(Debug)]
 pub(crate) struct SocketMap {
     fd: OwnedFd,
@@ -143,8 +145,9 @@ impl SocketMap {
             .map(|_| ())
     }
 
-    /// Attaches the program that hands each frame to the socket of its receive queue; a frame of a queue without one
-    /// is dropped, so that none leaks to this host's stack. In the driver, or generically in the stack.
+    /// Attaches the program that redirects each frame to the socket of its receive queue. Frames of a queue
+    /// without a socket are dropped, so that none leaks to this host's stack. The program runs in the
+    /// driver or generically in the stack.
     pub(crate) fn attach(&self, interface: u32, in_driver: bool) -> io::Result<Attachment> {
         // The offset of rx_queue_index in struct xdp_md.
         const RX_QUEUE_INDEX: i16 = 16;
@@ -156,7 +159,7 @@ impl SocketMap {
             // r1 = map: one instruction of two words
             instruction(0x18, registers(1, BPF_PSEUDO_MAP_FD), 0, self.fd.as_raw_fd()),
             0,
-            // r3 = what to do with a queue that is not in the map
+            // r3 = action for a queue that is not in the map
             set(3, XDP_DROP),
             instruction(0x85, 0, 0, BPF_FUNC_REDIRECT_MAP),
             EXIT,

@@ -1,9 +1,9 @@
-//! Checksums that a sender on this host left to its "hardware": between virtual interfaces there is none, and a frame
-//! that leaves by another link must carry a checksum that is complete.
+//! Completes checksums that a sender on this host left to hardware (checksum offload). Virtual interfaces
+//! have no such hardware, and a frame that leaves by another link must have a complete checksum.
 //!
-//! A sender that leaves the sum out writes the folded sum of the pseudo header in its place (zero for SCTP). A packet
-//! socket says where (`struct virtio_net_hdr`); AF_XDP does not, and only the value itself gives it away. A
-//! complete checksum that happens to have that value (one in 65536) is computed again and comes out the same.
+//! A partial checksum is the folded sum of the pseudo header (zero for SCTP). A packet socket reports where
+//! it is (`struct virtio_net_hdr`). AF_XDP does not, so it is recognised by its value. A complete checksum
+//! that happens to have that value (one in 65536) is computed again with the same result.
 
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Ethernet, Ipv4, Ipv6, ethertype, protocol};
@@ -13,12 +13,12 @@ const TCP_CHECKSUM_AT: usize = 16;
 const UDP_CHECKSUM_AT: usize = 6;
 const SCTP_CHECKSUM_AT: usize = 8;
 
-/// Completes the checksum of what begins at `start` and has its checksum `offset` bytes further on, to the frame's end.
-/// False when the frame is too short for that.
+/// Completes the checksum that covers the frame from `start` to its end and is at `start + offset`. Returns
+/// `false` if the frame is too short.
 pub(crate) fn complete_at(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let Some(covered) = frame.get_mut(start..) else { return false };
     if offset == SCTP_CHECKSUM_AT {
-        // No other protocol that the kernel leaves partial has it there.
+        // No other protocol with partial checksums has its checksum at this offset.
         let Some(field) = covered.get_mut(SCTP_CHECKSUM_AT..SCTP_CHECKSUM_AT + 4) else {
             return false;
         };
@@ -30,21 +30,23 @@ pub(crate) fn complete_at(frame: &mut [u8], start: usize, offset: usize) -> bool
     if covered.len() < offset.saturating_add(2) {
         return false;
     }
-    // The field holds the pseudo header's sum and so brings it in. The kernel, too, writes all ones for zero, whatever
-    // the protocol.
+    // The field contains the pseudo header's sum, so it is included. Like the kernel, write all ones
+    // instead of zero for any protocol.
     let sum = Sum::new().add_bytes(covered).udp_checksum();
     covered[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
     true
 }
 
-/// Completes the checksum of TCP, UDP or SCTP when its value says that it was left out; tells whether it was.
+/// Completes the checksum of TCP, UDP or SCTP if its value is that of a partial one; returns whether it
+/// was.
 #[inline]
 pub(crate) fn complete_if_partial(frame: &mut [u8]) -> bool {
     let Some((start, end, offset)) = partial(frame) else { return false };
     complete_at(&mut frame[..end], start, offset)
 }
 
-/// Where the transport begins and ends, and where in it the partial checksum is.
+/// Start and end of the transport in a frame, and the partial checksum's offset in it; `None` if it is not
+/// partial.
 fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
     let at = Ethernet::new(frame).ok()?;
     let network = at.header_len();
@@ -74,7 +76,8 @@ fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
     };
     let offset = match number {
         protocol::TCP => TCP_CHECKSUM_AT,
-        // A sender that leaves the sum out covers the whole; anything else is not from this host.
+        // A partial checksum covers the whole payload; a datagram with another length is not from this
+        // host.
         protocol::UDP if payload.get(4..6)? == (payload.len() as u16).to_be_bytes() => {
             UDP_CHECKSUM_AT
         }
@@ -90,7 +93,7 @@ fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
     is_partial.then_some((start, start + payload.len(), offset))
 }
 
-/// CRC-32C (Castagnoli, RFC 9260 appendix A), byte by byte: SCTP left partial is rare.
+/// CRC-32C (Castagnoli, RFC 9260 appendix A), byte by byte, as partial SCTP checksums are rare.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -117,7 +120,8 @@ pub(crate) mod tests {
     use super::*;
     use weir_wire::packet::Packet;
 
-    /// An Ethernet frame with IPv4 or IPv6, a transport header of `number` with its checksum left partial, and payload.
+    /// An Ethernet frame with IPv4 or IPv6, a transport header of protocol `number` with a partial
+    /// checksum, and payload.
     pub(crate) fn partial_frame(v6: bool, number: u8, tags: &[[u8; 4]], payload: &[u8]) -> Vec<u8> {
         let mut transport = match number {
             protocol::TCP => {
@@ -202,12 +206,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_checksum_that_is_right_and_looks_partial_stays_as_it_is() {
-        // A transport that sums to all ones with the pseudo header's sum in place is both.
+    fn a_complete_checksum_with_the_partial_value_does_not_change() {
+        // If the transport with the pseudo header's sum in place sums to all ones, the checksum is both
+        // partial and complete.
         let mut frame = partial_frame(false, protocol::UDP, &[], &[0, 0]);
         let at = frame.len() - 2;
         let start = 14 + 20;
-        // Its checksum field zero, the transport must sum to the complement of twice the pseudo sum.
+        // With a checksum field of zero, the transport must sum to the complement of twice the pseudo sum.
         let field = u16::from_be_bytes([frame[start + 6], frame[start + 7]]);
         let rest = Sum::new().add_bytes(&frame[start..]).add_u16(field);
         let fill = (!rest.folded()).to_be_bytes();
@@ -243,7 +248,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn reported_where_is_reported_exactly() {
+    fn a_reported_offset_is_used_exactly() {
         let mut frame = partial_frame(true, protocol::TCP, &[], b"xyz");
         assert!(complete_at(&mut frame, 54, 16));
         assert_eq!(

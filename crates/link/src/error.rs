@@ -1,23 +1,23 @@
-//! What can go wrong with a link.
+//! Errors of links and captures.
 
 use std::io;
 
-/// What went wrong: the operation, its object, the reason.
+/// An error: the operation, its object and the reason.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {operation} {object}: {source}")]
     System {
-        /// What was attempted.
+        /// The operation, as a verb phrase.
         operation: &'static str,
-        /// What it was attempted on: an interface, mostly.
+        /// Its object, usually an interface.
         object: String,
-        /// What the system answered.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The interface is no longer there; the link is of no more use.
+    /// The interface was removed; the link can't be used any more.
     #[error("interface {0} is gone")]
     Gone(String),
     /// A setting or fact of an interface could not be read or changed.
@@ -31,24 +31,24 @@ pub enum Error {
     /// The kernel's clocks were read out of order.
     #[error("cannot relate the clocks: {0}")]
     Clock(#[from] weir_stats::StatsError),
-    /// An argument that cannot be served; nothing was done.
+    /// An invalid or unsupported argument; nothing was changed.
     #[error("cannot {operation} {object}: {reason}")]
     Refused {
-        /// What was asked.
+        /// The requested operation, as a verb phrase.
         operation: &'static str,
-        /// What it was asked of.
+        /// Its object.
         object: String,
-        /// Why not, or what is accepted.
+        /// The reason, or the accepted values.
         reason: String,
     },
-    /// A capture's bytes are not what its format says.
+    /// A capture is invalid.
     #[error("{capture}, byte {at}: {reason}")]
     Capture {
         /// The capture's name.
         capture: String,
-        /// Where in it.
+        /// Offset of the error, bytes.
         at: u64,
-        /// What is wrong.
+        /// What is invalid.
         reason: String,
     },
 }
@@ -57,7 +57,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What it is about: an interface, mostly.
+    /// The object of the failed operation, usually an interface.
     #[must_use]
     pub fn object(&self) -> Option<&str> {
         match self {
@@ -92,7 +92,7 @@ impl Error {
         Error::Refused { operation, object: object.into(), reason: reason.into() }
     }
 
-    /// The system's error number, when the error came from the system.
+    /// The system's error number, if the error came from the system.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {

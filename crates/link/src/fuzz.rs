@@ -1,16 +1,16 @@
-//! Fuzz bodies: each takes any bytes and checks what must hold of them.
+//! Fuzz bodies: functions that take any bytes and check invariants.
 
-/// Captures of either format.
+/// Reads captures of either format.
 pub fn fuzz_capture(data: &[u8]) {
     crate::capture::fuzz(data);
 }
 
-/// Cutting of super-packets: the first ten bytes are the kernel's description, the rest the frame.
+/// Segments super-packets: the first ten bytes are the virtio-net header, the rest the frame.
 pub fn fuzz_segment(data: &[u8]) {
     crate::segment::fuzz(data);
 }
 
-/// Completion of partial checksums: what was completed is right.
+/// Completes partial checksums, and checks that the result is correct.
 pub fn fuzz_checksum(data: &[u8]) {
     let mut frame = data.to_vec();
     if crate::checksum::complete_if_partial(&mut frame) {

@@ -1,11 +1,11 @@
-//! Packet links: how frames get in and out of the emulator. Nothing here decides what becomes of a frame.
+//! Packet links: input and output of the emulator's frames. Nothing here decides on a frame's disposition.
 //!
-//! You meet [`Slabs`], where frames live and are named by a [`Handle`]; [`Link`] with its two halves, [`Receive`] and
-//! [`Transmit`], one thread each; and what links are made of: a packet socket with a ring (TPACKET_V2), AF_XDP, memory
-//! for tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times.
+//! [`Slabs`] store frames, which are identified by a [`Handle`]. A [`Link`] has two halves, [`Receive`] and
+//! [`Transmit`], one thread each. It is a packet socket with a ring (TPACKET_V2), AF_XDP, or memory for
+//! tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times.
 //!
-//! A frame that came in is what a cable would have carried: VLAN tags in place, checksums complete, no longer than the
-//! sender's MTU. What a link could not take is counted, never silent.
+//! A received frame is as on a cable: VLAN tags in place, checksums complete, no longer than the sender's
+//! MTU. Every frame that a link drops is counted.
 //!
 //! ```
 //! use weir_link::{Slabs, memory};

@@ -1,4 +1,4 @@
-//! What every link offers, whatever it is made of: frames in, frames out, by batch.
+//! The interface of all links: receiving and sending frames by batch.
 
 use std::fmt;
 #[cfg(unix)]
@@ -7,72 +7,73 @@ use std::os::fd::BorrowedFd;
 use crate::error::Result;
 use crate::slabs::{Handle, Slabs};
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Where its bytes are: a whole Ethernet frame without check sequence, VLAN tags in place, checksums complete.
+    /// Handle of its bytes: a whole Ethernet frame without check sequence, with VLAN tags and complete
+    /// checksums.
     pub handle: Handle,
     /// Its length, bytes.
     pub len: u32,
-    /// When it came in, ns of the monotonic clock (of a capture: ns since 1970-01-01 UTC). Taken by the kernel, or when
-    /// the batch was read: [`Description::stamps`] tells. Never later than the moment of reading.
+    /// Time of arrival, ns of the monotonic clock (of a capture: ns since 1970-01-01 UTC). Its source is
+    /// [`Description::stamps`]. Never later than the time of reading.
     pub ingress_ns: u64,
 }
 
-/// What came in, since the link was opened.
+/// Receive statistics since the link was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveStatistics {
-    /// Frames handed on (segments of a super-packet each count).
+    /// Frames received; each segment of a super-packet counts.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Frames the kernel dropped since the ring was full: unplanned.
+    /// Frames that the kernel dropped because the ring was full: unplanned.
     pub kernel_drops: u64,
-    /// Frames the kernel dropped since they were longer than the link takes, super-packets mostly: unplanned. Only
-    /// AF_XDP that copies tells them apart.
+    /// Frames that the kernel dropped because they were too long for the link, usually super-packets:
+    /// unplanned. Only AF_XDP in copy mode distinguishes them from `kernel_drops`.
     pub oversized: u64,
-    /// Frames dropped since the slabs' cap was reached: unplanned.
+    /// Frames dropped because the slabs' cap was reached: unplanned.
     pub slab_drops: u64,
     /// Frames dropped because they could not be read completely, or were super-packets that could not be segmented: unplanned.
     pub unusable: u64,
     /// Super-packets (frames coalesced by segmentation or receive offload) that were segmented.
     pub super_packets: u64,
-    /// Frames they were segmented into, also in `frames`.
+    /// Frames into which they were segmented, also in `frames`.
     pub segments: u64,
     /// Checksums that the sender had left to hardware and that were completed.
     pub checksums_completed: u64,
     /// VLAN tags that were put back.
     pub vlan_tags_restored: u64,
-    /// Steps of the realtime clock that were noticed; stamps next to one are good to some ms only.
+    /// Detected steps of the realtime clock; stamps close to a step are accurate to some ms only.
     pub clock_steps: u64,
 }
 
 impl ReceiveStatistics {
-    /// All losses here that no law caused.
+    /// Number of frames dropped here, which no law caused.
     #[must_use]
     pub fn unplanned_drops(&self) -> u64 {
         self.kernel_drops + self.oversized + self.slab_drops + self.unusable
     }
 }
 
-/// What went out, since the link was opened.
+/// Transmit statistics since the link was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransmitStatistics {
-    /// Frames the kernel took.
+    /// Frames that the kernel accepted.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Frames refused for good (longer than the MTU allows, not a frame, interface down): unplanned.
+    /// Frames refused permanently (longer than the MTU allows, not a frame, interface down): unplanned.
     pub refused: u64,
-    /// Frames that were taken and then dropped by the driver or the interface behind it: unplanned. Frames dropped
-    /// further on are beyond what can be seen here.
+    /// Frames that the kernel accepted and the driver or interface then dropped: unplanned. Later drops are
+    /// not visible here.
     pub dropped: u64,
-    /// Times a batch was cut short since there was no room: the caller tried again.
+    /// Number of batches that were sent only partially because there was no room.
     pub times_full: u64,
 }
 
 impl TransmitStatistics {
-    /// All losses here that no law caused.
+    /// Number of frames dropped here, which no law caused.
     #[must_use]
     pub fn unplanned_drops(&self) -> u64 {
         self.refused + self.dropped
@@ -81,69 +82,72 @@ impl TransmitStatistics {
 
 /// The receiving half of a link. One thread owns it.
 pub trait Receive: Send {
-    /// Takes what has come in, `most` ring entries at most, into `slabs`, and appends it to `out`; returns how many
-    /// entries it took. Fewer than `most`: no more was there. Never waits. A super-packet is one entry and may append
-    /// many frames; one that is unusable, or for which there is no memory, appends none, and is counted.
+    /// Receives up to `most` ring entries into `slabs`, appends their frames to `out` and returns the
+    /// number of entries. A number below `most` means that the ring was emptied. Never waits. A
+    /// super-packet is one entry and may append many frames. An unusable frame, or one for which there is
+    /// no memory, is counted and not appended.
     ///
     /// # Errors
-    /// [`crate::Error::Gone`] once the interface was removed. An interface that is down is no error: nothing comes in.
+    /// [`crate::Error::Gone`] once the interface was removed. An interface that is down is not an error:
+    /// nothing arrives.
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize>;
 
-    /// Becomes readable when something has come in.
+    /// A descriptor that becomes readable when frames have arrived.
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// What came in. Reads the kernel's drop counters: some system calls, not for every batch.
+    /// The statistics. Reads the kernel's drop counters with some system calls, so not for every batch.
     ///
     /// # Errors
-    /// The kernel's refusal to tell.
+    /// The kernel's counters can't be read.
     fn statistics(&mut self) -> Result<ReceiveStatistics>;
 }
 
 /// The sending half of a link. One thread owns it.
 pub trait Transmit: Send {
-    /// Hands frames to the interface in order and returns how many, from the front, were dealt with; the frames stay
-    /// in `slabs`, to be released by the caller (one frame may be sent twice). Fewer than given: there was no room;
-    /// call again soon with the rest, without waiting for input. [`Transmit::refused`] names those that were dealt with
-    /// by being refused for good.
+    /// Sends frames in order and returns how many, from the first on, were processed. The frames stay in
+    /// `slabs` until the caller releases them (a frame may be sent twice). If fewer than given were
+    /// processed, there was no room: call again soon with the rest, without waiting for input.
+    /// [`Transmit::refused`] returns those of the processed frames that were refused permanently.
     ///
     /// # Errors
     /// [`crate::Error::Gone`] once the interface was removed.
     fn send(&mut self, slabs: &Slabs, frames: &[Handle]) -> Result<usize>;
 
-    /// Positions, in the frames given to the last [`Transmit::send`], of those that were refused for good.
+    /// Positions of permanently refused frames in the frames of the last [`Transmit::send`].
     fn refused(&self) -> &[u32];
 
-    /// Becomes writable when there is room. A device behind may still be full: wait a millisecond at most.
+    /// A descriptor that becomes writable when there is room. The device behind it may still be full: wait
+    /// at most a millisecond.
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Ends sending, before [`Transmit::statistics`] is read for the last time: what the interface has not taken by now
-    /// will not be seen to leave, and counts as dropped.
+    /// Ends sending, before [`Transmit::statistics`] is read for the last time. Frames that the interface
+    /// has not accepted by now count as dropped.
     fn finish(&mut self) {}
 
-    /// What went out.
+    /// The statistics.
     fn statistics(&self) -> TransmitStatistics;
 }
 
-/// What a link is made of.
+/// Implementation of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
     /// A packet socket with a memory-mapped receive ring (TPACKET_V2).
     Packet,
-    /// AF_XDP, the card reading and writing user memory by itself.
+    /// AF_XDP; the card reads and writes user memory directly.
     XdpZeroCopy,
-    /// AF_XDP behind an XDP program in the driver; the kernel copies.
+    /// AF_XDP with an XDP program in the driver; the kernel copies.
     XdpNative,
-    /// AF_XDP behind an XDP program in the network stack; the kernel copies.
+    /// AF_XDP with an XDP program in the network stack; the kernel copies.
     XdpGeneric,
     /// Frames in memory.
     Memory,
 }
 
 impl Mode {
-    /// The mode's name as commands and records spell it.
+    /// The mode's name in commands and records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -162,35 +166,36 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Who wrote down when a frame came in.
+/// Source of a frame's time of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StampSource {
-    /// The kernel, on receiving it.
+    /// The kernel, when it received the frame.
     Kernel,
-    /// This process, on reading the batch: late by the wake-up, some tens of µs.
+    /// This process, when it read the batch: late by the wake-up latency, some tens of µs.
     Reading,
-    /// The caller that put it in.
+    /// The caller that inserted the frame.
     Given,
 }
 
-/// What was opened, for people and records.
+/// Description of an open link, for people and records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The interface, or the name given.
+    /// The interface, or a memory link's name.
     pub interface: String,
-    /// What the link is made of.
+    /// Its implementation.
     pub mode: Mode,
-    /// Why that, when it was chosen among several.
+    /// Why it was chosen, if it was chosen among several.
     pub reason: Option<String>,
-    /// Where ingress times come from.
+    /// Source of ingress times.
     pub stamps: StampSource,
     /// Receive queues read.
     pub queues: u32,
-    /// Frames each queue's receive ring holds: what a stall of this process may pile up without loss.
+    /// Size of each queue's receive ring, frames: the number that may arrive without loss while this
+    /// process is stalled.
     pub ring_frames: u32,
-    /// Longest frame that passes, bytes.
+    /// Maximum length of a frame, bytes.
     pub max_frame_bytes: u32,
-    /// What could not be had, one sentence each.
+    /// Limitations, such as unavailable features, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -207,13 +212,13 @@ impl fmt::Display for Description {
     }
 }
 
-/// A link: two halves that may go to two threads, and what it is.
+/// A link: two halves, which may be used by different threads, and its description.
 pub struct Link {
-    /// Frames in.
+    /// The receiving half.
     pub receiver: Box<dyn Receive>,
-    /// Frames out.
+    /// The sending half.
     pub transmitter: Box<dyn Transmit>,
-    /// What it is made of.
+    /// Its description.
     pub description: Description,
 }
 

@@ -1,4 +1,4 @@
-//! A link without an interface: a test puts frames in at one end and takes them out at the other.
+//! A link without an interface: a test inserts arriving frames and removes sent ones.
 
 use std::collections::VecDeque;
 #[cfg(unix)]
@@ -16,19 +16,19 @@ use crate::link::{
 };
 use crate::slabs::{Handle, Slabs};
 
-/// Frames and the times they came in, ns.
+/// Frames with their times of arrival, ns.
 type Queue = VecDeque<(u64, Vec<u8>)>;
 
 #[derive(Debug, Default)]
 struct Shared {
     inward: Queue,
     outward: VecDeque<Vec<u8>>,
-    /// Frames `outward` takes before it is full.
+    /// Maximum number of frames in `outward`.
     room: usize,
     kernel_drops: u64,
 }
 
-/// The outside of a [`link`]: what a cable would be.
+/// The outside of a [`link`], in place of a cable.
 #[derive(Debug, Clone)]
 pub struct Outside {
     shared: Arc<Mutex<Shared>>,
@@ -36,10 +36,10 @@ pub struct Outside {
     bell: Arc<UnixDatagram>,
 }
 
-/// Makes a link called `name` whose sending side takes `room` frames before it is full, and its outside.
+/// Makes a link called `name` whose sending side has room for `room` frames, and its outside.
 ///
 /// # Errors
-/// No descriptors are left.
+/// A socket pair can't be made.
 pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
     let shared = Arc::new(Mutex::new(Shared { room, ..Shared::default() }));
     #[cfg(unix)]
@@ -84,29 +84,29 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
 }
 
 impl Outside {
-    /// A frame comes in at `ingress_ns`.
+    /// Lets a frame arrive at `ingress_ns`.
     pub fn put(&self, ingress_ns: u64, frame: &[u8]) {
         let mut shared = lock(&self.shared);
         shared.inward.push_back((ingress_ns, frame.to_vec()));
         #[cfg(unix)]
         if shared.inward.len() == 1 {
-            // A full socket is readable already.
+            // If the socket is full, it is readable already.
             let _ = self.bell.send(&[0]);
         }
     }
 
-    /// Acts as a kernel that dropped `frames` frames since the ring was full.
+    /// Acts as a kernel that dropped `frames` frames because the ring was full.
     pub fn drop_in_kernel(&self, frames: u64) {
         lock(&self.shared).kernel_drops += frames;
     }
 
-    /// Takes the oldest frame that went out.
+    /// Removes and returns the oldest frame that was sent.
     #[must_use]
     pub fn take(&self) -> Option<Vec<u8>> {
         lock(&self.shared).outward.pop_front()
     }
 
-    /// From now on the sending side holds `room` frames before it is full.
+    /// Sets the sending side's room, frames.
     pub fn set_room(&self, room: usize) {
         lock(&self.shared).room = room;
     }

@@ -1,4 +1,4 @@
-//! Which link an interface gets, and why.
+//! Chooses and opens an interface's link.
 
 use weir_net::interface;
 
@@ -9,31 +9,31 @@ use crate::settings::VLAN_FEATURES;
 use crate::sys::Device;
 use crate::{bpf, packet, xdp};
 
-/// What speaks for one link or another.
+/// Facts on which the choice of a link depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
     receive_stamps_wanted: bool,
     mtu_bytes: u32,
-    /// A veth, a tap: the sender is this host, and may hand over super-packets.
+    /// A virtual interface such as veth or tap: the sender is this host and may send super-packets.
     is_virtual: bool,
     tags: Tags,
 }
 
-/// Where VLAN tags are when AF_XDP sees a frame. It sees the bytes alone: a tag beside them is lost.
+/// Where VLAN tags are when AF_XDP receives a frame. It receives the bytes only: a tag in metadata is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tags {
     /// In the frame.
     Inside,
-    /// Beside it if the sender left it there: the other end of a veth does, for its VLAN interfaces, unless its own
-    /// offloads are off. It may be in any namespace, and cannot be asked.
+    /// In metadata if the sender left it there. The other end of a veth does so for its VLAN interfaces
+    /// unless its own offloads are off; it may be in any namespace and cannot be queried.
     AsSent,
-    /// Beside it: this offload takes tags off, and cannot be switched off.
+    /// In metadata: this offload strips tags and cannot be disabled.
     Beside(&'static str),
 }
 
 fn tags(interface: &str, kind: Option<&str>) -> Tags {
     if kind == Some("veth") {
-        // What it takes off itself, or would, changes nothing in what the other end leaves off.
+        // Its own offloads do not affect tags that the other end leaves in metadata.
         return Tags::AsSent;
     }
     let Ok(features) = interface::offloads(interface) else { return Tags::Inside };
@@ -43,7 +43,7 @@ fn tags(interface: &str, kind: Option<&str>) -> Tags {
     beside.map_or(Tags::Inside, Tags::Beside)
 }
 
-/// AF_XDP modes to try in turn (none: the packet socket at once), and why.
+/// AF_XDP modes to try in order (if none, use the packet socket), and the reason.
 fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], String) {
     if facts.receive_stamps_wanted {
         return (&[], "delay and rate need the kernel's receive stamps, which AF_XDP lacks".into());
@@ -74,20 +74,23 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
         return (&[], format!("AF_XDP needs BPF, which is refused: {refusal}"));
     }
     if facts.is_virtual {
-        // Only a program in the driver keeps the far end from sending super-packets, which AF_XDP cannot take.
+        // Only a program in the driver keeps the far end from sending super-packets, which AF_XDP does not
+        // support.
         return (&[Mode::XdpZeroCopy, Mode::XdpNative], "no law needs receive stamps".into());
     }
     (&[Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric], "no law needs receive stamps".into())
 }
 
-/// Opens a link on `interface` of the calling thread's network namespace; the threads that use it may be in any.
+/// Opens a link on `interface` of the calling thread's network namespace. Threads in other namespaces may
+/// use it.
 ///
-/// Switch the unwanted offloads off before ([`crate::disable_offloads`]). With [`LinkChoice::Auto`] the description carries the
-/// reason for what was taken; it never takes one that may lose VLAN tags. Asked for by name, AF_XDP is refused where an
-/// offload takes tags off, and has a note at a veth, whose other end may.
+/// Disable unwanted offloads first ([`crate::disable_offloads`]). With [`LinkChoice::Auto`] the description
+/// contains the reason for the choice, which is never a link that may lose VLAN tags. AF_XDP requested by
+/// name is refused where an offload strips tags; on a veth, whose other end may leave tags in metadata, the
+/// description has a note.
 ///
 /// # Errors
-/// The interface is not there, or not one of Ethernet frames, or is down; what the system refused, by operation.
+/// The interface does not exist, does not carry Ethernet frames or is down; or a system call failed.
 pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Result<Link> {
     let found = interface::interface(interface)?;
     let refused = |reason: &str| Err(Error::refused("open a link on", interface, reason));
@@ -95,7 +98,7 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
         return refused("it does not carry Ethernet frames");
     }
     if !found.up {
-        return refused("it is down: set it up first");
+        return refused("it is down: bring it up first");
     }
     let device = Device { name: found.name.clone(), index: found.index };
     let receive_stamps_wanted = match choice {
@@ -146,7 +149,7 @@ fn with_failures(reason: &str, failures: &[String]) -> String {
     if failures.is_empty() {
         reason.to_owned()
     } else {
-        format!("{reason}; not had: {}", failures.join("; "))
+        format!("{reason}; unavailable: {}", failures.join("; "))
     }
 }
 

@@ -1,28 +1,28 @@
-//! What may be asked of a link.
+//! Options of links.
 
 use weir_net::clock::Clock;
 
 use crate::link::Mode;
 
-/// Which link is wanted.
+/// Choice of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChoice {
-    /// The best available for the purpose; the description gives the reason.
+    /// The best available one; the description contains the reason.
     Auto {
-        /// Whether anything counts from the time of arrival: a delay or rate law. Then a link with the kernel's
-        /// receive stamps is taken, else the fastest.
+        /// Whether a delay or rate law needs times of arrival. Then a link with the kernel's receive stamps
+        /// is chosen, else the fastest.
         receive_stamps: bool,
     },
-    /// This one or an error.
+    /// This mode, or an error.
     Mode(Mode),
 }
 
-/// How a link is to be opened.
+/// Options for opening a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// Frames each receive ring is to hold: a stall of this process no longer than they take to come in loses nothing.
-    /// `None`: 8192 for a packet socket, 4096 a queue for AF_XDP. Rounded up as the kernel wants it.
+    /// Size of each receive ring, frames: so many may arrive without loss while this process is stalled.
+    /// `None`: 8192 for a packet socket, 4096 per queue for AF_XDP. Rounded up as the kernel requires.
     pub ring_frames: Option<u32>,
-    /// By which the kernel's receive stamps are mapped to monotonic time; a test may give one that is stepped.
+    /// Clock for mapping the kernel's receive stamps to monotonic time. Tests may use one with steps.
     pub clock: Clock,
 }

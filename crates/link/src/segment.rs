@@ -1,10 +1,10 @@
-//! Super-packets cut into the frames that a card would have made of them: TCP segmentation and UDP segmentation offload,
-//! by what `struct virtio_net_hdr` says of them.
+//! Segments super-packets as a card with TCP or UDP segmentation offload does, by their `struct
+//! virtio_net_hdr`.
 
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Ethernet, Ipv4, Ipv6, ethertype, protocol};
 
-/// `struct virtio_net_hdr` as the kernel writes it, in host order.
+/// `struct virtio_net_hdr` as the kernel writes it, in host byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VnetHeader {
     pub(crate) flags: u8,
@@ -21,11 +21,11 @@ impl VnetHeader {
     pub(crate) const GSO_TCPV4: u8 = 1;
     pub(crate) const GSO_TCPV6: u8 = 4;
     pub(crate) const GSO_UDP_L4: u8 = 5;
-    /// Beside the type: the first segment only carries CWR (which is done always).
+    /// Flag in the type: only the first segment has CWR (which is always done).
     const GSO_ECN: u8 = 0x80;
 
     pub(crate) fn read(bytes: &[u8; Self::LEN]) -> Self {
-        // Bytes 2..4 are a hint of the headers' length that not all drivers fill in.
+        // Bytes 2..4 are the headers' length, which not all drivers fill in.
         let [flags, gso_type, _, _, c, d, e, f, g, h] = *bytes;
         VnetHeader {
             flags,
@@ -41,26 +41,26 @@ impl VnetHeader {
     }
 }
 
-/// How a super-packet is to be cut.
+/// How to segment a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct Segmentation {
     v6: bool,
     udp: bool,
-    /// Where the network header begins.
+    /// Offset of the network header.
     network: usize,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     transport: usize,
     /// Bytes of all headers.
     headers: usize,
-    /// Bytes of payload in each segment but the last.
+    /// Bytes of payload in each segment except the last.
     size: usize,
-    /// Bytes of payload in all.
+    /// Total bytes of payload.
     payload: usize,
 }
 
-impl Cut {
-    /// Looks at a super-packet's headers; `None` when it is of a kind that is not cut here (tunnels, IP fragmentation
-    /// offload) or contradicts itself.
+impl Segmentation {
+    /// Parses a super-packet's headers; `None` if its kind is not supported (tunnels, IP fragmentation
+    /// offload) or its headers are inconsistent.
     pub(crate) fn plan(frame: &[u8], vnet: &VnetHeader) -> Option<Self> {
         let ethernet = Ethernet::new(frame).ok()?;
         let network = ethernet.header_len();
@@ -89,7 +89,7 @@ impl Cut {
             (VnetHeader::GSO_UDP_L4, protocol::UDP, _) => true,
             _ => return None,
         };
-        // A tunnel's inner headers are where the checksum is; not cut.
+        // In a tunnel the checksum is that of the inner headers: not supported.
         if vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0 && usize::from(vnet.csum_start) != transport
         {
             return None;
@@ -99,20 +99,20 @@ impl Cut {
         let payload = (network + end).checked_sub(headers)?;
         let size = usize::from(vnet.gso_size);
         let sound = size > 0 && payload > 0 && (udp || header >= 20);
-        sound.then_some(Cut { v6, udp, network, transport, headers, size, payload })
+        sound.then_some(Segmentation { v6, udp, network, transport, headers, size, payload })
     }
 
-    /// How many frames it makes.
+    /// Number of segments.
     pub(crate) fn segments(&self) -> usize {
         self.payload.div_ceil(self.size)
     }
 
-    /// Length of frame number `segment`.
+    /// Length of a segment's frame, bytes.
     pub(crate) fn len(&self, segment: usize) -> usize {
         self.headers + self.size.min(self.payload - segment * self.size)
     }
 
-    /// Writes frame number `segment` into `to`, which is [`Cut::len`] bytes long.
+    /// Writes a segment's frame into `to`, which is [`Segmentation::len`] bytes long.
     pub(crate) fn write(&self, frame: &[u8], segment: usize, to: &mut [u8]) {
         let from = segment * self.size;
         let last = segment + 1 == self.segments();
@@ -147,7 +147,7 @@ impl Cut {
         } else {
             let sequence = u32::from_be_bytes(octets::<4>(transport, 4)).wrapping_add(from as u32);
             transport[4..8].copy_from_slice(&sequence.to_be_bytes());
-            // RFC 3168 §6.1.2: CWR on the first only. FIN and PSH belong to the last byte.
+            // RFC 3168 §6.1.2: only the first segment has CWR. Only the last has FIN and PSH.
             const CWR: u8 = 0x80;
             const PSH_FIN: u8 = 0x09;
             if segment > 0 {
@@ -163,27 +163,27 @@ impl Cut {
     }
 }
 
-/// A field that lies within headers already walked.
+/// A field of headers that are already validated.
 fn octets<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-/// Fuzz body: whatever is cut is cut into sound frames that together hold the payload.
+/// Fuzz body: checks that segments are valid frames and together contain the payload.
 pub(crate) fn fuzz(data: &[u8]) {
     let Some((head, frame)) = data.split_first_chunk::<{ VnetHeader::LEN }>() else { return };
     let vnet = VnetHeader::read(head);
-    let Some(cut) = Cut::plan(frame, &vnet) else { return };
-    assert!(cut.segments() <= frame.len());
+    let Some(segmentation) = Segmentation::plan(frame, &vnet) else { return };
+    assert!(segmentation.segments() <= frame.len());
     let mut payload: Vec<u8> = Vec::new();
-    for segment in 0..cut.segments() {
-        let mut to = vec![0; cut.len(segment)];
-        cut.write(frame, segment, &mut to);
+    for segment in 0..segmentation.segments() {
+        let mut to = vec![0; segmentation.len(segment)];
+        segmentation.write(frame, segment, &mut to);
         if let Ok(packet) = weir_wire::packet::Packet::from_ethernet(&to) {
             assert_ne!(packet.transport_checksum_ok(), Some(false));
         }
-        payload.extend_from_slice(&to[cut.headers..]);
+        payload.extend_from_slice(&to[segmentation.headers..]);
     }
-    assert_eq!(payload, frame[cut.headers..][..cut.payload]);
+    assert_eq!(payload, frame[segmentation.headers..][..segmentation.payload]);
 }
 
 #[cfg(test)]
@@ -201,18 +201,18 @@ mod tests {
             csum_start: start,
             csum_offset: 16,
         };
-        let cut = Cut::plan(frame, &vnet).expect("a super-packet");
-        (0..cut.segments())
+        let segmentation = Segmentation::plan(frame, &vnet).expect("a super-packet");
+        (0..segmentation.segments())
             .map(|segment| {
-                let mut to = vec![0xee; cut.len(segment)];
-                cut.write(frame, segment, &mut to);
+                let mut to = vec![0xee; segmentation.len(segment)];
+                segmentation.write(frame, segment, &mut to);
                 to
             })
             .collect()
     }
 
     #[test]
-    fn tcp_is_cut_as_a_card_does() {
+    fn tcp_is_segmented_as_by_a_card() {
         let payload: Vec<u8> = (0..10_000_u32).map(|i| i as u8).collect();
         for (v6, kind) in [(false, VnetHeader::GSO_TCPV4), (true, VnetHeader::GSO_TCPV6)] {
             let frame = partial_frame(v6, protocol::TCP, &[], &payload);
@@ -223,7 +223,7 @@ mod tests {
                 let packet = Packet::from_ethernet(bytes).expect("a frame");
                 assert_eq!(packet.transport_checksum_ok(), Some(true));
                 let Transport::Tcp(tcp) = packet.transport else { panic!("not TCP") };
-                // Over the sequence numbers' end.
+                // The sequence numbers wrap.
                 assert_eq!(tcp.sequence(), 0xffff_ff00_u32.wrapping_add(joined.len() as u32));
                 let flags = bytes[bytes.len() - tcp.payload().len() - 32 + 13];
                 let expected = match i {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_is_cut_into_datagrams() {
+    fn udp_is_segmented_into_datagrams() {
         let payload = vec![7; 1001];
         for v6 in [false, true] {
             let frame = partial_frame(v6, protocol::UDP, &[], &payload);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_not_cut() {
+    fn inconsistent_headers_are_refused() {
         let frame = partial_frame(false, protocol::TCP, &[], &[0; 3000]);
         let good = VnetHeader {
             flags: 1,
@@ -268,20 +268,20 @@ mod tests {
             csum_start: 34,
             csum_offset: 16,
         };
-        assert!(Cut::plan(&frame, &good).is_some());
+        assert!(Segmentation::plan(&frame, &good).is_some());
         for bad in [
             VnetHeader { gso_size: 0, ..good },
             VnetHeader { csum_start: 84, ..good },
             VnetHeader { gso_type: VnetHeader::GSO_TCPV6, ..good },
             VnetHeader { gso_type: 3, ..good },
         ] {
-            assert_eq!(Cut::plan(&frame, &bad), None, "{bad:?}");
+            assert_eq!(Segmentation::plan(&frame, &bad), None, "{bad:?}");
         }
-        assert_eq!(Cut::plan(&frame[..60], &good), None);
+        assert_eq!(Segmentation::plan(&frame[..60], &good), None);
     }
 
     #[test]
-    fn the_header_is_read_as_laid_out() {
+    fn the_header_has_the_kernels_layout() {
         let mut bytes = [0; VnetHeader::LEN];
         bytes[0] = 1;
         bytes[1] = 0x81;

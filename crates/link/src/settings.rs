@@ -1,12 +1,12 @@
-//! Offloads of an interface that would spoil an emulator: switched off while it works, put back by a watchdog however
-//! it ends.
+//! Disables an interface's offloads that would distort an emulator. A watchdog restores them however the
+//! process ends.
 
 use weir_net::interface;
 use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::error::Result;
 
-/// Features that coalesce frames on their way in, or take their VLAN tag off where AF_XDP does not see it.
+/// Features that coalesce received frames, or strip VLAN tags, which AF_XDP would then lose.
 pub const UNWANTED: [&str; 7] = [
     "rx-gro",
     "rx-gro-hw",
@@ -16,24 +16,26 @@ pub const UNWANTED: [&str; 7] = [
     VLAN_FEATURES[0],
     VLAN_FEATURES[1],
 ];
-/// Those that take a VLAN tag off.
+/// Features that strip VLAN tags.
 pub(crate) const VLAN_FEATURES: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 
-/// What was changed on an interface.
+/// The changes of an interface's offloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DisabledOffloads {
-    /// Features that were on and are now off.
+    /// Features that were disabled.
     pub switched_off: Vec<String>,
-    /// Features that are on and cannot be switched off. Frames they coalesce are segmented again by a packet socket and lost to
-    /// AF_XDP: counted in either case.
+    /// Features that are on and cannot be disabled. Frames that they coalesce are segmented again by a
+    /// packet socket and lost by AF_XDP; both are counted.
     pub still_on: Vec<String>,
 }
 
-/// Switches the unwanted offloads of `interface` (of the calling thread's network namespace) off. Each is handed to
-/// `watchdog` before it is changed. Do this before the link is opened: some drivers reset their queues for it.
+/// Disables the unwanted offloads of `interface` in the calling thread's network namespace. Each is
+/// registered with `watchdog` before it is changed. Call this before opening the link: some drivers reset
+/// their queues for it.
 ///
 /// # Errors
-/// The features cannot be read, or the watchdog is gone; nothing that is not guarded has been changed.
+/// The features cannot be read, or the watchdog has exited. Every change made until then is registered with
+/// the watchdog.
 pub fn disable_offloads(interface: &str, watchdog: &mut Watchdog) -> Result<DisabledOffloads> {
     let mut done = DisabledOffloads::default();
     let features = interface::offloads(interface)?;

@@ -1,27 +1,28 @@
-//! Where frames live between entry and exit: size classes of fixed slots, named by a handle of 32 bits.
+//! Memory for frames between receiving and sending: size classes of fixed slots, identified by a 32-bit
+//! handle.
 //!
-//! A frame is copied once, into the smallest slot that holds it. Slots come from chunks of some 256 KiB; a chunk is
-//! made when its class has no free slot, and given up when another class wants memory and it stands empty, so one
-//! burst of small packets does not take the memory from large ones forever. Between those moments nothing is
-//! allocated.
+//! A frame is copied once, into the smallest slot that fits. Slots are in chunks of about 256 KiB. A chunk
+//! is allocated when its class has no free slot. An empty one is freed when another class needs memory, so
+//! that a burst of small packets does not keep the memory forever. Otherwise nothing is allocated.
 
 use std::fmt;
 
-/// Bytes a slot of each class holds. 1536 takes a full Ethernet frame with two tags, 9216 a jumbo frame, the last the
-/// largest frame that segmentation offload makes (64 KiB and its headers). Those between keep a slot and its
-/// bookkeeping within twice what its frame counts towards the memory limit ([`Slabs::taken_bytes`]).
+/// Size of each class's slots, bytes: 1536 for a full Ethernet frame with two tags, 9216 for a jumbo frame,
+/// the last for the largest frame of segmentation offload (64 KiB and its headers). With the sizes between,
+/// a slot and its bookkeeping stay within twice what its frame counts towards the memory limit
+/// ([`Slabs::taken_bytes`]).
 const SLOT_BYTES: [u32; 13] =
     [128, 256, 512, 1024, 1536, 2048, 4096, 6144, 9216, 16_384, 32_768, 49_152, 66_560];
-/// Slots of a chunk, as a power of two: chunks of 192 to 288 KiB.
+/// Slots per chunk, as a power of two: chunks of 192 to 288 KiB.
 const SLOTS_LOG2: [u32; 13] = [11, 10, 9, 8, 7, 7, 6, 5, 5, 4, 3, 2, 2];
 const CLASSES: usize = SLOT_BYTES.len();
 const CLASS_BITS: u32 = 4;
 /// No slot: the end of a free list.
 const NONE: u32 = u32::MAX;
-/// In place of a length: the slot is free.
+/// Value in place of a length that marks a free slot.
 const FREE: u32 = u32::MAX;
 
-/// Names one frame in its [`Slabs`]. Valid until released; the value is then used again for another frame.
+/// Identifies a frame in its [`Slabs`]. Valid until released; then another frame may have the same value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(u32);
 
@@ -52,10 +53,10 @@ impl Handle {
         self.0
     }
 
-    /// A handle from the number that [`Handle::to_bits`] gave.
+    /// A handle from the number that [`Handle::to_bits`] returned.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
-        // A class that does not exist is read as the first, so that no number leads out of bounds.
+        // An invalid class is read as the first, so that no number leads out of bounds.
         if (bits & ((1 << CLASS_BITS) - 1)) as usize >= CLASSES { Handle(0) } else { Handle(bits) }
     }
 }
@@ -72,7 +73,7 @@ struct Chunk {
     bytes: Box<[u8]>,
     slots: Box<[Slot]>,
     free: u32,
-    /// Slots from here on were never used: their memory is not touched before it is needed.
+    /// Slots from here on were never used, and their memory never accessed.
     fresh: u32,
     used: u32,
 }
@@ -86,15 +87,15 @@ impl Chunk {
 #[derive(Default)]
 struct Class {
     chunks: Vec<Option<Chunk>>,
-    /// Chunks with a free slot; the last is taken from first.
+    /// Chunks with a free slot; the last is used first.
     partial: Vec<u32>,
-    /// Places in `chunks` whose chunk was given up.
+    /// Indices in `chunks` of freed chunks.
     vacant: Vec<u32>,
-    /// Chunks no slot of which is used.
+    /// Number of chunks without a used slot.
     empty: u32,
 }
 
-/// The slabs of one direction: see the module.
+/// Memory for the frames of one direction.
 pub struct Slabs {
     classes: [Class; CLASSES],
     limit_bytes: u64,
@@ -110,34 +111,34 @@ impl fmt::Debug for Slabs {
     }
 }
 
-/// How full the slabs are.
+/// Memory usage of slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlabUsage {
-    /// Frames held now.
+    /// Current number of frames.
     pub packets: u64,
-    /// Maximum number of frames held at one moment.
+    /// Maximum number of frames at one time.
     pub max_packets: u64,
-    /// Memory taken for slots and their bookkeeping, bytes.
+    /// Memory of slots and their bookkeeping, bytes.
     pub memory_bytes: u64,
-    /// The cap on it, bytes.
+    /// Maximum memory, bytes.
     pub limit_bytes: u64,
-    /// Frames that found no room since the slabs were made: unplanned loss.
+    /// Frames refused for lack of memory: unplanned loss.
     pub refused: u64,
 }
 
 impl Slabs {
-    /// The longest frame that can be held, bytes.
+    /// Maximum length of a frame, bytes.
     pub const MAX_FRAME_BYTES: usize = SLOT_BYTES[CLASSES - 1] as usize;
 
-    /// What a frame of `len` bytes takes of the memory, its slot's bookkeeping with it; `None` when it is longer than
-    /// [`Slabs::MAX_FRAME_BYTES`]. Less than a chunk more in each class stands free, and as much as frames that have
-    /// left leave free in chunks of which others still hold a slot.
+    /// Memory for a frame of `len` bytes including its slot's bookkeeping; `None` if it is longer than
+    /// [`Slabs::MAX_FRAME_BYTES`]. In addition, each class has up to a chunk of unused slots, and the free
+    /// slots of chunks that are partly in use.
     #[must_use]
     pub fn taken_bytes(len: usize) -> Option<u64> {
         class_for(len).map(|class| chunk_bytes(class) >> SLOTS_LOG2[class])
     }
 
-    /// Slabs that never take more than `limit_bytes` of memory. Nothing is taken yet.
+    /// Slabs that use at most `limit_bytes` of memory. Nothing is allocated yet.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
         Slabs {
@@ -150,7 +151,7 @@ impl Slabs {
         }
     }
 
-    /// How full they are.
+    /// The memory usage.
     #[must_use]
     pub fn usage(&self) -> SlabUsage {
         SlabUsage {
@@ -162,7 +163,7 @@ impl Slabs {
         }
     }
 
-    /// Makes room for `packets` frames of `len` bytes ahead of time, as far as the cap allows.
+    /// Allocates memory for `packets` frames of `len` bytes in advance, as far as the cap allows.
     pub fn reserve(&mut self, len: usize, packets: usize) {
         let Some(class) = class_for(len) else { return };
         let chunks = packets.div_ceil(1 << SLOTS_LOG2[class]);
@@ -171,8 +172,8 @@ impl Slabs {
         {}
     }
 
-    /// Copies a frame in. `None` when it is longer than [`Slabs::MAX_FRAME_BYTES`] or no memory is left under the cap;
-    /// counted as [`SlabUsage::refused`].
+    /// Stores a copy of a frame. `None` if it is longer than [`Slabs::MAX_FRAME_BYTES`] or the cap is
+    /// reached; counted as [`SlabUsage::refused`].
     #[inline]
     pub fn insert(&mut self, frame: &[u8]) -> Option<Handle> {
         let (handle, slot) = self.allocate(frame.len())?;
@@ -180,8 +181,8 @@ impl Slabs {
         Some(handle)
     }
 
-    /// Room for a frame of `len` bytes, to be written by the caller: what is there is left over from other frames.
-    /// `None` as with [`Slabs::insert`].
+    /// Allocates a frame of `len` bytes, which the caller must write: the slot contains bytes of earlier
+    /// frames. `None` as for [`Slabs::insert`].
     #[inline]
     pub fn allocate(&mut self, len: usize) -> Option<(Handle, &mut [u8])> {
         let Some(class) = class_for(len) else {
@@ -189,7 +190,7 @@ impl Slabs {
             return None;
         };
         let class = if self.classes[class].partial.is_empty() {
-            match self.find_room(class) {
+            match self.find_class(class) {
                 Some(class) => class,
                 None => {
                     self.refused += 1;
@@ -205,14 +206,14 @@ impl Slabs {
         Some((Handle::new(class, index), bytes))
     }
 
-    /// A class with a free slot, this one or a larger one: after growing, after giving up an empty chunk, at last by
-    /// taking a slot that is larger than needed.
+    /// A class with a free slot: this one after growing or after freeing an empty chunk of another class,
+    /// else a larger class.
     #[cold]
-    fn find_room(&mut self, class: usize) -> Option<usize> {
+    fn find_class(&mut self, class: usize) -> Option<usize> {
         if self.grow(class).is_some() {
             return Some(class);
         }
-        while self.give_up_an_empty_chunk() {
+        while self.free_an_empty_chunk() {
             if self.grow(class).is_some() {
                 return Some(class);
             }
@@ -222,8 +223,8 @@ impl Slabs {
 
     fn grow(&mut self, class: usize) -> Option<()> {
         let slots = 1_usize << SLOTS_LOG2[class];
-        let taken = self.memory_bytes.checked_add(chunk_bytes(class))?;
-        if taken > self.limit_bytes {
+        let memory_bytes = self.memory_bytes.checked_add(chunk_bytes(class))?;
+        if memory_bytes > self.limit_bytes {
             return None;
         }
         let own = &mut self.classes[class];
@@ -247,11 +248,11 @@ impl Slabs {
         });
         own.partial.push(index);
         own.empty += 1;
-        self.memory_bytes = taken;
+        self.memory_bytes = memory_bytes;
         Some(())
     }
 
-    fn give_up_an_empty_chunk(&mut self) -> bool {
+    fn free_an_empty_chunk(&mut self) -> bool {
         let Some(class) = self.classes.iter().position(|class| class.empty > 0) else {
             return false;
         };
@@ -279,7 +280,7 @@ impl Slabs {
         }
     }
 
-    /// The frame's bytes, to change them in place; empty for a handle that was released.
+    /// The frame's bytes, mutable; empty for a handle that was released.
     #[inline]
     pub fn bytes_mut(&mut self, handle: Handle) -> &mut [u8] {
         let class = handle.class();
@@ -298,10 +299,10 @@ impl Slabs {
         self.bytes(handle).len()
     }
 
-    /// A second frame with the same bytes. `None` when there is no room, counted as refused.
+    /// Stores a second frame with the same bytes. `None` if there is no memory, counted as refused.
     pub fn duplicate(&mut self, handle: Handle) -> Option<Handle> {
-        // Through a second handle rather than a second borrow: the slot's bytes are moved by the chunk's own copy when
-        // both are in one chunk.
+        // If both slots are in one chunk, the bytes are copied within it; else the target chunk is taken
+        // out for the time of the copy.
         let len = self.len_of(handle);
         let (copy, _) = self.allocate(len)?;
         let (from, to) = (self.location(handle)?, self.location(copy)?);
@@ -309,8 +310,8 @@ impl Slabs {
             let chunk = self.classes[from.0].chunks[from.1].as_mut()?;
             chunk.bytes.copy_within(from.2..from.2 + len, to.2);
         } else {
-            let taken = self.classes[to.0].chunks[to.1].take();
-            let mut target = taken?;
+            let chunk = self.classes[to.0].chunks[to.1].take();
+            let mut target = chunk?;
             if let Some(source) = self.classes[from.0].chunks[from.1].as_ref() {
                 target.bytes[to.2..to.2 + len].copy_from_slice(&source.bytes[from.2..from.2 + len]);
             }
@@ -327,7 +328,7 @@ impl Slabs {
         Some((class, at, slot * SLOT_BYTES[class] as usize))
     }
 
-    /// Gives the frame's room back. A handle that was released already is left alone.
+    /// Releases the frame's slot. A handle that was already released is ignored.
     #[inline]
     pub fn release(&mut self, handle: Handle) {
         if self.classes[handle.class()].put(handle.class(), handle.index()) {
@@ -412,8 +413,8 @@ mod tests {
             for _ in 0..count {
                 assert!(slabs.insert(&vec![0; len]).is_some(), "{len}");
             }
-            let told = Slabs::taken_bytes(len).unwrap();
-            assert_eq!(slabs.usage().memory_bytes, count * told, "{len}");
+            let reported = Slabs::taken_bytes(len).unwrap();
+            assert_eq!(slabs.usage().memory_bytes, count * reported, "{len}");
         }
         assert_eq!(Slabs::taken_bytes(Slabs::MAX_FRAME_BYTES + 1), None);
     }
@@ -431,24 +432,24 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_holds_and_what_it_refuses_is_counted() {
+    fn frames_beyond_the_cap_are_refused_and_counted() {
         let mut slabs = Slabs::new(1 << 20);
-        let held: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
+        let handles: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
         let usage = slabs.usage();
         assert!(usage.memory_bytes <= 1 << 20 && usage.refused == 1, "{usage:?}");
-        assert_eq!(usage.packets, held.len() as u64);
-        slabs.release(held[5]);
+        assert_eq!(usage.packets, handles.len() as u64);
+        slabs.release(handles[5]);
         assert!(slabs.insert(&[7; 100]).is_some());
         assert!(slabs.insert(&[0; Slabs::MAX_FRAME_BYTES + 1]).is_none());
         assert_eq!(slabs.usage().refused, 2);
     }
 
     #[test]
-    fn memory_of_one_class_serves_another_when_it_stands_empty() {
+    fn empty_chunks_of_one_class_are_freed_for_another() {
         let mut slabs = Slabs::new(1 << 20);
-        let held: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
+        let handles: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
         assert!(slabs.insert(&[1; 9000]).is_none());
-        for handle in held {
+        for handle in handles {
             slabs.release(handle);
         }
         let large = slabs.insert(&[1; 9000]).expect("the small ones' chunks are empty");
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_slot_is_taken_before_a_frame_is_refused() {
+    fn a_larger_slot_is_used_before_a_frame_is_refused() {
         let mut slabs = Slabs::new(chunk_bytes(5));
         assert!(slabs.insert(&[1; 2000]).is_some());
         let small = slabs.insert(&[2; 60]).expect("there is room in larger slots");
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_for_what_was_reserved() {
+    fn reserved_frames_allocate_nothing() {
         let mut slabs = Slabs::new(8 << 20);
         slabs.reserve(60, 4096);
         let before = slabs.usage().memory_bytes;
@@ -483,35 +484,35 @@ mod tests {
             steps in prop::collection::vec((0_usize..4, 0_usize..20_000, any::<u8>(), any::<prop::sample::Index>()), 1..300),
         ) {
             let mut slabs = Slabs::new(6 << 20);
-            let mut held: Vec<(Handle, usize, u8)> = Vec::new();
+            let mut handles: Vec<(Handle, usize, u8)> = Vec::new();
             for (what, len, fill, which) in steps {
                 match what {
-                    0 if !held.is_empty() => {
-                        let (handle, ..) = held.swap_remove(which.index(held.len()));
+                    0 if !handles.is_empty() => {
+                        let (handle, ..) = handles.swap_remove(which.index(handles.len()));
                         slabs.release(handle);
                     }
-                    1 if !held.is_empty() => {
-                        let (handle, len, fill) = held[which.index(held.len())];
+                    1 if !handles.is_empty() => {
+                        let (handle, len, fill) = handles[which.index(handles.len())];
                         if let Some(copy) = slabs.duplicate(handle) {
-                            held.push((copy, len, fill));
+                            handles.push((copy, len, fill));
                         }
                     }
                     _ => {
-                        // Mostly small ones, as in life.
+                        // Mostly short frames, as on real networks.
                         let len = if what == 2 { len % 200 } else { len };
                         if let Some(handle) = slabs.insert(&vec![fill; len]) {
-                            held.push((Handle::from_bits(handle.to_bits()), len, fill));
+                            handles.push((Handle::from_bits(handle.to_bits()), len, fill));
                         }
                     }
                 }
                 prop_assert!(slabs.usage().memory_bytes <= 6 << 20);
-                prop_assert_eq!(slabs.usage().packets, held.len() as u64);
+                prop_assert_eq!(slabs.usage().packets, handles.len() as u64);
             }
-            for &(handle, len, fill) in &held {
+            for &(handle, len, fill) in &handles {
                 prop_assert_eq!(slabs.len_of(handle), len);
                 prop_assert!(slabs.bytes(handle).iter().all(|&b| b == fill));
             }
-            for (handle, ..) in held {
+            for (handle, ..) in handles {
                 slabs.release(handle);
             }
             let empty: u32 = slabs.classes.iter().map(|c| c.empty).sum();

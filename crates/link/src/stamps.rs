@@ -1,23 +1,23 @@
-//! The kernel's stamps (`CLOCK_REALTIME`) as times of the monotonic clock, across steps of the former.
+//! Maps the kernel's stamps (`CLOCK_REALTIME`) to the monotonic clock, across steps of the realtime clock.
 
 use weir_net::clock::{Bracket, Clock};
 use weir_stats::{ClockReading, RealtimeMap, StatsError};
 
-/// Interval at which the clocks are related again, ns. REALTIME is slewed by 500 ppm at most: 50 µs in this time before the
-/// slope is known, nothing to speak of afterwards.
+/// Interval at which the clocks are related again, ns. REALTIME is slewed by at most 500 ppm: 50 µs in this
+/// interval before the slope is known, a negligible error afterwards.
 const REFIT_NS: u64 = 100_000_000;
-/// How long before it is put into the ring a packet may have been stamped, ns: what softirqs are late by on a machine
-/// that can still be used.
+/// Maximum time between a packet's stamp and its entry into the ring, ns: the latency of softirqs on a
+/// usable machine.
 const SLACK_NS: u64 = 10_000_000;
 
-/// Maps stamps, and notices when one cannot be right.
+/// Maps stamps, and detects implausible ones.
 #[derive(Debug)]
 pub(crate) struct StampMap {
     clock: Clock,
     map: RealtimeMap,
     now_ns: u64,
     refitted_ns: u64,
-    /// What is read now was not there at this time.
+    /// Frames read now arrived after this time.
     not_before_ns: u64,
     steps: u64,
 }
@@ -51,7 +51,7 @@ impl StampMap {
         }
     }
 
-    /// Ends a batch that left nothing in the ring: the next one's frames are newer than this one's start.
+    /// Ends a batch that emptied the ring: frames of the next batch are newer than this one's start.
     pub(crate) fn drained(&mut self) {
         self.not_before_ns = self.now_ns.saturating_sub(SLACK_NS);
     }
@@ -59,7 +59,7 @@ impl StampMap {
     fn refit(&mut self) {
         let bracket = self.clock.bracket();
         self.refitted_ns = bracket.after_ns;
-        // Brackets of one monotonic clock do not run backwards; if they did, the old mapping is the better one.
+        // Brackets of a monotonic clock do not run backwards. If one did, the old mapping would be better.
         if let Ok(Some(_)) = self.map.refit(reading(bracket)) {
             self.steps += 1;
         }
@@ -69,23 +69,24 @@ impl StampMap {
     #[inline]
     pub(crate) fn monotonic_of(&mut self, realtime_ns: u64) -> u64 {
         let ns = self.map.to_monotonic(self.clock.kernel_stamp_ns(realtime_ns));
-        // A packet may come in while the batch is read: a little later than `now` is no sign of anything.
+        // A packet may arrive while the batch is read, so that its stamp may be a little later than `now`.
         if ns.wrapping_sub(self.not_before_ns) > self.now_ns + SLACK_NS - self.not_before_ns {
             return self.doubtful(realtime_ns);
         }
         ns.min(self.now_ns)
     }
 
-    /// Before or after it can have come in: the realtime clock was stepped, or the machine stood still.
+    /// Maps a stamp before or after the possible time of arrival: the realtime clock was stepped, or the
+    /// machine was stalled.
     #[cold]
     fn doubtful(&mut self, realtime_ns: u64) -> u64 {
         let now_ns = self.clock.monotonic_ns();
-        // Not for every packet of a batch.
+        // Not again for every packet of a batch.
         if now_ns.saturating_sub(self.refitted_ns) > 1_000_000 {
             self.refit();
         }
         let ns = self.map.to_monotonic(self.clock.kernel_stamp_ns(realtime_ns));
-        // As a signed difference: a mapping may wrap below zero.
+        // A signed difference, as a mapping may wrap below zero.
         if (ns.wrapping_sub(self.not_before_ns) as i64) < 0 {
             self.not_before_ns
         } else {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
     use weir_net::clock::InjectedClock;
 
-    /// A stamp as the kernel gives it.
+    /// A stamp as from the kernel.
     fn stamp() -> u64 {
         Clock::System.realtime_ns()
     }
@@ -121,7 +122,7 @@ mod tests {
         let stamp = stamp();
         map.begin();
         let got = map.monotonic_of(stamp);
-        // The brackets' own error.
+        // The tolerance is the error of the brackets.
         assert!(got + 100_000 >= before && got <= map.now_ns(), "{before} {got} {}", map.now_ns());
     }
 
@@ -134,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_noticed_by_the_first_stamp_after_it() {
+    fn a_step_is_detected_by_the_first_stamp_after_it() {
         for step in [-3_600_000_000_000_i64, 7_200_000_000_000] {
             let injected = InjectedClock::new();
             let mut map = StampMap::new(injected.clock()).expect("map");
             map.begin();
             map.drained();
             injected.step_realtime_ns(step);
-            // Past the time in which no second fit is made.
+            // Wait until a second fit is allowed.
             Clock::System.sleep_until(Clock::System.monotonic_ns() + 2_000_000);
             let before = Clock::System.monotonic_ns();
             let stamp = stamp();
@@ -153,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_from_before_a_step_is_held_within_bounds() {
+    fn a_stamp_from_before_a_step_is_clamped() {
         let injected = InjectedClock::new();
         let mut map = StampMap::new(injected.clock()).expect("map");
         map.begin();
         map.drained();
         let bound = map.now_ns() - SLACK_NS;
         let old = stamp();
-        // The stamp was taken an hour further on than the clock now shows.
+        // The stamp may be an hour ahead of the clock or behind it.
         map.begin();
         for stamp in [old + 3_600_000_000_000, old - 3_600_000_000_000, 0, u64::MAX] {
             let got = map.monotonic_of(stamp);

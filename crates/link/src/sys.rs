@@ -1,4 +1,4 @@
-//! System calls that the packet socket and AF_XDP share.
+//! System calls that both the packet socket and AF_XDP use.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -13,8 +13,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is memory of the process, valid on every thread; who may touch which part of it is for its users
-// to argue.
+// SAFETY: the mapping is memory of the process, valid on every thread; its users argue which part they may
+// access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method gives out a reference to the memory.
 unsafe impl Sync for Mapping {}
@@ -46,7 +46,7 @@ impl Mapping {
         }
     }
 
-    /// Address of the byte at `offset`, from which `size` bytes are mapped.
+    /// Address of the byte at `offset`. Panics unless `size` bytes from there are within the mapping.
     #[inline]
     pub(crate) fn at(&self, offset: usize, size: usize) -> *mut u8 {
         assert!(offset <= self.len && size <= self.len - offset, "beyond the mapping");
@@ -96,8 +96,8 @@ pub(crate) fn set_option<T: Copy>(
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads a socket option of plain integers for which any bytes are a value; what the kernel does not fill in stays as
-/// `value` was.
+/// Reads a socket option of plain integers, for which any bytes are valid. Bytes that the kernel does not
+/// fill in stay as in `value`.
 pub(crate) fn get_option<T: Copy>(
     fd: &OwnedFd,
     level: i32,
@@ -125,20 +125,20 @@ pub(crate) fn bind<T: Copy>(fd: &OwnedFd, address: &T) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes the error that waits on a socket, if there is one (`SO_ERROR`).
+/// Reads and clears a socket's pending error (`SO_ERROR`), if there is one.
 pub(crate) fn pending_error(fd: &OwnedFd) -> Option<i32> {
     get_option(fd, libc::SOL_SOCKET, libc::SO_ERROR, 0_i32).ok().filter(|&error| error != 0)
 }
 
-/// Gives a socket receive or send buffers of `bytes`, past the system's limit where that is allowed.
-pub(crate) fn set_buffer(fd: &OwnedFd, forced: i32, asked: i32, bytes: i32) {
+/// Sets a socket's receive or send buffer to `bytes`, above the system's limit where permitted.
+pub(crate) fn set_buffer(fd: &OwnedFd, forced: i32, limited: i32, bytes: i32) {
     if set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
-        // Less than asked is not nothing; the drops that come of it are counted.
-        let _ = set_option(fd, libc::SOL_SOCKET, asked, &bytes);
+        // A smaller buffer is acceptable: drops are counted.
+        let _ = set_option(fd, libc::SOL_SOCKET, limited, &bytes);
     }
 }
 
-/// An interface by name and number, remembered to tell its removal.
+/// An interface by name and index, to detect its removal.
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) name: String,
@@ -155,15 +155,15 @@ struct EthtoolValue {
 const ETHTOOL_GLINK: u32 = 10;
 
 impl Device {
-    /// Whether it has a carrier, as its driver reports at this moment; `true` where that cannot be known.
+    /// Whether it has a carrier now, as reported by its driver; `true` if that is unknown.
     ///
-    /// Asked through `fd`, as [`Device::check`].
+    /// Queried through `fd` as in [`Device::check`].
     pub(crate) fn has_carrier(&self, fd: BorrowedFd<'_>) -> bool {
         // SAFETY: ifreq is integers and a union of such and pointers, for which zero is a value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_ifru.ifru_ifindex = self.index as i32;
-        // By its number first: an interface may have been given another name.
-        // SAFETY: SIOCGIFNAME reads the index from and writes the name to `request`, which lives through the call.
+        // Look up the name by index first: the interface may have been renamed. SAFETY: SIOCGIFNAME reads
+        // the index from and writes the name to `request`, which lives through the call.
         if unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) } < 0 {
             return true;
         }
@@ -174,9 +174,10 @@ impl Device {
         rc < 0 || value.data != 0
     }
 
-    /// Called when a socket reports that its interface is down: an error when it is gone.
+    /// Returns an error if the interface was removed. Called when a socket reports that it is down.
     ///
-    /// Asked through `fd`, a socket in the interface's own namespace: the calling thread may be in another.
+    /// Queried through `fd`, a socket in the interface's own namespace: the calling thread may be in
+    /// another one.
     pub(crate) fn check(&self, fd: BorrowedFd<'_>) -> Result<()> {
         // SAFETY: ifreq is integers and a union of such and pointers, for which zero is a value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

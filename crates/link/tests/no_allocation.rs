@@ -1,4 +1,4 @@
-//! Frames cross a warm link without an allocation: a counting allocator says so.
+//! Checks with a counting allocator that frames pass a warm link without an allocation.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code)]
@@ -20,7 +20,7 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting touches no memory of it.
+// SAFETY: every call is passed to the system's allocator unchanged; counting does not access its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,7 +1,7 @@
 //! Captures: classic pcap and pcapng, read and written as streams, times in nanoseconds.
 //!
-//! Read by hand rather than by a crate: of the formats only headers and packets matter here, the bytes are hostile, and
-//! a stream of any length must be read in bounded memory.
+//! No crate is used: only headers and packets matter here, the bytes are hostile, and a stream of any
+//! length must be read in bounded memory.
 
 mod read;
 mod write;

@@ -11,24 +11,24 @@ use crate::error::{Error, Result};
 
 /// Maximum number of interfaces of one section.
 const MAX_INTERFACES: usize = 65_536;
-/// Longest interface description that is read, bytes; a longer one is no description.
+/// Maximum length of an interface description, bytes; a longer one is refused.
 const MAX_DESCRIPTION_BYTES: usize = 65_536;
 
-/// The latest time that is read, in the year 2262: delays are added to it.
+/// Maximum time, in the year 2262. It leaves room for delays that are added to it.
 const MAX_TIME_NS: u64 = u64::MAX / 2;
 
 /// One frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame<'a> {
-    /// When it was captured, ns since 1970-01-01 UTC; at most `u64::MAX / 2`.
+    /// Time of capture, ns since 1970-01-01 UTC; at most `u64::MAX / 2`.
     pub time_ns: u64,
-    /// Its length on the wire, bytes; more than `data` holds when the capture cut it.
+    /// Its length on the wire, bytes; longer than `data` if the capture truncated it.
     pub original_len: u32,
     /// Number of the interface within its section; 0 in classic pcap.
     pub interface: u32,
-    /// Link type: [`super::LINK_TYPE_ETHERNET`], or another that this house does not read.
+    /// Link type: [`super::LINK_TYPE_ETHERNET`], or one that Weir does not parse.
     pub link_type: u16,
-    /// What was captured of it.
+    /// The captured bytes.
     pub data: &'a [u8],
 }
 
@@ -52,7 +52,7 @@ impl Resolution {
     fn to_ns(self, units: u64) -> Option<u64> {
         match self {
             Resolution::Decimal(n @ 0..=9) => units.checked_mul(10_u64.pow(9 - u32::from(n))),
-            // 10^(n-9) beyond 64 bits leaves nothing.
+            // If 10^(n-9) exceeds 64 bits, the quotient is 0.
             Resolution::Decimal(n) => {
                 Some(10_u64.checked_pow(u32::from(n) - 9).map_or(0, |d| units / d))
             }
@@ -66,14 +66,14 @@ impl Resolution {
 
 /// Reads the frames of a capture, of either format and byte order, one by one.
 ///
-/// Memory is bounded by [`MAX_CAPTURED_BYTES`] and the interfaces' descriptions, whatever the bytes say. Give it a
-/// buffered reader.
+/// Memory is bounded by [`MAX_CAPTURED_BYTES`] and the interfaces' descriptions for any input. The reader
+/// should be buffered.
 pub struct CaptureReader<R> {
     input: R,
     name: String,
     format: CaptureFormat,
     big_endian: bool,
-    /// Of classic pcap: the one; of pcapng: those of the section.
+    /// The only interface of classic pcap, or the current section's of pcapng.
     interfaces: Vec<Interface>,
     at: u64,
     buffer: Vec<u8>,
@@ -91,10 +91,10 @@ impl<R> std::fmt::Debug for CaptureReader<R> {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the capture's header. `name` is for messages.
+    /// Reads the capture's header. `name` appears in error messages.
     ///
     /// # Errors
-    /// [`Error::Capture`] when it is no capture; [`Error::System`] of the reader.
+    /// [`Error::Capture`] if it is not a capture; [`Error::System`] of the reader.
     pub fn new(input: R, name: impl Into<String>) -> Result<Self> {
         let mut reader = CaptureReader {
             input,
@@ -127,7 +127,7 @@ impl<R: Read> CaptureReader<R> {
         if major != 2 {
             return Err(reader.bad(format!("unknown pcap version {major}, expected 2")));
         }
-        // The upper bits of the last word contain the check sequence.
+        // The upper bits of the last word describe the check sequence.
         let link_type = reader.u32(&header, 16) as u16;
         reader.interfaces.push(Interface {
             link_type,
@@ -146,13 +146,13 @@ impl<R: Read> CaptureReader<R> {
     /// The next frame; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Capture`] where the bytes stop making sense, a capture that ends within a frame among them. What came
-    /// before is sound; nothing comes after.
+    /// [`Error::Capture`] at the first invalid bytes, or if the capture ends within a frame. Frames before
+    /// it are valid; none follow.
     pub fn next_frame(&mut self) -> Result<Option<CapturedFrame<'_>>> {
         if self.ended {
             return Ok(None);
         }
-        // Set while reading: after an error nothing can be read on.
+        // Set while reading, because reading can't continue after an error.
         self.ended = true;
         let found = match self.format {
             CaptureFormat::Pcap => self.record()?,
@@ -164,7 +164,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some(CapturedFrame { time_ns, original_len, interface, link_type, data: &self.buffer }))
     }
 
-    /// A record of classic pcap.
+    /// Reads a record of classic pcap.
     fn record(&mut self) -> Result<Option<(u32, u64, u32)>> {
         let Some(header) = self.some::<16>()? else { return Ok(None) };
         let (seconds, fraction) = (self.u32(&header, 0), self.u32(&header, 4));
@@ -174,7 +174,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some((0, u64::from(seconds) * 1_000_000_000 + fraction_ns, original_len)))
     }
 
-    /// Blocks of pcapng up to the next that holds a packet.
+    /// Reads blocks of pcapng up to the next one with a packet.
     fn blocks(&mut self) -> Result<Option<(u32, u64, u32)>> {
         loop {
             let Some(kind) = self.some::<4>()? else { return Ok(None) };
@@ -213,14 +213,14 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// A section header, its type read already.
+    /// Reads a section header after its type.
     fn section(&mut self) -> Result<()> {
         let header: [u8; 20] = self.need()?;
         let order = [header[4], header[5], header[6], header[7]];
         self.big_endian = match BYTE_ORDER_MAGIC {
             magic if magic == u32::from_be_bytes(order) => true,
             magic if magic == u32::from_le_bytes(order) => false,
-            _ => return Err(self.bad("the section's byte order is unknown")),
+            _ => return Err(self.bad("the section's byte-order magic is invalid")),
         };
         let total = self.u32(&header, 0);
         let major = self.u16(&header, 8);
@@ -244,7 +244,9 @@ impl<R: Read> CaptureReader<R> {
             return Err(self.bad(format!("more than {MAX_INTERFACES} interfaces")));
         }
         if body < 8 || body as usize > MAX_DESCRIPTION_BYTES {
-            return Err(self.bad(format!("an interface cannot be described by {body} bytes")));
+            return Err(
+                self.bad(format!("an interface description's body cannot be {body} bytes long"))
+            );
         }
         self.fill(body as usize)?;
         let mut interface = Interface {
@@ -284,7 +286,8 @@ impl<R: Read> CaptureReader<R> {
         Ok(())
     }
 
-    /// An enhanced packet block or its obsolete forerunner, which differ in the interface's number only.
+    /// Reads an enhanced packet block or its obsolete predecessor, which differ only in the interface's
+    /// number.
     fn packet(&mut self, kind: u32, body: u32) -> Result<(u32, u64, u32)> {
         let Some(rest) = body.checked_sub(20) else {
             return Err(self.bad(format!("a packet block's body cannot be {body} bytes long")));
@@ -310,9 +313,9 @@ impl<R: Read> CaptureReader<R> {
             .map(|ns| ns + i128::from(described.offset_seconds) * 1_000_000_000)
             .and_then(|ns| u64::try_from(ns).ok())
             .filter(|ns| *ns <= MAX_TIME_NS);
-        let Some(time_ns) = time else { return Err(self.bad("a time that is out of range")) };
+        let Some(time_ns) = time else { return Err(self.bad("a timestamp is out of range")) };
         if captured > described.snap_len {
-            return Err(self.bad("a packet longer than its interface's limit"));
+            return Err(self.bad("a packet is longer than its interface's snapshot length"));
         }
         self.data(captured)?;
         self.skip(u64::from(captured.next_multiple_of(4) - captured) + u64::from(options))?;
@@ -322,8 +325,9 @@ impl<R: Read> CaptureReader<R> {
     /// Reads a frame's bytes into the buffer.
     fn data(&mut self, captured: u32) -> Result<()> {
         if captured as usize > MAX_CAPTURED_BYTES {
-            return Err(self
-                .bad(format!("a frame of {captured} bytes, the maximum is {MAX_CAPTURED_BYTES}")));
+            return Err(self.bad(format!(
+                "a frame has {captured} bytes, the maximum is {MAX_CAPTURED_BYTES}"
+            )));
         }
         self.fill(captured as usize)
     }
@@ -343,7 +347,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// `N` bytes, or `None` at the very end.
+    /// Reads `N` bytes; `None` at the end of the input.
     fn some<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
         let mut bytes = [0; N];
         match self.read(&mut bytes)? {
@@ -353,19 +357,19 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Fills `to` as far as there are bytes.
+    /// Reads until `to` is full or the input ends; returns the number of bytes.
     fn read(&mut self, to: &mut [u8]) -> Result<usize> {
-        let mut have = 0;
-        while have < to.len() {
-            match self.input.read(&mut to[have..]) {
+        let mut filled = 0;
+        while filled < to.len() {
+            match self.input.read(&mut to[filled..]) {
                 Ok(0) => break,
-                Ok(n) => have += n,
+                Ok(n) => filled += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(Error::system("read", self.name.clone(), e)),
             }
         }
-        self.at += have as u64;
-        Ok(have)
+        self.at += filled as u64;
+        Ok(filled)
     }
 
     fn skip(&mut self, mut len: u64) -> Result<()> {
@@ -395,7 +399,8 @@ impl<R: Read> CaptureReader<R> {
     }
 }
 
-/// Fuzz body: reading ends, within its bounds, and what was read and can be written reads back the same.
+/// Fuzz body: checks that reading ends within its memory bounds, and that the frames are the same after
+/// writing and reading again.
 pub(crate) fn fuzz(data: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(data, "fuzz") else { return };
     let mut frames: Vec<(u64, u32, Vec<u8>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Both formats against hand-laid bytes, each other, and cut or damaged copies.
+//! Tests of both formats: handmade bytes, written captures read again, truncated and damaged copies.
 
 use super::*;
 use crate::error::Error;
@@ -44,7 +44,7 @@ fn section(big: bool, options: &[u8], units: u64, packet_kind: u32) -> Vec<u8> {
         &w32(5),
         &w32(60),
         b"frame\0\0\0",
-        // A comment behind the packet.
+        // A comment after the packet.
         &w16(1),
         &w16(2),
         b"ok\0\0",
@@ -97,7 +97,7 @@ fn pcapng_in_each_byte_order_with_options_and_unknown_blocks() {
 }
 
 #[test]
-fn a_new_section_begins_again_even_in_the_other_byte_order() {
+fn a_new_section_may_have_the_other_byte_order() {
     let bytes =
         [section(false, &[], 1, ENHANCED_PACKET), section(true, &[], 2, ENHANCED_PACKET)].concat();
     let times: Vec<u64> = read_all(&bytes).expect("a capture").iter().map(|f| f.0).collect();
@@ -105,7 +105,7 @@ fn a_new_section_begins_again_even_in_the_other_byte_order() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named_with_its_place() {
+fn errors_contain_the_reason_and_the_offset() {
     let message = |bytes: &[u8]| read_all(bytes).expect_err("nonsense").to_string();
     assert!(message(b"GIF89a..").contains("neither pcap nor pcapng"));
     assert!(message(b"").contains("ends within a header"));
@@ -122,7 +122,7 @@ fn what_makes_no_sense_is_named_with_its_place() {
     for (at, value, reason) in [
         (8, 3_u32, "interface 3 was not described"),
         (12, u32::MAX, "out of range"),
-        // In µs: the year 2378, which 64 bits of ns would hold, but no delay after it.
+        // In µs: the year 2378, which fits 64 bits of ns but leaves no room for delays.
         (12, 3_000_000, "out of range"),
         (20, 97, "beyond its block"),
         (20, u32::MAX, "beyond its block"),
@@ -149,7 +149,7 @@ fn what_makes_no_sense_is_named_with_its_place() {
 }
 
 #[test]
-fn the_writer_refuses_what_the_format_cannot_hold() {
+fn the_writer_refuses_frames_beyond_the_format() {
     let new = |format, names: &[&str]| CaptureWriter::new(Vec::new(), "w", format, names);
     assert!(new(CaptureFormat::Pcap, &["a", "b"]).is_err());
     assert!(new(CaptureFormat::PcapNg, &[]).is_err());
@@ -178,7 +178,7 @@ proptest! {
         drop(writer);
         prop_assert_eq!(CaptureReader::new(&bytes[..], "r").expect("reader").format(), format);
         prop_assert_eq!(read_all(&bytes).expect("a capture"), expected);
-        // Any cut is either at the end of a frame, or told.
+        // A truncated copy never panics.
         for cut in 0..bytes.len() {
             let _ = read_all(&bytes[..cut]);
         }

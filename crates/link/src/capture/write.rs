@@ -8,8 +8,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Writes Ethernet frames as a capture with times in ns, little endian on every machine: the same frames give the same
-/// bytes. Give it a buffered writer, and flush that.
+/// Writes Ethernet frames as a capture with times in ns. It is little-endian on every machine, so that the
+/// same frames make the same bytes. The writer should be buffered; call [`flush`](Self::flush) at the end.
 #[derive(Debug)]
 pub struct CaptureWriter<W> {
     output: W,
@@ -20,8 +20,8 @@ pub struct CaptureWriter<W> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Writes the capture's header. `name` is for messages; `interfaces` are the names of those that frames come from:
-    /// exactly one for classic pcap, which does not keep it.
+    /// Writes the capture's header. `name` appears in error messages. `interfaces` are the names of the
+    /// captured interfaces: exactly one for classic pcap, which does not store it.
     ///
     /// # Errors
     /// [`Error::Refused`] for another number of interfaces, [`Error::System`] of the writer.
@@ -38,7 +38,8 @@ impl<W: Write> CaptureWriter<W> {
             CaptureFormat::PcapNg => !(1..=1024).contains(&count),
         };
         if wrong || interfaces.iter().any(|interface| interface.len() > 255) {
-            let reason = "classic pcap has one interface, pcapng takes 1 to 1024, with names of 255 bytes at most";
+            let reason =
+                "classic pcap has one interface, pcapng 1 to 1024, with names of at most 255 bytes";
             return Err(Error::refused("write capture", name, reason));
         }
         let mut writer =
@@ -84,12 +85,12 @@ impl<W: Write> CaptureWriter<W> {
         self.u32(total as u32);
     }
 
-    /// Writes a frame that came from the interface with this number at `time_ns` since 1970-01-01 UTC and was
-    /// `original_len` bytes long.
+    /// Writes a frame that arrived on interface number `interface` at `time_ns` since 1970-01-01 UTC and
+    /// was `original_len` bytes long.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a frame beyond [`MAX_CAPTURED_BYTES`], an interface that was not named, a time that
-    /// classic pcap cannot hold (after 2106); [`Error::System`] of the writer.
+    /// [`Error::Refused`] for a frame longer than [`MAX_CAPTURED_BYTES`], an undescribed interface, or a
+    /// time out of range for classic pcap (after 2106); [`Error::System`] of the writer.
     pub fn write(
         &mut self,
         interface: u32,
@@ -134,7 +135,7 @@ impl<W: Write> CaptureWriter<W> {
         self.out()
     }
 
-    /// Hands what the underlying writer has gathered to its destination.
+    /// Flushes the underlying writer.
     ///
     /// # Errors
     /// [`Error::System`].

@@ -1,10 +1,12 @@
-//! TPACKET_V2: a packet socket whose receive ring is mapped into this process, and another to send by.
+//! TPACKET_V2: a packet socket with a memory-mapped receive ring, and another one for sending.
 //!
-//! V2, since it wakes for every frame where V3 wakes by block. The kernel reports with each frame when it came in, which
-//! VLAN tag it took off, and (by `PACKET_VNET_HDR`) what of its checksum is missing and how a super-packet is to be cut.
+//! V2 wakes the reader for every frame, V3 only for every block. With each frame the kernel reports its
+//! time of arrival, the VLAN tag that it stripped, and (by `PACKET_VNET_HDR`) a partial checksum and how to
+//! segment a super-packet.
 //!
-//! A frame that a packet socket has seen goes on to this host's own stack. It is stopped there by a two-instruction
-//! program on the interface's ingress (tcx), which ends with the link, where the kernel lets it be loaded.
+//! After the packet socket a frame would reach this host's own stack. A two-instruction program on the
+//! interface's ingress (tcx) drops it there, if the kernel permits loading it. It is detached with the
+//! link.
 
 mod receive;
 mod ring;
@@ -36,7 +38,7 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     }
 }
 
-/// Joins promiscuous mode for as long as the socket is open.
+/// Puts the interface into promiscuous mode as long as the socket is open.
 pub(crate) fn be_promiscuous(fd: &std::os::fd::OwnedFd, device: &Device) -> Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: device.index as i32,
@@ -55,7 +57,7 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
         move |source| Error::system(operation, name, source)
     };
     let mut notes = Vec::new();
-    // Protocol 0: nothing comes in before the ring is there and the socket is bound.
+    // Protocol 0: nothing arrives before the ring exists and the socket is bound.
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let fd = sys::socket(libc::AF_PACKET, kind, 0).map_err(failed("open a packet socket on"))?;
     let set = |name: i32, value: i32, operation| {
@@ -63,9 +65,9 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
     };
     set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "set TPACKET_V2 on")?;
     set(libc::PACKET_VNET_HDR, 1, "enable offload information on")?;
-    // Else what is sent here would come in again, and be sent back: a kernel older than 4.20 is refused.
+    // Otherwise frames sent here would be received and sent back. Kernels older than 4.20 are refused.
     set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames (Linux 4.20) on")?;
-    // A frame longer than its slot in the ring is read whole by a system call.
+    // A frame longer than its slot in the ring is read by a system call.
     set(libc::PACKET_COPY_THRESH, 1, "enable long frames on")?;
     sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);
     let frames = options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES);

@@ -10,7 +10,7 @@ use crate::bpf::Attachment;
 use crate::checksum::complete_at;
 use crate::error::{Error, Result};
 use crate::link::{Receive, ReceiveStatistics, Received};
-use crate::segment::{Cut, VnetHeader};
+use crate::segment::{Segmentation, VnetHeader};
 use crate::slabs::Slabs;
 use crate::stamps::StampMap;
 use crate::sys::{self, Device};
@@ -26,16 +26,16 @@ pub(super) struct PacketReceiver {
     device: Device,
     stamps: StampMap,
     statistics: ReceiveStatistics,
-    /// Where a frame longer than its place in the ring is read to.
+    /// Buffer for a frame longer than its slot in the ring.
     long: Vec<u8>,
-    /// Keeps this host's own stack from the frames while it lives.
+    /// Keeps the frames from this host's own stack.
     _guard: Option<Attachment>,
 }
 
-/// What is known of a frame beside its bytes.
+/// A frame's metadata.
 struct Facts {
     ingress_ns: u64,
-    /// The VLAN tag that was taken off, as it stood in the frame.
+    /// The stripped VLAN tag, as it was in the frame.
     tag: Option<[u8; TAG]>,
     vnet: VnetHeader,
 }
@@ -59,7 +59,7 @@ impl PacketReceiver {
         })
     }
 
-    /// Reads the frame that the ring has only the beginning of; its length.
+    /// Reads a frame that the ring has truncated; returns its length including the header.
     fn read_long(&mut self) -> Option<usize> {
         self.long.resize(VnetHeader::LEN + LONGEST_SUPER_PACKET, 0);
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
@@ -73,14 +73,14 @@ impl PacketReceiver {
 
 impl Receive for PacketReceiver {
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
-        let mut begun = false;
+        let mut started = false;
         let mut taken = 0;
         while taken < most {
             let Some(entry) = self.ring.peek() else {
-                if begun {
+                if started {
                     self.stamps.drained();
                 } else if let Some(error) = sys::pending_error(&self.fd) {
-                    // Down: nothing comes in until it is up again, when the kernel takes the socket up again too.
+                    // The interface is down. When it is up again, the kernel resumes the socket.
                     self.device.check(self.fd.as_fd())?;
                     if error != libc::ENETDOWN {
                         let source = io::Error::from_raw_os_error(error);
@@ -89,8 +89,8 @@ impl Receive for PacketReceiver {
                 }
                 break;
             };
-            if !begun {
-                begun = true;
+            if !started {
+                started = true;
                 self.stamps.begin();
             }
             taken += 1;
@@ -109,16 +109,16 @@ impl Receive for PacketReceiver {
             if whole && !facts.vnet.is_super_packet() {
                 store(entry.data, &facts, slabs, &mut self.statistics, out);
             } else if whole {
-                store_cut(entry.data, &facts, slabs, &mut self.statistics, out);
+                store_segments(entry.data, &facts, slabs, &mut self.statistics, out);
             } else if entry.has(libc::TP_STATUS_COPY) {
                 match self.read_long() {
                     Some(len) => {
                         let frame = &self.long[VnetHeader::LEN..len];
-                        // Read again, from the copy: with a short place the ring may not have had room for it.
+                        // Read the header from the copy: a short slot may not have had room for it.
                         let head = self.long.first_chunk().map(VnetHeader::read);
                         let facts = Facts { vnet: head.unwrap_or(facts.vnet), ..facts };
                         if facts.vnet.is_super_packet() {
-                            store_cut(frame, &facts, slabs, &mut self.statistics, out);
+                            store_segments(frame, &facts, slabs, &mut self.statistics, out);
                         } else {
                             store(frame, &facts, slabs, &mut self.statistics, out);
                         }
@@ -138,7 +138,7 @@ impl Receive for PacketReceiver {
     }
 
     fn statistics(&mut self) -> Result<ReceiveStatistics> {
-        // Reading them sets them back.
+        // Reading the counters resets them.
         let none = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let read = sys::get_option(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, none)
             .map_err(|e| Error::system("read drops of", self.device.name.clone(), e))?;
@@ -148,7 +148,7 @@ impl Receive for PacketReceiver {
     }
 }
 
-/// A frame as a cable would have carried it: its tag put back, its checksum completed.
+/// Stores a frame as on a cable: with its tag restored and its checksum completed.
 #[inline]
 fn store(
     frame: &[u8],
@@ -169,7 +169,7 @@ fn store(
     match facts.tag {
         None => to.copy_from_slice(frame),
         Some(tag) => {
-            put_tag(tag, frame, to);
+            insert_tag(tag, frame, to);
             statistics.vlan_tags_restored += 1;
         }
     }
@@ -182,27 +182,27 @@ fn store(
     push(handle, to.len(), facts, statistics, out);
 }
 
-/// A super-packet as the frames it stands for.
-fn store_cut(
+/// Stores the segments of a super-packet.
+fn store_segments(
     frame: &[u8],
     facts: &Facts,
     slabs: &mut Slabs,
     statistics: &mut ReceiveStatistics,
     out: &mut Vec<Received>,
 ) {
-    let Some(cut) = Cut::plan(frame, &facts.vnet) else {
+    let Some(segmentation) = Segmentation::plan(frame, &facts.vnet) else {
         statistics.unusable += 1;
         return;
     };
     statistics.super_packets += 1;
     let shift = if facts.tag.is_some() { TAG } else { 0 };
-    for segment in 0..cut.segments() {
-        let len = cut.len(segment);
+    for segment in 0..segmentation.segments() {
+        let len = segmentation.len(segment);
         let Some((handle, to)) = slabs.allocate(len + shift) else {
             statistics.slab_drops += 1;
             continue;
         };
-        cut.write(frame, segment, &mut to[shift..]);
+        segmentation.write(frame, segment, &mut to[shift..]);
         if let Some(tag) = facts.tag {
             to.copy_within(TAG..TAG + MACS, 0);
             to[MACS..MACS + TAG].copy_from_slice(&tag);
@@ -213,7 +213,7 @@ fn store_cut(
     }
 }
 
-fn put_tag(tag: [u8; TAG], frame: &[u8], to: &mut [u8]) {
+fn insert_tag(tag: [u8; TAG], frame: &[u8], to: &mut [u8]) {
     to[..MACS].copy_from_slice(&frame[..MACS]);
     to[MACS..MACS + TAG].copy_from_slice(&tag);
     to[MACS + TAG..].copy_from_slice(&frame[MACS..]);

@@ -1,4 +1,4 @@
-//! Frames out, many by one `sendmmsg`, past the queueing discipline.
+//! Sends frames with `sendmmsg`, bypassing the queueing discipline.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,10 +9,10 @@ use crate::slabs::{Handle, Slabs};
 use crate::sys::{self, Device};
 use weir_net::clock::Clock;
 
-/// How long nothing is taken before the carrier is asked for, and between two such questions.
+/// Time without progress before the carrier is queried, and between two such queries.
 const STUCK_NS: u64 = 1_000_000;
 
-/// Frames by one call: beyond some dozens the call itself no longer matters.
+/// Frames per call: beyond some dozens the cost of the call no longer matters.
 const BATCH: usize = 64;
 
 pub(super) struct PacketTransmitter {
@@ -25,24 +25,24 @@ pub(super) struct PacketTransmitter {
     stuck: Option<Stuck>,
 }
 
-/// Nothing has been taken for some time.
+/// State while the interface accepts no frames.
 #[derive(Clone, Copy)]
 struct Stuck {
-    /// When the carrier is to be asked for.
-    ask_ns: u64,
+    /// Time of the next query of the carrier.
+    query_ns: u64,
     has_carrier: bool,
 }
 
-// SAFETY: the raw pointers inside point into the heap blocks of the transmitter's own boxes, which stay where they are
-// when it moves, and into slabs, where they are followed only during the call of `send` that borrows those.
+// SAFETY: the raw pointers point into the transmitter's own boxes, whose heap blocks do not move with it,
+// and into slabs, where they are dereferenced only during the call of `send` that borrows those.
 unsafe impl Send for PacketTransmitter {}
 
-/// What the kernel made of a batch.
+/// Result of sending a batch.
 enum Outcome {
     Sent(usize),
-    /// The first was not taken for now.
+    /// The first frame was not accepted for now.
     Full,
-    /// The first will never be taken.
+    /// The first frame will never be accepted.
     Refused,
     Failed(io::Error),
 }
@@ -81,15 +81,16 @@ impl PacketTransmitter {
         })
     }
 
-    /// Whether what is not taken is refused rather than tried again: an interface that is up without a carrier drops
-    /// what is sent past its queueing discipline, and answers as a driver that has no room.
+    /// Whether frames that are not accepted must be refused rather than retried. An interface that is up
+    /// without a carrier drops frames that bypass its queueing discipline, with the same error as a driver
+    /// without room.
     #[cold]
-    fn is_unplugged(&mut self) -> bool {
+    fn lacks_carrier(&mut self) -> bool {
         let now = Clock::System.monotonic_ns();
-        let mut stuck = self.stuck.unwrap_or(Stuck { ask_ns: now + STUCK_NS, has_carrier: true });
-        if now >= stuck.ask_ns {
+        let mut stuck = self.stuck.unwrap_or(Stuck { query_ns: now + STUCK_NS, has_carrier: true });
+        if now >= stuck.query_ns {
             stuck.has_carrier = self.device.has_carrier(self.fd.as_fd());
-            stuck.ask_ns = now + STUCK_NS;
+            stuck.query_ns = now + STUCK_NS;
         }
         self.stuck = Some(stuck);
         !stuck.has_carrier
@@ -98,11 +99,12 @@ impl PacketTransmitter {
     fn send_batch(&mut self, slabs: &Slabs, frames: &[Handle]) -> Outcome {
         for (vector, &frame) in self.vectors.iter_mut().zip(frames) {
             let bytes = slabs.bytes(frame);
-            // Only read by the kernel.
+            // The kernel only reads it.
             *vector =
                 libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         }
-        // Again each time: a box that moves with `self` keeps its block, but the compiler cannot know.
+        // Set again each time: a box keeps its heap block when `self` moves, but the compiler may not
+        // assume that.
         for (message, vector) in self.messages.iter_mut().zip(self.vectors.iter_mut()) {
             message.msg_hdr.msg_iov = std::ptr::from_mut(vector);
         }
@@ -121,10 +123,11 @@ impl PacketTransmitter {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // ENOBUFS: the driver, or the far end of a veth, had no room and the frame is still ours alone; or there is
-            // no carrier.
+            // ENOBUFS: the driver or the far end of a veth had no room and did not take the frame; or there
+            // is no carrier.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Outcome::Full,
-            // Too long, too short, no frame at all; the interface is down, as a cable that was pulled.
+            // The frame is too long, too short or invalid; or the interface is down, which is like an
+            // unplugged cable.
             Some(libc::EMSGSIZE | libc::EINVAL | libc::ENETDOWN) => Outcome::Refused,
             _ => Outcome::Failed(error),
         }
@@ -138,8 +141,8 @@ impl Transmit for PacketTransmitter {
         while taken < frames.len() {
             let batch = &frames[taken..frames.len().min(taken + BATCH)];
             match self.send_batch(slabs, batch) {
-                Outcome::Sent(0) | Outcome::Full if self.is_unplugged() => {
-                    // As a cable that was pulled: nothing old is to come out when it is put back.
+                Outcome::Sent(0) | Outcome::Full if self.lacks_carrier() => {
+                    // Like an unplugged cable: no old frames are sent when it is plugged in again.
                     self.refused.extend(taken as u32..frames.len() as u32);
                     self.statistics.refused += (frames.len() - taken) as u64;
                     taken = frames.len();

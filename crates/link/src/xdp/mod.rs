@@ -1,9 +1,9 @@
-//! AF_XDP without a compiler or library: frames cross between the driver (or the foot of the network stack) and memory
-//! shared with this process, past everything above.
+//! AF_XDP without a compiler or library: frames are passed between the driver (or the bottom of the network
+//! stack) and memory shared with this process, bypassing the rest of the stack.
 //!
-//! Per receive queue one socket with its own memory; a program on the interface hands each frame to the socket of its
-//! queue. Sending has a socket of its own on queue 0, sharing that queue's memory: polling a socket that can send also
-//! drives its sending, which would hide frames that were dropped on the path.
+//! Each receive queue has a socket with its own memory. A program on the interface redirects each frame to
+//! the socket of its queue. A separate socket on queue 0 sends, with that queue's memory: polling a socket
+//! that can send also drives its sending, which would hide dropped frames.
 
 mod receive;
 mod ring;
@@ -26,33 +26,33 @@ use ring::Ring;
 use send::XdpTransmitter;
 use umem::Umem;
 
-/// The largest MTU that fits: a page less what drivers put before and behind a frame (veth's figure).
+/// Maximum MTU: a page minus the bytes that drivers need before and after a frame (veth's value).
 pub(crate) const MAX_MTU_BYTES: u32 = 3506;
 const DEFAULT_RING_FRAMES: u32 = 4096;
-/// Frames that can be on their way out.
+/// Maximum number of frames being sent.
 const TRANSMIT_FRAMES: u32 = 2048;
-/// What the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel leaves free before each frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM_BYTES: u32 = 256;
 /// Ethernet's header and two VLAN tags.
 const LINK_HEADER_BYTES: u32 = 22;
-/// More queues than this are more than one thread serves.
+/// Maximum number of queues, which one thread has to serve.
 const MAX_QUEUES: u32 = 64;
-/// How often and how long binding is tried again: a queue that was in use is free again within a second.
+/// Maximum number of retries of binding: a queue that was in use is free again within a second.
 const BUSY_TRIES: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// What all sockets of an interface keep alive.
+/// State shared by all sockets of an interface.
 #[derive(Debug)]
 struct Shared {
     device: Device,
     /// Puts the interface into promiscuous mode, which AF_XDP does not.
     _promiscuous: OwnedFd,
-    /// First to go: no frame is handed to a socket that is being closed.
+    /// Dropped before the sockets, so that no frame is redirected to a socket that is being closed.
     _program: Attachment,
     _map: SocketMap,
 }
 
-/// Flags of binding for a mode, and whether the program goes into the driver.
+/// Flags of binding for a mode, and whether the program runs in the driver.
 fn binding(mode: Mode) -> Option<(u16, bool)> {
     match mode {
         Mode::XdpZeroCopy => Some((libc::XDP_ZEROCOPY, true)),
@@ -71,7 +71,7 @@ pub(crate) fn open(
 ) -> Result<Link> {
     let refused = |reason: String| Error::refused("open AF_XDP on", device.name.clone(), reason);
     let Some((flags, in_driver)) = binding(mode) else {
-        return Err(refused(format!("{mode} is no mode of it")));
+        return Err(refused(format!("{mode} is not a mode of AF_XDP")));
     };
     if mtu_bytes > MAX_MTU_BYTES {
         return Err(refused(format!(
@@ -94,12 +94,12 @@ pub(crate) fn open(
     let mut queues = Vec::new();
     for queue in 0..=MAX_QUEUES {
         match Queue::open(device, queue, chunk_bytes, ring_frames, flags) {
-            // What comes in by a queue without a socket would be lost, and counted nowhere.
+            // Frames of a queue without a socket would be lost and not counted.
             Ok(_) if queue == MAX_QUEUES => {
                 return Err(refused(format!("it has more than {MAX_QUEUES} queues")));
             }
             Ok(opened) => queues.push(opened),
-            // One beyond the last.
+            // There is no queue with this number.
             Err(e) if queue > 0 && e.raw_os_error() == Some(libc::EINVAL) => break,
             Err(e) => {
                 return Err(Error::system(
@@ -139,7 +139,7 @@ pub(crate) fn open(
     }
     if mode == Mode::XdpGeneric {
         notes.push(
-            "super-packets of a local sender (tso, gso) are lost, and counted as too long"
+            "super-packets of a local sender (tso, gso) are lost and counted as oversized"
                 .to_owned(),
         );
     }
@@ -159,7 +159,7 @@ pub(crate) fn open(
     })
 }
 
-/// Tries again while the kernel is still taking down what used the queue before.
+/// Binds a socket. Retries while the kernel is still removing the previous user of the queue.
 fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -189,7 +189,7 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     sys::get_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, empty)
 }
 
-/// What the sending half takes over from the first queue.
+/// Parts of the first queue that the sending half owns.
 struct TransmitParts {
     fd: OwnedFd,
     umem: Arc<Umem>,

@@ -1,4 +1,4 @@
-//! Frames out of the receive rings of all queues into slabs.
+//! Copies frames from the receive rings of all queues into slabs.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -21,13 +21,13 @@ pub(super) struct Queue {
     umem: Arc<Umem>,
     receive: Ring<libc::xdp_desc>,
     fill: Ring<u64>,
-    /// Chunks that belong to this half.
+    /// Number of chunks that belong to the receiving half.
     chunks: u32,
     transmit: Option<TransmitParts>,
 }
 
 impl Queue {
-    /// Opens and binds the sockets of a queue. The error's number tells whether there is such a queue (`EINVAL`: no).
+    /// Opens and binds the sockets of a queue. The error `EINVAL` means that the queue does not exist.
     pub(super) fn open(
         device: &Device,
         queue: u32,
@@ -84,7 +84,7 @@ impl Queue {
         self.transmit.take()
     }
 
-    /// Takes up to `most` frames.
+    /// Receives up to `most` frames.
     #[inline]
     fn recv(
         &mut self,
@@ -97,17 +97,18 @@ impl Queue {
         let count = self.receive.available().min(u32::try_from(most).unwrap_or(u32::MAX));
         for _ in 0..count {
             let frame = self.receive.pop();
-            // SAFETY: the kernel handed the chunk over with the descriptor; it goes back by the fill ring below, when
-            // the slice is gone. The sending half has other chunks.
+            // SAFETY: the kernel passed the chunk with the descriptor; it is returned by the fill ring
+            // below, when the slice is no longer used. The sending half has other chunks.
             let bytes = unsafe { self.umem.bytes(frame.addr, frame.len as usize) };
             store(bytes, frame.options, now_ns, slabs, statistics, out);
-            // There is room: the ring holds as many entries as there are chunks, and this one is in no ring.
+            // There is room: the ring has as many entries as there are chunks, and this one is in no ring.
             self.fill.push(self.umem.chunk_of(frame.addr));
         }
         if count > 0 {
             self.receive.consume();
             self.fill.publish();
-            // Conservation: what was read has been given back, so each chunk is in a ring or with the kernel.
+            // Conservation: every chunk that was read has been returned, so each is in a ring or with the
+            // kernel.
             debug_assert_eq!(
                 self.fill.position().wrapping_sub(self.receive.position()),
                 self.chunks,
@@ -128,8 +129,8 @@ fn store(
     statistics: &mut ReceiveStatistics,
     out: &mut Vec<Received>,
 ) {
-    // Parts of a frame in several chunks were not asked for; one would be half a frame. Asked before there is a slot for it,
-    // which would never be returned.
+    // Frames in several chunks were not requested, and a part is not a frame. Check this before allocating
+    // a slot, which would never be released.
     let is_part = options & libc::XDP_PKT_CONTD != 0;
     match if is_part { None } else { slabs.allocate(bytes.len()) } {
         None if is_part => statistics.unusable += 1,
@@ -148,12 +149,12 @@ fn store(
 
 pub(super) struct XdpReceiver {
     queues: Vec<Queue>,
-    /// Where the next call begins, so that no queue starves another.
+    /// First queue of the next call, so that no queue starves another.
     next: usize,
     /// All queues' sockets behind one descriptor, when there are several.
     epoll: Option<OwnedFd>,
     statistics: ReceiveStatistics,
-    /// Whether the kernel copies frames into the chunks, and not the card.
+    /// Whether the kernel copies frames into the chunks, rather than the card.
     copies: bool,
     shared: Arc<Shared>,
 }
@@ -196,7 +197,7 @@ fn gather(queues: &[Queue], device: &Device) -> Result<OwnedFd> {
 impl Receive for XdpReceiver {
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
         let mut taken = 0;
-        // No stamp comes with the frames: all are as old as this reading, at least.
+        // Frames have no stamps: all arrived before this reading.
         let now_ns = Clock::System.monotonic_ns();
         let count = self.queues.len();
         for step in 0..count {
@@ -255,16 +256,17 @@ impl Receive for XdpReceiver {
     }
 }
 
-/// What the kernel dropped for lack of room, and what was longer than a chunk.
+/// Frames that the kernel dropped for lack of room, and frames longer than a chunk.
 fn drops_of(read: &libc::xdp_statistics, copies: bool) -> (u64, u64) {
-    // Where the kernel copies, rx_dropped holds each frame that found the fill ring empty, which has its own counter
-    // too, and each that was too long. Where the card writes, an empty fill ring is no drop as yet.
+    // In copy mode rx_dropped counts frames dropped because the fill ring was empty, which have a counter
+    // of their own too, and frames that were too long. In zero-copy mode an empty fill ring does not yet
+    // mean a drop.
     let unfilled =
         if copies { read.rx_dropped.min(read.rx_fill_ring_empty_descs) } else { read.rx_dropped };
     (unfilled + read.rx_ring_full + read.rx_invalid_descs, read.rx_dropped - unfilled)
 }
 
-/// Tells the kernel that its ring has entries again.
+/// Wakes the kernel when its ring has entries again.
 fn wake(fd: &OwnedFd) {
     // SAFETY: a receive of no bytes into no buffer.
     unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT) };
@@ -298,11 +300,11 @@ mod tests {
             store(&[7; 60], options, 5, slabs, &mut statistics, &mut out);
             (statistics, out.len())
         };
-        let (told, frames) = put(libc::XDP_PKT_CONTD, &mut slabs);
-        assert_eq!((told.unusable, told.frames, frames), (1, 0, 0));
+        let (counts, frames) = put(libc::XDP_PKT_CONTD, &mut slabs);
+        assert_eq!((counts.unusable, counts.frames, frames), (1, 0, 0));
         assert_eq!(slabs.usage().packets, 0);
-        let (told, frames) = put(0, &mut slabs);
-        assert_eq!((told.unusable, told.frames, told.bytes, frames), (1, 1, 60, 1));
+        let (counts, frames) = put(0, &mut slabs);
+        assert_eq!((counts.unusable, counts.frames, counts.bytes, frames), (1, 1, 60, 1));
         assert_eq!(slabs.usage().packets, 1);
         assert_eq!(
             (slabs.bytes(out[0].handle), out[0].len, out[0].ingress_ns),

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::sys::Mapping;
 
 /// One end of a ring of `T`. `T` is `u64` (addresses: fill, completion) or `libc::xdp_desc` (frames: receive, send),
-/// both plain integers. A counter runs freely; its low bits are the place.
+/// both plain integers. Counters run freely; the low bits are the index of the entry.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own counter, ahead of the one that the kernel sees.
+    /// This side's counter, ahead of its published value.
     ours: u32,
     /// The other side's counter as last read.
     theirs: u32,
@@ -21,7 +21,7 @@ pub(super) struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    /// Maps a ring of `size` entries, a power of two, as the kernel laid it out.
+    /// Maps a ring of `size` entries, a power of two, with the kernel's layout.
     pub(super) fn new(
         fd: &OwnedFd,
         offsets: libc::xdp_ring_offset,
@@ -48,8 +48,8 @@ impl<T: Copy> Ring<T> {
     #[inline]
     fn counter(&self, offset: u64) -> &AtomicU32 {
         let at = self.map.at(offset as usize, 4).cast::<u32>();
-        // SAFETY: a counter of the ring, aligned by the kernel, in a mapping that lives as long as `self`; both sides
-        // touch it only atomically.
+        // SAFETY: a counter of the ring, aligned by the kernel, in a mapping that lives as long as `self`;
+        // both sides access it only atomically.
         unsafe { AtomicU32::from_ptr(at) }
     }
 
@@ -63,7 +63,7 @@ impl<T: Copy> Ring<T> {
         self.counter(self.offsets.consumer)
     }
 
-    /// Whether the kernel asks to be woken.
+    /// Whether the kernel needs a wake-up.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.counter(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
@@ -75,14 +75,14 @@ impl<T: Copy> Ring<T> {
         self.map.at(offset, size_of::<T>()).cast()
     }
 
-    /// How many entries this end has pushed or popped, wrapping.
+    /// Number of entries that this end has pushed or popped, wrapping.
     pub(super) fn position(&self) -> u32 {
         self.ours
     }
 
-    // What a producer calls.
+    // Functions of a producer.
 
-    /// Places that can be written.
+    /// Number of free entries; exact only if fewer than `wanted` seemed free.
     #[inline]
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let free = self.size() - self.ours.wrapping_sub(self.theirs);
@@ -93,29 +93,29 @@ impl<T: Copy> Ring<T> {
         self.size() - self.ours.wrapping_sub(self.theirs)
     }
 
-    /// Writes the next entry; the caller has seen that there is [`Ring::room`].
+    /// Writes the next entry; the caller has checked that there is [`Ring::room`].
     #[inline]
     pub(super) fn push(&mut self, entry: T) {
-        // SAFETY: within the mapping (checked by `place`), aligned as the kernel laid the entries out, and ours: the
-        // other side reads it only once the counter is published.
+        // SAFETY: within the mapping (checked by `place`), aligned by the kernel's layout, and owned by
+        // this side: the other side reads it only once the counter is published.
         unsafe { self.place(self.ours).write(entry) };
         self.ours = self.ours.wrapping_add(1);
     }
 
-    /// Shows the kernel what was pushed.
+    /// Publishes the pushed entries to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.producer().store(self.ours, Ordering::Release);
     }
 
-    /// Of what was pushed, how many the kernel has not taken; what it took, it took in order.
+    /// Number of pushed entries that the kernel has not consumed. It consumes them in order.
     #[inline]
     pub(super) fn outstanding(&mut self) -> u32 {
         self.theirs = self.consumer().load(Ordering::Acquire);
         self.ours.wrapping_sub(self.theirs)
     }
 
-    // What a consumer calls.
+    // Functions of a consumer.
 
     /// Entries that can be read.
     #[inline]
@@ -126,17 +126,18 @@ impl<T: Copy> Ring<T> {
         self.theirs.wrapping_sub(self.ours)
     }
 
-    /// Reads the next entry; the caller has seen that it is [`Ring::available`].
+    /// Reads the next entry; the caller has checked that one is [`Ring::available`].
     #[inline]
     pub(super) fn pop(&mut self) -> T {
         // SAFETY: within the mapping, aligned, and written by the kernel before it published its counter (acquired by
-        // `available`); the kernel writes it again only once ours is published. Any bytes are a value of `T`.
+        // `available`); the kernel writes it again only once this side's counter is published. Any bytes
+        // are a valid `T`.
         let entry = unsafe { self.place(self.ours).read() };
         self.ours = self.ours.wrapping_add(1);
         entry
     }
 
-    /// Gives the places that were read back to the kernel.
+    /// Returns the entries that were read to the kernel.
     #[inline]
     pub(super) fn consume(&mut self) {
         self.consumer().store(self.ours, Ordering::Release);

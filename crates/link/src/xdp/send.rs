@@ -1,4 +1,4 @@
-//! Frames out by the transmit ring of queue 0.
+//! Sends frames by the transmit ring of queue 0.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::link::{Transmit, TransmitStatistics};
 use crate::slabs::{Handle, Slabs};
 
-/// Frames given to the kernel at a time: in copy mode it takes 32 by one call.
+/// Frames per call: in copy mode the kernel sends 32.
 const BATCH: usize = 32;
 
 pub(super) struct XdpTransmitter {
@@ -20,25 +20,25 @@ pub(super) struct XdpTransmitter {
     statistics: TransmitStatistics,
 }
 
-/// What became of a call that makes the kernel send.
+/// Result of a call that makes the kernel send.
 enum Kick {
     Done,
-    /// No room behind; what is in the ring stays there.
+    /// The device has no room; the frames stay in the ring.
     Full,
-    /// One frame was taken and dropped behind.
+    /// One frame was consumed and then dropped.
     Dropped,
     Down,
     Failed(io::Error),
 }
 
-/// What became of the frames in the ring.
+/// State of the frames in the ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drain {
     All,
-    /// Some are there still.
+    /// Some are still in the ring.
     Full,
-    /// The interface is down. What is in the ring, one batch at most, goes when it is up again: the kernel may have
-    /// read it already, so it is not taken back.
+    /// The interface is down. Frames in the ring, at most one batch, are sent when it is up again: they are
+    /// not removed, because the kernel may have read them already.
     Down,
 }
 
@@ -53,19 +53,19 @@ impl XdpTransmitter {
         }
     }
 
-    /// Takes back the chunks whose frames have gone.
+    /// Reclaims the chunks of sent frames.
     fn reap(&mut self) {
         let parts = &mut self.parts;
         let count = parts.completion.available();
         for _ in 0..count {
             let address = parts.completion.pop();
-            // Aligned: drivers may hand back an address within the chunk.
+            // Aligned, because drivers may return an address within the chunk.
             parts.free.push(parts.umem.chunk_of(address));
         }
         if count > 0 {
             parts.completion.consume();
         }
-        // Conservation: a chunk that is not free was pushed and has not come back.
+        // Conservation: a chunk that is not free was pushed and has not been returned.
         debug_assert_eq!(
             parts.free.len() as u32
                 + parts.transmit.position().wrapping_sub(parts.completion.position()),
@@ -99,7 +99,7 @@ impl XdpTransmitter {
         }
     }
 
-    /// Makes the kernel take what is in the ring.
+    /// Makes the kernel send the frames in the ring.
     fn drain(&mut self) -> Result<Drain> {
         let mut stuck = 0;
         loop {
@@ -109,16 +109,16 @@ impl XdpTransmitter {
             }
             let kick = self.kick();
             if self.zero_copy {
-                // The card takes them in its own time.
+                // The card sends them asynchronously.
                 return Ok(if matches!(kick, Kick::Down) { Drain::Down } else { Drain::All });
             }
             let progress = self.parts.transmit.outstanding() < before;
             match kick {
                 Kick::Dropped => self.statistics.dropped += 1,
-                // By the kernel's budget for one call, or since there is no room.
+                // The kernel stopped at its budget for one call, or for lack of room.
                 Kick::Done | Kick::Full if progress => stuck = 0,
                 Kick::Done | Kick::Full => {
-                    // Frames that went but were not completed hold the chunks; once more, then later.
+                    // Sent frames without completion still occupy chunks. Try once more, then later.
                     stuck += 1;
                     if stuck == 2 {
                         return Ok(Drain::Full);
@@ -140,7 +140,7 @@ impl Transmit for XdpTransmitter {
         self.refused.clear();
         let longest = self.parts.umem.chunk_bytes() as usize;
         let mut taken = 0;
-        // What the kernel did not take before goes first.
+        // Frames left in the ring are sent first.
         let mut state = self.drain()?;
         while state == Drain::All && taken < frames.len() {
             if self.parts.free.len() < BATCH {
@@ -149,7 +149,7 @@ impl Transmit for XdpTransmitter {
             let mut pushed = 0;
             while pushed < BATCH && taken < frames.len() {
                 let bytes = slabs.bytes(frames[taken]);
-                // No frame is shorter than its addresses and type.
+                // A frame has at least its addresses and type.
                 if bytes.len() > longest || bytes.len() < 14 {
                     self.refused.push(taken as u32);
                     self.statistics.refused += 1;
@@ -180,7 +180,7 @@ impl Transmit for XdpTransmitter {
             }
         }
         if state == Drain::Down {
-            // As a cable that was pulled.
+            // Like an unplugged cable.
             self.refused.extend(taken as u32..frames.len() as u32);
             self.statistics.refused += (frames.len() - taken) as u64;
             taken = frames.len();
@@ -200,10 +200,10 @@ impl Transmit for XdpTransmitter {
     }
 
     fn finish(&mut self) {
-        // Once more: the interface may have room again. An error that it meets leaves in the ring what is there.
+        // Try once more: the interface may have room again. After an error the frames stay in the ring.
         let _ = self.drain();
-        // Counted as sent when they were put into the ring, which ends with the socket. Once is enough: the ring is not
-        // looked at again.
+        // Frames were counted as sent when they were pushed, but the ring is lost with the socket. Sending
+        // has ended, so they are subtracted only once.
         self.statistics.dropped += u64::from(self.parts.transmit.outstanding());
     }
 

@@ -1,4 +1,4 @@
-//! The memory in which AF_XDP frames lie (UMEM), half of it for receiving, half for sending.
+//! The memory of AF_XDP frames (UMEM), with separate chunks for receiving and sending.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ impl Umem {
     }
 
     pub(super) fn register(&self, fd: &OwnedFd) -> io::Result<()> {
-        // Without the newer fields: kernels before they were there refuse a longer structure.
+        // Without the newer fields: older kernels refuse a longer structure.
         let request = libc::xdp_umem_reg_v1 {
             addr: self.map.at(0, 0).addr() as u64,
             len: self.map.len() as u64,
@@ -33,10 +33,10 @@ impl Umem {
         sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &request)
     }
 
-    /// Address of the chunk that holds this address.
+    /// Address of the chunk that contains this address.
     #[inline]
     pub(super) fn chunk_of(&self, address: u64) -> u64 {
-        // Chunks are a power of two.
+        // The size of chunks is a power of two.
         address & !(u64::from(self.chunk_bytes) - 1)
     }
 
@@ -47,8 +47,8 @@ impl Umem {
     /// The bytes at an address.
     ///
     /// # Safety
-    /// The chunk must be the caller's (see the type) for as long as the slice lives, and no other slice of it
-    /// may be alive.
+    /// The chunk must belong to the caller (see [`Umem`]) as long as the slice lives, and no other slice of
+    /// it may be alive.
     #[inline]
     pub(super) unsafe fn bytes(&self, address: u64, len: usize) -> &[u8] {
         let at = self.map.at(address as usize, len);
@@ -59,7 +59,7 @@ impl Umem {
     /// Copies bytes to an address.
     ///
     /// # Safety
-    /// The chunk must be the caller's, and no slice of it alive.
+    /// The chunk must belong to the caller, and no slice of it may be alive.
     #[inline]
     pub(super) unsafe fn write(&self, address: u64, from: &[u8]) {
         let to = self.map.at(address as usize, from.len());

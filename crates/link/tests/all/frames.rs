@@ -1,4 +1,4 @@
-//! One suite of frames over every link: what goes in at one side comes out at the other byte for byte.
+//! One suite of frames over every link: each frame arrives at the other side byte for byte.
 #![cfg(target_os = "linux")]
 
 use crate::path;
@@ -13,11 +13,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 const MODES: [Mode; 3] = [Mode::Packet, Mode::XdpNative, Mode::XdpGeneric];
-/// Tells this test's frames from others.
+/// Source address of this test's frames.
 const SOURCE: [u8; 6] = [2, b'W', b'e', b'i', b'r', 1];
 const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 
-/// Waits for a condition; the bound only ends a broken run.
+/// Waits for a condition; the time limit only ends a broken run.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -26,7 +26,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The tags or nothing, EtherType, payload; to a station that does not exist here.
+/// An Ethernet frame with tags, EtherType and payload, to a station that does not exist here.
 fn ethernet(tags: &[&[u8]], kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 9], &SOURCE[..], &tags.concat(), &kind.to_be_bytes(), payload].concat()
 }
@@ -208,10 +208,10 @@ fn frames_pass(test: &str, mtu: u32, modes: &[Mode]) {
         let Some(path) = path(test, mtu) else { return };
         let forwarder = Forwarder::start(&path, mode);
         let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
-        let there = passes(&a, &b, mtu as usize, &format!("{mode} there"));
-        let back = passes(&b, &a, mtu as usize, &format!("{mode} back"));
-        // Own echoes would come in on the other side, and be sent back, and be counted.
-        for ((received, sent), expected) in forwarder.stop().into_iter().zip([there, back]) {
+        let forward = passes(&a, &b, mtu as usize, &format!("{mode} forward"));
+        let reverse = passes(&b, &a, mtu as usize, &format!("{mode} reverse"));
+        // Echoes of own frames would be received on the other side, sent back and counted.
+        for ((received, sent), expected) in forwarder.stop().into_iter().zip([forward, reverse]) {
             assert_eq!(
                 (received.frames, sent.frames),
                 (expected, expected),
@@ -228,10 +228,10 @@ fn every_frame_passes_unchanged() {
 }
 
 #[test]
-fn jumbo_frames_pass_as_far_as_the_link_takes_them() {
-    frames_pass("jumbo_frames_pass_as_far_as_the_link_takes_them", 9000, &[Mode::Packet]);
-    frames_pass("jumbo_frames_pass_as_far_as_the_link_takes_them", 3498, &MODES);
-    let Some(path) = path("jumbo_frames_pass_as_far_as_the_link_takes_them", 9000) else { return };
+fn jumbo_frames_pass_up_to_the_links_limit() {
+    frames_pass("jumbo_frames_pass_up_to_the_links_limit", 9000, &[Mode::Packet]);
+    frames_pass("jumbo_frames_pass_up_to_the_links_limit", 3498, &MODES);
+    let Some(path) = path("jumbo_frames_pass_up_to_the_links_limit", 9000) else { return };
     for mode in [Mode::XdpNative, Mode::XdpGeneric] {
         let error = path.link("A", mode, &LinkOptions::default()).expect_err("too large an MTU");
         assert!(error.to_string().contains("MTU is 9000"), "{error}");
@@ -258,17 +258,18 @@ fn every_frame_passes_memory_unchanged() {
     assert_eq!(b.transmitter.statistics().times_full, 1);
 }
 
-/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket reports it; AF_XDP sees a
-/// veth's frames without, and so is not chosen there, has a note, and keeps the tag once the sender puts it in itself.
+/// A VLAN interface leaves its tag in metadata, for the card to insert. A packet socket reports the tag.
+/// AF_XDP loses it on a veth, so it is not chosen there and has a note; the tag passes if the sender
+/// inserts it itself.
 #[test]
-fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
-    let name = "a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen";
+fn a_tag_in_metadata_is_kept_by_every_chosen_link() {
+    let name = "a_tag_in_metadata_is_kept_by_every_chosen_link";
     let plain = suite(1500)[2].1.clone();
     let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
     for mode in MODES {
-        for put_in_by_sender in [false, true] {
+        for inserted_by_sender in [false, true] {
             let Some(path) = path(name, 1500) else { return };
-            if put_in_by_sender {
+            if inserted_by_sender {
                 let off = || weir_net::interface::set_offload("ea", "tx-vlan-hw-insert", false);
                 path.a.run_in(off).expect("enter").expect("offload");
             }
@@ -285,14 +286,14 @@ fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
                     break got;
                 }
             };
-            let kept = mode == Mode::Packet || put_in_by_sender;
+            let kept = mode == Mode::Packet || inserted_by_sender;
             assert_eq!(got, if kept { &tagged[..] } else { &plain[..] }, "{mode}");
             forwarder.stop();
         }
         let Some(path) = path(name, 1500) else { return };
         let notes = path.link("A", mode, &LinkOptions::default()).expect("link").description.notes;
-        let told = notes.iter().any(|note| note.contains("VLAN"));
-        assert_eq!(told, mode != Mode::Packet, "{mode}: {notes:?}");
+        let has_note = notes.iter().any(|note| note.contains("VLAN"));
+        assert_eq!(has_note, mode != Mode::Packet, "{mode}: {notes:?}");
     }
     let Some(path) = path(name, 1500) else { return };
     let chosen = path.best_link("A").expect("link").description;
@@ -300,15 +301,16 @@ fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
     assert!(chosen.reason.is_some_and(|reason| reason.contains("VLAN")));
 }
 
-/// Sockets of this host leave checksums to hardware and send super-packets; what arrives must be complete.
+/// Sockets of this host leave checksums to hardware and send super-packets; arriving frames must be
+/// complete.
 #[test]
-fn what_sockets_send_arrives_with_right_checksums() {
+fn frames_of_sockets_arrive_with_correct_checksums() {
     for mode in MODES {
-        let Some(path) = path("what_sockets_send_arrives_with_right_checksums", 1500) else {
+        let Some(path) = path("frames_of_sockets_arrive_with_correct_checksums", 1500) else {
             return;
         };
         if mode == Mode::XdpGeneric {
-            path.cut_at_the_ends();
+            path.disable_segmentation_at_the_ends();
         }
         let forwarder = Forwarder::start(&path, mode);
         let (listener, receiver) = path
@@ -380,8 +382,8 @@ fn links_are_promiscuous_while_they_are_open() {
         assert!(shown().contains("promiscuity 1"), "{mode}: {}", shown());
         assert_eq!(shown().contains("xdp"), mode != Mode::Packet, "{mode}: {}", shown());
         drop(link);
-        // The kernel takes a program off some time after its descriptor was closed, and a child that another test is
-        // about to start holds every descriptor for a moment.
+        // The kernel detaches a program some time after its descriptor was closed, and a child that another
+        // test starts has every descriptor for a moment.
         until(&format!("{mode} is off"), || {
             let after = shown();
             after.contains("promiscuity 0") && !after.contains("xdp")
@@ -389,11 +391,11 @@ fn links_are_promiscuous_while_they_are_open() {
     }
 }
 
-/// Frames that this host sends by the interface itself are not frames that came in.
+/// Frames that this host itself sends by the interface are not received.
 #[test]
-fn what_this_host_sends_is_not_received() {
+fn frames_sent_by_this_host_are_not_received() {
     for mode in MODES {
-        let Some(path) = path("what_this_host_sends_is_not_received", 1500) else { return };
+        let Some(path) = path("frames_sent_by_this_host_are_not_received", 1500) else { return };
         let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
         let frames = suite(1500);
         RawSocket::open(&path.m, "A").send(&frames[0].1).expect("send");
@@ -408,12 +410,12 @@ fn what_this_host_sends_is_not_received() {
     }
 }
 
-/// An interface that is up, and whose other end is down, has no carrier: what is to leave by it is lost, and counted;
-/// nothing old comes out when the carrier is back.
+/// An interface that is up, and whose other end is down, has no carrier. Frames sent by it are lost and
+/// counted; no old frame is sent when the carrier is back.
 #[test]
-fn what_leaves_without_a_carrier_is_lost_at_once() {
+fn frames_sent_without_a_carrier_are_lost_immediately() {
     for mode in MODES {
-        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else {
+        let Some(path) = path("frames_sent_without_a_carrier_are_lost_immediately", 1500) else {
             return;
         };
         let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
@@ -430,11 +432,11 @@ fn what_leaves_without_a_carrier_is_lost_at_once() {
             assert!(path.a.run_in(run).expect("enter").success());
         };
         set("down");
-        let mut dealt = 0;
+        let mut processed = 0;
         let mut lost = || {
-            let handles = vec![old; 100 - dealt];
-            dealt += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
-            dealt
+            let handles = vec![old; 100 - processed];
+            processed += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
+            processed
         };
         until(&format!("{mode}: frames are given up"), || lost() >= 100);
         let statistics = link.transmitter.statistics();
@@ -455,10 +457,10 @@ fn what_leaves_without_a_carrier_is_lost_at_once() {
     }
 }
 
-/// More queues than are read are refused by AF_XDP, and taken by the packet socket.
+/// AF_XDP refuses an interface with more queues than it can read.
 #[test]
-fn no_queue_is_left_out() {
-    let Some(path) = path("no_queue_is_left_out", 1500) else { return };
+fn too_many_queues_are_refused() {
+    let Some(path) = path("too_many_queues_are_refused", 1500) else { return };
     let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
     for (name, queues) in [("q64", 64_u32), ("q65", 65)] {
         let both = format!("numtxqueues {queues} numrxqueues {queues}");
@@ -475,7 +477,7 @@ fn no_queue_is_left_out() {
     }
 }
 
-/// What a full ring or the cap costs is counted, not hidden.
+/// Drops of a full ring and of the memory cap are counted.
 #[test]
 fn unplanned_drops_are_counted() {
     for mode in MODES {
@@ -490,7 +492,7 @@ fn unplanned_drops_are_counted() {
         }
         let mut slabs = Slabs::new(8 << 20);
         let mut received = Vec::new();
-        // Deliveries end some time after the last send returns.
+        // Frames are delivered some time after the last send returns.
         let mut drops = || link.receiver.statistics().expect("statistics").kernel_drops;
         until(&format!("{mode}: {} drops", sent - room), || drops() >= sent - room);
         assert_eq!(drops(), sent - room, "{mode}");
@@ -504,11 +506,11 @@ fn unplanned_drops_are_counted() {
                 entries += link.receiver.recv(&mut none, 64, &mut received).expect("recv");
             }
         }
-        assert_eq!(entries, 300, "{mode}: an entry that gives no frame is an entry of the ring");
+        assert_eq!(entries, 300, "{mode}: an entry whose frame is dropped is counted too");
         assert_eq!(
             received.len() as u64,
             room,
-            "{mode}: the ring went round, and all of it was dropped"
+            "{mode}: the ring wrapped, and all frames were dropped"
         );
     }
 }
@@ -559,18 +561,18 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
             );
         }
         let handle = slabs.insert(frame).expect("room");
-        // AF_XDP has taken a batch before it knows.
+        // AF_XDP accepts one batch before it detects that the interface is down.
         link.transmitter.send(&slabs, &[handle]).expect("down is no error");
         let taken = link.transmitter.send(&slabs, &[handle, handle]).expect("down is no error");
         assert_eq!((taken, link.transmitter.refused()), (2, &[0, 1][..]), "{mode}");
         assert!(link.transmitter.statistics().refused >= 2);
-        // What AF_XDP took before it knew is in its ring; had it ended here, it would not have been sent.
+        // That batch is in AF_XDP's ring; after an end here it would not be sent.
         let before = link.transmitter.statistics();
         link.transmitter.finish();
         let after = link.transmitter.statistics();
-        let parked = u64::from(mode != Mode::Packet);
-        assert_eq!((before.frames, after.frames), (parked, 0), "{mode}");
-        assert_eq!(after.dropped - before.dropped, parked, "{mode}");
+        let left_in_ring = u64::from(mode != Mode::Packet);
+        assert_eq!((before.frames, after.frames), (left_in_ring, 0), "{mode}");
+        assert_eq!(after.dropped - before.dropped, left_in_ring, "{mode}");
         path.ip_in_middle("link set dev A up");
         until(&format!("{mode}: a frame after the interface came up again"), || {
             // A send may meet the far end before it has its carrier back.

@@ -27,7 +27,8 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// `None` where namespaces cannot be made or `ip` is missing; with CI set, root that cannot is a failure.
+/// Makes the path. `None` if namespaces are unavailable or `ip` is missing; if CI is set, root then fails
+/// instead.
 pub(crate) fn path(test: &str, mtu: u32) -> Option<Path> {
     if effective_user_id() != 0 {
         eprintln!("SKIPPED {test}: needs root");
@@ -66,8 +67,8 @@ pub(crate) fn path(test: &str, mtu: u32) -> Option<Path> {
 }
 
 impl Path {
-    /// Keeps both ends from sending super-packets, which generic AF_XDP cannot take.
-    pub(crate) fn cut_at_the_ends(&self) {
+    /// Keeps both ends from sending super-packets, which generic AF_XDP does not support.
+    pub(crate) fn disable_segmentation_at_the_ends(&self) {
         for (end, name) in [(&self.a, "ea"), (&self.b, "eb")] {
             end.run_in(|| {
                 for feature in ["tso", "gso", "tx-udp-segmentation"] {
@@ -78,8 +79,9 @@ impl Path {
         }
     }
 
-    /// From now on, frames that leave host a carry VLAN tag 7 beside them, as those of a VLAN interface on `ea` do: pushed
-    /// by a program on its egress, since not every kernel has VLAN interfaces. `None` where BPF is refused.
+    /// From now on, frames that leave host a have VLAN tag 7 in metadata, like those of a VLAN interface on
+    /// `ea`. A program on its egress pushes the tag, because not every kernel has VLAN interfaces. `None`
+    /// if BPF is refused.
     pub(crate) fn tag_at_a(&self) -> Option<OwnedFd> {
         let index = self.a.run_in(|| weir_net::interface::interface("ea").expect("ea").index);
         let index = index.expect("enter");
@@ -99,7 +101,8 @@ impl Path {
         load[2] = license.as_ptr().addr() as u64;
         load[8] = 47 << 32;
         let bpf = |command: i64, attributes: &[u64; 16]| {
-            // SAFETY: the attributes are laid out for the command, and what they point to lives through the call.
+            // SAFETY: the attributes are laid out for the command, and the targets of their pointers live
+            // through the call.
             let rc = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), 128) };
             // SAFETY: a descriptor that is new and has no other owner.
             (rc >= 0).then(|| unsafe { OwnedFd::from_raw_fd(rc as i32) })
@@ -112,7 +115,7 @@ impl Path {
         self.a.run_in(|| bpf(28, &attach)).expect("enter")
     }
 
-    /// The link that is taken when none is asked for by name.
+    /// The link that is chosen automatically.
     pub(crate) fn best_link(&self, interface: &str) -> weir_link::Result<Link> {
         let choice = LinkChoice::Auto { receive_stamps: false };
         self.m.run_in(|| open(interface, choice, &LinkOptions::default())).expect("enter")
@@ -166,7 +169,7 @@ impl Forwarder {
         Forwarder { stop, threads, watchdog: Some(watchdog.expect("enter")) }
     }
 
-    /// What went from A to B, and from B to A.
+    /// Stops; returns the statistics from A to B and from B to A.
     pub(crate) fn stop(mut self) -> [(ReceiveStatistics, TransmitStatistics); 2] {
         self.stop.store(true, Ordering::Relaxed);
         let ended: Vec<_> = self.threads.drain(..).map(|t| t.join().expect("forwarder")).collect();
@@ -201,7 +204,7 @@ fn forward(
     (from.statistics().expect("statistics"), to.statistics())
 }
 
-/// A packet socket that shares nothing with the crate's own: whole frames in and out, tags put back.
+/// A packet socket independent of the crate's own: whole frames, with tags restored.
 pub(crate) struct RawSocket(OwnedFd);
 
 impl RawSocket {
@@ -239,7 +242,7 @@ impl RawSocket {
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The next frame; `None` when none comes for a minute.
+    /// The next frame; `None` if none arrives for a minute.
     pub(crate) fn recv(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0_u8; 70_000];
         let mut control = [0_u64; 16];
