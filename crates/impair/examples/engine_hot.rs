@@ -1,5 +1,5 @@
-//! What the engine costs for each packet: `engine_hot MODE [PACKETS]` prints ns for each. Under callgrind, the
-//! difference of two numbers of packets leaves start and end out.
+//! Prints the engine's cost in ns per packet: `engine_hot MODE [PACKETS]`. Under callgrind, run it with two
+//! numbers of packets: the difference excludes start and end.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use weir_impair::{Disposition, Engine, Meta};
 use weir_laws::Direction;
 use weir_model::impairment::{Filter, ImpairFlow, Impairment, Laws, Ranges};
 
-/// One of each stage that costs something for every packet.
+/// Each stage that has a cost for every packet.
 const MIX: &str = "loss 1%, rate 20G, delay 1ms ±100us normal fifo-release";
 
 const MODES: [(&str, usize, &str); 13] = [
@@ -26,7 +26,7 @@ const MODES: [(&str, usize, &str); 13] = [
     ("fifo", 0, "delay 10ms ±1ms normal fifo-release"),
 ];
 
-/// 60 bytes of UDP to a port and an address.
+/// A UDP frame of 60 bytes to a port and an address.
 fn frame(port: u16, host: u8) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -68,7 +68,7 @@ fn run(
     let misses = mode.starts_with("misses");
     let frames: Vec<[u8; 60]> =
         (0..flows.max(1)).map(|n| frame(n as u16 + 1, (n / 250) as u8)).collect();
-    let mut strange: Vec<[u8; 60]> = (0..64).map(|n| frame(1, n as u8)).collect();
+    let mut uncached: Vec<[u8; 60]> = (0..64).map(|n| frame(1, n as u8)).collect();
     let mut metas: Vec<Meta> = Vec::with_capacity(64);
     let mut dispositions: Vec<Disposition> = Vec::with_capacity(1 << 16);
     let (mut now, mut at, mut out) = (0u64, 0usize, 0usize);
@@ -79,8 +79,8 @@ fn run(
         for i in 0..64 {
             now += 1000;
             let frame = if misses {
-                // Another source port each time, so that no cache knows it.
-                let frame = &mut strange[i as usize];
+                // Another source port each time, so that it is never cached.
+                let frame = &mut uncached[i as usize];
                 frame[34..36].copy_from_slice(&(batch as u16).to_be_bytes());
                 frame[30..32].copy_from_slice(&[10, (batch >> 16) as u8]);
                 &*frame
@@ -94,7 +94,7 @@ fn run(
         out += dispositions.len();
     }
     let ns = start.elapsed().as_nanos() as f64 / packets as f64;
-    println!("{mode:12} {ns:7.1} ns/packet, {out} dispositions, {} held", engine.held_packets());
+    println!("{mode:12} {ns:7.1} ns/packet, {out} dispositions, {} queued", engine.held_packets());
     Ok(())
 }
 

@@ -1,10 +1,9 @@
-//! Which flow a packet belongs to, at a cost that does not grow with the number of flows.
+//! Classifies packets into flows, at a cost that hardly grows with the number of flows.
 //!
-//! Each field that some filter asks for is cut into the intervals that the filters' bounds make; an interval
-//! has a set of flows, as bits, whose filters take it. The sets of a packet's intervals are intersected and
-//! the first bit is the flow: a binary search per field and a few words for each 64 flows. Traffic repeats
-//! itself, so that a table of what was found, by the fields that matter, answers first; it is bounded and
-//! forgets, and a packet that it does not know only pays the search.
+//! The bounds of all filters divide each field that some filter matches on into intervals. Each interval
+//! has a bit set of the flows whose filters accept it. The sets of a packet's intervals are intersected and
+//! the first bit is the flow: a binary search per field and a few words for each 64 flows. As traffic
+//! repeats itself, a bounded cache of results, keyed by the fields that matter, is looked up first.
 
 #[cfg(test)]
 use std::net::IpAddr;
@@ -17,20 +16,21 @@ use weir_model::impairment::{Filter, Prefixes, Ranges};
 /// No flow's filter matches.
 pub(crate) const OTHER: u32 = u32::MAX;
 
-/// Maximum memory for the tables of one direction: some 30 000 flows that differ in one port each.
+/// Maximum memory for the tables of one direction: enough for about 30 000 flows that differ in one port
+/// each.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
 
-/// One field: starts of its intervals, ascending from 0, and the flows of each.
+/// A field's intervals: their starts, ascending from 0, and the flows of each.
 #[derive(Debug)]
 struct Field {
-    what: What,
+    property: Property,
     starts: Vec<u128>,
-    /// `words` for each interval, then `words` for a packet without the field.
+    /// Bit sets of `words` for each interval, then one for packets without the field.
     sets: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Property {
     Source,
     Destination,
     Protocol,
@@ -42,64 +42,64 @@ enum What {
     Length,
 }
 
-const FIELDS: [What; 9] = [
-    What::DestinationPort,
-    What::SourcePort,
-    What::Destination,
-    What::Source,
-    What::Protocol,
-    What::Dscp,
-    What::Vlan,
-    What::EtherType,
-    What::Length,
+const FIELDS: [Property; 9] = [
+    Property::DestinationPort,
+    Property::SourcePort,
+    Property::Destination,
+    Property::Source,
+    Property::Protocol,
+    Property::Dscp,
+    Property::Vlan,
+    Property::EtherType,
+    Property::Length,
 ];
 
-impl What {
-    /// The ranges that a filter accepts of this field; `None` if it does not match on it.
+impl Property {
+    /// The ranges of this field that a filter accepts; `None` if it does not match on it.
     fn accepted(self, filter: &Filter) -> Option<Vec<(u128, u128)>> {
         let one = |value: u128| vec![(value, value)];
         let prefixes = |p: &Prefixes| p.0.iter().flat_map(|p| p.mapped_ranges()).collect();
         let ranges = |r: &Ranges| r.0.iter().map(|r| (r.0.into(), r.1.into())).collect();
         match self {
-            What::Source => filter.source.as_ref().map(prefixes),
-            What::Destination => filter.destination.as_ref().map(prefixes),
-            What::Protocol => filter.protocol.map(|p| one(p.0.into())),
-            What::SourcePort => filter.source_port.as_ref().map(ranges),
-            What::DestinationPort => filter.destination_port.as_ref().map(ranges),
-            What::Dscp => filter.dscp.map(|d| one(d.0.into())),
-            What::Vlan => filter.vlan.as_ref().map(ranges),
-            What::EtherType => filter.ethertype.map(|e| one(e.0.into())),
-            What::Length => filter.length.as_ref().map(ranges),
+            Property::Source => filter.source.as_ref().map(prefixes),
+            Property::Destination => filter.destination.as_ref().map(prefixes),
+            Property::Protocol => filter.protocol.map(|p| one(p.0.into())),
+            Property::SourcePort => filter.source_port.as_ref().map(ranges),
+            Property::DestinationPort => filter.destination_port.as_ref().map(ranges),
+            Property::Dscp => filter.dscp.map(|d| one(d.0.into())),
+            Property::Vlan => filter.vlan.as_ref().map(ranges),
+            Property::EtherType => filter.ethertype.map(|e| one(e.0.into())),
+            Property::Length => filter.length.as_ref().map(ranges),
         }
     }
 
-    /// The packet's value.
+    /// The packet's value of this field.
     #[inline]
     fn value(self, key: &Key, length: u32) -> Option<u128> {
         match self {
-            What::Source => key.is_ip().then_some(key.source),
-            What::Destination => key.is_ip().then_some(key.destination),
-            What::Protocol => key.is_ip().then_some(key.protocol.into()),
-            What::SourcePort => key.source_port().map(u128::from),
-            What::DestinationPort => key.destination_port().map(u128::from),
-            What::Dscp => key.is_ip().then_some(key.dscp.into()),
-            What::Vlan => (key.vlan != NO_VLAN).then_some(key.vlan.into()),
-            What::EtherType => Some(key.ethertype.into()),
-            What::Length => Some(length.into()),
+            Property::Source => key.is_ip().then_some(key.source),
+            Property::Destination => key.is_ip().then_some(key.destination),
+            Property::Protocol => key.is_ip().then_some(key.protocol.into()),
+            Property::SourcePort => key.source_port().map(u128::from),
+            Property::DestinationPort => key.destination_port().map(u128::from),
+            Property::Dscp => key.is_ip().then_some(key.dscp.into()),
+            Property::Vlan => (key.vlan != NO_VLAN).then_some(key.vlan.into()),
+            Property::EtherType => Some(key.ethertype.into()),
+            Property::Length => Some(length.into()),
         }
     }
 }
 
-/// A field's interval bounds, before it is known whether all fields together are too large.
+/// A field's interval bounds, computed before the total size of the tables is checked.
 struct Plan {
-    what: What,
+    property: Property,
     accepted: Vec<Option<Vec<(u128, u128)>>>,
     starts: Vec<u128>,
 }
 
 impl Plan {
-    fn new(what: What, filters: &[Filter]) -> Option<Self> {
-        let accepted: Vec<_> = filters.iter().map(|filter| what.accepted(filter)).collect();
+    fn new(property: Property, filters: &[Filter]) -> Option<Self> {
+        let accepted: Vec<_> = filters.iter().map(|filter| property.accepted(filter)).collect();
         if accepted.iter().all(Option::is_none) {
             return None;
         }
@@ -110,10 +110,10 @@ impl Plan {
         }
         starts.sort_unstable();
         starts.dedup();
-        Some(Self { what, accepted, starts })
+        Some(Self { property, accepted, starts })
     }
 
-    /// What the field's tables will take.
+    /// Size of the field's tables, bytes.
     fn bytes(&self, words: usize) -> u64 {
         let sets = (self.starts.len() as u64 + 1) * words as u64;
         sets * 8 + self.starts.len() as u64 * 16
@@ -122,7 +122,7 @@ impl Plan {
 
 impl Field {
     fn new(plan: Plan, words: usize) -> Self {
-        let Plan { what, accepted, starts } = plan;
+        let Plan { property, accepted, starts } = plan;
         let mut sets = vec![0u64; (starts.len() + 1) * words];
         for (flow, accepted) in accepted.iter().enumerate() {
             let mut set = |interval: usize| {
@@ -139,30 +139,30 @@ impl Field {
                 }
             }
         }
-        Self { what, starts, sets }
+        Self { property, starts, sets }
     }
 
     /// Number of the interval that a packet lies in.
     #[inline]
     fn interval(&self, key: &Key, length: u32) -> usize {
-        match self.what.value(key, length) {
+        match self.property.value(key, length) {
             Some(value) => self.starts.partition_point(|start| *start <= value) - 1,
             None => self.starts.len(),
         }
     }
 }
 
-/// The filters of one direction.
+/// Classifier by the filters of one direction.
 #[derive(Debug)]
 pub(crate) struct Classifier {
     fields: Vec<Field>,
     words: usize,
     flows: usize,
-    /// The interval of a frame's length, which is part of the cache's key.
+    /// Position of the length among `fields`; its interval is part of the cache's key.
     length: Option<usize>,
     cache: Vec<Cached>,
     fragments: Fragments,
-    /// Flows whose filters name the frames of an exempt role: `words` for each.
+    /// Bit sets of `words` for each exempt role: the flows whose filters name its frames.
     naming: Vec<u64>,
 }
 
@@ -178,7 +178,7 @@ const CACHE_SETS: usize = 4096;
 const EMPTY: u32 = u32::MAX - 1;
 
 impl Classifier {
-    /// Without filters.
+    /// A classifier without filters.
     pub(crate) fn none() -> Self {
         Self {
             fields: vec![],
@@ -191,17 +191,18 @@ impl Classifier {
         }
     }
 
-    /// The classifier of filters, first match first.
+    /// A classifier by these filters; the first match wins.
     pub(crate) fn new(filters: &[Filter]) -> Result<Self, ImpairError> {
         let words = filters.len().div_ceil(64);
-        let plans: Vec<Plan> = FIELDS.iter().filter_map(|what| Plan::new(*what, filters)).collect();
+        let plans: Vec<Plan> =
+            FIELDS.iter().filter_map(|property| Plan::new(*property, filters)).collect();
         let bytes = plans.iter().map(|plan| plan.bytes(words)).sum();
         if bytes > MAX_TABLE_BYTES {
             let (flows, most) = (filters.len(), MAX_TABLE_BYTES);
             return Err(ImpairError::TablesTooLarge { flows, bytes, most });
         }
         let fields: Vec<Field> = plans.into_iter().map(|plan| Field::new(plan, words)).collect();
-        let length = fields.iter().position(|field| field.what == What::Length);
+        let length = fields.iter().position(|field| field.property == Property::Length);
         let entry = Cached { key: Key::default(), length: 0, flow: EMPTY };
         let cache = if fields.is_empty() { vec![] } else { vec![entry; CACHE_SETS * 2] };
         let fragments = Fragments::new(!fields.is_empty());
@@ -248,7 +249,7 @@ impl Classifier {
         flow
     }
 
-    /// The first flow that a frame belongs to and whose filter names frames of its exempt role, or [`OTHER`].
+    /// The first flow that matches a frame and names its exempt role, or [`OTHER`].
     #[cold]
     pub(crate) fn naming(&self, role: usize, key: &Key, length: u32) -> u32 {
         self.search_in(|word| self.naming[role * self.words + word], key, length)
@@ -259,15 +260,15 @@ impl Classifier {
         self.search_in(|_| u64::MAX, key, length)
     }
 
-    /// The first of some flows in every field's set.
+    /// The first flow in every field's set, among those in the bit set `among`.
     #[inline]
-    fn search_in(&self, some: impl Fn(usize) -> u64, key: &Key, length: u32) -> u32 {
+    fn search_in(&self, among: impl Fn(usize) -> u64, key: &Key, length: u32) -> u32 {
         let mut at = [0usize; FIELDS.len()];
         for (at, field) in at.iter_mut().zip(&self.fields) {
             *at = field.interval(key, length) * self.words;
         }
         for word in 0..self.words {
-            let mut bits = some(word);
+            let mut bits = among(word);
             for (at, field) in at.iter().zip(&self.fields) {
                 bits &= field.sets[at + word];
                 if bits == 0 {
@@ -296,7 +297,7 @@ impl Classifier {
     }
 }
 
-/// Mixes the fields of a key; the upper bits are the best.
+/// Hash of a key's fields; its upper bits are the best mixed.
 #[inline]
 fn hash(key: &Key, class: u32) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -314,7 +315,7 @@ fn hash(key: &Key, class: u32) -> u64 {
     fold(ends ^ rest, K ^ u64::from(class)).wrapping_mul(K)
 }
 
-/// Flows of datagrams whose first fragment was seen.
+/// The flows of fragmented datagrams, by their first fragments.
 #[derive(Debug)]
 struct Fragments {
     entries: Vec<FragmentEntry>,
@@ -334,7 +335,7 @@ struct FragmentEntry {
 
 const FRAGMENT_SETS: usize = 1024;
 const FRAGMENT_WAYS: usize = 4;
-/// How long later fragments are looked for: the reassembly time of RFC 8200 §4.5.
+/// Maximum age of an entry: the reassembly time of RFC 8200 §4.5.
 const FRAGMENT_AGE_NS: u64 = 60_000_000_000;
 
 impl Fragments {
@@ -370,7 +371,7 @@ impl Fragments {
         (now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS).then_some(entry.flow)
     }
 
-    /// Adds a datagram in its own slot, or else in the oldest of its set.
+    /// Adds a datagram: in its existing slot, else in the oldest one of its set.
     fn enter(&mut self, key: &Key, flow: u32, now_ns: u64) {
         let ways = self.ways(key);
         let own = ways.iter().position(|entry| Self::is(entry, key));
@@ -391,15 +392,15 @@ impl Fragments {
 /// Whether a filter matches a packet, field by field: the reference for the tables above.
 #[cfg(test)]
 fn matches(filter: &Filter, key: &Key, length: u32) -> bool {
-    FIELDS.iter().all(|what| match what.accepted(filter) {
+    FIELDS.iter().all(|property| match property.accepted(filter) {
         None => true,
-        Some(ranges) => what
+        Some(ranges) => property
             .value(key, length)
             .is_some_and(|value| ranges.iter().any(|(low, high)| (*low..=*high).contains(&value))),
     })
 }
 
-/// An address as the key holds it.
+/// An address in the form of the key.
 #[cfg(test)]
 fn mapped(address: IpAddr) -> u128 {
     match address {

@@ -1,4 +1,4 @@
-//! Counters of an engine other than those of flows, which `weir_model` lists.
+//! Counters of an engine. Those of its flows are in `weir_model`.
 
 pub use weir_model::impairment::Counters;
 

@@ -1,4 +1,4 @@
-//! The engine's input and output for a packet.
+//! The engine's input ([`Meta`]) and output ([`Disposition`]) for a packet.
 
 use crate::key::{Key, Layers};
 use crate::role::Role;
@@ -24,7 +24,8 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// A packet whose bytes are parsed once; [`crate::Engine::meta`] parses as far as its configuration needs.
+    /// A packet with all fields parsed; [`crate::Engine::meta`] parses only as far as its configuration
+    /// needs.
     #[inline]
     #[must_use]
     pub(crate) fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8], native_port: u16) -> Self {
@@ -55,7 +56,7 @@ pub enum Verdict {
     QueueDropped,
     /// There was no memory to queue it, or it was abandoned at the end.
     Unplanned,
-    /// A copy was made: another disposition with this handle follows. Not final.
+    /// A copy was made: one more disposition with this handle follows. Not final.
     Copied,
 }
 
@@ -82,8 +83,8 @@ pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
 /// Flag of a [`Disposition`]: its [role](Role::Control) is control traffic, with draws of its own.
 pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
-/// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index
-/// are meaningless.
+/// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Its
+/// flow and index are meaningless.
 pub const FLAG_EXEMPT: u8 = 128;
 
 /// What to do with a packet, or what happened to it.
@@ -100,11 +101,11 @@ pub struct Disposition {
     pub index: u64,
     /// Arrival time.
     pub arrived_ns: u64,
-    /// Planned departure; for a dropped packet, the time at which that was decided.
+    /// Planned departure; for a dropped packet, the time of that decision.
     pub at_ns: u64,
     /// Bytes of the frame.
     pub length: u32,
-    /// Number of its edit among those of this step; meaningful with [`FLAG_MODIFIED`].
+    /// Index of its edit among those of this step; meaningful with [`FLAG_MODIFIED`].
     pub edit: u32,
     /// The outcome.
     pub verdict: Verdict,

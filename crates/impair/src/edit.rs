@@ -24,7 +24,7 @@ pub struct Edit {
 struct Sums {
     /// IPv4 header: its start and its end.
     header: Option<(usize, usize)>,
-    /// Transport: start, end of coverage, place of the checksum.
+    /// Transport: start, end of coverage, offset of the checksum.
     transport: Option<(usize, usize, usize)>,
     /// Addresses in the pseudo header: start and end.
     pseudo: Option<(usize, usize)>,
@@ -53,7 +53,7 @@ impl Sums {
         let transport = checksum_at.map(|at| l4 + at).filter(|at| at + 2 <= end).map(|at| {
             let mut covered = end;
             if number == protocol::UDP_LITE {
-                // RFC 3828 §3.1: 0 is the whole packet.
+                // RFC 3828 §3.1: 0 covers the whole packet.
                 let stated = usize::from(u16::from_be_bytes([frame[l4 + 4], frame[l4 + 5]]));
                 if stated != 0 {
                     covered = end.min(l4 + stated);
@@ -70,8 +70,8 @@ impl Sums {
     }
 }
 
-/// The 16-bit word of a sum that begins at `start` and ends at `end`, around byte `at`; an odd last byte is
-/// padded with zero.
+/// The 16-bit word that contains byte `at`, in a sum from `start` to `end`. An odd last byte is padded with
+/// zero.
 fn word(frame: &[u8], start: usize, end: usize, at: usize) -> u16 {
     let first = at - (at - start) % 2;
     let second = if first + 1 < end { frame[first + 1] } else { 0 };
@@ -97,14 +97,15 @@ impl Edit {
         self.checksum == Checksum::Repair
     }
 
-    /// Changes the frame, and returns whether there was anything to change. The same edit of the same frame is the same
-    /// change, whenever it is made.
+    /// Changes the frame, and returns whether it did. The same edit changes the same frame in the same way
+    /// at any time.
     ///
-    /// Nothing changes where the checksum is to be damaged and the frame has none, and where every bit to be repaired
-    /// lies in the checksum that repairs it.
+    /// Nothing changes if the checksum is to be damaged and the frame has none, or if every bit to flip
+    /// with `repair` lies in the checksum itself.
     ///
-    /// `repair` updates the IPv4 header checksum and that of TCP, UDP, UDP-Lite, ICMP and ICMPv6 by what
-    /// changed (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to repair.
+    /// `repair` updates the checksums of the IPv4 header and of TCP, UDP, UDP-Lite, ICMP and ICMPv6
+    /// incrementally (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to
+    /// repair.
     #[must_use = "a frame that was not changed is not to be counted as changed"]
     pub fn apply(&self, frame: &mut [u8]) -> bool {
         let mut draws = self.position.draws_of_copy(&self.philox, self.copy);
@@ -127,7 +128,8 @@ impl Edit {
             for bit in choose(&mut draws, 16, &mut flips[..count]) {
                 frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
             }
-            // In UDP 0 means "none", and the two zeros are equal: neither would be noticed.
+            // A UDP checksum of 0 means "none", and 0 equals 0xffff in one's complement: receivers would
+            // notice neither.
             let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
             if (sums.is_udp && sum == 0) || sum == !u16::from_be_bytes(before) {
                 let before = u16::from_be_bytes(before);
@@ -146,13 +148,13 @@ impl Edit {
         changed
     }
 
-    /// Flips a bit; `false` when it is one that repairing would flip back.
+    /// Flips a bit; `false` if it is in a checksum that is to be repaired.
     fn flip(&self, frame: &mut [u8], at: usize, mask: u8, sums: &Sums) -> bool {
         let repair = self.checksum == Checksum::Repair;
         let in_transport = sums.transport.filter(|(start, end, _)| (*start..*end).contains(&at));
         let in_header = sums.header.filter(|(start, end)| (*start..*end).contains(&at));
         if repair {
-            // A repaired checksum shows no damage.
+            // Repairing would undo a change of the checksum itself.
             let own = in_transport.is_some_and(|(_, _, sum)| at == sum || at == sum + 1)
                 || in_header.is_some_and(|(start, _)| at == start + 10 || at == start + 11);
             if own {

@@ -1,9 +1,9 @@
-//! The engine: packets of one direction through their stages, in the order of time.
+//! The engine: passes packets of one direction through their stages, in the order of time.
 //!
-//! A stage whose output is known at once (loss, a rate with tail drop, a delay that keeps order) is passed
-//! at arrival, ahead of time; its packets wait in a FIFO queue. A law that reorders puts them
-//! on the wheel, and they go on from there when their time comes. Everything happens in the order of
-//! (time, number), whatever the batches were.
+//! A stage whose output is known immediately (loss, a rate with tail drop, a delay that keeps order) is
+//! passed at arrival, ahead of time; its packets wait in a FIFO queue. A law that reorders puts packets on
+//! the timing wheel; they pass the remaining stages when their timer expires. Events are processed in the
+//! order of (time, number), independent of the batches.
 
 mod configure;
 
@@ -30,21 +30,22 @@ use crate::role::Role;
 use crate::stages::{Flow, NextStep, Order, Path, Shared, Step, StepLists};
 use crate::wheel::{Timer, Wheel};
 
-/// Memory that a queued packet counts beyond its length.
+/// Memory accounted for a queued packet in addition to its length, bytes.
 pub const HELD_OVERHEAD_BYTES: u64 = 128;
 
-/// Changes of content with preallocated room.
+/// Number of changes of content with preallocated memory.
 const EDITS_AT_ONCE: usize = 4096;
-/// Interval of releasing memory that the tables of queues no longer need.
+/// Minimum interval between two releases of memory that the tables of queues no longer need.
 const RECLAIM_NS: u64 = 10_000_000;
-/// Bit of a timer's item: it releases the oldest packet of a path; the other bits are the path's number.
+/// Bit of a timer's item: the timer releases the oldest packet of a path, whose number is in the other
+/// bits.
 const FIRES: u32 = 1 << 31;
 /// The path without laws.
 const NO_PATH: u32 = 0;
 
 /// A packet in the engine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Packet {
     handle: u32,
     flow: u32,
     index: u64,
@@ -65,7 +66,7 @@ struct Held {
 struct Waiting {
     time: u64,
     number: u64,
-    held: Held,
+    packet: Packet,
 }
 
 /// The status of a flow.
@@ -75,18 +76,18 @@ pub struct FlowStatus<'a> {
     pub number: u32,
     /// Its name.
     pub name: &'a str,
-    /// Whether the configuration in force has it.
+    /// Whether it is in the current configuration.
     pub active: bool,
     /// Its counters.
     pub counters: &'a Counters,
-    /// Changes whenever other laws apply to it, shared ones included.
+    /// Changes whenever its laws change, shared ones included.
     pub laws_version: u64,
 }
 
 /// One direction of an impairment.
 ///
-/// Call [`step`](Self::step) with arrived packets, in their order, and again (without packets, if none arrived) at
-/// [`next_deadline_ns`](Self::next_deadline_ns).
+/// Call [`step`](Self::step) with packets in the order of arrival, and again (without packets, if none
+/// arrived) at [`next_deadline_ns`](Self::next_deadline_ns).
 #[derive(Debug)]
 pub struct Engine {
     direction: Direction,
@@ -105,8 +106,8 @@ pub struct Engine {
     wheel: Wheel,
     /// The latest time seen.
     clock_ns: u64,
-    /// The time of the present decision: the clock, or that of an event processed late, so that its consequences are
-    /// in order.
+    /// The time of the current decision: the clock, or the time of an event that is processed late, so that
+    /// its consequences are in order.
     present_ns: u64,
     /// Time of the next event; `u64::MAX` when there is none.
     next_ns: u64,
@@ -120,7 +121,7 @@ pub struct Engine {
     content: bool,
     /// The port by which control traffic over TCP is recognised.
     native_port: u16,
-    /// Whether frames that a link needs are exempt.
+    /// Whether frames that the link needs to work, such as ARP, are exempt.
     exempts: bool,
     exempt: Exempt,
 }
@@ -167,7 +168,7 @@ impl Engine {
         self.direction
     }
 
-    /// Every flow that the engine has known, by number; 0 is Other.
+    /// Every flow of the current or an earlier configuration, by number; 0 is Other.
     pub fn flows(&self) -> impl Iterator<Item = FlowStatus<'_>> {
         self.flows.iter().zip(&self.active).zip(0..).map(|((flow, active), number)| FlowStatus {
             number,
@@ -184,7 +185,7 @@ impl Engine {
         self.held_packets
     }
 
-    /// Their memory: their lengths and [`HELD_OVERHEAD_BYTES`] each.
+    /// Memory of queued packets: the length and [`HELD_OVERHEAD_BYTES`] of each.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.memory.used_bytes - self.memory.tables_bytes
@@ -196,7 +197,8 @@ impl Engine {
         self.memory.used_bytes
     }
 
-    /// When [`step`](Self::step) must be called next, if nothing arrives before; `None` if nothing is queued.
+    /// Time at which [`step`](Self::step) must be called if nothing arrives before; `None` if nothing is
+    /// queued.
     #[inline]
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
@@ -213,7 +215,7 @@ impl Engine {
         self.edits.get(disposition.edit as usize)
     }
 
-    /// Clears the flag and count of a change: [`Edit::apply`] found nothing to change in the packet.
+    /// Clears the flag and count of a change for which [`Edit::apply`] returned `false`.
     pub fn unmodified(&mut self, disposition: &mut Disposition) {
         if disposition.flags & FLAG_MODIFIED != 0 {
             disposition.flags &= !FLAG_MODIFIED;
@@ -221,8 +223,8 @@ impl Engine {
         }
     }
 
-    /// Processes arrived packets and releases those due at `now_ns`. Dispositions are appended to `dispositions` in
-    /// the order of departure; edits are those of this call.
+    /// Processes arrived packets and releases those due at `now_ns`. Dispositions are appended to
+    /// `dispositions` in the order of departure; their edits are valid until the next call.
     pub fn step(&mut self, now_ns: u64, metas: &[Meta], dispositions: &mut Vec<Disposition>) {
         self.edits.clear();
         for meta in metas {
@@ -243,8 +245,8 @@ impl Engine {
     pub fn abandon(&mut self, dispositions: &mut Vec<Disposition>) {
         while let Some(Reverse((_, _, path))) = self.fifos.pop() {
             while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) {
-                let held = self.free(node);
-                self.drop(held, self.clock_ns, Verdict::Unplanned, dispositions);
+                let packet = self.free(node);
+                self.drop(packet, self.clock_ns, Verdict::Unplanned, dispositions);
             }
         }
         while let Some(timer) = self.wheel.pop(u64::MAX) {
@@ -255,8 +257,8 @@ impl Engine {
                 self.pool.pop_front(&mut path.waiting)
             };
             if let Some(node) = node {
-                let held = self.free(node);
-                self.drop(held, self.clock_ns, Verdict::Unplanned, dispositions);
+                let packet = self.free(node);
+                self.drop(packet, self.clock_ns, Verdict::Unplanned, dispositions);
             }
         }
         self.next_ns = u64::MAX;
@@ -285,7 +287,8 @@ impl Engine {
         if flow.plain {
             flow.counters.sent_packets += 1;
             flow.counters.sent_bytes += u64::from(meta.length);
-            // Packets that an earlier configuration still delays are overtaken here, and will be marked as reordered.
+            // Packets still delayed by an earlier configuration are overtaken here, and will be marked as
+            // reordered.
             flow.sent_to = index + 1;
             dispositions.push(Disposition {
                 handle: meta.handle,
@@ -302,7 +305,7 @@ impl Engine {
             return;
         }
         let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
-        let held = Held {
+        let packet = Packet {
             handle: meta.handle,
             flow: number,
             index,
@@ -315,7 +318,7 @@ impl Engine {
             copy: 0,
             flags: role_flag,
         };
-        self.run(held, meta.arrived_ns, dispositions);
+        self.run(packet, meta.arrived_ns, dispositions);
     }
 
     /// Forwards an exempt frame.
@@ -340,53 +343,53 @@ impl Engine {
 
     /// The position of a packet's draws for a law slot.
     #[inline]
-    fn position(&self, held: &Held, slot: u8) -> DrawPosition {
-        let flow = self.flows[held.flow as usize].hash;
-        let slot = if held.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
-        DrawPosition { flow, direction: self.direction, slot, packet: held.draw }
+    fn position(&self, packet: &Packet, slot: u8) -> DrawPosition {
+        let flow = self.flows[packet.flow as usize].hash;
+        let slot = if packet.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
+        DrawPosition { flow, direction: self.direction, slot, packet: packet.draw }
     }
 
-    /// Passes the remaining stages, from time `t` on.
-    fn run(&mut self, mut held: Held, mut t: u64, dispositions: &mut Vec<Disposition>) {
+    /// Passes a packet through its remaining stages, from time `t` on.
+    fn run(&mut self, mut packet: Packet, mut t: u64, dispositions: &mut Vec<Disposition>) {
         loop {
-            match self.steps.take(&mut held.next) {
-                Step::End => return self.leave(held, t, dispositions),
+            match self.steps.take(&mut packet.next) {
+                Step::End => return self.leave(packet, t, dispositions),
                 Step::Loss => {
-                    let position = self.position(&held, slot::LOSS);
-                    let flow = &mut self.flows[held.flow as usize];
-                    let mut draws = position.draws_of_copy(&self.philox, held.copy);
-                    let law = &mut flow.loss[usize::from(held.flags & FLAG_CONTROL != 0)];
+                    let position = self.position(&packet, slot::LOSS);
+                    let flow = &mut self.flows[packet.flow as usize];
+                    let mut draws = position.draws_of_copy(&self.philox, packet.copy);
+                    let law = &mut flow.loss[usize::from(packet.flags & FLAG_CONTROL != 0)];
                     if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
-                        return self.drop(held, t, Verdict::Lost, dispositions);
+                        return self.drop(packet, t, Verdict::Lost, dispositions);
                     }
                 }
                 Step::Duplicate => {
-                    let position = self.position(&held, slot::DUPLICATE);
-                    let flow = &mut self.flows[held.flow as usize];
+                    let position = self.position(&packet, slot::DUPLICATE);
+                    let flow = &mut self.flows[packet.flow as usize];
                     if flow.duplicate.happens(position.draws(&self.philox).bits()) {
                         flow.counters.duplicated_packets += 1;
-                        dispositions.push(disposition(&held, t, Verdict::Copied));
-                        self.run(held, t, dispositions);
-                        held.copy = 1;
+                        dispositions.push(disposition(&packet, t, Verdict::Copied));
+                        self.run(packet, t, dispositions);
+                        packet.copy = 1;
                     }
                 }
                 Step::Rate => {
-                    let path = self.flows[held.flow as usize].path;
+                    let path = self.flows[packet.flow as usize].path;
                     if let Some(link) = &mut self.paths[path as usize].link {
                         // A packet that cannot be queued must not use the link's time.
-                        let cost = cost(held.length);
-                        let mut entry = link.enter(t, held.length, cost, &mut self.memory);
+                        let cost = cost(packet.length);
+                        let mut entry = link.enter(t, packet.length, cost, &mut self.memory);
                         if entry == Entry::NoMemory && self.reclaim() {
-                            entry = self.enter_again(path, t, held.length);
+                            entry = self.enter_again(path, t, packet.length);
                         }
                         match entry {
                             Entry::Sent(sent) => t = sent,
                             Entry::Full => {
-                                return self.drop(held, t, Verdict::QueueDropped, dispositions);
+                                return self.drop(packet, t, Verdict::QueueDropped, dispositions);
                             }
                             Entry::NoMemory => {
                                 return self.drop(
-                                    held,
+                                    packet,
                                     self.present_ns,
                                     Verdict::Unplanned,
                                     dispositions,
@@ -396,15 +399,15 @@ impl Engine {
                     }
                 }
                 Step::Delay => {
-                    let position = self.position(&held, slot::DELAY);
-                    let number = self.flows[held.flow as usize].path;
+                    let position = self.position(&packet, slot::DELAY);
+                    let number = self.flows[packet.flow as usize].path;
                     let path = &mut self.paths[number as usize];
                     let Some((law, order)) = &mut path.delay else { continue };
-                    let mut draws = position.draws_of_copy(&self.philox, held.copy);
+                    let mut draws = position.draws_of_copy(&self.philox, packet.copy);
                     let delay = law.draw_ns(&mut draws);
                     let until = t.saturating_add(delay);
                     if delay > 0 {
-                        held.flags |= FLAG_DELAYED;
+                        packet.flags |= FLAG_DELAYED;
                     }
                     match order {
                         Order::Kept => t = until,
@@ -413,15 +416,15 @@ impl Engine {
                             path.latest_ns = t;
                         }
                         Order::Allow => {
-                            if let Some(node) = self.hold(held, until, dispositions) {
+                            if let Some(node) = self.hold(packet, until, dispositions) {
                                 self.schedule(until, node);
                             }
                             return;
                         }
                         Order::FifoRelease => {
-                            // Whichever packet leaves, all wait at least for a candidate.
-                            held.flags |= FLAG_DELAYED;
-                            if let Some(node) = self.hold(held, until, dispositions) {
+                            // Every packet waits at least for the next candidate.
+                            packet.flags |= FLAG_DELAYED;
+                            if let Some(node) = self.hold(packet, until, dispositions) {
                                 let path = &mut self.paths[number as usize];
                                 self.pool.push_back(&mut path.waiting, node);
                                 self.schedule(until, number | FIRES);
@@ -434,19 +437,19 @@ impl Engine {
         }
     }
 
-    /// Through all stages: out now, or into the FIFO queue.
+    /// Sends a packet that has passed all stages, or puts it into the FIFO queue until its time.
     #[inline]
-    fn leave(&mut self, held: Held, t: u64, dispositions: &mut Vec<Disposition>) {
-        let number = self.flows[held.flow as usize].path;
+    fn leave(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
+        let number = self.flows[packet.flow as usize].path;
         let path = &self.paths[number as usize];
         let empty = path.fifo.is_empty();
         // An earlier stamp does not overtake packets before it.
         let t = if empty { t } else { t.max(path.fifo_ns) };
         if t <= self.present_ns {
-            return self.emit(held, t, dispositions);
+            return self.emit(packet, t, dispositions);
         }
         let number_of_event = self.number;
-        if let Some(node) = self.hold(held, t, dispositions) {
+        if let Some(node) = self.hold(packet, t, dispositions) {
             let path = &mut self.paths[number as usize];
             self.pool.push_back(&mut path.fifo, node);
             path.fifo_ns = t;
@@ -459,22 +462,27 @@ impl Engine {
 
     /// Queues a packet, if there is memory.
     #[inline]
-    fn hold(&mut self, held: Held, time: u64, dispositions: &mut Vec<Disposition>) -> Option<u32> {
-        let cost = cost(held.length);
+    fn hold(
+        &mut self,
+        packet: Packet,
+        time: u64,
+        dispositions: &mut Vec<Disposition>,
+    ) -> Option<u32> {
+        let cost = cost(packet.length);
         let has_room = self.memory.has_room(cost) || self.reclaim() && self.memory.has_room(cost);
         if !has_room {
-            self.drop(held, self.present_ns, Verdict::Unplanned, dispositions);
+            self.drop(packet, self.present_ns, Verdict::Unplanned, dispositions);
             return None;
         }
         self.memory.used_bytes += cost;
         self.held_packets += 1;
         let number = self.number;
         self.number += 1;
-        Some(self.pool.insert(Waiting { time, number, held }))
+        Some(self.pool.insert(Waiting { time, number, packet }))
     }
 
-    /// Releases memory that tables of queues no longer need, if they have much and that was not just done; returns
-    /// whether it did.
+    /// Releases memory that the tables of queues no longer need, if it is a large part and was not done
+    /// recently. Returns whether it did.
     #[cold]
     fn reclaim(&mut self) -> bool {
         let recent =
@@ -501,11 +509,11 @@ impl Engine {
     }
 
     #[inline]
-    fn free(&mut self, node: u32) -> Held {
-        let held = self.pool.remove(node).held;
-        self.memory.used_bytes -= cost(held.length);
+    fn free(&mut self, node: u32) -> Packet {
+        let packet = self.pool.remove(node).packet;
+        self.memory.used_bytes -= cost(packet.length);
         self.held_packets -= 1;
-        held
+        packet
     }
 
     /// Adds a timer for the packet queued last.
@@ -537,10 +545,11 @@ impl Engine {
                         self.pool.pop_front(&mut path.waiting)
                     };
                     if let Some(node) = node {
-                        let held = self.free(node);
-                        // The candidate of a packet with an earlier stamp may precede another packet's arrival.
-                        let t = timer.time.max(held.arrived_ns);
-                        self.run(held, t, dispositions);
+                        let packet = self.free(node);
+                        // The candidate may come from a packet with an earlier stamp, and precede this
+                        // packet's arrival.
+                        let t = timer.time.max(packet.arrived_ns);
+                        self.run(packet, t, dispositions);
                     }
                 }
                 (_, None) => break,
@@ -554,8 +563,8 @@ impl Engine {
     /// them.
     fn leave_fifo(&mut self, time: u64, path: u32, dispositions: &mut Vec<Disposition>) {
         let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) else { return };
-        let held = self.free(node);
-        self.emit(held, time, dispositions);
+        let packet = self.free(node);
+        self.emit(packet, time, dispositions);
         let next = self.paths[path as usize].fifo;
         if next.is_empty() {
             self.fifos.pop();
@@ -569,13 +578,13 @@ impl Engine {
 
     /// Sends a packet.
     #[inline]
-    fn emit(&mut self, held: Held, t: u64, dispositions: &mut Vec<Disposition>) {
-        let position = self.position(&held, slot::CONTENT);
-        let flow = &mut self.flows[held.flow as usize];
-        let mut disposition = disposition(&held, t, Verdict::Forwarded);
+    fn emit(&mut self, packet: Packet, t: u64, dispositions: &mut Vec<Disposition>) {
+        let position = self.position(&packet, slot::CONTENT);
+        let flow = &mut self.flows[packet.flow as usize];
+        let mut disposition = disposition(&packet, t, Verdict::Forwarded);
         if let Some(law) = &flow.content
-            && held.from < held.to
-            && law.chance.happens(position.draws_of_copy(&self.philox, held.copy).bits())
+            && packet.from < packet.to
+            && law.chance.happens(position.draws_of_copy(&self.philox, packet.copy).bits())
         {
             flow.counters.modified_packets += 1;
             disposition.flags |= FLAG_MODIFIED;
@@ -583,58 +592,64 @@ impl Engine {
             self.edits.push(Edit {
                 philox: self.philox,
                 position,
-                copy: held.copy,
+                copy: packet.copy,
                 flip_bits: law.flip_bits,
                 checksum: law.checksum,
-                from: held.from,
-                to: held.to,
+                from: packet.from,
+                to: packet.to,
             });
         }
         flow.counters.sent_packets += 1;
-        flow.counters.sent_bytes += u64::from(held.length);
-        flow.counters.delayed_packets += u64::from(held.flags & FLAG_DELAYED != 0);
-        if held.copy == 0 {
-            if held.index < flow.sent_to {
+        flow.counters.sent_bytes += u64::from(packet.length);
+        flow.counters.delayed_packets += u64::from(packet.flags & FLAG_DELAYED != 0);
+        if packet.copy == 0 {
+            if packet.index < flow.sent_to {
                 disposition.flags |= FLAG_REORDERED;
                 flow.counters.reordered_packets += 1;
             } else {
-                flow.sent_to = held.index + 1;
+                flow.sent_to = packet.index + 1;
             }
         }
         dispositions.push(disposition);
     }
 
-    fn drop(&mut self, held: Held, t: u64, verdict: Verdict, dispositions: &mut Vec<Disposition>) {
-        let counters = &mut self.flows[held.flow as usize].counters;
+    fn drop(
+        &mut self,
+        packet: Packet,
+        t: u64,
+        verdict: Verdict,
+        dispositions: &mut Vec<Disposition>,
+    ) {
+        let counters = &mut self.flows[packet.flow as usize].counters;
         match verdict {
             Verdict::Lost => counters.lost_packets += 1,
             Verdict::QueueDropped => counters.queue_dropped_packets += 1,
             Verdict::Unplanned => counters.unplanned_dropped_packets += 1,
             Verdict::Forwarded | Verdict::Copied => {}
         }
-        dispositions.push(disposition(&held, t, verdict));
+        dispositions.push(disposition(&packet, t, verdict));
     }
 }
 
-/// Memory that a packet counts while it is queued.
+/// Memory accounted for a packet while it is queued.
 #[inline]
 fn cost(length: u32) -> u64 {
     u64::from(length) + HELD_OVERHEAD_BYTES
 }
 
 #[inline]
-fn disposition(held: &Held, at_ns: u64, verdict: Verdict) -> Disposition {
+fn disposition(packet: &Packet, at_ns: u64, verdict: Verdict) -> Disposition {
     Disposition {
-        handle: held.handle,
-        flow: held.flow,
-        index: held.index,
-        arrived_ns: held.arrived_ns,
+        handle: packet.handle,
+        flow: packet.flow,
+        index: packet.index,
+        arrived_ns: packet.arrived_ns,
         at_ns,
-        length: held.length,
+        length: packet.length,
         edit: 0,
         verdict,
-        copy: held.copy,
-        flags: held.flags,
+        copy: packet.copy,
+        flags: packet.flags,
     }
 }
 

@@ -1,11 +1,11 @@
-//! Why an impairment can't be run.
+//! Errors of engines.
 
 use weir_model::ModelError;
 
-/// An error of making an engine.
+/// An error of configuring an engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImpairError {
-    /// The configuration does not hold.
+    /// The configuration is invalid.
     #[error("impairment: {0}")]
     Config(#[from] ModelError),
     /// Two flows would draw the same random numbers.
@@ -13,9 +13,9 @@ pub enum ImpairError {
         "impairment: flows {first:?} and {second:?} have the same hash {hash:#010x} and would draw the same numbers; rename one"
     )]
     NameCollision {
-        /// One of them.
+        /// Name of one flow.
         first: String,
-        /// The other.
+        /// Name of the other.
         second: String,
         /// The hash of both names.
         hash: u32,
@@ -29,15 +29,15 @@ pub enum ImpairError {
     TablesTooLarge {
         /// Flows with a filter in the direction.
         flows: usize,
-        /// What the tables would take.
+        /// Size of the tables, bytes.
         bytes: u64,
-        /// What they may take.
+        /// Maximum size, bytes.
         most: u64,
     },
-    /// Configurations brought ever new names.
+    /// The configurations since the start have too many different flow names.
     #[error("impairment: more than {most} flow names since the start; restart the emulator")]
     TooManyNames {
-        /// What is possible.
+        /// Maximum number of names.
         most: usize,
     },
 }

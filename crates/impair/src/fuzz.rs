@@ -1,10 +1,10 @@
-//! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
+//! Fuzz bodies: functions that take hostile bytes and check invariants.
 
 use crate::{Disposition, Edit, Engine, Key, Meta, Verdict};
 use weir_laws::{Direction, DrawPosition, Philox};
 use weir_model::impairment::{Checksum, Impairment};
 
-/// Any bytes have a key whose layers lie in order inside them, and any edit of them keeps their length.
+/// Checks that the layers of any frame are in order and inside it, and that any edit keeps its length.
 pub fn fuzz_frame(data: &[u8]) {
     let (choice, frame) = data.split_first().unwrap_or((&0, &[]));
     let (_, layers) = Key::of_frame(frame);
@@ -12,7 +12,7 @@ pub fn fuzz_frame(data: &[u8]) {
     assert!(layers.end as usize <= frame.len());
     let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
     let mut edited = frame.to_vec();
-    let told = Edit {
+    let reported = Edit {
         philox: Philox::new((*choice).into()),
         position: DrawPosition { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
         copy: 0,
@@ -23,33 +23,33 @@ pub fn fuzz_frame(data: &[u8]) {
     }
     .apply(&mut edited);
     assert_eq!(edited.len(), frame.len());
-    assert_eq!(told, edited != frame);
+    assert_eq!(reported, edited != frame);
     let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
-    // Each flip of a repaired frame may change two checksums as well.
+    // With repair, each flip may also change two checksums.
     assert!(changed <= u32::from(choice >> 2) + 48 + 16);
 }
 
-/// Laws in one line, a zero byte, then packets: whatever they do, packets are conserved and none is early.
+/// Laws in one line, a zero byte, then packets: checks that packets are conserved and none is early.
 pub fn fuzz_engine(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let text = parts.next().and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("");
     let Ok(laws) = text.parse() else { return };
     let config = Impairment { memory: "64K".parse().ok(), ..Impairment::of_both(laws) };
     let Ok(mut engine) = Engine::new(&config, Direction::Reverse) else { return };
-    let (mut now, mut came, mut dispositions) = (0u64, 0u64, Vec::<Disposition>::new());
+    let (mut now, mut arrived, mut dispositions) = (0u64, 0u64, Vec::<Disposition>::new());
     for chunk in parts.next().unwrap_or(&[]).chunks(3).take(5000) {
         now += u64::from(chunk[0]) << (chunk[0] & 15);
         let length = u32::from(*chunk.get(1).unwrap_or(&0)) * 37;
         let stamp = now.saturating_sub(u64::from(*chunk.get(2).unwrap_or(&0)));
-        engine.step(now, &[Meta::opaque(came as u32, stamp, length)], &mut dispositions);
-        came += 1;
+        engine.step(now, &[Meta::opaque(arrived as u32, stamp, length)], &mut dispositions);
+        arrived += 1;
         assert!(engine.next_deadline_ns().is_none_or(|next| next > now));
     }
     let leaves = |dispositions: &[Disposition]| {
         dispositions.iter().filter(|f| f.verdict != Verdict::Copied).count()
     };
     let copies = dispositions.iter().filter(|f| f.verdict == Verdict::Copied).count();
-    assert_eq!(came as usize + copies, leaves(&dispositions) + engine.held_packets() as usize);
+    assert_eq!(arrived as usize + copies, leaves(&dispositions) + engine.held_packets() as usize);
     for _ in 0..64 {
         let Some(next) = engine.next_deadline_ns() else { break };
         engine.step(next, &[], &mut dispositions);
@@ -57,7 +57,7 @@ pub fn fuzz_engine(data: &[u8]) {
     engine.abandon(&mut dispositions);
     assert_eq!((engine.held_packets(), engine.held_bytes()), (0, 0));
     let copies = dispositions.iter().filter(|f| f.verdict == Verdict::Copied).count();
-    assert_eq!(came as usize + copies, leaves(&dispositions));
+    assert_eq!(arrived as usize + copies, leaves(&dispositions));
     assert!(
         dispositions.iter().all(|f| f.verdict != Verdict::Forwarded || f.at_ns >= f.arrived_ns)
     );
@@ -69,8 +69,8 @@ mod tests {
     use crate::key::tests::udp_frame;
     use weir_laws::mutation::replay;
 
-    /// What fuzzing found: a frame of UDP without a checksum of which no bit was to be flipped was changed; a packet left
-    /// before it came, since another one's stamp had gone back.
+    /// Regressions found by fuzzing: an edit of no bits changed a UDP frame without a checksum; a packet
+    /// left before its arrival, because another packet's stamp had gone back.
     #[test]
     fn found() {
         let mut frame = udp_frame((1000, 2000), b"some payload");

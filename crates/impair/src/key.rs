@@ -1,4 +1,4 @@
-//! What the emulator knows of a packet: the fields that filters ask for, and where its layers begin.
+//! A packet's fields that filters match on, and the offsets of its layers.
 
 use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
 
@@ -7,8 +7,8 @@ pub(crate) const NO_VLAN: u16 = u16::MAX;
 /// Not an IP packet.
 pub(crate) const NO_PROTOCOL: u16 = u16::MAX;
 
-/// Where a frame's layers begin, in bytes from its start. A layer that is not there begins where the frame
-/// (without padding) ends.
+/// Offsets of a frame's layers, in bytes from its start. The offset of an absent layer is the end of the
+/// frame without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
     /// Network header.
@@ -21,8 +21,7 @@ pub struct Layers {
     pub end: u32,
 }
 
-/// A packet's fields, as filters ask for them. A frame that is damaged or unknown has the fields up to the
-/// damage.
+/// A packet's fields that filters match on. A damaged or unknown frame has the fields before the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Source address, IPv4 as IPv4-mapped IPv6; 0 when it is no IP packet.
@@ -31,7 +30,7 @@ pub struct Key {
     pub(crate) destination: u128,
     /// Source port in the upper half, destination port in the lower.
     pub(crate) ports: u32,
-    /// Of a fragment, its identification.
+    /// Identification of a fragmented datagram.
     pub(crate) fragment_id: u32,
     /// Outermost VLAN identifier, or [`NO_VLAN`].
     pub(crate) vlan: u16,
@@ -48,7 +47,7 @@ pub struct Key {
 /// Which fragment of a datagram a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FragmentPlace {
-    /// None: a whole datagram.
+    /// Not a fragment: a whole datagram.
     #[default]
     Whole,
     /// The first, with the transport header.
@@ -75,7 +74,7 @@ impl Default for Key {
 }
 
 impl Key {
-    /// Reads an Ethernet frame (without check sequence). Any bytes have a key.
+    /// Parses an Ethernet frame (without check sequence). Any bytes have a key.
     #[inline]
     #[must_use]
     pub fn of_frame(frame: &[u8]) -> (Self, Layers) {
@@ -85,8 +84,8 @@ impl Key {
         }
     }
 
-    /// The usual case in one piece, since it is paid for each packet: an untagged frame with a whole IPv4
-    /// packet without options. It says what [`Self::of_any_frame`] says.
+    /// Fast path for the usual packet: an untagged frame with a whole IPv4 packet without options. The
+    /// result is that of [`Self::of_any_frame`].
     #[inline]
     fn of_plain_ipv4(frame: &[u8]) -> Option<(Self, Layers)> {
         let head = frame.first_chunk::<34>()?;
@@ -169,7 +168,7 @@ impl Key {
         }
         let header = match number {
             protocol::UDP | protocol::UDP_LITE => 8,
-            // The data offset, in 32-bit words; what is too small or too large is no TCP header.
+            // The data offset, in 32-bit words. If it is too small or too large, there is no TCP header.
             protocol::TCP => match bytes.get(12) {
                 Some(byte) if byte >> 4 >= 5 => usize::from(byte >> 4) * 4,
                 _ => usize::MAX,
@@ -188,19 +187,19 @@ impl Key {
         }
     }
 
-    /// Source port, where there is one.
+    /// Source port; `None` if the packet has none.
     #[inline]
     pub(crate) fn source_port(&self) -> Option<u32> {
         self.has_ports.then_some(self.ports >> 16)
     }
 
-    /// Destination port, where there is one.
+    /// Destination port; `None` if the packet has none.
     #[inline]
     pub(crate) fn destination_port(&self) -> Option<u32> {
         self.has_ports.then_some(self.ports & 0xffff)
     }
 
-    /// Whether either port is this one.
+    /// Whether the source or destination port is `port`.
     #[inline]
     pub(crate) fn has_port(&self, port: u16) -> bool {
         let port = u32::from(port);
@@ -235,7 +234,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_says_the_same(
+        fn the_fast_path_has_the_same_result(
             changes in prop::collection::vec((0usize..60, any::<u8>()), 0..4),
             protocol in prop::sample::select(vec![1u8, 6, 17, 58, 136, 99]),
             length in 0usize..60,
@@ -263,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tags_fragments_and_strangers() {
+    fn tags_fragments_and_unknown_frames() {
         let mut frame = udp_frame((5000, 5060), b"hello");
         frame.splice(12..12, [0x88, 0xa8, 0x20, 0x05, 0x81, 0x00, 0x00, 0x09]);
         let (key, layers) = Key::of_frame(&frame);
@@ -283,7 +282,7 @@ pub(crate) mod tests {
         assert!(!key.is_ip());
         assert_eq!((key.ethertype, layers.l3, layers.end), (0xffff, 14, 60));
         assert_eq!(Key::of_frame(&[]).1, Layers::default());
-        // A broken IP header leaves a frame that is known by its EtherType alone.
+        // Of a frame with a broken IP header only the EtherType is known.
         let mut broken = udp_frame((1, 2), b"");
         broken[14] = 0x41;
         let (key, layers) = Key::of_frame(&broken);

@@ -1,22 +1,23 @@
-//! The emulator without I/O: it decides what happens to each packet of one direction, and when.
+//! The emulator without I/O: decides on the disposition of each packet of one direction and its time.
 //!
-//! Nothing here reads a clock, opens a socket or touches a packet's bytes: metadata and time come in,
-//! dispositions come out, in the order in which packets have to leave. The types you meet:
+//! Nothing here reads a clock, opens a socket or changes a packet's bytes. The input is metadata and time,
+//! the output dispositions in the order in which packets have to leave. The main types:
 //!
 //! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
-//! * [`Prepared`]: a configuration made ready elsewhere, for [`Engine::put_into_force`] while packets pass;
-//! * [`Meta`]: a packet as the engine sees it, a handle of its owner's, the fields of a [`Key`] and a [`Role`];
-//! * [`Disposition`]: what became of a packet ([`Verdict`]) and when it is to leave;
+//! * [`Prepared`]: a configuration prepared on another thread, for [`Engine::put_into_force`] while packets
+//!   are forwarded;
+//! * [`Meta`]: a packet as the engine sees it: its owner's handle, the fields of a [`Key`] and a [`Role`];
+//! * [`Disposition`]: the [`Verdict`] on a packet and its time of departure;
 //! * [`Edit`]: a change of content, which the owner of the bytes applies;
-//! * [`Counters`]: what a flow has seen.
+//! * [`Counters`]: the packet counters of a flow.
 //!
 //! ```
 //! use weir_impair::{Engine, Meta, Verdict};
 //! use weir_laws::Direction;
 //! use weir_model::impairment::Impairment;
 //!
-//! let asked = Impairment::of_both("delay 20ms".parse()?);
-//! let mut engine = Engine::new(&asked, Direction::Forward)?;
+//! let impairment = Impairment::of_both("delay 20ms".parse()?);
+//! let mut engine = Engine::new(&impairment, Direction::Forward)?;
 //! let mut dispositions = Vec::new();
 //! engine.step(1_000, &[Meta::opaque(7, 1_000, 60)], &mut dispositions);
 //! assert!(dispositions.is_empty());

@@ -1,5 +1,5 @@
-//! Memory that is handed out by index and never moves: it grows by chunks, so that growth copies
-//! nothing, and a freed slot is the next one used, so that a steady flow stays in the same few pages.
+//! A memory pool addressed by index. It grows by chunks, so that growth copies nothing. A freed node is the
+//! next one used, so that a steady flow stays in the same few pages.
 
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -9,7 +9,7 @@ const CHUNK: u32 = 1 << CHUNK_BITS;
 #[derive(Debug)]
 struct Node<T> {
     value: T,
-    /// The next node of the list that this one is in, free or used.
+    /// The next node of the same list, used or free.
     next: u32,
 }
 
@@ -65,7 +65,7 @@ impl<T: Copy + Default> Pool<T> {
         self.free = base;
     }
 
-    /// Takes a place for a value.
+    /// Stores a value in a free node and returns the node's index.
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         if self.free == NONE {
@@ -79,7 +79,7 @@ impl<T: Copy + Default> Pool<T> {
         index
     }
 
-    /// Gives a place back and its value out.
+    /// Frees a node and returns its value.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let free = self.free;
@@ -95,7 +95,7 @@ impl<T: Copy + Default> Pool<T> {
         &self.node(index).value
     }
 
-    /// Puts a place at a list's end.
+    /// Appends a node to a list.
     #[inline]
     pub(crate) fn push_back(&mut self, list: &mut List, index: u32) {
         self.node_mut(index).next = NONE;
@@ -107,7 +107,7 @@ impl<T: Copy + Default> Pool<T> {
         list.tail = index;
     }
 
-    /// Takes the place at a list's head.
+    /// Removes the first node of a list.
     #[inline]
     pub(crate) fn pop_front(&mut self, list: &mut List) -> Option<u32> {
         let index = list.head;
@@ -139,7 +139,7 @@ mod tests {
             }
             assert!(list.is_empty() && pool.pop_front(&mut list).is_none());
         }
-        // What was freed is used again.
+        // Freed nodes were used again.
         assert_eq!(pool.chunks.len(), 3);
     }
 }

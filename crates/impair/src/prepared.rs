@@ -1,5 +1,5 @@
-//! A prepared configuration for one direction: everything that can be refused is refused here, and everything slow is
-//! done, so that the thread of an engine only has to apply it.
+//! A prepared configuration for one direction. Preparing makes all checks and does all slow work, so that
+//! the engine's thread only has to apply it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::classify::Classifier;
 use crate::engine::side;
 use crate::error::ImpairError;
 
-/// Maximum number of names of an engine: each configuration may add some, and a flow's counters stay.
+/// Maximum number of flow names of an engine: each configuration may add some, and counters are never
+/// removed.
 const MAX_NAMES: usize = 4 * MAX_IMPAIR_FLOWS;
 
 /// A valid configuration with its classification tables, for the engines of one direction.
@@ -26,16 +27,17 @@ pub struct Prepared {
     pub(crate) filtered: Vec<u32>,
 }
 
-/// Remains of a replaced configuration; dropping them may take some time.
+/// The tables of a replaced configuration; dropping them may take some time.
 #[derive(Debug)]
-#[allow(dead_code, reason = "it is there to be dropped, elsewhere than in the packet path")]
+#[allow(dead_code, reason = "only dropped, outside of the packet path")]
 pub struct Retired(pub(crate) Classifier);
 
 impl Prepared {
-    /// Checks a configuration and builds its tables, on another thread than the packets'.
+    /// Checks a configuration and builds its tables. Call it outside of the packet path.
     ///
     /// # Errors
-    /// [`ImpairError`]: it is invalid, two of its names have one hash, or its tables would be too large.
+    /// [`ImpairError`]: the configuration is invalid, two of its flow names have the same hash, or its
+    /// tables would be too large.
     pub fn new(config: Arc<Impairment>, direction: Direction) -> Result<Self, ImpairError> {
         config.check()?;
         let hashes: Vec<u32> = config.flows.iter().map(|flow| flow_hash(&flow.name)).collect();
@@ -69,10 +71,10 @@ fn collision(first: &str, second: &str, hash: u32) -> ImpairError {
     ImpairError::NameCollision { first: first.into(), second: second.into(), hash }
 }
 
-/// The names that an engine has known, in the order of their numbers: it knows them as long as it lives.
+/// All flow names that an engine has had, with their numbers. Names are never removed.
 ///
-/// An owner of several engines under the same configurations keeps one too, and knows by [`Names::check`] what they
-/// will all take.
+/// The owner of several engines with the same configurations has one too, and learns from [`Names::check`]
+/// whether all of them will accept a configuration.
 #[derive(Clone, Debug)]
 pub struct Names {
     by_hash: HashMap<u32, (u32, Box<str>)>,
@@ -105,14 +107,14 @@ impl Names {
         Ok(())
     }
 
-    /// Adds the names of a configuration that was checked.
+    /// Adds the names of a configuration that [`check`](Self::check) accepted.
     pub fn add(&mut self, prepared: &Prepared) {
         for (flow, hash) in prepared.config.flows.iter().zip(&prepared.hashes) {
             self.number(*hash, &flow.name);
         }
     }
 
-    /// Every name with its number, as in [`crate::Disposition::flow`], by number; 0 is Other.
+    /// Every name with its number ([`crate::Disposition::flow`]), sorted by number; 0 is Other.
     #[must_use]
     pub fn numbered(&self) -> Vec<(u32, &str)> {
         let mut all: Vec<_> = self.by_hash.values().map(|(n, name)| (*n, &**name)).collect();
@@ -120,7 +122,7 @@ impl Names {
         all
     }
 
-    /// The number of a name that was checked; a new one gets the next.
+    /// The number of a checked name; a new name gets the next one.
     pub(crate) fn number(&mut self, hash: u32, name: &str) -> u32 {
         let next = self.by_hash.len() as u32;
         self.by_hash.entry(hash).or_insert_with(|| (next, name.into())).0

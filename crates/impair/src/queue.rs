@@ -1,5 +1,5 @@
-//! A link of a limited rate with a queue, in integers: no packet is sent faster than the rate allows, not by a
-//! nanosecond, and rounding errors do not accumulate.
+//! A link of a limited rate with a queue. Its arithmetic is in integers: no packet is sent even a
+//! nanosecond too early, and rounding errors do not accumulate.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ enum Limit {
     Packets(usize),
 }
 
-/// Memory for queued packets: used and permitted.
+/// Memory for queued packets: used and maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     /// Memory in use: packets, and the tables of queues.
@@ -37,7 +37,7 @@ impl Memory {
 /// The result of offering a frame to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// It will have been sent at this time.
+    /// Its transmission ends at this time.
     Sent(u64),
     /// The queue has no room.
     Full,
@@ -45,7 +45,7 @@ pub(crate) enum Entry {
     NoMemory,
 }
 
-/// An entry for a waiting frame.
+/// A waiting frame: start of transmission and size.
 type Waiting = (u64, u32);
 const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
 
@@ -55,10 +55,10 @@ pub(crate) struct Link {
     bits_per_second: u64,
     overhead: u32,
     limit: Limit,
-    /// When all accepted frames have been sent: this many ns and `part`/rate of one.
+    /// End of transmission of all accepted frames: this many ns and `part`/rate of one.
     busy_until: u64,
     part: u64,
-    /// Start of transmission and size of waiting frames; kept if the limit needs it.
+    /// Waiting frames; only if the limit is in bytes or packets.
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
 }
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// Takes over what another link has still to send, so that a change of rate does not send two frames at the same
+    /// Adopts the queue of the link that this one replaces, so that two frames are never sent at the same
     /// time.
     pub(crate) fn after(mut self, before: &Link) -> Self {
         self.busy_until = before.free_at();
@@ -101,8 +101,8 @@ impl Link {
         self.waiting.capacity() as u64 * WAITING_BYTES
     }
 
-    /// Releases most of a table that is mostly unused at `now`. A table in use is kept, since memory must be
-    /// allocated again.
+    /// Shrinks the table if it is mostly unused at `now`. A table in use is kept, to avoid another
+    /// allocation.
     pub(crate) fn tidy(&mut self, now: u64) {
         self.leave_waiting(now);
         let needed = self.waiting.len().max(16);
@@ -111,7 +111,7 @@ impl Link {
         }
     }
 
-    /// Frames whose transmission has started at `t` no longer wait.
+    /// Removes waiting frames whose transmission has started at `t`.
     #[inline]
     fn leave_waiting(&mut self, t: u64) {
         while let Some((start, bytes)) = self.waiting.front().copied()
@@ -122,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Makes room for one more entry; `false`: no memory.
+    /// Makes room for at least one more entry; `false` if there is no memory.
     #[cold]
     fn grow(&mut self, cost: u64, memory: &mut Memory) -> bool {
         let before = self.table_bytes();
@@ -137,10 +137,10 @@ impl Link {
         true
     }
 
-    /// When a frame that arrives at `t` will have been sent; it takes `cost` bytes of `memory` while queued.
+    /// Accepts or refuses a frame that arrives at `t` and needs `cost` bytes of `memory` while queued.
     ///
-    /// The frame in transmission does not count as waiting; a frame that finds the link idle is always accepted, if
-    /// there is memory. A refused frame leaves the link unchanged.
+    /// The frame in transmission does not count as waiting. An idle link accepts any frame if there is
+    /// memory. A refused frame does not change the link.
     #[inline]
     pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
         let framed = (length + self.overhead).saturating_sub(ETHERNET_HEADER);
@@ -176,13 +176,13 @@ impl Link {
                 self.waiting_bytes += u64::from(framed);
             }
         }
-        // At most 2³² bytes: 2³² · 8 · 10⁹ is below 2⁶⁵, so the product needs care.
+        // For up to 2³² bytes the product is at most 2³² · 8 · 10⁹, which may exceed 64 bits.
         let work = u128::from(framed) * u128::from(8 * NS) + u128::from(self.part);
         let (whole, part) = match u64::try_from(work) {
             Ok(work) => (work / self.bits_per_second, work % self.bits_per_second),
             Err(_) => {
                 let rate = u128::from(self.bits_per_second);
-                // The remainder is below the rate; the quotient saturates, centuries from now.
+                // The remainder is below the rate. The quotient saturates after centuries.
                 (u64::try_from(work / rate).unwrap_or(u64::MAX), (work % rate) as u64)
             }
         };
@@ -198,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
     use weir_model::impairment::Laws;
 
-    /// A link whose packets find memory.
+    /// A link with unlimited memory.
     struct Roomy(Link);
 
     impl Roomy {
@@ -207,7 +207,7 @@ mod tests {
             match self.0.enter(t, length, 0, &mut memory) {
                 Entry::Sent(at) => Some(at),
                 Entry::Full => None,
-                Entry::NoMemory => unreachable!("there is no end of it"),
+                Entry::NoMemory => unreachable!("memory is unlimited"),
             }
         }
     }
@@ -228,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_limited_as_it_says() {
+    fn the_queue_has_its_configured_limit() {
         let accepted = |text: &str| {
             let mut link = link(text);
             (0..100).filter(|_| link.enter(0, 1496).is_some()).count()
         };
-        // Frames of 1500: one is being sent, the rest waits.
+        // Frames of 1500 bytes: one is in transmission, the others wait.
         assert_eq!(accepted("rate 12M queue 9packets"), 10);
         assert_eq!(accepted("rate 12M queue 0packets"), 1);
         assert_eq!(accepted("rate 12M queue 4500"), 4);
         assert_eq!(accepted("rate 12M queue 4499"), 3);
-        // 1 ms each: the fifth would wait for 4 ms.
+        // 1 ms each: the fifth would wait 4 ms.
         assert_eq!(accepted("rate 12M queue 3ms"), 4);
-        // By default 250 ms, or 16 full frames where that is more.
+        // The default is 250 ms, or 16 full frames if that is more.
         assert_eq!(accepted("rate 1M"), 1 + 31_250 / 1500);
         assert_eq!(accepted("rate 20k"), 1 + 16 * 1518 / 1500);
     }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(link.enter(0, 1496), Some(1_000_000));
         assert_eq!(link.enter(0, 1496), Some(2_000_000));
         assert_eq!(link.enter(999_999, 1496), None);
-        // The second begins at 1 ms and leaves its place.
+        // The transmission of the second starts at 1 ms, so that it no longer waits.
         assert_eq!(link.enter(1_000_000, 1496), Some(3_000_000));
         assert_eq!(link.enter(3_000_000, 1496), Some(4_000_000));
     }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_memory_takes_nothing_of_the_links_time() {
+    fn a_frame_refused_for_memory_does_not_use_the_link() {
         let Roomy(mut link) = link("rate 12M queue 1T");
         let mut memory = Memory { limit_bytes: 100_000, ..Memory::default() };
         assert_eq!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(1_000_000));
@@ -275,18 +275,21 @@ mod tests {
         assert_eq!(link.enter(5_000_000, 1496, 100_001, &mut memory), Entry::NoMemory);
         assert_eq!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(2_000_000));
         assert_eq!((memory.used_bytes, memory.tables_bytes), (64, 64));
-        let taken = (0..100_000)
+        let accepted_frames = (0..100_000)
             .filter(|_| matches!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(_)))
             .count();
         // The table doubles while that leaves room: 4096 entries of 16 bytes.
-        assert_eq!((taken, memory.tables_bytes, link.table_bytes()), (4095, 65_536, 65_536));
+        assert_eq!(
+            (accepted_frames, memory.tables_bytes, link.table_bytes()),
+            (4095, 65_536, 65_536)
+        );
         link.tidy(4_000_000_000);
         assert!(link.waiting.len() < 200 && link.table_bytes() < 4096);
         assert_eq!(link.enter(4_097_000_000, 1496, 100, &mut memory), Entry::Sent(4_098_000_000));
     }
 
     #[test]
-    fn the_end_of_time_is_no_overflow() {
+    fn times_saturate_without_overflow() {
         let mut link = link("rate 7k queue 1T");
         assert_eq!(link.enter(u64::MAX - 9, 1496), Some(u64::MAX));
         assert_eq!(link.enter(u64::MAX, 1496), Some(u64::MAX));
@@ -325,14 +328,14 @@ mod tests {
         fn a_busy_link_is_as_fast_as_its_rate(rate in 1_000u64..20_000_000_000, n in 1u64..2000) {
             let mut link = link(&format!("rate {rate} queue 1h"));
             let mut last = 0;
-            let mut taken = 0;
+            let mut accepted_frames = 0;
             for _ in 0..n {
                 if let Some(departure) = link.enter(0, 1496) {
                     last = departure;
-                    taken += 1;
+                    accepted_frames += 1;
                 }
             }
-            let exact = (u128::from(taken as u64) * 1500 * 8_000_000_000).div_ceil(u128::from(rate));
+            let exact = (u128::from(accepted_frames as u64) * 1500 * 8_000_000_000).div_ceil(u128::from(rate));
             prop_assert_eq!(u128::from(last), exact);
         }
     }

@@ -17,8 +17,8 @@ pub enum Role {
     /// By its flow's laws.
     #[default]
     Ordinary,
-    /// By its flow's laws too, with separate draws and loss state: the control connection and the control datagrams
-    /// of a Weir test.
+    /// By its flow's laws too, but with separate draws and loss state: the control connection and control
+    /// datagrams of a Weir test.
     Control,
     /// ARP. This and the following are exempt from laws, unless the configuration includes them.
     Arp,
@@ -38,7 +38,7 @@ impl Role {
         (self as usize).checked_sub(Role::Arp as usize)
     }
 
-    /// The role of a frame whose key was read. `native_port` is that of Weir's servers on this path.
+    /// The role of a frame with a parsed key. `native_port` is the port of Weir's servers on this path.
     #[inline]
     pub(crate) fn of(key: &Key, layers: &Layers, frame: &[u8], native_port: u16) -> Self {
         if is_to_bridges(frame) {
@@ -52,7 +52,8 @@ impl Role {
             Ok(protocol::ICMPV6) if key.ethertype == ethertype::IPV6 => {
                 let byte = |at: u32| frame.get(at as usize).copied();
                 let is_discovery = key.fragment == FragmentPlace::Whole
-                    // Hop limit: one that has passed a router is no neighbour's (RFC 4861 §6.1).
+                    // A hop limit below 255 means that it passed a router, so that it is not a neighbour's
+                    // (RFC 4861 §6.1).
                     && byte(layers.l3 + 7) == Some(255)
                     && byte(layers.l4).is_some_and(|kind| NEIGHBOR_DISCOVERY.contains(&kind));
                 if is_discovery { Role::NeighborDiscovery } else { Role::Ordinary }
@@ -62,7 +63,7 @@ impl Role {
         }
     }
 
-    /// The same without other fields.
+    /// The role of a frame of which no other fields are needed.
     #[inline]
     pub(crate) fn of_frame(frame: &[u8], native_port: u16) -> Self {
         match Self::of_plain_ipv4(frame, native_port) {
@@ -74,8 +75,7 @@ impl Role {
         }
     }
 
-    /// The common case, since every packet pays for it: an untagged frame with a complete IPv4 packet without
-    /// options.
+    /// Fast path for the usual packet: an untagged frame with a complete IPv4 packet without options.
     #[inline]
     fn of_plain_ipv4(frame: &[u8], native_port: u16) -> Option<Self> {
         let head = frame.first_chunk::<38>()?;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_needs_is_known() {
+    fn exempt_roles_are_recognised() {
         let arp = [&[0xff; 6][..], &[2; 6], &[0x08, 0x06], &[0; 46]].concat();
         assert_eq!(role(&arp), Role::Arp);
         assert_eq!(role(&tagged(arp)), Role::Arp);
@@ -218,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_says_the_same(
+        fn the_fast_path_has_the_same_result(
             changes in prop::collection::vec((0usize..106, any::<u8>()), 0..4),
             which in 0usize..4,
             length in 0usize..106,

@@ -1,4 +1,4 @@
-//! The state of a flow's stages: its own, and what it may share with others (a path).
+//! The state of a flow's stages: its own, and that of its path, which flows may share.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::key::Layers;
 use crate::pool::List;
 use crate::queue::Link;
 
-/// A stage in the engine. Content is none: it is changed when a packet leaves, since flipped bits do not affect other
-/// stages.
+/// A stage in the engine. Content is not one: it is changed when a packet leaves, since flipped bits do not
+/// affect other stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Loss,
     Duplicate,
     Rate,
     Delay,
-    /// Behind the last one.
+    /// The end of the list.
     End,
 }
 
@@ -28,16 +28,17 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NextStep(u16);
 
-/// All lists of steps, concatenated, each with an end. They are never removed, so that a packet queued under other
-/// laws keeps its steps; there are as many as there are orders of some of the stages.
+/// All lists of steps, concatenated, each with an end. Lists are never removed, so that a packet queued
+/// under other laws keeps its steps. Their number is bounded by the number of orders of subsets of the
+/// stages.
 #[derive(Debug)]
 pub(crate) struct StepLists {
     steps: Box<[Step; MAX_STEPS]>,
     used: usize,
 }
 
-/// Steps of all lists, ends included: of k out of n stages there are n!/(n − k)! orders. Rounded up to a power of two, so
-/// that a step is looked up without a check of bounds.
+/// Maximum number of steps in all lists, ends included: k of n stages have n!/(n − k)! orders. Rounded up
+/// to a power of two, so that a step is looked up without a bounds check.
 const MAX_STEPS: usize = {
     let (mut orders, mut k, mut sum) = (1, 0, 0);
     while k <= Stage::COUNT {
@@ -54,7 +55,7 @@ impl StepLists {
         Self { steps: Box::new([Step::End; MAX_STEPS]), used: 1 }
     }
 
-    /// The first step of a list, which is added if it is new.
+    /// The first step of a list; adds the list if it is new.
     fn first_of(&mut self, list: &[Step]) -> NextStep {
         let mut at = 0;
         for known in self.steps[..self.used].split_inclusive(|step| *step == Step::End) {
@@ -63,13 +64,13 @@ impl StepLists {
             }
             at += known.len();
         }
-        // There is room for every order of some of the stages.
+        // MAX_STEPS has room for every order of every subset of the stages.
         self.steps[at..at + list.len()].copy_from_slice(list);
         self.used = at + list.len() + 1;
         NextStep(at as u16)
     }
 
-    /// Takes a packet's next step.
+    /// Returns a packet's next step and advances it.
     #[inline]
     pub(crate) fn take(&self, next: &mut NextStep) -> Step {
         let step = self.steps[usize::from(next.0) % MAX_STEPS];
@@ -88,11 +89,11 @@ pub(crate) struct ContentLaw {
 }
 
 impl ContentLaw {
-    /// The range of bytes of a packet that it may change; empty if there are none.
+    /// The range of a packet's bytes that the law may change, possibly empty.
     #[inline]
     pub(crate) fn region(&self, layers: &Layers) -> (u32, u32) {
         match (self.checksum, self.region) {
-            // A checksum lies after the start of the network header, or there is none.
+            // Any checksum lies after the start of the network header.
             (Checksum::Checksum, _) | (_, Region::L3) => (layers.l3, layers.end),
             (_, Region::L2) => (0, layers.end),
             (_, Region::L4) => (layers.l4, layers.end),
@@ -108,20 +109,20 @@ pub(crate) struct Flow {
     pub(crate) hash: u32,
     /// Index of the next packet.
     pub(crate) next_index: u64,
-    /// Index of the next packet's draws: of ordinary packets, and of control traffic.
+    /// Index of the next packet's draws: for ordinary packets and for control traffic.
     pub(crate) next_draw: [u64; 2],
     /// One more than the highest index sent.
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
     pub(crate) first_step: NextStep,
-    /// No stage and no content: forwarded directly.
+    /// Whether packets are forwarded directly: there is no stage and no content law.
     pub(crate) plain: bool,
-    /// The same law twice, with the state of ordinary packets and of control traffic.
+    /// The same law twice, with the states for ordinary packets and for control traffic.
     pub(crate) loss: [Option<LossLaw>; 2],
     pub(crate) duplicate: Chance,
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
-    /// The laws of this state.
+    /// The current laws.
     pub(crate) laws: Laws,
     /// How many times the laws or the path have changed.
     pub(crate) laws_version: u64,
@@ -147,10 +148,10 @@ impl Flow {
         }
     }
 
-    /// Applies laws. `shared` are the rate and delay of the flow's path, its own or an aggregate's. The state of an
-    /// unchanged loss law is kept.
+    /// Applies laws. `shared` has the rate and delay of the flow's path, its own or an aggregate's. An
+    /// unchanged loss law keeps its state.
     pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32, lists: &mut StepLists) {
-        // Equal paths are one path, so that another path means another rate or delay.
+        // Equal paths are the same path, so that another path means another rate or delay.
         let is_first = self.laws_version == 0;
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
         if self.laws.loss != laws.loss {
@@ -179,18 +180,18 @@ impl Flow {
     }
 }
 
-/// The configuration of a path, and the flows on it: equal paths are one path.
+/// The configuration of a path and its flows. Equal configurations are the same path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     pub(crate) members: Arc<[String]>,
     pub(crate) rate: Option<Rate>,
     pub(crate) delay: Option<Delay>,
-    /// Different orders do not share an output queue.
+    /// Order of the stages: paths of different orders do not share an output queue.
     pub(crate) order: Option<Vec<Stage>>,
 }
 
 impl Shared {
-    /// What a flow, or Other, has for itself.
+    /// The configuration of a path that belongs to one flow or to Other.
     pub(crate) fn own(members: Arc<[String]>, laws: &Laws) -> Self {
         Self {
             members,
@@ -200,11 +201,11 @@ impl Shared {
         }
     }
 
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_empty_path(&self) -> bool {
         self.rate.is_none() && self.delay.is_none()
     }
 
-    /// A hash of equal values: a flow is in one group.
+    /// A hash of the first member's name; a flow is on one path only.
     pub(crate) fn key(&self) -> u32 {
         self.members.first().map_or(0, |name| flow_hash(name))
     }
@@ -213,7 +214,7 @@ impl Shared {
 /// How a delay law treats the order of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// A constant delay: nothing to decide.
+    /// A constant delay, which keeps the order.
     Kept,
     Allow,
     FifoRelease,
@@ -230,9 +231,9 @@ pub(crate) struct Path {
     pub(crate) latest_ns: u64,
     /// Packets with a known departure time, in order.
     pub(crate) fifo: List,
-    /// The time of the last of them.
+    /// Departure time of the last packet in `fifo`.
     pub(crate) fifo_ns: u64,
-    /// Packets that wait for a candidate to fire, oldest first.
+    /// Packets that wait for the next candidate to fire, oldest first.
     pub(crate) waiting: List,
 }
 
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_kept_once_and_run_to_their_end() {
+    fn each_list_is_stored_once_and_ends() {
         let mut lists = StepLists::new();
         let all = [Step::Rate, Step::Loss, Step::Delay];
         let first = lists.first_of(&all);

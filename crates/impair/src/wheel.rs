@@ -1,9 +1,10 @@
-//! A hierarchical timing wheel (Varghese and Lauck, 1987) that keeps nanoseconds: what lies in the slot of
-//! the present is sorted, so that nothing is early and the order is that of times, then of numbers.
+//! A hierarchical timing wheel (Varghese and Lauck, 1987) with nanosecond resolution. The entries of the
+//! current slot are sorted, so that none is early and the order is by time, then by number.
 //!
-//! A level has 256 slots, the lowest of 4096 ns; seven levels reach past any time. An entry lies on the
-//! level of the highest slot number in which its time differs from the present one (as Linux's and tokio's
-//! timers do), so that all of a level come before all of the next. Each slot knows its earliest time.
+//! A level has 256 slots, those of the lowest level 4096 ns long; seven levels cover all 64 bits. An entry
+//! is on the highest level at which its slot number differs from the current one (as with the timers of
+//! Linux and tokio), so that all entries of a level precede those of the next. Each slot stores its
+//! earliest time.
 
 use crate::pool::{List, Pool};
 
@@ -46,9 +47,9 @@ impl Level {
 pub(crate) struct Wheel {
     levels: Box<[Level; LEVELS]>,
     pool: Pool<Timer>,
-    /// Entries due in the present slot or before, latest first.
+    /// Entries of the current slot or earlier, latest first.
     ready: Vec<Timer>,
-    /// Number of the present slot, time ≫ 12: nothing on the levels is at or before it.
+    /// Number of the current slot, time ≫ 12. All entries on the levels are in later slots.
     present: u64,
     len: usize,
 }
@@ -69,7 +70,7 @@ impl Wheel {
         self.len
     }
 
-    /// Enters a timer.
+    /// Adds a timer.
     #[inline]
     pub(crate) fn insert(&mut self, timer: Timer) {
         self.len += 1;
@@ -82,7 +83,7 @@ impl Wheel {
         self.place(node, timer.time);
     }
 
-    /// Adds a node with a future slot to its level.
+    /// Adds a node in a later slot to its level.
     #[inline]
     fn place(&mut self, node: u32, time: u64) {
         let slot = time >> SLOT_BITS;
@@ -107,7 +108,7 @@ impl Wheel {
         level.unwrap_or(u64::MAX)
     }
 
-    /// Advances the present towards the slot of `now`, up to the first slot with a ready entry.
+    /// Advances the current slot towards that of `now`, at most to the first slot with a ready entry.
     fn advance(&mut self, now: u64) {
         let target = now >> SLOT_BITS;
         while self.present < target && self.ready.is_empty() {
@@ -120,7 +121,7 @@ impl Wheel {
             if slot > target {
                 break;
             }
-            // Nothing lies between the old present and this slot.
+            // There are no entries between the old current slot and this one.
             self.present = slot;
             let level = &mut self.levels[n];
             let mut list = std::mem::replace(&mut level.lists[index], List::EMPTY);
@@ -155,7 +156,7 @@ impl Wheel {
         self.ready.last().copied().filter(|timer| timer.time <= now)
     }
 
-    /// Takes the earliest timer, if it is due at `now`.
+    /// Removes and returns the earliest timer, if it is due at `now`.
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<Timer> {
         let timer = self.peek(now)?;
@@ -191,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_heap_agrees(steps in prop::collection::vec((0u64..40, 0u32..34, any::<u64>()), 1..400)) {
+        fn the_order_is_that_of_a_heap(steps in prop::collection::vec((0u64..40, 0u32..34, any::<u64>()), 1..400)) {
             let mut wheel = Wheel::new();
             let mut heap = BinaryHeap::new();
             let mut now = 1_000_000u64;
@@ -202,7 +203,7 @@ mod tests {
                 wheel.insert(timer);
                 heap.push(std::cmp::Reverse(timer));
                 prop_assert_eq!(wheel.next_time(), heap.peek().unwrap().0.time);
-                // Sometimes fall behind.
+                // Sometimes skip the expired timers, to be late with them.
                 if random % 3 == 0 {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The packet path does not allocate once it is warm: a counting allocator says so.
+//! Checks with a counting allocator that the packet path does not allocate once it is warm.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,7 +14,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it came; counting touches no memory of it.
+// SAFETY: every call is passed to the system's allocator unchanged; counting does not access its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
@@ -73,7 +73,7 @@ fn a_warm_engine_does_not_allocate() {
     let mut metas = Vec::with_capacity(32);
     let mut dispositions = Vec::with_capacity(4096);
     let mut now = 0u64;
-    let mut held = 0;
+    let mut queued = 0;
     let mut run = |rounds: u32, engine: &mut Engine| {
         for round in 0..rounds {
             metas.clear();
@@ -83,7 +83,7 @@ fn a_warm_engine_does_not_allocate() {
                 metas.push(engine.meta(i, now, &frames[((i + round) % 5) as usize]));
             }
             engine.step(now, &metas, &mut dispositions);
-            held = held.max(engine.held_packets());
+            queued = queued.max(engine.held_packets());
         }
     };
     run(10_000, &mut engine);
@@ -91,6 +91,6 @@ fn a_warm_engine_does_not_allocate() {
     run(10_000, &mut engine);
     let after = ALLOCATIONS.with(Cell::get);
     assert!(before > 0, "nothing was counted");
-    assert!(held > 1000, "only {held} packets were held");
+    assert!(queued > 1000, "only {queued} packets were queued");
     assert_eq!(after - before, 0, "allocations in 320 000 packets");
 }

@@ -15,7 +15,7 @@ fn key_of(frame: &[u8]) -> (Key, u32) {
 }
 
 #[test]
-fn all_of_ipv6_is_no_ipv4() {
+fn an_ipv6_prefix_does_not_match_ipv4() {
     let mut classifier = Classifier::new(&[filter("source = \"::/0\"")]).unwrap();
     let (v4, length) = key_of(&udp_frame((9, 5060), b""));
     assert_eq!(classifier.flow(&v4, length, 1), OTHER);
@@ -43,18 +43,18 @@ fn the_first_match_wins() {
     assert_eq!(flow(&udp_frame((9, 5060), b"")), 0);
     assert_eq!(flow(&udp_frame((9, 5090), b"")), 0);
     assert_eq!(flow(&udp_frame((9, 5091), b"")), 1);
-    let mut elsewhere = udp_frame((9, 5059), b"");
-    elsewhere[31] = 8;
-    assert_eq!(flow(&elsewhere), 2);
-    elsewhere[23] = 6; // TCP, too short for a header
-    assert_eq!(flow(&elsewhere), 3);
-    elsewhere.extend([0; 20]);
-    assert_eq!(flow(&elsewhere), OTHER);
+    let mut other_network = udp_frame((9, 5059), b"");
+    other_network[31] = 8;
+    assert_eq!(flow(&other_network), 2);
+    other_network[23] = 6; // TCP, too short for a header
+    assert_eq!(flow(&other_network), 3);
+    other_network.extend([0; 20]);
+    assert_eq!(flow(&other_network), OTHER);
     assert_eq!(flow(&[]), 3);
 }
 
 #[test]
-fn nothing_to_ask_is_not_looked_into() {
+fn filters_without_fields_need_no_keys() {
     let key = Key::default();
     let mut none = Classifier::new(&[]).unwrap();
     assert!(!none.needs_keys());
@@ -166,14 +166,14 @@ proptest! {
 }
 
 #[test]
-fn tables_without_end_are_refused_by_name() {
+fn too_large_tables_are_refused() {
     let filters = |count: u32| -> Vec<Filter> {
         (0..count)
             .map(|i| filter(&format!("source = \"10.{}.{}.0/25\"", i >> 8, i & 0xff)))
             .collect()
     };
     assert!(Classifier::new(&filters(4000)).is_ok());
-    // An interval for each network and one between two, a bit for each flow: 2 · 40 000² bits are 400 MB.
+    // An interval for each network and one after it, with a bit for each flow: 2 · 40 000² bits are 400 MB.
     let error = Classifier::new(&filters(40_000)).unwrap_err();
     let crate::ImpairError::TablesTooLarge { flows, bytes, most } = error else {
         panic!("{error}")

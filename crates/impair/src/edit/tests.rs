@@ -17,7 +17,7 @@ fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: 
     Edit { philox: Philox::new(1), position, copy: 0, flip_bits, checksum, from, to: layers.end }
 }
 
-/// A frame of each kind with right checksums.
+/// A frame of each protocol with correct checksums.
 fn frames() -> Vec<Vec<u8>> {
     let mut out = vec![];
     for number in [protocol::UDP, protocol::TCP, protocol::ICMP, protocol::ICMPV6] {
@@ -74,7 +74,7 @@ fn frames() -> Vec<Vec<u8>> {
     out
 }
 
-/// Whether every checksum is right.
+/// Whether every checksum is correct.
 fn sound(frame: &[u8]) -> bool {
     let Ok(packet) = Packet::from_ethernet(frame) else { return false };
     let header = match packet.network {
@@ -89,7 +89,7 @@ fn flipped(a: &[u8], b: &[u8]) -> u32 {
 }
 
 #[test]
-fn repaired_damage_arrives() {
+fn repaired_damage_passes_the_checksums() {
     for frame in frames() {
         let payload = Key::of_frame(&frame).1.payload as usize;
         for packet in 0..200 {
@@ -111,7 +111,7 @@ fn repaired_damage_arrives() {
 }
 
 #[test]
-fn left_damage_is_noticed() {
+fn unrepaired_damage_fails_a_checksum() {
     for frame in frames() {
         for packet in 0..200 {
             let mut got = frame.clone();
@@ -136,7 +136,7 @@ fn only_the_checksum_is_damaged() {
             assert_eq!(got[payload..], frame[payload..]);
         }
     }
-    // Without a transport known here, that of the IPv4 header; without one, nothing.
+    // With an unknown transport the IPv4 header checksum is damaged; without IPv4, none.
     let mut strange = frames()[0].clone();
     strange[23] = 99;
     let mut got = strange.clone();
@@ -157,7 +157,7 @@ fn headers_are_repaired_too() {
             let changed = edit(packet, 1, Checksum::Repair, Region::L3, &frame).apply(&mut got);
             assert_eq!(changed, got != frame);
             unchanged += u32::from(!changed);
-            // Where the frame's lengths and protocol are unchanged, its checksums are right.
+            // If the frame's lengths and protocol are unchanged, its checksums are correct.
             let shape = |frame: &[u8]| {
                 let (key, layers) = Key::of_frame(frame);
                 (layers, key.protocol, key.fragment, lengths(frame))
@@ -191,7 +191,7 @@ fn a_datagram_without_checksum_stays_without() {
     assert!(edit(3, 2, Checksum::Repair, Region::Payload, &frame).apply(&mut got));
     assert_eq!(got[40..42], [0, 0]);
     assert_eq!(flipped(&frame, &got), 2);
-    // When damaging, the checksum becomes wrong, never the other zero.
+    // A damaged checksum is wrong, never 0 or 0xffff.
     for packet in 0..500 {
         let mut got = frame.clone();
         assert!(edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got));

@@ -40,7 +40,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Prepares and applies a configuration: [`put_into_force`](Self::put_into_force) where time does not matter.
+    /// Prepares and applies a configuration: for callers that may block while it is prepared.
     ///
     /// # Errors
     /// As [`Engine::new`]; then nothing has changed.
@@ -49,12 +49,12 @@ impl Engine {
         self.put_into_force(prepared).map(drop)
     }
 
-    /// Puts another configuration into force, between two steps. Flows are known by their names: packet
-    /// indices and counters go on, so that no draw is made twice; the state of laws that did not change is
-    /// kept; delayed packets leave when they were to leave. A new rate waits for what the old one had queued.
+    /// Applies another configuration between two steps. Flows are identified by name: packet indices and
+    /// counters continue, so that no draw is used twice. Unchanged laws keep their state. Delayed packets
+    /// leave at their planned time. A link with a new rate starts when the old queue is empty.
     ///
     /// # Errors
-    /// What [`Names::check`] refuses, of the names that this engine has known; then nothing has changed.
+    /// As [`Names::check`], for all names that this engine has had; then nothing has changed.
     ///
     /// # Panics
     /// The configuration was prepared for the other direction.
@@ -63,7 +63,7 @@ impl Engine {
         self.names.check(&prepared)?;
         let Prepared { config, hashes, classifier, filtered, .. } = prepared;
         let side = side(self.direction);
-        // What flows have in common, each once; `group_of` tells by a flow's name.
+        // Rates and delays with their flows; `group_of` is the index in it by a flow's name.
         let mut shareds: Vec<Shared> = vec![];
         let mut group_of: HashMap<&str, usize> = HashMap::new();
         for aggregate in &config.aggregates {
@@ -101,7 +101,7 @@ impl Engine {
             wanted.push((number, laws, group));
         }
         let laws = config.other.laws(side);
-        // A flow can't be called so: the empty name is no name.
+        // The empty name is Other's: it is not valid for a flow.
         shareds.push(Shared::own([String::new()].into(), &laws));
         wanted.push((0, laws, shareds.len() - 1));
         active[0] = true;
@@ -116,13 +116,14 @@ impl Engine {
         self.active = active;
         self.content = self.flows.iter().any(|flow| flow.content.is_some());
         if self.content {
-            // Room for all packets that leave together after a stall: no packet should wait for an allocation.
+            // Memory for all packets that leave together after a stall, so that no packet waits for an
+            // allocation.
             self.edits.reserve(EDITS_AT_ONCE);
         }
         Ok(Retired(before))
     }
 
-    /// Gives each flow its laws and its path: its present one if unchanged, an empty one, or a new one.
+    /// Assigns each flow its laws and its path: the current one if unchanged, an unused one, or a new one.
     fn put(&mut self, wanted: Vec<(u32, Laws, usize)>, shareds: &[Shared], active: &[bool]) {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
@@ -134,22 +135,22 @@ impl Engine {
         for (path, number) in self.paths.iter().zip(0..).skip(1) {
             by_key.entry(path.shared.key()).or_default().push(number);
         }
-        let alike = |shared: &Shared| {
+        let equal_path = |shared: &Shared| {
             let candidates = by_key.get(&shared.key())?;
             candidates.iter().copied().find(|n| self.paths[*n as usize].shared == *shared)
         };
         let mut paths: Vec<Option<u32>> = shareds
             .iter()
-            .map(|shared| if shared.is_nothing() { Some(NO_PATH) } else { alike(shared) })
+            .map(|shared| if shared.is_empty_path() { Some(NO_PATH) } else { equal_path(shared) })
             .collect();
-        // A path that another flow still uses, or that has queued packets, must not be reused.
-        let mut taken = vec![false; self.paths.len()];
+        // A path that a flow still uses, or that has queued packets, must not be reused.
+        let mut in_use = vec![false; self.paths.len()];
         for path in paths.iter().flatten().copied().chain(self.flows.iter().map(|flow| flow.path)) {
-            taken[path as usize] = true;
+            in_use[path as usize] = true;
         }
         let mut free: Vec<u32> = (1..self.paths.len() as u32)
             .rev()
-            .filter(|n| !taken[*n as usize] && self.paths[*n as usize].is_empty())
+            .filter(|n| !in_use[*n as usize] && self.paths[*n as usize].is_empty())
             .collect();
         for (number, laws, group) in wanted {
             let shared = &shareds[group];
@@ -162,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Releases tables of queues without flows, and counts the memory of the others.
+    /// Releases the tables of queues without flows, and updates the memory of all tables.
     pub(super) fn tidy_tables(&mut self) {
         let mut used = vec![false; self.paths.len()];
         for flow in &self.flows {

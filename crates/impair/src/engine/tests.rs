@@ -22,7 +22,7 @@ fn even(count: u64, gap: u64) -> Vec<Meta> {
     (0..count).map(|i| Meta::opaque(i as u32, MS + i * gap, 1000)).collect()
 }
 
-/// Feeds packets one by one, and then time until nothing is queued.
+/// Processes packets one by one, then advances the time until nothing is queued.
 fn feed(engine: &mut Engine, metas: &[Meta]) -> Vec<Disposition> {
     let mut dispositions = vec![];
     for meta in metas {
@@ -59,7 +59,7 @@ fn drawn(text: &str, index: u64) -> u64 {
 }
 
 #[test]
-fn without_laws_all_passes_at_once() {
+fn without_laws_packets_are_forwarded_immediately() {
     let mut engine = engine("none");
     assert!(!engine.needs_keys());
     let dispositions = feed(&mut engine, &even(100, 1000));
@@ -124,7 +124,7 @@ fn max_waits_for_the_predecessor() {
         latest = latest.max(disposition.arrived_ns + drawn(text, i));
         assert_eq!((disposition.index, disposition.at_ns), (i, latest));
     }
-    // 44.5 ± 3.2 ms at 1 ms spacing, as the literature of other tools has it.
+    // 44.5 ± 3.2 ms at 1 ms spacing: the known result of other tools with this policy.
     let delays: Vec<f64> =
         dispositions.iter().map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e6).collect();
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
@@ -207,7 +207,7 @@ fn a_full_queue_drops_as_planned() {
 
 #[test]
 fn the_order_of_stages_matters() {
-    // First the jitter, then the link: packets leave no closer than the link permits.
+    // With the jitter before the link, packets leave no closer than the link's rate allows.
     let gap = |text: &str| {
         let dispositions = feed(&mut engine(text), &even(500, 1_100_000));
         let at: Vec<u64> = dispositions.iter().map(|f| f.at_ns).collect();
@@ -261,7 +261,7 @@ fn a_flows_dispositions_do_not_depend_on_others() {
     assert_eq!(counters, [500, 500, 500]);
 }
 
-/// A probe of a test, as an engine sees it.
+/// A control datagram of a test.
 fn control(handle: u32, at: u64) -> Meta {
     Meta { role: Role::Control, ..Meta::opaque(handle, at, 106) }
 }
@@ -269,7 +269,7 @@ fn control(handle: u32, at: u64) -> Meta {
 proptest! {
     #[test]
     fn control_traffic_does_not_move_a_flows_draws(
-        // Control packets before each of the flow's.
+        // Number of control packets before each of the flow's packets.
         probes in prop::collection::vec(0usize..4, 400),
     ) {
         let laws = "loss 10% run 3, duplicate 10%, delay 9ms ±2ms normal allow";
@@ -323,7 +323,7 @@ fn control_traffic_passes_the_same_laws_with_draws_of_its_own() {
 
 #[test]
 fn a_loss_state_of_control_traffic_is_its_own() {
-    // Every tenth of either.
+    // Of ordinary and of control packets, every tenth is lost.
     let mut metas = vec![];
     for i in 0..100 {
         metas.extend([control(i, MS), control(i, MS), Meta::opaque(i, MS, 100)]);
@@ -353,7 +353,7 @@ fn arp(vlan: Option<u16>) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_link_needs_passes_untouched_unless_it_is_included() {
+fn arp_frames_are_exempt_unless_included() {
     let mut config = both("loss 100%");
     let frames = |engine: &Engine| [arp(None), arp(Some(5))].map(|f| engine.meta(1, MS, &f));
     let mut exempting = Engine::new(&config, Direction::Forward).unwrap();
@@ -428,7 +428,7 @@ fn an_aggregate_shares_one_link() {
     let one = 146 * 1000;
     assert!(together.iter().zip(1..).all(|(at, n)| *at == 1 + n * one + 5 * MS), "{together:?}");
     assert_eq!(together.len(), 57);
-    // The other direction has none of it.
+    // The other direction is not affected.
     let mut back = Engine::new(&config, Direction::Reverse).unwrap();
     let metas: Vec<Meta> =
         (0..9).map(|i| Meta::of_frame(i, 1, &udp_frame((1, 9), &[0; 100]), 9347)).collect();
@@ -436,7 +436,7 @@ fn an_aggregate_shares_one_link() {
 }
 
 #[test]
-fn memory_is_limited_and_what_it_drops_unplanned() {
+fn drops_for_lack_of_memory_are_unplanned() {
     let mut config = both("delay 1s");
     config.memory = "64K".parse().ok();
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
@@ -451,7 +451,7 @@ fn memory_is_limited_and_what_it_drops_unplanned() {
 }
 
 #[test]
-fn what_the_cap_refuses_takes_nothing_of_a_rate() {
+fn packets_dropped_for_memory_do_not_use_the_rate() {
     for queue in ["1T", "1000000packets", "1h"] {
         let mut config = both(&format!("rate 8M queue {queue}"));
         config.memory = "64K".parse().ok();
@@ -475,7 +475,7 @@ fn what_the_cap_refuses_takes_nothing_of_a_rate() {
 }
 
 #[test]
-fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
+fn tables_of_idle_queues_are_released_when_memory_is_short() {
     let mut config = both("none");
     config.flows = (1..=20)
         .map(|i| named(&i.to_string(), i, "rate 8G queue 1000000packets, delay 1ns"))
@@ -491,17 +491,17 @@ fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
         }
         drain(&mut engine, &mut dispositions);
     }
-    // 270 bytes each, and a table of 4 KiB: if the tables of twenty flows were all kept, the last ones would find no
-    // memory.
+    // 270 bytes each, and a table of 4 KiB: if the tables of all twenty flows were kept, there would be no
+    // memory for the last ones.
     let last = engine.flows().last().unwrap().counters;
     let first = engine.flows().nth(1).unwrap().counters;
     assert_eq!(last.sent_packets, first.sent_packets);
     assert_eq!(first.sent_packets, 150);
 }
 
-/// What a held packet is known by here, at most: itself, a timer, its place in a queue's table being counted apart.
+/// Memory of a queued packet: its entry and its timer. The queue's table is accounted separately.
 #[test]
-fn the_overhead_of_a_held_packet_is_what_it_counts() {
+fn the_overhead_of_a_queued_packet_covers_its_memory() {
     // The pools' links are four bytes each.
     let most = (size_of::<Waiting>() + 8) + (size_of::<Timer>() + 8);
     assert!(most as u64 <= HELD_OVERHEAD_BYTES, "{most}");
@@ -524,7 +524,7 @@ fn abandoned_packets_are_unplanned_drops() {
 }
 
 #[test]
-fn a_new_configuration_keeps_what_is_held_and_every_index() {
+fn a_new_configuration_keeps_queued_packets_and_indices() {
     let mut engine = engine("loss 5% run 4, delay 20ms");
     let metas = even(4000, 10_000);
     let mut dispositions = vec![];
@@ -558,7 +558,7 @@ fn a_new_configuration_keeps_what_is_held_and_every_index() {
 }
 
 #[test]
-fn a_loss_law_that_stays_keeps_its_state() {
+fn an_unchanged_loss_law_keeps_its_state() {
     let metas = even(100, 10_000);
     let lost = |second: &str| {
         let mut engine = engine("loss every 7");
@@ -587,7 +587,7 @@ fn a_new_rate_does_not_overtake_the_old_queue() {
 }
 
 #[test]
-fn what_waits_in_a_removed_flow_still_leaves() {
+fn queued_packets_of_a_removed_flow_still_leave() {
     let mut config = both("none");
     config.flows = vec![named("voice", 1, "delay 9ms ±1ms, rate 8M, order delay rate")];
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
@@ -602,9 +602,9 @@ fn what_waits_in_a_removed_flow_still_leaves() {
     assert!(dispositions.iter().zip(0..).all(|(f, i)| f.index == i));
 }
 
-/// Quadratic growth in the number of flows would take minutes here, in a build without optimisation.
+/// With quadratic cost in the number of flows this would take minutes in a build without optimisation.
 #[test]
-fn many_flows_are_put_into_force_in_a_time_that_grows_with_their_number() {
+fn many_flows_are_configured_in_linear_time() {
     let mut config = both("none");
     let laws = |i: u32| format!("rate {}M queue 1000packets, delay 1ms", i + 1);
     config.flows = (0..30_000).map(|i| named(&format!("f{i}"), 0, &laws(i))).collect();
@@ -632,7 +632,7 @@ fn many_flows_are_put_into_force_in_a_time_that_grows_with_their_number() {
 }
 
 #[test]
-fn what_was_prepared_is_what_comes_into_force() {
+fn a_prepared_configuration_is_applied() {
     let mut config = both("none");
     config.flows = vec![named("a", 1, "loss every 2"), named("b", 2, "none")];
     let prepare =
@@ -656,13 +656,13 @@ fn what_was_prepared_is_what_comes_into_force() {
     let refused = names.check(&prepare(&config)).unwrap_err();
     assert_eq!(refused, engine.put_into_force(prepare(&config)).unwrap_err());
     assert!(matches!(refused, ImpairError::NameCollision { .. }));
-    // Two in one configuration are not even prepared.
+    // Two in one configuration are refused when it is prepared.
     config.flows.push(named(&first, 2, "none"));
     assert!(Prepared::new(Arc::new(config), Direction::Forward).is_err());
 }
 
 #[test]
-fn live_edits_do_not_pile_up() {
+fn live_edits_do_not_accumulate_paths() {
     let mut engine = engine("none");
     for round in 0..1000 {
         engine.configure(&both(&format!("delay {}ms, rate 10M", round + 1))).unwrap();
@@ -674,7 +674,7 @@ fn live_edits_do_not_pile_up() {
 }
 
 #[test]
-fn content_is_changed_as_often_as_asked() {
+fn content_is_changed_with_the_configured_probability() {
     let mut config = both("corrupt 10% repair, duplicate 50%");
     config.flows = vec![named("empty", 3, "corrupt 100%")];
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
@@ -695,13 +695,13 @@ fn content_is_changed_as_often_as_asked() {
     }
     assert!((520..680).contains(&modified), "{modified}");
     assert_eq!(engine.flows[0].counters.modified_packets, modified);
-    // A change that has no effect is taken back, once.
+    // A change without effect is subtracted from the count, once.
     let mut last = *dispositions.last().unwrap();
     last.flags |= FLAG_MODIFIED;
     engine.unmodified(&mut last);
     engine.unmodified(&mut last);
     assert_eq!((last.flags, engine.flows[0].counters.modified_packets), (0, modified - 1));
-    // Nothing to change: nothing changed.
+    // Without payload nothing is changed.
     dispositions.clear();
     engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""), 9347)], &mut dispositions);
     assert_eq!(dispositions[0].flags, 0);
@@ -732,7 +732,7 @@ fn colliding() -> (String, String) {
 }
 
 #[test]
-fn the_record_of_a_fate() {
+fn the_record_of_a_disposition() {
     use weir_wire::packets::RecordKind;
     let dispositions = feed(&mut engine("duplicate 100%, delay 1ms"), &even(1, 0));
     assert_eq!(dispositions[0].record(Direction::Forward, None), None);
@@ -843,7 +843,7 @@ proptest! {
             c.sent_packets + c.lost_packets + c.queue_dropped_packets + c.unplanned_dropped_packets
         );
         prop_assert_eq!(c.received_packets, metas.len() as u64);
-        // Each handle is given back as often as the owner's count expects.
+        // Each handle is returned as often as the owner's count expects.
         let mut counts = vec![1i32; metas.len()];
         for disposition in &dispositions {
             counts[disposition.handle as usize] += if disposition.verdict == Verdict::Copied { 1 } else { -1 };
@@ -857,7 +857,7 @@ proptest! {
             prop_assert!(sent.is_sorted_by_key(|f| (f.index, f.copy)));
             prop_assert_eq!(c.reordered_packets, 0);
         }
-        // Other batches, the same dispositions at the same times.
+        // Other batches result in the same dispositions at the same times.
         let mut again = self::engine(&text);
         let (mut other, mut rest) = (vec![], &metas[..]);
         let mut cuts = cuts.iter().cycle();
@@ -871,7 +871,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_is_never_exceeded_whatever_comes_before(
+    fn a_rate_is_never_exceeded_after_any_stages(
         text in laws(),
         gaps in prop::collection::vec(0u64..2_000_000, 1..200),
     ) {
@@ -881,7 +881,7 @@ proptest! {
         let metas: Vec<Meta> = gaps.iter().zip(0..).map(|(gap, i)| { t += gap; Meta::opaque(i, t, 500) }).collect();
         let dispositions = feed(&mut engine(&text), &metas);
         let sent = sent(&dispositions);
-        // 504 bytes at 9 Mbit/s are 448 µs; no window of departures holds more.
+        // 504 bytes at 9 Mbit/s are 448 µs; no window of departures has more.
         for (i, first) in sent.iter().enumerate() {
             for (n, later) in sent[i..].iter().enumerate() {
                 prop_assert!(later.at_ns - first.at_ns + 1 >= n as u64 * 448_000);
@@ -905,7 +905,7 @@ fn duplication_has_a_place_in_the_order() {
         engine.step(u64::MAX >> 1, &[], &mut dispositions);
         *engine.flows().next().unwrap().counters
     };
-    // Behind loss: one loss in two, and every packet that is left is copied.
+    // Behind loss: one packet in two is lost, and every remaining one is copied.
     for text in
         ["loss every 2, duplicate 100%", "loss every 2, duplicate 100%, order loss duplicate"]
     {
@@ -913,7 +913,7 @@ fn duplication_has_a_place_in_the_order() {
         assert_eq!((behind.lost_packets, behind.duplicated_packets), (2000, 2000), "{text}");
         assert_eq!(behind.sent_packets, 4000, "{text}");
     }
-    // Before it: the copies meet the law too, by draws of their own.
+    // Before loss: the law applies to the copies too, with draws of their own.
     let before = counters("loss 50%, duplicate 100%, order duplicate");
     assert_eq!(before.duplicated_packets, 4000);
     assert_eq!(before.sent_packets, 8000 - before.lost_packets);
