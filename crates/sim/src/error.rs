@@ -12,22 +12,22 @@ pub enum SimError {
     /// The impairment is invalid.
     #[error(transparent)]
     Impair(#[from] ImpairError),
-    /// A flow that can't be simulated.
+    /// A flow of the plan can't be simulated.
     #[error("simulation: flow {flow:?} {given}; accepted: {accepted}")]
     Flow {
         /// Its name.
         flow: String,
-        /// What it has.
+        /// Why it can't be simulated, as a predicate: "is TCP".
         given: &'static str,
         /// What is accepted.
         accepted: &'static str,
     },
-    /// A flow of the impairment whose dispositions depend on other packets too, or that does not exist.
+    /// The flow of the impairment does not exist, or its dispositions also depend on other flows.
     #[error("prediction: flow {flow:?} {given}; accepted: {accepted}")]
     Predict {
         /// Its name.
         flow: String,
-        /// What is wrong with it.
+        /// Why it can't be predicted, as a predicate: "shares a link".
         given: &'static str,
         /// What can be predicted.
         accepted: &'static str,

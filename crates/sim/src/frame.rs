@@ -1,12 +1,13 @@
-//! The frames that cross the path, and what a host's stack makes of them: a damaged one is dropped where a kernel
-//! would drop it, so that content laws show in the receiver's figures as they would on a wire.
+//! Frames on the path, and the checks of a receiving host's stack. A damaged frame is dropped where a
+//! kernel would drop it, so that content laws change the receiver's figures as they would on a real
+//! network.
 
 use std::net::Ipv4Addr;
 
 use weir_wire::checksum::Sum;
 use weir_wire::packet::{Ethernet, Ipv4, Udp, ethertype, protocol};
 
-/// Maximum UDP payload, bytes: the network's MTU has no limit here, so that nothing is fragmented.
+/// Maximum UDP payload, bytes. The path has no MTU, so that nothing is fragmented.
 pub(crate) const MAX_PAYLOAD: u64 = 65_507;
 
 /// A host on one side of the emulator.
@@ -18,7 +19,7 @@ pub(crate) struct Host {
 
 /// The side that runs the test.
 pub(crate) const A: Host = Host { mac: [2, 0, 0, 0, 0, 0xa], address: Ipv4Addr::new(10, 0, 0, 1) };
-/// The side that answers.
+/// The side of the server.
 pub(crate) const B: Host = Host { mac: [2, 0, 0, 0, 0, 0xb], address: Ipv4Addr::new(10, 0, 0, 2) };
 
 /// Writes a UDP datagram from one host to the other into `out`, checksums included.
@@ -48,7 +49,8 @@ pub(crate) fn write(out: &mut Vec<u8>, from: Host, to: Host, ports: (u16, u16), 
     out[40..42].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// What `host` passes to its sockets of a frame: source and destination port, and the payload. `None`: dropped.
+/// Source port, destination port and payload of a frame that `host` delivers to a socket; `None` if it
+/// drops the frame.
 pub(crate) fn accept(host: Host, frame: &[u8]) -> Option<((u16, u16), &[u8])> {
     let ethernet = Ethernet::new(frame).ok()?;
     if ethernet.destination() != host.mac || ethernet.ethertype() != ethertype::IPV4 {
@@ -64,7 +66,7 @@ pub(crate) fn accept(host: Host, frame: &[u8]) -> Option<((u16, u16), &[u8])> {
         return None;
     }
     let udp = Udp::new(ip.payload()).ok()?;
-    // A checksum of 0 says that there is none (RFC 768).
+    // A checksum of 0 means that the sender computed none (RFC 768).
     if udp.checksum() != 0 {
         let sum = Sum::new()
             .add_pseudo_v4(ip.source(), ip.destination(), protocol::UDP, udp.length_field())
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_accepted_and_damage_is_not() {
+    fn a_written_frame_is_accepted_and_a_damaged_one_dropped() {
         let mut frame = vec![];
         for payload in [&b""[..], b"a", b"hello, weir"] {
             write(&mut frame, A, B, (5000, 9347), payload);
@@ -94,8 +96,8 @@ mod tests {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             // The source's hardware address is not checked.
-            let is_seen = accept(B, &damaged).is_none();
-            assert_eq!(is_seen, !(48..96).contains(&bit), "bit {bit}");
+            let is_dropped = accept(B, &damaged).is_none();
+            assert_eq!(is_dropped, !(48..96).contains(&bit), "bit {bit}");
         }
         assert_eq!(accept(B, &[]), None);
     }

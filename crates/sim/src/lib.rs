@@ -1,14 +1,14 @@
 //! A test and the emulator under one virtual clock: sender, path and receiver without a network.
 //!
 //! The parts are those of a real run: `weir_flow` sends and receives, `weir_impair` decides dispositions, frames are real
-//! bytes that a host's stack would accept or drop. Only the hosts are missing, and with them every error that is
-//! theirs: a packet leaves the sender exactly on its slot and the emulator exactly when it was asked to. The same
-//! simulation gives the same outcome, bit for bit, on any machine.
+//! bytes that a host's stack would accept or drop. Only the hosts are missing, and with them the errors
+//! that hosts cause: a packet leaves the sender exactly in its slot and the emulator exactly at its
+//! deadline. The same simulation has the same outcome, bit for bit, on any machine.
 //!
 //! The types you meet:
-//! - [`Simulation`]: a plan, an impairment and the delay of the path around it; [`Simulation::run`] gives
+//! - [`Simulation`]: a plan, an impairment and the delay of the path around it; [`Simulation::run`] returns
 //! - [`Outcome`]: the record of the run, the emulator's packet trace, the receivers' packet log and the emulator's counters.
-//! - [`predict`]: what the emulator will do to packets that come at given times.
+//! - [`predict`]: the emulator's decisions for packets that arrive at given times.
 //!
 //! ```
 //! use weir_model::{impairment::Impairment, plan::{Connection, Plan, Transport}};

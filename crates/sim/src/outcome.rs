@@ -14,7 +14,7 @@ pub struct FlowCounters {
     pub number: u32,
     /// Name.
     pub name: String,
-    /// What it counted.
+    /// Its counters.
     pub counters: Counters,
 }
 

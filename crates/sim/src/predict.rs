@@ -9,20 +9,20 @@ use crate::SimError;
 /// A packet that arrives at the emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingress {
-    /// When, ns.
+    /// Time of arrival, ns.
     pub at_ns: u64,
     /// Bytes of its frame, without check sequence.
     pub length_bytes: u32,
-    /// Control traffic of a Weir test, which has draws of its own.
+    /// Whether it is control traffic of a Weir test, which has draws of its own.
     pub is_control: bool,
 }
 
-/// The dispositions of the packets of one flow of an impairment in one direction, in the order in which packets leave.
-/// `ingress` holds *all* packets of that flow and direction from the first on, in the order in which they came: ordinary
-/// packet k draws the numbers of index k, and so does control packet k of its own.
+/// Dispositions of one flow's packets in one direction, in the order of departure. `ingress` contains *all*
+/// packets of that flow and direction from the first on, in the order of arrival. Ordinary packet k draws
+/// the numbers of index k; control packets have an index and draws of their own.
 ///
-/// Draws depend on a packet's position alone, so that other flows do not matter. Content is not predicted (it needs the
-/// bytes): no disposition is marked as modified.
+/// Draws depend on a packet's position alone, so that other flows do not matter. Changes of content are not
+/// predicted, because they depend on the bytes: no disposition is marked as modified.
 ///
 /// # Errors
 /// [`SimError::Predict`] for a flow that does not exist or shares its link with others; [`SimError::Impair`].
@@ -100,10 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn probes_do_not_change_what_is_predicted_of_the_flow() {
+    fn control_packets_do_not_change_the_prediction() {
         let laws = "loss 10% run 4, duplicate 5%, delay 5ms ±1ms normal allow".parse().unwrap();
         let impairment = Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws) };
-        // The n-th packet of the flow, what became of it and when, whatever came between.
+        // Arrival, copy, verdict and time of the flow's own packets, with `probes` of 7 followed by a
+        // control packet.
         let dispositions = |probes: u64| {
             let probe = |at_ns| Ingress { at_ns, length_bytes: 106, is_control: true };
             let mut ingress = vec![];

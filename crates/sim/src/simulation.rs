@@ -1,8 +1,9 @@
 //! The simulation: flows of a plan through the emulator, in the order of time.
 //!
-//! Nothing that a receiver sees changes what a sender does (the plan's flows are open loops), and the delay of the path
-//! around the emulator is constant. So the sends are the only events: each is taken into the engine of its direction,
-//! which keeps its own order of time, and what the engine lets go arrives a constant time later, in order.
+//! The flows are open loops: a sender does not react to its receiver. The delay of the path around the
+//! emulator is constant. So the sends are the only events: each packet enters the engine of its direction,
+//! which keeps its own order of time, and a packet that the engine forwards arrives a constant time later,
+//! in order.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -27,7 +28,7 @@ use crate::{FlowCounters, Outcome, SimError};
 const START_NS: u64 = 1_000_000_000;
 /// Default loss threshold.
 const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
-/// Ports of flows without one: this and the following.
+/// First client port of flows that name none; the flow's id is added.
 const FIRST_CLIENT_PORT: u16 = 40_000;
 /// Path MTU that determines a plan's default payload.
 const PATH_MTU_BYTES: u32 = 1500;
@@ -35,9 +36,9 @@ const PATH_MTU_BYTES: u32 = 1500;
 /// A plan's flows through an impairment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulation {
-    /// UDP flows over IPv4, paced, with a limit. The seed of the payloads is the plan's.
+    /// UDP flows over IPv4, paced, with a limit. Its seed is that of the payloads.
     pub plan: Plan,
-    /// The emulator's laws; forward is from A, which runs the test, to B. They have a seed of their own.
+    /// The emulator's laws, with a seed of their own. Forward is from A, which runs the test, to B.
     pub impairment: Impairment,
     /// Delay from each sender to the emulator, ns.
     pub before_ns: u64,
@@ -109,12 +110,12 @@ impl Simulation {
             omit_ns: self.plan.omit.0,
         };
         let mut flows = self.flows(clock, threshold)?;
-        let by_ports: HashMap<(Way, (u16, u16)), usize> =
+        let flow_by_ports: HashMap<(Way, (u16, u16)), usize> =
             flows.iter().enumerate().map(|(i, f)| ((f.way(), f.ports), i)).collect();
         let mut emulators = [self.emulator(Way::Forward)?, self.emulator(Way::Reverse)?];
         let mut far_side = FarSide {
             after_ns: self.after_ns,
-            by_ports,
+            flow_by_ports,
             packet_trace: vec![],
             received: vec![],
             stack_dropped: 0,
@@ -174,7 +175,7 @@ impl Simulation {
                 return refuse("is over IPv6", "IPv4");
             }
             if !spec.is_paced() {
-                return refuse("has no rate", "a rate: a virtual clock makes every send free");
+                return refuse("has no rate", "a rate: sending takes no time on a virtual clock");
             }
             if spec.duration_ns.is_none() && c.packets.is_none() && c.bytes.is_none() {
                 return refuse("has no end", "a duration, packets or bytes");
@@ -282,7 +283,7 @@ impl Simulation {
 /// The path behind the emulator, and the logs.
 struct FarSide {
     after_ns: u64,
-    by_ports: HashMap<(Way, (u16, u16)), usize>,
+    flow_by_ports: HashMap<(Way, (u16, u16)), usize>,
     packet_trace: Vec<(packets::Record, packets::Judged)>,
     received: Vec<packets::Record>,
     stack_dropped: u64,
@@ -309,7 +310,7 @@ impl Emulator {
         self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)
     }
 
-    /// Logs dispositions, and delivers the packets that were released.
+    /// Logs dispositions and delivers the forwarded packets.
     fn deliver(&mut self, far_side: &mut FarSide, flows: &mut [Flow]) {
         for mut disposition in std::mem::take(&mut self.dispositions) {
             let slot = &mut self.slots[disposition.handle as usize];
@@ -319,7 +320,7 @@ impl Emulator {
             }
             let leaves = disposition.verdict == Verdict::Forwarded;
             if let Some(edit) = self.engine.edit(&disposition) {
-                // A copy of it must stay unchanged.
+                // The slot stays unchanged, as a copy of the packet may still leave.
                 self.damaged.clear();
                 self.damaged.extend(&slot.frame);
                 if !edit.apply(&mut self.damaged) {
@@ -337,8 +338,8 @@ impl Emulator {
                     .map(|record| (record, judged)),
             );
             if leaves {
-                let is_damaged = disposition.flags & FLAG_MODIFIED != 0;
-                let frame = if is_damaged { &self.damaged } else { &slot.frame };
+                let is_modified = disposition.flags & FLAG_MODIFIED != 0;
+                let frame = if is_modified { &self.damaged } else { &slot.frame };
                 far_side.arrive(self.way, frame, disposition.at_ns, flows);
             }
             slot.owed -= 1;
@@ -369,7 +370,7 @@ impl FarSide {
         self.last_ns = self.last_ns.max(at);
         let (_, to) = hosts(way);
         let found = frame::accept(to, frame)
-            .and_then(|(ports, payload)| Some((*self.by_ports.get(&(way, ports))?, payload)));
+            .and_then(|(ports, payload)| Some((*self.flow_by_ports.get(&(way, ports))?, payload)));
         let Some((i, payload)) = found else {
             self.stack_dropped += 1;
             return;

@@ -86,14 +86,14 @@ fn damage_is_dropped_by_the_stack_or_found_by_the_receiver() {
     let repaired = run(vec![verified()], "corrupt 5% repair");
     let rx = receiver(&repaired);
     assert_eq!((repaired.stack_dropped_packets, rx.corrupted_packets), (0, Some(modified)));
-    // A flipped bit in the header takes the packet's number away; elsewhere it is one bit error.
+    // A flipped bit in the header loses the sequence number; elsewhere it is one bit error.
     assert_eq!(rx.lost_packets.unwrap() + rx.bit_errors.unwrap(), modified);
     let wrong_sum = run(vec![verified()], "corrupt 5% checksum");
     assert_eq!(receiver(&wrong_sum).lost_packets, Some(modified));
 }
 
 #[test]
-fn directions_and_filters_are_kept_apart() {
+fn each_direction_and_filter_has_its_own_laws() {
     let flow = |direction, port| {
         Connection { direction, ..udp(1000) }.with_ip(|ip| ip.client_port = Some(port))
     };
@@ -146,7 +146,7 @@ fn a_link_limits_the_rate_and_its_queue_the_delay() {
 }
 
 #[test]
-fn the_same_simulation_is_the_same_outcome() {
+fn the_same_simulation_has_the_same_outcome() {
     let s = simulation(vec![udp(2000)], "loss 2%, delay 9ms ±2ms, rate 1M");
     let (first, second) = (s.run().unwrap(), s.run().unwrap());
     assert_eq!((first.record, first.packet_trace), (second.record, second.packet_trace));
@@ -156,7 +156,7 @@ fn the_same_simulation_is_the_same_outcome() {
 }
 
 #[test]
-fn every_fate_is_as_predicted() {
+fn every_disposition_is_as_predicted() {
     for laws in [
         "delay 40ms ±5ms normal fifo-release",
         "loss 5% run 4, duplicate 3%, rate 1M queue 20ms, delay 4ms ±3ms exponential allow",
@@ -183,7 +183,7 @@ fn every_fate_is_as_predicted() {
 }
 
 #[test]
-fn what_can_not_be_simulated_is_refused_by_name() {
+fn unsupported_flows_are_refused_by_name() {
     let refused = |connection: Connection| {
         simulation(vec![Connection { name: "x".into(), ..connection }], "none")
             .run()

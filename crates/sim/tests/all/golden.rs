@@ -1,5 +1,6 @@
-//! The golden table: loss × delay × rate × order of stages, each row one simulation, as committed text. What it says is
-//! the same on any machine; each row is also held against closed forms, so that a wrong table can't be blessed unseen.
+//! The golden table: loss × delay × rate × order of stages, one simulation a row, as committed text. It is
+//! the same on any machine. Each row is also checked against closed forms, so that a wrong table can't be
+//! blessed unnoticed.
 
 use std::fmt::Write;
 
@@ -26,7 +27,7 @@ const GAP_NS: u64 = 1_000_000;
 /// Bytes of a frame with 958 of payload: 1000 without check sequence, 1004 framed.
 const PAYLOAD: u64 = 958;
 const FRAMED_BITS: u64 = 1004 * 8;
-/// Standard deviations that leave 10⁻⁹ outside.
+/// Standard deviations outside of which a normal value lies with probability 10⁻⁹.
 const DEVIATIONS: f64 = 6.11;
 const PATH_NS: u64 = 1_000_000;
 
@@ -95,7 +96,7 @@ impl Row {
         )
     }
 
-    /// Holds the row against what the laws say without running them.
+    /// Compares the row with closed forms of its laws.
     fn check(&self) {
         let name = self.laws.to_string();
         let receiver = self.outcome.record.flows[0].receiver.as_ref().unwrap();
@@ -104,7 +105,7 @@ impl Row {
         assert_eq!(receiver.lost_packets, Some(lost + dropped), "{name}");
         assert_eq!(self.outcome.counters[0].counters.lost_packets, lost, "{name}");
 
-        // Behind the queue the loss law sees what the queue let through.
+        // A loss law behind the queue sees only the packets that the queue did not drop.
         let loss_is_last = self.laws.order.is_some();
         let seen = if loss_is_last { PACKETS - dropped } else { PACKETS } as f64;
         match self.laws.loss.as_ref().and_then(Loss::moments) {
@@ -124,12 +125,13 @@ impl Row {
             _ => 0,
         };
         if is_slow {
-            // The link never idles and never runs faster than it may.
+            // The link is never idle and never faster than its rate.
             let most = 1e6 * PAYLOAD as f64 * 8.0 / FRAMED_BITS as f64;
             let least = if loss_is_last { 0.9 * most } else { 0.99 * most };
             let rate = receiver.bits_per_second.unwrap();
-            let evened = self.laws.delay.as_ref().is_none_or(|delay| delay.is_constant());
-            if evened && self.laws.loss.is_none() {
+            let is_delay_constant =
+                self.laws.delay.as_ref().is_none_or(|delay| delay.is_constant());
+            if is_delay_constant && self.laws.loss.is_none() {
                 assert!((rate / most - 1.0).abs() < 1e-3, "{name}: {rate}");
             }
             assert!(rate > least * 0.9 && rate < most * 1.02, "{name}: {rate}");
@@ -145,13 +147,13 @@ impl Row {
             let room = DEVIATIONS * deviation / n.sqrt()
                 + if deviation > 0.0 { own_ns as f64 } else { 1.0 };
             match policy {
-                // In order the candidates still fire all: the mean is the law's.
+                // Each candidate still fires when the order is kept: the mean is the law's.
                 OrderPolicy::Allow | OrderPolicy::FifoRelease => {
                     let off = (self.mean_ns - base - mean).abs();
                     assert!(off <= room, "{name}: mean {} off by {off} of {room}", self.mean_ns);
                 }
                 OrderPolicy::Max => {
-                    // 44.5 ± 3.2 ms at 1 ms spacing, as other tools that work so are known to give.
+                    // 44.5 ± 3.2 ms at 1 ms spacing: the known result of other tools with this policy.
                     assert!(
                         (self.mean_ns - base - 44.5e6).abs() < 0.5e6,
                         "{name}: {}",
@@ -180,7 +182,7 @@ impl Row {
             let most = PATH_NS + queue_ns + mean as u64;
             assert!(longest <= most && longest > most - 2 * own_ns, "{name}: {longest} of {most}");
         }
-        // A link behind the delay puts nothing in order that came out of order: it takes what comes.
+        // A link behind the delay does not restore the order: it sends packets as they arrive.
         let may_reorder = policy == OrderPolicy::Allow && deviation > 0.0;
         assert_eq!(receiver.reordered_packets.unwrap() > 0, may_reorder, "{name}");
         assert_eq!(Verdict::Unplanned.kind().map(|kind| self.count(kind)), Some(0), "{name}");

@@ -1,4 +1,5 @@
-//! Every preset does what its line says, in both directions at once: below its rate its delay and its loss, above it its rate.
+//! Every profile behaves as its laws say, in both directions concurrently: its delay and loss below its
+//! rate, its rate above it.
 
 use weir_model::impairment::profiles::PROFILES;
 use weir_model::impairment::{Delay, Impairment, Laws, Loss, Other};
@@ -7,14 +8,14 @@ use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};
 use weir_wire::packets::RecordKind;
 
-/// A datagram's payload, and the packet of IPv4 around it.
+/// Bytes of a datagram's payload, and of its IPv4 packet.
 const PAYLOAD: u64 = 958;
 const PACKET: u64 = PAYLOAD + 28;
-/// What a link adds where its line names no overhead: Ethernet's header and check sequence.
+/// Overhead of a link where its laws name none, bytes: Ethernet's header and check sequence.
 const ETHERNET: u64 = 18;
 const PACKETS: u64 = 4000;
 const PATH_NS: u64 = 1_000_000;
-/// Standard deviations that leave 10⁻⁹ outside.
+/// Standard deviations outside of which a normal value lies with probability 10⁻⁹.
 const DEVIATIONS: f64 = 6.11;
 const WAYS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 
@@ -23,7 +24,7 @@ fn framed_bits(laws: &Laws) -> f64 {
     (PACKET + overhead.map_or(ETHERNET, u64::from)) as f64 * 8.0
 }
 
-/// Packets each way, at `share` of what the line's rate takes (1000/s where it names none).
+/// Sends `packets` each way at `share` of the law's rate (of 1000 packets per second without a rate).
 fn run(profile: &str, laws: &[Laws; 2], share: f64, packets: u64) -> Outcome {
     let connections = WAYS.iter().zip(laws).map(|(&direction, laws)| {
         let most = laws.rate.as_ref().map_or(1000.0, |rate| rate.bits.0 as f64 / framed_bits(laws));
@@ -44,11 +45,12 @@ fn run(profile: &str, laws: &[Laws; 2], share: f64, packets: u64) -> Outcome {
 }
 
 #[test]
-fn every_profile_does_what_its_line_says() {
+fn every_profile_behaves_as_its_laws_say() {
     for profile in PROFILES {
         let laws = [profile.a_to_b(), profile.b_to_a()];
         let below = run(profile.name, &laws, 0.5, PACKETS);
-        // Where delays vary, so many that those of the first and the last are little of their time.
+        // Where delays vary, so many packets that the delays of the first and last are a small part of the
+        // duration.
         let varies = laws.iter().any(|laws| laws.delay.as_ref().is_some_and(|d| !d.is_constant()));
         let above = run(profile.name, &laws, 2.0, if varies { 10 * PACKETS } else { PACKETS });
         for (way, laws) in WAYS.into_iter().zip(&laws) {
@@ -76,7 +78,8 @@ fn every_profile_does_what_its_line_says() {
             };
             let measured = flow(&below).one_way_delay.unwrap().mean_seconds * 1e9;
             let expected = PATH_NS as f64 + own_ns + mean;
-            // A packet that the link still sends when the next comes waits for it, by a spacing that was delayed unevenly.
+            // After an uneven delay two packets may be closer than one's transmission time: the second
+            // waits for the first.
             let room = DEVIATIONS * deviation / (PACKETS as f64).sqrt()
                 + 1_000.0
                 + if deviation > 0.0 { own_ns } else { 0.0 };
@@ -95,7 +98,7 @@ fn every_profile_does_what_its_line_says() {
     }
 }
 
-/// Of a share of what a law loses.
+/// Tolerance for the fraction of packets that a loss law drops.
 fn room_of(variance: f64) -> f64 {
     DEVIATIONS * (variance / PACKETS as f64).sqrt()
 }
