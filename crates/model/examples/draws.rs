@@ -1,5 +1,5 @@
-//! Draws of laws, one a line: `draws "LAWS" PACKETS [SEED]` prints delays in ns, or 1 for lost and 0 for not.
-//! `scripts/laws_scipy.py` holds them against scipy.
+//! Prints draws of laws, one a line: `draws "LAWS" PACKETS [SEED]` prints delays in ns, or 1 for a lost packet
+//! and 0 for others. `scripts/laws_scipy.py` compares them with scipy.
 
 use std::io::Write;
 

@@ -1,14 +1,14 @@
-//! Columns and cells of CSV, as every table of this program has them.
+//! Columns and cells of CSV, for all tables of this program.
 //!
-//! A column is a scalar of the record, named by the path of JSON keys, joined by `_`. The columns are read from the
-//! published schema: a field of the record has its column without a list.
+//! A column is a scalar of the record, named by its path of JSON keys joined by `_`. The columns are read from
+//! the published schema, so that every field of the record has one.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::metric::{End, is_interval_field_of};
 
-/// Fields of an interval that only lines of a running test have, never a record.
+/// Fields of an interval that only live lines have, never a record.
 const LIVE_ONLY: [&str; 1] = ["earlier_lost_packets"];
 
 /// The columns of a type in the schema of `weir.run/1`, in alphabetical order, each after `prefix`. Lists and maps have none.
@@ -34,7 +34,7 @@ fn scalar_paths(root: &Value, node: &Value, prefix: &str, out: &mut Vec<String>)
     }
 }
 
-/// The columns of a named type of the record's schema; of the record itself for an empty name.
+/// The columns of a type of the record's schema; an empty name is the record itself.
 #[must_use]
 pub fn columns_of(type_name: &str, prefix: &str) -> Vec<String> {
     let schema = crate::schema::run_schema();
@@ -61,7 +61,7 @@ pub fn flow_columns() -> Vec<String> {
     [own, parts].concat()
 }
 
-/// The columns of an interval of a flow, without those of fields that only the other end fills.
+/// The columns of an interval of a flow. A field that only one end fills has no column for the other.
 #[must_use]
 pub fn interval_columns() -> Vec<String> {
     let is_of = |path: &String| {
@@ -75,7 +75,8 @@ pub fn interval_columns() -> Vec<String> {
     columns_of("IntervalFlow", "").into_iter().filter(is_of).collect()
 }
 
-/// Calls `put` with the path and the cell of each scalar of `value`. What is absent and what JSON can't express is left out.
+/// Calls `put` with the path and the cell of each scalar of `value`. Absent values and those that JSON can't
+/// express are omitted.
 pub fn each_cell<T: Serialize + ?Sized>(path: &str, value: &T, mut put: impl FnMut(&str, String)) {
     fn walk(path: &mut String, value: &Value, put: &mut impl FnMut(&str, String)) {
         match value {
@@ -97,7 +98,8 @@ pub fn each_cell<T: Serialize + ?Sized>(path: &str, value: &T, mut put: impl FnM
     walk(&mut path.to_string(), &value, &mut put);
 }
 
-/// A text as a cell: an apostrophe before what a spreadsheet would run as a formula, quoted where RFC 4180 asks.
+/// A text as a cell, quoted where RFC 4180 requires it. An apostrophe precedes text that a spreadsheet would
+/// run as a formula.
 #[must_use]
 pub fn text_cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);

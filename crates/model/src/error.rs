@@ -1,21 +1,21 @@
-//! What can be wrong with a value or a document, named by its field.
+//! Errors of values and documents, with their field.
 
 use crate::document::DocumentError;
 
 /// An error of parsing or checking a value, a plan or a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// A value does not have the form of its unit.
+    /// A value is not valid for its unit.
     #[error("{what}: '{given}' is not accepted; expected {accepted}")]
     Value {
         /// The kind of value (rate, size, duration, …).
         what: &'static str,
         /// What was given.
         given: String,
-        /// What would be accepted.
+        /// What is accepted.
         accepted: &'static str,
     },
-    /// A field of a document holds something that can't be run.
+    /// A field of a document has an invalid value.
     #[error("{field}: {given}; accepted: {accepted}")]
     Field {
         /// The path of the field, such as `connection[2].payload`.
@@ -25,7 +25,7 @@ pub enum ModelError {
         /// What is accepted.
         accepted: String,
     },
-    /// A document was refused.
+    /// A document is invalid.
     #[error("{schema}{0}", schema = of_schema(.0))]
     Document(Box<DocumentError>),
 }
@@ -36,7 +36,7 @@ impl From<Box<DocumentError>> for ModelError {
     }
 }
 
-/// The document's schema, before what is wrong with it.
+/// Prefix of the message: the document's schema.
 fn of_schema(error: &DocumentError) -> String {
     match error.document {
         "" => String::new(),

@@ -1,7 +1,7 @@
-//! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
+//! Fuzz bodies: functions that take hostile bytes and check invariants.
 #![doc(hidden)]
 
-/// A plan is refused or runs: what parses also passes its check again and prints back to itself.
+/// A plan is refused, or is the same after printing and parsing again.
 pub fn fuzz_plan(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(plan) = crate::plan::Plan::parse(text)
@@ -11,7 +11,7 @@ pub fn fuzz_plan(data: &[u8]) {
     }
 }
 
-/// A scenario is refused or holds: what parses also prints to JSON and is read again as the same.
+/// A scenario is refused, or has steps with one action each.
 pub fn fuzz_scenario(data: &[u8]) {
     use crate::experiment::{Scenario, Variables};
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -22,7 +22,7 @@ pub fn fuzz_scenario(data: &[u8]) {
     }
 }
 
-/// Expectations, metrics and axes are refused or print back to themselves.
+/// Expectations, metrics and axes are refused or valid; metrics are the same after printing and parsing again.
 pub fn fuzz_expectation(data: &[u8]) {
     use crate::experiment::{Metric, Rule, ranges};
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -36,7 +36,7 @@ pub fn fuzz_expectation(data: &[u8]) {
     }
 }
 
-/// An impairment is refused or runs: what parses also prints back to itself.
+/// An impairment is refused, or is the same after printing and parsing again.
 pub fn fuzz_impairment(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(read) = crate::impairment::Impairment::parse(text)
@@ -46,7 +46,7 @@ pub fn fuzz_impairment(data: &[u8]) {
     }
 }
 
-/// Laws in one line are refused or print back to themselves, and those that print twice print alike.
+/// Laws in one line are refused, or are the same after printing and parsing again.
 pub fn fuzz_laws(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(laws) = text.parse::<crate::impairment::Laws>() {
@@ -56,7 +56,7 @@ pub fn fuzz_laws(data: &[u8]) {
     }
 }
 
-/// A record is refused or prints back to the same JSON.
+/// A record is refused, or has the same JSON after printing and parsing again.
 pub fn fuzz_record(data: &[u8]) {
     if let Ok(record) = crate::document::parse_json::<crate::record::Record>(data)
         && let Ok(once) = serde_json::to_string(&record)

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_as_they_were_written() {
+    fn decoding_reverses_encoding() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(decode(&encode(&all)), Some(all));
         assert_eq!(encode(&[0, 0x0f, 0xa0]), "000fa0");

@@ -1,7 +1,7 @@
-//! JSON of the shared nouns, in the one way that reads back.
+//! Writes the shared types as JSON that can be read back.
 //!
-//! JSON has no infinity and no NaN: serde_json writes `null` for them, which no number field reads. A figure
-//! that is not a number was not measured, and what was not measured is absent.
+//! JSON has no infinity and no NaN: serde_json writes `null` for them, which number fields do not accept. A
+//! figure that is not a number was not measured, and figures that were not measured are absent.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Those of serde_json: a map whose keys are not strings. No type of this crate has one.
 pub fn to_line<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string(value)?;
-    // A `null` inside a string only costs the walk.
+    // A `null` inside a string only costs the parse.
     if !text.contains("null") {
         return Ok(text);
     }
@@ -46,7 +46,7 @@ fn indented(line: &str) -> String {
         if is_end {
             level -= 1;
         }
-        // Empty ones are written together.
+        // Empty objects and lists stay on one line.
         if (matches!(before, '{' | '[') && !is_end)
             || (is_end && !matches!(before, '{' | '['))
             || before == ','
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_no_number_is_absent_and_the_record_reads_back() {
+    fn a_figure_that_is_not_a_number_is_absent() {
         let record = Record {
             seconds: f64::NAN,
             end_reason: "null".into(),

@@ -1,20 +1,21 @@
-//! The shared nouns of Weir: units, the plan of a test, an impairment, the record of a run, and their JSON Schemas.
+//! The shared types of Weir: units, plans, impairments, records of runs, and their JSON Schemas.
 //!
-//! Every room above speaks in these types; none of them does I/O.
+//! All other crates use these types; none of them does I/O.
 //!
 //! - [`units`]: rates, sizes, durations and seeds as newtypes that parse what people write (`10M`, `64K`, `40ms`)
-//!   and print back what they understood.
-//! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
-//! - [`impairment`]: `weir.impair/1`, what the emulator does to which packets, with the loss and delay laws.
-//! - [`content`]: what the bytes of a payload are.
+//!   and print in canonical form.
+//! - [`plan`]: `weir.plan/1`, the plan of a test; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
+//! - [`impairment`]: `weir.impair/1`, the emulator's configuration, with the loss and delay laws.
+//! - [`content`]: the content of payloads.
 //! - [`metric`]: the metrics of a record, each declared once.
-//! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
-//! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
-//! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
-//! - [`progress`]: how far the flows of a running test are.
-//! - [`names`]: what may be a host, an interface, a variable.
+//! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps and results.
+//! - [`record`]: `weir.run/1`, everything that was measured. A part that was not measured is absent, never
+//!   zero.
+//! - [`report`]: the report of one end of a test; two of them make a record.
+//! - [`progress`]: the state of the flows of a running test.
+//! - [`names`]: valid names of hosts, interfaces and variables.
 //! - [`hex`]: hexadecimal digits.
-//! - [`document`]: reading TOML and JSON, with refusals as data.
+//! - [`document`]: reading TOML and JSON, with errors as data.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
 //! - [`Refusal`]: why something was refused or failed, as data.
 //! - [`threads`]: where and how the threads of a test's end run.

@@ -1,11 +1,11 @@
-//! Names that others give and that become a word of a command line: what could be read as anything but a name is refused
-//! long before.
+//! Validation of names from documents that become words of a command line: anything that could be read as
+//! other than a name is refused early.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::ModelError;
 
-/// Words that `weir impair` would take for a verb where it looks for an interface.
+/// Verbs of `weir impair`, which can't be interface names.
 const VERBS: [&str; 10] =
     ["exec", "set", "show", "start", "stop", "log", "stats", "reset", "save", "help"];
 
@@ -17,24 +17,24 @@ pub fn is_device(name: &str) -> bool {
     (1..=15).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(wrong)
 }
 
-/// Whether this is an interface name ([`is_device`]) that no command line takes for a flag or a verb.
+/// Whether this is an interface name ([`is_device`]) that can't be mistaken for a flag or verb.
 #[must_use]
 pub fn is_interface(name: &str) -> bool {
     is_device(name) && !name.starts_with('-') && !VERBS.contains(&name)
 }
 
-/// Whether this is a host as [`Host::parse`] reads it.
+/// Whether [`Host::parse`] accepts this.
 #[must_use]
 pub(crate) fn is_host(text: &str) -> bool {
     Host::parse(text).is_ok()
 }
 
-/// A host as people write it: a name or an address, with or without a port.
+/// A host: a name or an address, with or without a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// A name, an IPv4 address, or an IPv6 address without brackets and with its zone.
+    /// A name, an IPv4 address, or an IPv6 address without brackets, with its zone if it has one.
     pub name: String,
-    /// The port, if it was written with the host; never 0.
+    /// The port, if one was given; never 0.
     pub port: Option<u16>,
 }
 
@@ -47,7 +47,7 @@ impl Host {
     /// Reads `host`, `host:port`, `[v6]`, `[v6]:port` and `v6`, each IPv6 form with or without `%zone`.
     ///
     /// # Errors
-    /// [`ModelError::Field`] with the field `host`, the text with what is wrong with it, and the accepted forms.
+    /// [`ModelError::Field`] with the field `host`, the text and its error, and the accepted forms.
     pub fn parse(text: &str) -> Result<Host, ModelError> {
         let refuse = |why: &str| ModelError::Field {
             field: "host".into(),
@@ -62,16 +62,16 @@ impl Host {
                 .ok_or_else(|| refuse("the port is not 1 to 65535"))
         };
         if let Some(path) = text.strip_prefix(UNIX) {
-            // The kernel's sun_path holds 107 bytes and its end.
+            // The kernel's sun_path holds 107 bytes and a terminating zero.
             if !(1..=107).contains(&path.len()) || path.chars().any(char::is_control) {
                 return Err(refuse("the path of a Unix socket has 1 to 107 printable characters"));
             }
             return Ok(Host { name: text.into(), port: None });
         }
         if let Some(rest) = text.strip_prefix('[') {
-            let (inner, after) = rest.split_once(']').ok_or_else(|| refuse("no ']'"))?;
+            let (inner, after) = rest.split_once(']').ok_or_else(|| refuse("missing ']'"))?;
             if !is_ipv6(inner) {
-                return Err(refuse("no IPv6 address between the brackets"));
+                return Err(refuse("not an IPv6 address between the brackets"));
             }
             let port = match after.strip_prefix(':') {
                 Some(digits) => Some(port(digits)?),
@@ -85,7 +85,7 @@ impl Host {
         }
         let (name, port) = match text.split_once(':') {
             Some((name, digits)) if !digits.contains(':') => (name, Some(port(digits)?)),
-            Some(_) => return Err(refuse("no IPv6 address")),
+            Some(_) => return Err(refuse("not an IPv6 address")),
             None => (text, None),
         };
         if name.is_empty() || name.len() > 253 {
@@ -105,14 +105,14 @@ impl Host {
         self.name.starts_with(UNIX)
     }
 
-    /// The address, where the host is one rather than a name; the zone is left out.
+    /// The address without its zone; `None` if the host is a name.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.name.split('%').next().and_then(|bare| bare.parse().ok())
     }
 }
 
-/// Whether this is an IPv6 address, with or without its zone.
+/// Whether this is an IPv6 address, with or without a zone.
 fn is_ipv6(text: &str) -> bool {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => (address, Some(zone)),
@@ -121,7 +121,7 @@ fn is_ipv6(text: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(is_device)
 }
 
-/// Whether this is a name of a variable: letters, digits, `-` and `_`, at most 64.
+/// Whether this is a valid variable name: 1 to 64 letters, digits, `-` and `_`.
 #[must_use]
 pub(crate) fn is_variable(name: &str) -> bool {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_be_something_else_is_no_name() {
+    fn ambiguous_names_are_refused() {
         assert!(["eth0", "to-a", "br.100", "veth@1"].iter().all(|n| is_interface(n)));
         for name in
             ["", "-x", "--force", "exec", ".", "..", "a/b", "a b", "a:1", "sixteen-letters-"]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_host() {
+    fn all_host_forms_parse() {
         for (text, host, port) in [
             ("localhost", "localhost", None),
             ("192.0.2.1", "192.0.2.1", None),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_host_is_named() {
+    fn errors_contain_the_host() {
         for bad in [
             "",
             ":9347",

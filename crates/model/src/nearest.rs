@@ -1,12 +1,12 @@
-//! The known name that an unknown one was meant to be.
+//! Suggestions for unknown names.
 
-/// Characters of an unknown name that are compared: a document may hold a very long one.
+/// Maximum length of an unknown name that is compared, since documents may contain very long ones.
 const MAX_LETTERS: usize = 64;
 
-/// The known name that is nearest to a given one, when it is near enough to be what was meant.
+/// The known name nearest to a given one, if it is near enough to be the intended one.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Every name of one letter is one letter from any other.
+    // All names of one letter are within distance one of each other.
     let given: String = given.chars().take(MAX_LETTERS).collect();
     let letters = given.chars().count();
     let most = if letters < 3 { 0 } else { letters.div_ceil(3) };
@@ -23,7 +23,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn what_is_near_is_meant_and_what_is_too_short_is_not() {
+    fn near_names_are_suggested() {
         for (given, near) in [
             ("tpc", Some("tcp")),
             ("dealy", Some("delay")),

@@ -1,8 +1,8 @@
-//! Small pieces of sentences: numbers with nouns, lists of choices.
+//! Formatting of phrases: numbers with nouns, lists of choices.
 
 use std::fmt::Display;
 
-/// A number with its noun: `1 packet`, `0 packets`, `12 packets`. For nouns whose plural ends in s.
+/// A number and its noun: `1 packet`, `0 packets`, `12 packets`. Only for nouns with a plural in -s.
 #[must_use]
 pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
@@ -23,8 +23,8 @@ pub fn one_of<'a>(choices: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn one_is_one_thing() {
-        let told: Vec<String> = [0_u64, 1, 2].map(|n| super::counted(n, "packet")).into();
-        assert_eq!(told, ["0 packets", "1 packet", "2 packets"]);
+    fn one_is_singular() {
+        let phrases: Vec<String> = [0_u64, 1, 2].map(|n| super::counted(n, "packet")).into();
+        assert_eq!(phrases, ["0 packets", "1 packet", "2 packets"]);
     }
 }

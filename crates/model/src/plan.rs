@@ -1,7 +1,7 @@
-//! `weir.plan/1`: what is to be run. A plan is a list of connections that may differ; each expands by its
-//! `count` into flows, and each flow can be started and stopped alone.
+//! `weir.plan/1`: the plan of a test, a list of connections. Each expands to `count` flows, which can be
+//! started and stopped one by one.
 //!
-//! A plan is checked before anything starts: every refusal names the field, what was given and what is accepted.
+//! A plan is checked before anything starts; errors name the field, the given value and the accepted values.
 
 mod check;
 mod choices;
@@ -35,14 +35,14 @@ pub use transport::{
 pub const PLAN_SCHEMA: &str = "weir.plan/1";
 /// The port of Weir: "WEIR" on a telephone keypad.
 pub const DEFAULT_PORT: u16 = 9347;
-/// Largest UDP payload over IPv4: 65 535 less 20 B of IP and 8 B of UDP header.
+/// Largest UDP payload over IPv4: 65 535 minus the headers of IP (20 B) and UDP (8 B).
 pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
-/// Largest UDP payload over IPv6 without jumbograms: the 16-bit length less 8 B of UDP header.
+/// Largest UDP payload over IPv6 without jumbograms: the 16-bit length minus the 8 B UDP header.
 pub const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
-/// Most flows a plan may expand to.
+/// Maximum number of flows of a plan.
 pub const MAX_FLOWS: u64 = 100_000;
 
-/// A whole plan, `weir.plan/1`.
+/// A plan, `weir.plan/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -69,19 +69,19 @@ pub struct Plan {
     /// Length of a reporting interval, 10 ms to 1 h; `0` for none.
     #[serde(default = "default_interval")]
     pub interval: Span,
-    /// Time at the start that is left out of the totals.
+    /// Time at the start that is omitted from the totals.
     #[serde(default)]
     pub omit: Span,
-    /// Seed of everything random.
+    /// Seed of all random values.
     #[serde(default)]
     pub seed: Seed,
     /// Which ports carry data.
     #[serde(default)]
     pub data_ports: DataPorts,
-    /// A packet is lost when it has not come within this time (RFC 7680). Absent: max(2 s, 4 × RTT).
+    /// A packet that has not arrived within this time is lost (RFC 7680). Absent: max(2 s, 4 × RTT).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_threshold: Option<Span>,
-    /// Round trips measured beside the test, idle before and loaded during it.
+    /// Measure round trips alongside the test: idle before it and loaded during it.
     #[serde(default = "yes")]
     pub latency: bool,
     /// Nominal rate of the link, for link usage: above 0.
@@ -124,7 +124,7 @@ impl Default for Plan {
     }
 }
 
-/// One flow of an expanded plan: every default resolved, ready to run on either side.
+/// One flow of an expanded plan, with all defaults resolved, as either side runs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowSpec {
     /// Flow number, from 1, unique in the session.
@@ -135,11 +135,11 @@ pub struct FlowSpec {
     pub size: Size,
     /// Rate, resolved.
     pub rate: SendRate,
-    /// Length of sending in ns; `None` until another limit or a stop.
+    /// Duration of sending in ns; `None`: until another limit or a stop.
     pub duration_ns: Option<u64>,
-    /// Seed of its laws: the plan's.
+    /// Seed of its laws, from the plan.
     pub seed: Seed,
-    /// The connection that it came from (its `count` is 1).
+    /// The connection that it was expanded from, with a `count` of 1.
     pub connection: Connection,
 }
 
@@ -150,7 +150,7 @@ impl FlowSpec {
         self.size.moments().mean_bytes.round() as u64
     }
 
-    /// Largest payload, bytes: what buffers hold.
+    /// Maximum payload in bytes, for the size of buffers.
     #[must_use]
     pub fn max_payload(&self) -> u64 {
         self.size.moments().max_bytes
@@ -189,14 +189,15 @@ impl Plan {
     /// The plan as TOML, as `--save-plan` writes it.
     ///
     /// # Errors
-    /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
+    /// [`ModelError::Document`] if a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
         document::to_toml(self).map_err(|e| e.of(PLAN_SCHEMA).into())
     }
 
-    /// The flows of this plan over `family`, with every default resolved; ids count from 1.
+    /// The flows of this plan over `family`, with all defaults resolved; ids start at 1.
     ///
-    /// `path_mtu_bytes` sizes default datagrams so that they are not fragmented (1472 B at 1500 over IPv4).
+    /// Default datagrams are sized to fit into `path_mtu_bytes` without fragmentation (1472 B at 1500 over
+    /// IPv4).
     pub fn flows(&self, family: Family, path_mtu_bytes: u32) -> Vec<FlowSpec> {
         let mut out = vec![];
         for c in &self.connections {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn small_plan_with_defaults() {
+    fn omitted_fields_have_defaults() {
         let p =
             plan("[[connection]]\ntransport = \"udp\"\nrate = \"50000pps\"\ncount = 3").unwrap();
         let flows = p.flows(Family::Ipv4, 1500);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_field_and_its_line() {
+    fn errors_name_field_and_line() {
         let refused = |text: &str| match plan(text).unwrap_err() {
             ModelError::Document(error) => (error.field, error.given, error.line),
             other => panic!("{text}: {other}"),
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_limit_alone_has_no_duration() {
+    fn byte_limit_replaces_default_duration() {
         let p = plan("[[connection]]\nbytes = \"1M\"").unwrap();
         assert_eq!(p.flows(Family::Ipv4, 1500)[0].duration_ns, None);
     }

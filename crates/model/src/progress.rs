@@ -1,26 +1,27 @@
-//! How far the flows of a running test are, and whether its peer is reachable: told while a test runs, in no record.
+//! Progress of a running test: the states of its flows, and whether its peer is reachable. It is not part of
+//! the record.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How far a flow of a test is.
+/// State of a flow of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowState {
-    /// It has not been started: the plan says `autostart = false`.
+    /// Not started, because of `autostart = false` in the plan.
     Waiting,
-    /// It was started.
+    /// Started.
     Started,
-    /// It was asked to stop and may still send.
+    /// Asked to stop; may still send.
     Stopping,
-    /// It sends nothing more.
+    /// Has ended sending.
     Finished,
-    /// It ended early, or its test left no result.
+    /// Ended early, or its test has no result.
     Failed,
 }
 
 impl FlowState {
-    /// Whether the flow sends nothing more.
+    /// Whether the flow has ended sending.
     pub fn is_over(self) -> bool {
         matches!(self, FlowState::Finished | FlowState::Failed)
     }
@@ -37,7 +38,7 @@ impl FlowState {
     }
 }
 
-/// One flow and how far it is.
+/// A flow and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowProgress {
     /// Flow number.
@@ -50,8 +51,8 @@ pub struct FlowProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PeerStatus {
-    /// Time of the peer's last message, since the start of the test, where it has sent none for 5 s although it has to
-    /// send one every 2 s. Absent while it is reachable.
+    /// Time of the peer's last message, since the start of the test, if it has sent none for 5 s (one is due
+    /// every 2 s). Absent while it is reachable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_since_seconds: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Why something was refused or failed, as data.
+//! Errors as data.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,43 +6,42 @@ use serde::{Deserialize, Serialize};
 use crate::ModelError;
 use crate::document::DocumentError;
 
-/// Why something was refused or failed. Programs act on `code` and on the fields; `message` is for people, and its
-/// wording may change at any time.
+/// An error. Programs may act on `code` and the fields; the wording of `message` may change at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Refusal {
-    /// Stable name of the kind of refusal, such as `usage`, `plan`, `file` or `peer`.
+    /// Stable name of the kind of error, such as `usage`, `plan`, `file` or `peer`.
     pub code: String,
-    /// The field that was refused: its path in a document, such as `connection[2].payload`, or a flag. Absent where no
-    /// field is at fault.
+    /// The invalid field: its path in a document, such as `connection[2].payload`, or a flag. Absent if no
+    /// field is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What was given.
+    /// The given value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<String>,
-    /// What is accepted.
+    /// The accepted values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
-    /// The known name that an unknown one was probably meant to be.
+    /// The known name that was probably meant by an unknown one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
     /// The line of the field in its document, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Everything in words, naming the operation and its object.
+    /// The complete message, which names the operation and its object.
     pub message: String,
-    /// The exit code of a program that ends with this.
+    /// Exit code of a program that ends with this error.
     pub exit_code: i32,
 }
 
 impl Refusal {
-    /// A failure without a field.
+    /// An error without a field.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>, exit_code: i32) -> Refusal {
         Refusal { code: code.into(), message: message.into(), exit_code, ..Refusal::default() }
     }
 
-    /// A field that was refused. The exit code is that of bad input, 2.
+    /// An invalid field. The exit code is 2, for bad input.
     #[must_use]
     pub fn of_field(
         code: &str,
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_field_keeps_its_parts() {
+    fn field_errors_keep_their_parts() {
         let error = ModelError::Field {
             field: "connection[2].payload".into(),
             given: "70000".into(),

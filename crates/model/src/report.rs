@@ -1,4 +1,4 @@
-//! What one end of a test hands over when it is done. Two of them make a [`crate::record::Record`].
+//! The final report of one end of a test. Two of them make a [`crate::record::Record`].
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::plan::TransportName;
 use crate::record::{CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tcp, TcpSample};
 use crate::warning::Warning;
 
-/// One end's part of one flow.
+/// One flow in the report of one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EndFlowReport")]
 #[serde(default)]
@@ -15,13 +15,13 @@ pub struct FlowReport {
     pub id: u32,
     /// This end's address and port.
     pub local: String,
-    /// The other end's, as seen from here.
+    /// The other end's address and port, as seen from this end.
     pub remote: String,
-    /// When it sent: what it did.
+    /// Figures of the sender, if this end sent.
     pub sender: Option<Sender>,
-    /// When it received: what it saw.
+    /// Figures of the receiver, if this end received.
     pub receiver: Option<Receiver>,
-    /// The transport that carried a stream which fell back from its own.
+    /// The transport that a stream fell back to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_by: Option<TransportName>,
     /// TCP information.
@@ -32,17 +32,17 @@ pub struct FlowReport {
     pub histograms: Vec<Histogram>,
     /// Time from connect to established.
     pub connect_seconds: Option<f64>,
-    /// This flow's intervals, index 0 is the first interval of the test; absent ones counted nothing.
+    /// This flow's intervals; index 0 is the test's first interval, and missing ones have no counts.
     pub intervals: Vec<IntervalCount>,
     /// Resolution of the receive times.
     pub time_resolution_seconds: Option<f64>,
-    /// `user`, `kernel`, or `kernel+user` where some messages came without a kernel stamp.
+    /// `user`, `kernel`, or `kernel+user` if some messages came without a kernel timestamp.
     pub time_source: Option<String>,
-    /// Why it ended early, if it did.
+    /// Reason for an early end, if there was one.
     pub error: Option<String>,
 }
 
-/// Everything but the flows of one end.
+/// The report of one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct EndReport {
@@ -50,7 +50,7 @@ pub struct EndReport {
     pub host: Option<Host>,
     /// CPU use.
     pub cpu: Option<CpuEnd>,
-    /// Warnings raised here.
+    /// Warnings raised at this end.
     pub warnings: Vec<Warning>,
     /// The flows.
     pub flows: Vec<FlowReport>,

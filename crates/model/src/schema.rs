@@ -1,13 +1,14 @@
-//! The published JSON Schemas: files in docs/schemas that a test makes of the types, so that they can't drift from the code. The program has
-//! the files and not the code that makes them.
+//! The published JSON Schemas in docs/schemas. A test generates them from the types and compares, so that
+//! they match the code. The program contains the files, not the generating code.
 //!
-//! Programs that make forms of them find, in addition to JSON Schema's own keywords: `x-one-of`, names of properties of which at most one is
-//! set (the laws of a slot); `x-follows`, the stage that another stays right behind; `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
-//! emulator counts; and `examples`, which are accepted.
+//! For programs that generate forms, they have keywords in addition to JSON Schema's: `x-one-of`, names of
+//! properties of which at most one is set (the laws of a slot); `x-follows`, the stage that another one
+//! directly follows; `x-stage`, the emulator's stage of a slot or counter; `x-counters`, the emulator's
+//! counters. Their `examples` are valid values.
 
 use serde_json::Value;
 
-/// A published file as it was when the program was built.
+/// A published file, included at build time.
 macro_rules! published {
     ($name:literal) => {
         serde_json::from_str(include_str!(concat!("../../../docs/schemas/", $name, ".schema.json")))
@@ -27,7 +28,7 @@ pub fn plan_schema() -> Value {
     published!("weir.plan-1")
 }
 
-/// The schema of `weir.impair/1`. `x-counters` refers to what is counted under it.
+/// The schema of `weir.impair/1`. `x-counters` lists the emulator's counters.
 #[must_use]
 pub fn impair_schema() -> Value {
     published!("weir.impair-1")
@@ -64,7 +65,7 @@ mod tests {
         schema
     }
 
-    /// The committed files are what the types say. `WEIR_BLESS=1` rewrites them.
+    /// The committed files match the types. `WEIR_BLESS=1` rewrites them.
     #[test]
     fn published_schemas_are_current() {
         for (name, schema) in [
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Every example of a type's schema is a value of the type.
+    /// All examples of a type's schema are valid values of the type.
     fn examples_of<T: JsonSchema + DeserializeOwned + Debug>() {
         let schema = schemars::schema_for!(T).to_value();
         let examples = schema["examples"].as_array().cloned().unwrap_or_default();
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_words_are_accepted() {
+    fn examples_are_valid() {
         use crate::{content, plan, units};
         examples_of::<units::BitRate>();
         examples_of::<units::ByteSize>();
@@ -120,13 +121,13 @@ mod tests {
         examples_of::<content::Content>();
     }
 
-    /// The schema behind a property's reference and nullability.
+    /// A property's schema, with references and nullability resolved.
     fn behind<'a>(root: &'a Value, property: &'a Value) -> &'a Value {
         let reference = property["$ref"].as_str().or_else(|| property["anyOf"][0]["$ref"].as_str());
         reference.map_or(property, |name| root.pointer(&name[1..]).unwrap())
     }
 
-    /// The value with which a form begins: the first example, else an object of the required parts' examples.
+    /// The initial value of a form: the first example, else an object of the required parts' examples.
     fn starter(root: &Value, property: &Value) -> Value {
         let schema = behind(root, property);
         for examples in [&property["examples"], &schema["examples"]] {
@@ -150,10 +151,10 @@ mod tests {
         Impairment::parse(&document.to_string()).map(drop).map_err(|e| e.to_string())
     }
 
-    /// `x-one-of` names exactly the properties that the parser lets stand alone and not beside each other, and what a
-    /// form begins with holds: for every slot, so that a law that is left out of a list here fails.
+    /// In every slot, `x-one-of` names exactly the properties that the parser accepts alone but not together,
+    /// and initial values of forms are valid. A law that is missing from a list fails here.
     #[test]
-    fn laws_exclude_each_other_as_the_schema_says() {
+    fn schema_names_exclusive_laws() {
         let root = super::impair_schema();
         let mut with_laws = 0;
         for (slot, property) in root["$defs"]["Laws"]["properties"].as_object().unwrap() {
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(with_laws, 2);
     }
 
-    /// Every slot and every counter's stage is one of the engine's.
+    /// All slots and counters have a stage of the engine.
     #[test]
     fn stages_have_slots_and_counters() {
         let root = super::impair_schema();
@@ -206,8 +207,8 @@ mod tests {
         }
     }
 
-    /// Parts of a record that are no measurement: identity, what was asked for, the hosts, judgements. What an emulator
-    /// did is defined in docs/emulator.md.
+    /// Parts of a record that are not measurements: identity, request, hosts, verdicts. Counters of emulators
+    /// are defined in docs/emulator.md.
     const NOT_MEASURED: [&str; 22] = [
         "schema",
         "id",
@@ -232,7 +233,7 @@ mod tests {
         "verdict",
         "name",
     ];
-    /// Fields of a flow that say which one it is.
+    /// Fields that identify a flow.
     const IDENTITY: [&str; 11] = [
         "id",
         "name",
@@ -247,7 +248,7 @@ mod tests {
         "spacing_law",
     ];
 
-    /// Collects the fields of every object of a schema, as pairs of the object's key and the field.
+    /// Collects the fields of all objects of a schema, as pairs of the object's key and the field.
     fn fields(root: &Value, schema: &Value, key: &str, out: &mut BTreeSet<(String, String)>) {
         if let Some(name) = schema["$ref"].as_str() {
             let name = name.trim_start_matches("#/$defs/");
@@ -279,10 +280,10 @@ mod tests {
         Some(line.split('|').map(str::trim).collect())
     }
 
-    /// docs/METHODOLOGY.md and the record name the same figures: each documented one has its fields in the schema, and each
-    /// measured field of the schema belongs to a documented figure.
+    /// docs/METHODOLOGY.md and the record have the same figures: each documented figure has its fields in the
+    /// schema, and each measured field of the schema belongs to a documented figure.
     #[test]
-    fn the_methodology_and_the_record_agree() {
+    fn methodology_and_record_agree() {
         const INDEX: &str = "Where the figures are";
         let path = format!("{}/../../docs/METHODOLOGY.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
@@ -297,7 +298,7 @@ mod tests {
             if ["figure", "metric"].contains(&cells[0]) || cells[0].starts_with("---") {
                 continue;
             }
-            // Generated from the declarations of metrics.
+            // This section is generated from the declarations.
             if section == "Metrics by name" {
                 continue;
             }
@@ -333,7 +334,7 @@ mod tests {
         fields(&schema, &schema, "", &mut measured);
         let absent: Vec<_> = documented.difference(&measured).collect();
         assert!(absent.is_empty(), "documented, but not in the record: {absent:?}");
-        // Sums and intervals have one shape for both ends.
+        // Sums and intervals have the same fields for both ends.
         let is_of_an_end = |(object, field): &(String, String)| {
             let ends = ["sender", "receiver"];
             ends.contains(&object.as_str())

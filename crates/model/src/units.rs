@@ -1,7 +1,7 @@
-//! Units as newtypes: what people write is parsed once, here, and printed back in canonical form.
+//! Units as newtypes, which are parsed here and printed in canonical form.
 //!
-//! Rates use powers of ten (`10M` is 10^7 bit/s), sizes powers of two (`64K` is 65 536 bytes), as the
-//! tools of the field do. All parse from strings and, in JSON or TOML, from plain numbers too.
+//! Rates use powers of ten (`10M` is 10^7 bit/s), sizes powers of two (`64K` is 65 536 bytes), as in other
+//! network tools. All parse from strings and, in JSON or TOML, also from numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,12 +18,13 @@ fn split_number(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Multiplies a decimal number by a whole factor exactly, rounds to nearest, and refuses overflow.
+/// Multiplies a decimal number by an integer factor, rounded to nearest; `None` on overflow.
 fn scaled(number: &str, factor: u64) -> Option<u64> {
     product(number, factor).map(|(value, _)| value)
 }
 
-/// A decimal number times a whole factor, rounded to nearest, and whether it is whole without rounding; absent on overflow.
+/// A decimal number times an integer factor, rounded to nearest, and whether the product is exact; `None` on
+/// overflow.
 fn product(number: &str, factor: u64) -> Option<(u64, bool)> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && part.is_empty()) || part.len() > 18 {
@@ -75,7 +76,7 @@ macro_rules! string_serde {
                         convert(v).ok_or_else(|| E::invalid_value(de::Unexpected::Float(v), &self))
                     }
                 }
-                // By its name, so that a deserializer knows the quantity.
+                // As a named newtype, so that a deserializer knows the quantity.
                 deserializer.deserialize_newtype_struct(stringify!($name), V)
             }
         }
@@ -104,7 +105,7 @@ impl FromStr for BitRate {
         let trimmed = text.trim();
         let (number, suffix) = split_number(trimmed);
         let suffix = suffix.trim();
-        // `bit` is tc's spelling. `bps` is bits here, as iperf3 writes it; tc's is bytes.
+        // `bit` is tc's spelling. `bps` is bits, as in iperf3; in tc it is bytes.
         let unit = ["bits/s", "bit/s", "bps", "bits", "bit"];
         let suffix = unit.iter().find_map(|unit| suffix.strip_suffix(unit)).unwrap_or(suffix);
         let factor = match suffix {
@@ -149,7 +150,7 @@ string_serde!(
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
 );
 
-/// A size in bytes, which are whole: `1.5K` is 1536, and `0.5` is none. `K M G T` are powers of 1024 in either case.
+/// A size in whole bytes: `1.5K` is 1536, and `0.5` is refused. `K M G T` are powers of 1024 in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ByteSize(pub u64);
 
@@ -256,8 +257,8 @@ string_serde!(
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// Whether a document, in TOML or JSON, names its `seed`. One that does not is read with 0, the same for all: for who would
-    /// rather draw one.
+    /// Whether a document, in TOML or JSON, has a `seed`. Documents without one are read with seed 0; callers
+    /// may draw a random one instead.
     #[must_use]
     pub fn is_named_in(document: &str) -> bool {
         crate::document::tree(document).is_ok_and(|tree| !tree["seed"].is_null())
@@ -290,19 +291,20 @@ string_serde!(Seed, "a 64-bit seed, decimal or 0x hexadecimal, as a string", ["4
     ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
 });
 
-/// What a sender aims at: no limit, payload bits per second or packets per second; optionally in bursts of n.
+/// Target rate of a sender: no limit, payload bits per second or packets per second; optionally in bursts of
+/// n.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SendRate {
-    /// The limit itself.
+    /// The limit.
     pub limit: RateLimit,
-    /// Packets sent back to back for each deadline; 1 is evenly spaced.
+    /// Packets sent back to back at each deadline; 1 means even spacing.
     pub burst: u32,
 }
 
 /// The limit of a [`SendRate`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateLimit {
-    /// As fast as the path and this host go.
+    /// As fast as the path and this host allow.
     Unlimited,
     /// Payload bits per second.
     Bits(BitRate),
@@ -314,7 +316,7 @@ impl SendRate {
     /// No limit.
     pub const UNLIMITED: SendRate = SendRate { limit: RateLimit::Unlimited, burst: 1 };
 
-    /// The packets per second that this rate means at a mean payload size; `None` when unlimited.
+    /// Packets per second at a mean payload size; `None` when unlimited.
     pub fn packets_per_second(&self, payload_bytes: f64) -> Option<f64> {
         match self.limit {
             RateLimit::Unlimited => None,
@@ -365,7 +367,7 @@ impl FromStr for SendRate {
             RateLimit::Packets(value)
         } else {
             match rate.parse::<BitRate>().map_err(|_| bad())? {
-                // Nothing but zero itself means unlimited: what rounds to it was meant to be slow.
+                // Only zero means unlimited; a rate that rounds to zero was meant to be slow.
                 BitRate(0) if rate.contains(|c: char| matches!(c, '1'..='9')) => return Err(bad()),
                 BitRate(0) => RateLimit::Unlimited,
                 bits => RateLimit::Bits(bits),
@@ -403,7 +405,7 @@ string_serde!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dscp(pub u8);
 
-/// IANA names of code points; CSn, AFxy and the single ones.
+/// IANA names of code points: CSn, AFxy and single ones.
 const DSCP_NAMES: [(&str, u8); 23] = [
     ("cs0", 0),
     ("cs1", 8),
@@ -481,7 +483,7 @@ mod tests {
         assert_eq!("64K".parse::<ByteSize>().unwrap(), ByteSize(65_536));
         assert_eq!("1.5M".parse::<ByteSize>().unwrap(), ByteSize(1_572_864));
         assert_eq!("1MiB".parse::<ByteSize>().unwrap(), ByteSize(1 << 20));
-        // Bytes are whole, however they are written.
+        // Sizes must be whole bytes in every unit.
         assert_eq!("1.5K".parse::<ByteSize>().unwrap(), ByteSize(1536));
         assert_eq!("8.0".parse::<ByteSize>().unwrap(), ByteSize(8));
         for part in ["0.1", "0.5", "1.5", "0.3K", "1.0001K"] {
@@ -492,7 +494,7 @@ mod tests {
         }
         assert_eq!(serde_json::from_str::<ByteSize>("1536").unwrap(), ByteSize(1536));
         assert!(serde_json::from_str::<ByteSize>("0.5").is_err());
-        // Rates and times have parts that round.
+        // Fractions of rates and times are rounded.
         assert_eq!("0.3K".parse::<BitRate>().unwrap(), BitRate(300));
     }
 
@@ -546,7 +548,7 @@ mod tests {
             prop_assert_eq!(Seed(bits).to_string().parse::<Seed>().unwrap(), Seed(bits));
         }
         #[test]
-        fn any_text_is_refused_or_understood(text in ".{0,24}") {
+        fn arbitrary_text_does_not_panic(text in ".{0,24}") {
             let _ = text.parse::<BitRate>();
             let _ = text.parse::<ByteSize>();
             let _ = text.parse::<Span>();

@@ -1,17 +1,17 @@
-//! Warnings that travel with a result, each with a stable code, and the words for a person.
+//! Warnings about a result, with stable codes and texts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How much a warning bears on the result.
+/// How much a warning affects the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; the figures stand.
+    /// Information; the figures are valid.
     Info,
-    /// A figure is a bound, or the tool or host shaped it.
+    /// A figure is only a bound, or Weir or the host affected it.
     Warning,
-    /// A figure can't be used for what was asked.
+    /// A figure can't be used for its purpose.
     Error,
 }
 
@@ -20,17 +20,17 @@ pub enum Severity {
 pub struct Warning {
     /// Stable code that scripts may match, such as `sender-cpu-bound`.
     pub code: String,
-    /// How much it bears on the result.
+    /// How much it affects the result.
     pub severity: Severity,
-    /// The flow concerned; absent when it concerns the run.
+    /// The flow concerned; absent if it concerns the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<u32>,
-    /// What happened, what it means and what to change, in words.
+    /// Text: what happened, what it means and what to change.
     pub text: String,
-    /// The figure that raised it, in the unit that the code implies.
+    /// The value that raised it, in the unit that the code implies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// The bound that it passed.
+    /// The bound that was exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<f64>,
 }
@@ -48,13 +48,13 @@ impl Warning {
         }
     }
 
-    /// The same warning with its figure and the bound that it passed.
+    /// Adds the value that raised it and the exceeded bound.
     pub fn with_value(mut self, value: f64, bound: f64) -> Self {
         (self.value, self.bound) = (Some(value), Some(bound));
         self
     }
 
-    /// The same warning about one flow.
+    /// Sets the flow concerned.
     pub fn for_flow(mut self, flow: u32) -> Self {
         self.flow = Some(flow);
         self

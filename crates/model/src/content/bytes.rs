@@ -1,22 +1,21 @@
-//! Seeded payload content: what the bytes behind a header are, so that a receiver can make them again and
-//! compare, and so that compression on a path shows.
+//! Seeded payload content: the bytes after a header. A receiver can generate and compare them, and they show
+//! compression on a path.
 //!
-//! Content is a function of kind, seed and offset. It can be made from any offset and in any pieces.
+//! Content is a function of kind, seed and offset. It can be generated from any offset and in any pieces.
 
 use super::Content;
 
-/// Bytes of the block in which [`Content::Ratio`] mixes random bytes and zeros.
+/// Block size of [`Content::Ratio`], bytes: each block is random bytes followed by zeros.
 pub(crate) const RATIO_BLOCK_LEN: u64 = 4096;
-/// The highest ratio of [`Content::Ratio`].
+/// Maximum ratio of [`Content::Ratio`].
 pub(crate) const MAX_RATIO: f64 = 1000.0;
 
 const ASCII_FIRST: u8 = 0x20;
 /// The printable characters, space to tilde.
 const ASCII_COUNT: u64 = 95;
 
-/// Fills `out` with the content from byte `offset` on (offsets wrap at 2⁶⁴). The same seed and offset give
-/// the same byte, whatever the pieces. A [`Content::Ratio`] made by hand out of range is taken as the
-/// nearest in range.
+/// Fills `out` with the content from byte `offset` on (offsets wrap at 2⁶⁴). The same seed and offset give the
+/// same byte for any division into pieces. A [`Content::Ratio`] out of range is clamped.
 #[inline]
 pub fn fill(content: Content, seed: u64, offset: u64, out: &mut [u8]) {
     match content {
@@ -38,11 +37,11 @@ fn mix(mut z: u64) -> u64 {
 /// SplitMix64's step.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Bytes 8n to 8n + 7 are output n of SplitMix64, little endian. It is used here for its speed; Philox
-/// decides dispositions, this only fills payload.
+/// Bytes 8n to 8n + 7 are output n of SplitMix64, little endian. It is used for its speed and only fills
+/// payload; dispositions are decided by Philox.
 #[inline]
 fn fill_random(seed: u64, offset: u64, out: &mut [u8]) {
-    // Mixed once, so that seeds next to each other do not give one sequence shifted.
+    // Mixed once, so that adjacent seeds are not the same sequence shifted.
     let start = mix(seed.wrapping_add(GAMMA));
     let word =
         |n: u64| mix(start.wrapping_add(n.wrapping_add(1).wrapping_mul(GAMMA))).to_le_bytes();
@@ -64,7 +63,7 @@ fn fill_random(seed: u64, offset: u64, out: &mut [u8]) {
 
 fn fill_ascii(offset: u64, out: &mut [u8]) {
     let mut at = (offset % ASCII_COUNT) as u8;
-    // 2⁶⁴ is no multiple of 95: the ramp starts again where offsets wrap.
+    // 2⁶⁴ is not a multiple of 95: the ramp restarts where offsets wrap.
     let mut left = u64::MAX - offset;
     for byte in out {
         *byte = ASCII_FIRST + at;
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn made(content: Content, seed: u64, offset: u64, len: usize) -> Vec<u8> {
+    fn generated(content: Content, seed: u64, offset: u64, len: usize) -> Vec<u8> {
         let mut out = vec![0xaa; len];
         fill(content, seed, offset, &mut out);
         out
@@ -107,25 +106,28 @@ mod tests {
         // SplitMix64's published first output of state 0, and the documentation's vector.
         assert_eq!(mix(GAMMA), 0xe220_a839_7b1d_cdaf);
         let want = 0x1e61_3974_08ab_415e_eef1_6c3d_e96c_8df1u128.to_be_bytes();
-        assert_eq!(made(Content::Random, 1, 0, 16), want);
-        assert_eq!(made(Content::Zeros, 0, 3, 4), [0; 4]);
-        let ramp = made(Content::Ascii, 0, 0, 96);
+        assert_eq!(generated(Content::Random, 1, 0, 16), want);
+        assert_eq!(generated(Content::Zeros, 0, 3, 4), [0; 4]);
+        let ramp = generated(Content::Ascii, 0, 0, 96);
         assert_eq!((ramp[0], ramp[1], ramp[94], ramp[95]), (b' ', b'!', b'~', b' '));
     }
 
     #[test]
     fn ratio_mixes_within_each_block() {
-        let bytes = made(Content::Ratio(4.0), 3, 0, 8192);
+        let bytes = generated(Content::Ratio(4.0), 3, 0, 8192);
         for block in bytes.chunks(4096) {
             assert!(block[1024..].iter().all(|&b| b == 0));
             assert!(block[..1024].iter().filter(|&&b| b == 0).count() < 30);
         }
         assert_ne!(bytes[..1024], bytes[4096..5120], "a window compressor would find a repetition");
-        assert_eq!(made(Content::Ratio(1.0), 3, 5, 9000), made(Content::Random, 3, 5, 9000));
+        assert_eq!(
+            generated(Content::Ratio(1.0), 3, 5, 9000),
+            generated(Content::Random, 3, 5, 9000)
+        );
         for (odd, like) in [(f64::NAN, 1.0), (0.0, 1.0), (f64::INFINITY, MAX_RATIO)] {
             assert_eq!(
-                made(Content::Ratio(odd), 3, 0, 5000),
-                made(Content::Ratio(like), 3, 0, 5000)
+                generated(Content::Ratio(odd), 3, 0, 5000),
+                generated(Content::Ratio(like), 3, 0, 5000)
             );
         }
     }
@@ -135,15 +137,15 @@ mod tests {
         // Chi-square over byte values, 255 degrees of freedom: 0.1 % points 190 and 330.
         for seed in [0, 1, u64::MAX] {
             let mut counts = [0u32; 256];
-            made(Content::Random, seed, 0, 1 << 18)
+            generated(Content::Random, seed, 0, 1 << 18)
                 .iter()
                 .for_each(|&b| counts[usize::from(b)] += 1);
             let chi: f64 = counts.iter().map(|&n| (f64::from(n) - 1024.0).powi(2) / 1024.0).sum();
             assert!((190.0..330.0).contains(&chi), "seed {seed}: {chi}");
         }
-        // Seeds that differ by the generator's own step give other bytes, not the same ones shifted.
-        let a = made(Content::Random, 5, 8, 4096);
-        let b = made(Content::Random, 5u64.wrapping_add(GAMMA), 0, 4096);
+        // Seeds that differ by the generator's step have different bytes, not the same ones shifted.
+        let a = generated(Content::Random, 5, 8, 4096);
+        let b = generated(Content::Random, 5u64.wrapping_add(GAMMA), 0, 4096);
         assert_ne!(a, b);
     }
 
@@ -165,7 +167,7 @@ mod tests {
             len in 0usize..10_000,
             piece in 1usize..3000,
         ) {
-            let whole = made(content, seed, offset, len);
+            let whole = generated(content, seed, offset, len);
             let mut out = vec![0x55; len];
             let mut at = offset;
             for part in out.chunks_mut(piece) {

@@ -1,4 +1,4 @@
-//! What the bytes of a payload are, as a plan names it, and those bytes.
+//! The content of payloads: its name in a plan, and its bytes.
 
 mod bytes;
 

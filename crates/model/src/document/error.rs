@@ -1,4 +1,4 @@
-//! Why a document was refused, as data.
+//! Errors of documents, as data.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::{line, short, shown};
 use crate::{ModelError, nearest};
 
-/// What is wrong with a document.
+/// Kind of error of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentCode {
     /// The text is not TOML or JSON.
     Syntax,
-    /// A field that its table does not have.
+    /// An unknown field of a table.
     UnknownField,
-    /// A field that its table needs.
+    /// A required field is missing.
     MissingField,
-    /// A field that its table has twice.
+    /// A table has a field twice.
     DuplicateField,
     /// A value that its field does not accept.
     Value,
@@ -37,20 +37,21 @@ impl DocumentCode {
     }
 }
 
-/// Why a document was refused. Programs act on the fields; its text is for people.
+/// An error of a document. Programs act on the fields; the text is for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentError {
     /// The schema of the document, such as `weir.plan/1`; empty where it is not known.
     pub document: &'static str,
-    /// What is wrong.
+    /// The kind of error.
     pub code: DocumentCode,
     /// The path of the field, such as `connection[2].payload`; empty for the whole document.
     pub field: String,
-    /// What was given: an unknown field's name, a value, or the parser's words for bad syntax; empty for a missing field.
+    /// What was given: an unknown field's name, a value, or the parser's message for invalid syntax; empty for
+    /// a missing field.
     pub given: String,
     /// What is accepted; the known names for an unknown field.
     pub accepted: String,
-    /// The known name that an unknown one was probably meant to be.
+    /// The most similar known name to an unknown one.
     pub nearest: Option<String>,
     /// The line of the text, from 1.
     pub line: Option<usize>,
@@ -89,14 +90,14 @@ impl DocumentError {
         error
     }
 
-    /// The same of a document of this schema.
+    /// The error with the document's schema.
     #[must_use]
     pub fn of(mut self: Box<Self>, document: &'static str) -> Box<Self> {
         self.document = document;
         self
     }
 
-    /// The same with the line of its field in the text of the document.
+    /// The error with the line of its field in the document's text.
     #[must_use]
     pub fn located(mut self: Box<Self>, text: &str) -> Box<Self> {
         self.line = self.line.or_else(|| line::line_of(text, &self.field));
@@ -115,7 +116,7 @@ impl DocumentError {
         self
     }
 
-    /// The same in a document that is the value of the field `place` of another.
+    /// The error in a document that is the value of field `place` of another document.
     #[must_use]
     pub fn inside(mut self: Box<Self>, place: &str) -> Box<Self> {
         let dot = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
@@ -123,7 +124,7 @@ impl DocumentError {
         self
     }
 
-    /// The same in the value of a key.
+    /// The error in the value of a key.
     pub(super) fn in_key(self: Box<Self>, key: &str) -> Box<Self> {
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
         if !key.is_empty() && key.chars().all(is_plain) {
@@ -132,7 +133,7 @@ impl DocumentError {
         self.inside(&format!("[{}]", Value::from(key)))
     }
 
-    /// What is wrong, without the field and the line.
+    /// The reason, without the field and the line.
     #[must_use]
     pub fn reason(&self) -> String {
         let (given, accepted) = (&self.given, self.accepted_with_hint());
@@ -145,7 +146,7 @@ impl DocumentError {
         }
     }
 
-    /// The same with what was given, where the reader did not have it.
+    /// The error with the given value, where the reader did not have it.
     pub(super) fn with_given(mut self: Box<Self>, value: &Value) -> Box<Self> {
         if self.given.is_empty() && self.code == DocumentCode::Value && self.field.is_empty() {
             self.given = shown(value);
@@ -153,16 +154,16 @@ impl DocumentError {
         self
     }
 
-    /// A type that a format can't hold.
+    /// A value can't be expressed in TOML.
     pub(super) fn unwritable(error: &impl fmt::Display) -> Box<Self> {
-        Self::new(DocumentCode::Value, short(&error.to_string()), "values that TOML can hold")
+        Self::new(DocumentCode::Value, short(&error.to_string()), "values that TOML can express")
     }
 
     pub(super) fn value(given: &Value, accepted: impl Into<String>) -> Box<Self> {
         Self::new(DocumentCode::Value, shown(given), accepted)
     }
 
-    /// A refusal of a document's check, with the line of its field.
+    /// An error of a document's check, with the line of its field.
     pub(crate) fn of_check(error: ModelError, document: &'static str, text: &str) -> ModelError {
         match error {
             ModelError::Field { field, given, accepted } => {
@@ -189,7 +190,7 @@ impl fmt::Display for DocumentError {
 
 impl std::error::Error for DocumentError {}
 
-/// [`DocumentError`] as serde's error: a box, so that results stay small.
+/// [`DocumentError`] as serde's error; boxed, so that results stay small.
 #[derive(Debug)]
 pub(super) struct ReadError(pub(super) Box<DocumentError>);
 
@@ -217,7 +218,7 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// What was given; empty where the reader knows it better.
+/// The given value; empty for values that the reader inserts itself.
 fn given(unexpected: Unexpected) -> String {
     match unexpected {
         Unexpected::Bool(value) => value.to_string(),
@@ -258,7 +259,7 @@ impl de::Error for ReadError {
     }
 }
 
-/// A refusal of the model, as serde's error with what was given and what is accepted.
+/// An error of the model as serde's error, with the given and the accepted values.
 pub(crate) fn refused<E: de::Error>(error: ModelError) -> E {
     match &error {
         ModelError::Value { given, accepted, .. } => {

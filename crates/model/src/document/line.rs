@@ -1,4 +1,4 @@
-//! The line of a document in which a field is.
+//! Finds the line of a field in a document.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::segments;
 
-/// The line, from 1, of the field at `path` (`connection[0].mss`); `None` where the document does not have it.
+/// The line, from 1, of the field at `path` (`connection[0].mss`); `None` if the document does not have it.
 pub(super) fn line_of(text: &str, path: &str) -> Option<usize> {
-    // What is behind a colon is within the value of the field.
+    // The part after a colon is within the value of the field.
     let path = path.split(": ").next().unwrap_or(path);
     let at = if super::is_json(text) { in_json(text, path) } else { in_toml(text, path) };
     Some(text.get(..at?)?.matches('\n').count() + 1)
 }
 
-/// Where the value at `path` starts.
+/// Offset of the value at `path`.
 fn in_json(text: &str, path: &str) -> Option<usize> {
     let mut here = text;
     for part in segments(path) {

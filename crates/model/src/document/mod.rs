@@ -1,6 +1,6 @@
-//! Documents in TOML or JSON become types in one way: the text becomes a tree, the tree the type.
+//! Reads documents in TOML or JSON: the text is parsed into a tree, and the tree is read as a type.
 //!
-//! Each type is read by one deserializer, whatever the format, which keeps the program small; and every refusal is data.
+//! One deserializer reads the types of both formats, which keeps the program small. Every error is data.
 
 mod error;
 mod line;
@@ -13,18 +13,18 @@ use serde_json::Value;
 pub(crate) use error::refused;
 pub use error::{DocumentCode, DocumentError};
 
-/// Longest value that a refusal repeats, in characters.
+/// Maximum length of a value that an error repeats, characters.
 const MAX_GIVEN: usize = 200;
 
 /// Reads a type from a tree.
 ///
 /// # Errors
-/// The first field that the type does not accept.
+/// The error of the first field that the type does not accept.
 pub fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Box<DocumentError>> {
     reader::read(tree)
 }
 
-/// The tree of a text: TOML, or JSON when it begins with `{`.
+/// The tree of a text: TOML, or JSON if it starts with `{`.
 ///
 /// # Errors
 /// [`DocumentCode::Syntax`] with the line, or [`DocumentCode::DuplicateField`].
@@ -58,7 +58,7 @@ fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
     })
 }
 
-/// Reads a type from TOML, or from JSON when the text begins with `{`. Refusals have the line.
+/// Reads a type from TOML, or from JSON if the text starts with `{`. Errors have the line.
 ///
 /// # Errors
 /// As [`tree`] and [`read`].
@@ -77,7 +77,7 @@ pub fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Box<DocumentErr
 /// A type as TOML.
 ///
 /// # Errors
-/// [`DocumentCode::Value`] when a number does not fit TOML's 64-bit integers.
+/// [`DocumentCode::Value`] if a number does not fit TOML's 64-bit integers.
 pub fn to_toml<T: Serialize>(value: &T) -> Result<String, Box<DocumentError>> {
     toml::to_string(value).map_err(|e| DocumentError::unwritable(&e))
 }
@@ -89,7 +89,7 @@ fn is_json(text: &str) -> bool {
 /// A tree of JSON in which no object has a key twice.
 struct Tree(Value);
 
-/// How the visitor below names a key that is given twice.
+/// Prefix of the visitor's error for a duplicate key.
 const TWICE: &str = "\u{1}";
 
 impl<'de> serde::Deserialize<'de> for Tree {
@@ -180,7 +180,7 @@ pub fn segments(path: &str) -> Vec<String> {
     out
 }
 
-/// A value of a document as a refusal repeats it: at most 200 characters, strings without quotes.
+/// A value as an error repeats it: at most 200 characters, strings without quotes.
 #[must_use]
 pub fn shown(value: &Value) -> String {
     match value {

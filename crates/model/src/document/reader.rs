@@ -1,4 +1,4 @@
-//! The one deserializer of trees. It knows where it is, and what was asked for.
+//! The deserializer of trees. Its errors contain the path, the given value and the accepted ones.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
@@ -14,7 +14,7 @@ pub(super) fn read<T: DeserializeOwned>(tree: &Value) -> Result<T, Box<DocumentE
     T::deserialize(Reader(tree)).map_err(|error| error.0)
 }
 
-/// Maximum number of fields that a refusal of something else than their table lists.
+/// Maximum number of fields that an error lists if the value is not their table.
 const MAX_NAMES: usize = 30;
 
 #[derive(Clone, Copy)]
@@ -25,8 +25,8 @@ impl Reader<'_> {
         Err(DocumentError::value(self.0, accepted).into())
     }
 
-    /// With what was given, where a visitor refused without it.
-    fn told<T>(self, result: Result<T, ReadError>) -> Result<T, ReadError> {
+    /// Adds the given value to a visitor's error that lacks it.
+    fn add_given<T>(self, result: Result<T, ReadError>) -> Result<T, ReadError> {
         result.map_err(|error| error.0.with_given(self.0).into())
     }
 }
@@ -36,7 +36,7 @@ macro_rules! integers {
     ($($method:ident $visit:ident $read:ident $type:ty;)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
             match self.0.$read().and_then(|value| <$type>::try_from(value).ok()) {
-                Some(value) => self.told(visitor.$visit(value)),
+                Some(value) => self.add_given(visitor.$visit(value)),
                 None => self.refuse(format!("a whole number, {} to {}", <$type>::MIN, <$type>::MAX)),
             }
         }
@@ -47,7 +47,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     type Error = ReadError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        self.told(match self.0 {
+        self.add_given(match self.0 {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(number) => match (number.as_u64(), number.as_i64()) {
@@ -63,7 +63,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::Bool(value) => self.told(visitor.visit_bool(*value)),
+            Value::Bool(value) => self.add_given(visitor.visit_bool(*value)),
             _ => self.refuse("true or false"),
         }
     }
@@ -81,7 +81,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0.as_f64() {
-            Some(value) => self.told(visitor.visit_f64(value)),
+            Some(value) => self.add_given(visitor.visit_f64(value)),
             None => self.refuse("a number"),
         }
     }
@@ -92,7 +92,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::String(text) => self.told(visitor.visit_borrowed_str(text)),
+            Value::String(text) => self.add_given(visitor.visit_borrowed_str(text)),
             _ => self.refuse("a string"),
         }
     }
@@ -113,12 +113,12 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        self.told(visitor.visit_newtype_struct(self))
+        self.add_given(visitor.visit_newtype_struct(self))
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::Array(items) => self.told(visitor.visit_seq(Items { next: 0, items })),
+            Value::Array(items) => self.add_given(visitor.visit_seq(Items { next: 0, items })),
             _ => self.refuse("a list"),
         }
     }
@@ -130,7 +130,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     ) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Array(items) if items.len() == length => {
-                self.told(visitor.visit_seq(Items { next: 0, items }))
+                self.add_given(visitor.visit_seq(Items { next: 0, items }))
             }
             _ => self.refuse(format!("a list of {length}")),
         }
@@ -138,7 +138,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::Object(fields) => self.told(visitor.visit_map(Fields::of(fields))),
+            Value::Object(fields) => self.add_given(visitor.visit_map(Fields::of(fields))),
             _ => self.refuse("a table"),
         }
     }
@@ -150,7 +150,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match self.0 {
-            Value::Object(fields) => self.told(visitor.visit_map(Fields::of(fields))),
+            Value::Object(fields) => self.add_given(visitor.visit_map(Fields::of(fields))),
             _ if fields.len() > MAX_NAMES => self.refuse("a table"),
             _ => self.refuse(format!("a table of {}", fields.join(", "))),
         }
@@ -235,7 +235,7 @@ impl<'de> MapAccess<'de> for Fields<'de> {
     }
 }
 
-/// A variant of an enum: its name, and its value where it has one.
+/// A variant of an enum: its name and its value, if it has one.
 struct Choice<'a> {
     name: &'a str,
     value: Option<&'a Value>,

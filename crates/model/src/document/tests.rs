@@ -123,7 +123,7 @@ fn refusals_are_data() {
 }
 
 #[test]
-fn paths_are_taken_apart_into_the_names_they_were_made_of() {
+fn paths_are_split_into_their_names() {
     for (path, parts) in [
         ("", vec![]),
         ("port", vec!["port"]),
@@ -143,14 +143,14 @@ fn paths_are_taken_apart_into_the_names_they_were_made_of() {
 }
 
 #[test]
-fn long_values_are_cut() {
+fn long_values_are_truncated() {
     let error = refused(&format!("number = \"{}\"", "x".repeat(1000)));
     assert_eq!(error.given.chars().count(), super::MAX_GIVEN + 1);
     let error = parse_json::<Table>(format!("{{\"{}\":1}}", "ä".repeat(1000)).as_bytes());
     assert_eq!(error.unwrap_err().given.chars().count(), super::MAX_GIVEN + 1);
 }
 
-/// What the types of units and laws refuse is data as well.
+/// Errors of units and laws are data too.
 #[test]
 fn values_with_units_and_laws_are_refused_by_field() {
     let of = |error: crate::ModelError| match error {

@@ -1,7 +1,7 @@
-//! Metrics by name: what expectations compare and sweeps tabulate.
+//! Metric expressions, which expectations compare and sweeps tabulate.
 //!
-//! An expression such as `p99 one_way_delay of voice` names a declared metric ([`crate::metric`]), a statistic where it is
-//! a distribution, and the flows. A figure that the record does not hold is absent, never zero.
+//! An expression such as `p99 one_way_delay of voice` names a declared metric ([`crate::metric`]), a statistic
+//! if it is a distribution, and the flows. A figure that is not in the record is absent, never zero.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::metric::{Definition, METRICS, Statistic, Unit};
 use crate::plan::{Direction, TransportName};
 use crate::record::Record;
 
-/// The flows that a metric is of.
+/// The flows that a metric covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Scope {
     All,
@@ -19,8 +19,8 @@ enum Scope {
     Flow(String),
 }
 
-/// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`; with `sum` before it, of all tests of a parallel
-/// step together.
+/// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`. A leading `sum` adds the figures
+/// of all tests of a parallel step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     definition: &'static Definition,
@@ -30,26 +30,27 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Whether it is a sum over the tests of a parallel step, whose records each hold a part ([`Metric::part`]).
+    /// Whether it is a sum over the tests of a parallel step; each of their records has a part
+    /// ([`Metric::part`]).
     #[must_use]
     pub fn is_sum(&self) -> bool {
         self.is_sum
     }
 
-    /// What a sum adds up: the figure of one test.
+    /// The summand: the figure of one test.
     #[must_use]
     pub fn part(&self) -> Metric {
         Metric { is_sum: false, ..self.clone() }
     }
 
-    /// The sum of this figure over concurrent tests; absent where it does not add up: ratios and times.
+    /// The sum of this figure over concurrent tests; absent for ratios and times, which do not add up.
     #[must_use]
     pub fn summed(&self) -> Option<Metric> {
         let adds_up = self.definition.is_rate() || matches!(self.unit(), Unit::Bytes | Unit::Count);
         adds_up.then(|| Metric { is_sum: true, ..self.clone() })
     }
 
-    /// The declaration of what it names.
+    /// The declaration of the metric.
     #[must_use]
     pub fn definition(&self) -> &'static Definition {
         self.definition
@@ -61,8 +62,8 @@ impl Metric {
         self.definition.unit
     }
 
-    /// The smallest and the largest value that its mean can have: a ratio is 0 to 1; rates, counts and lengths of time are not
-    /// negative. Delays and their differences depend on clocks that are off by some error, and have no such bound.
+    /// The possible range of its mean: a ratio is 0 to 1; rates, counts and durations are not negative. Delays
+    /// and their differences depend on the clocks' error and have no such bound.
     #[must_use]
     pub fn range(&self) -> (f64, f64) {
         match self.unit() {
@@ -72,20 +73,20 @@ impl Metric {
         }
     }
 
-    /// Whether a busy host can only lower it, so that a value that was reached is proved: rates, and the volume that was carried.
-    /// Nothing else says much about a path whose load was not the one asked for.
+    /// Whether a busy host can only lower it, so that a measured value is a lower bound: rates and transferred
+    /// volume. Other figures are of little use if the load was not the requested one.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.definition.is_lower_bound
     }
 
-    /// Whether flows of a transport have it.
+    /// Whether it applies to flows of a transport.
     #[must_use]
     pub fn applies_to(&self, transport: TransportName) -> bool {
         self.definition.applies_to(transport)
     }
 
-    /// The figure, in its SI unit; absent when the record does not hold it.
+    /// The figure in its SI unit; absent if it is not in the record.
     #[must_use]
     pub fn of(&self, record: &Record) -> Option<f64> {
         match &self.scope {
@@ -100,7 +101,7 @@ impl Metric {
         }
     }
 
-    /// Why a percentile is absent from a record that has too few samples for it; `None` where that is not the reason.
+    /// The reason if a percentile is absent because the record has too few samples; else `None`.
     #[must_use]
     pub fn shortage(&self, record: &Record) -> Option<String> {
         if self.of(record).is_some() {
@@ -170,7 +171,7 @@ impl FromStr for Metric {
         };
         if definition.is_of_run() && scope != Scope::All {
             return Err(refuse(format!(
-                "{} without 'of': it is of the whole run",
+                "{} without 'of', because it is of the whole run",
                 definition.name
             )));
         }
@@ -201,7 +202,7 @@ mod tests {
     use crate::record::{Delay, DirectionTotal, Flow, Latency, Receiver, Sender, Sums};
 
     #[test]
-    fn a_percentile_of_too_few_samples_says_how_many_it_needs() {
+    fn a_percentile_of_too_few_samples_reports_how_many_it_needs() {
         let delay = Delay { count: 400, p90_seconds: Some(0.1), ..Delay::default() };
         let receiver = Receiver { one_way_delay: Some(delay.clone()), ..Receiver::default() };
         let mut record = Record {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_of_what_adds_up() {
+    fn only_rates_and_counts_can_be_summed() {
         let metric: Metric = "sum throughput of forward".parse().unwrap();
         assert!(metric.is_sum());
         assert_eq!(metric.to_string(), "sum throughput of forward");
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_within_what_the_figure_can_be() {
+    fn the_range_of_a_mean_depends_on_its_unit() {
         let range = |name: &str| name.parse::<Metric>().unwrap().range();
         for share in ["loss", "loss of reverse", "link_usage", "remote_cpu"] {
             assert_eq!(range(share), (0.0, 1.0), "{share}");
@@ -306,9 +307,9 @@ mod tests {
         assert_eq!(of("packets of bulk"), None);
     }
 
-    /// A peer that disappeared had reported no loss until then: that is not the loss of the run.
+    /// The loss that an unreachable peer had reported until then is not the loss of the run.
     #[test]
-    fn the_loss_of_a_flow_that_lost_an_end_is_not_known() {
+    fn the_loss_of_a_flow_with_an_unreachable_peer_is_unknown() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
         let (mut forward, mut reverse) = (record(), record());
         forward.flows[1].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
@@ -323,13 +324,13 @@ mod tests {
         assert!(record().is_loss_known(Direction::Forward));
         let mut sums = record();
         sums.flows[0].receiver = None;
-        assert!(!sums.is_loss_known(Direction::Forward), "its receiver told sums at most");
+        assert!(!sums.is_loss_known(Direction::Forward), "its receiver reported no flow");
     }
 
-    /// A sender that was lost before its first word leaves no entry: what came behind the last number that arrived is no
-    /// more known than where it had told something.
+    /// A sender that became unreachable before its first report has no entry: packets after the last number
+    /// that arrived are unknown, as after a partial report.
     #[test]
-    fn the_loss_of_datagrams_whose_sender_reported_nothing_is_not_known() {
+    fn the_loss_of_datagrams_without_a_senders_report_is_unknown() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
         let mut cut = record();
         cut.flows[1].sender = None;
@@ -340,12 +341,12 @@ mod tests {
         let stream = Flow { transport: TransportName::Tcp, ..cut.flows[1].clone() };
         assert!(
             !stream.peer_report_missing(),
-            "of a stream the receiver's figures are whole by themselves"
+            "the receiver's figures of a stream are complete by themselves"
         );
     }
 
     #[test]
-    fn what_one_flow_lacks_all_together_lack() {
+    fn a_figure_missing_from_one_flow_is_missing_from_their_sum() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
         let mut some = record();
         let receiver = some.flows[1].receiver.as_mut().unwrap();
@@ -360,7 +361,7 @@ mod tests {
         assert_eq!(of(&some, "throughput"), Some(8.0));
         some.flows[1].receiver = None;
         assert_eq!(of(&some, "throughput"), None, "a sum of one of two");
-        // Jitter of streams is none, and no reason to have none of datagrams.
+        // Streams have no jitter, which does not affect the jitter of datagrams.
         let mut mixed = record();
         mixed.flows[0].receiver.as_mut().unwrap().jitter_seconds = Some(0.5);
         mixed.flows[1].transport = TransportName::Tcp;

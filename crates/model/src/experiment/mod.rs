@@ -1,9 +1,9 @@
-//! What experiments are made of: metrics of a record, expectations of them, scenarios, and what came of them.
+//! Experiments: metrics of a record, expectations, scenarios and their results.
 //!
 //! - [`Metric`]: one figure of a record by its name, such as `p99 one_way_delay of voice`.
 //! - [`Rule`]: an expectation of a metric, such as `loss <= 0.1 %`, judged over one run or over repetitions.
 //! - [`Scenario`]: `weir.scenario/1`, hosts, steps and expectations.
-//! - [`Experiment`]: `weir.experiment/1`, what came of a scenario or a sweep.
+//! - [`Experiment`]: `weir.experiment/1`, the result of a scenario or a sweep.
 
 mod metric;
 mod outcome;

@@ -1,4 +1,4 @@
-//! `weir.experiment/1`: what came of a scenario or a sweep.
+//! `weir.experiment/1`: the result of a scenario or a sweep.
 //!
 //! A view of run records, which are stored separately and referenced by id.
 
@@ -18,22 +18,22 @@ pub const EXPERIMENT_SCHEMA: &str = "weir.experiment/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Done, with nothing expected of it.
+    /// Done, without expectations.
     Done,
-    /// Done, and all that was expected came true.
+    /// Done, and all expectations were met.
     Passed,
     /// The tool or the host was the limit, or the confidence interval still spans the bound: neither passed nor failed.
     Inconclusive,
-    /// Something expected did not come true.
+    /// An expectation was not met.
     Failed,
-    /// It could not be done: a peer was not there, a command or a test ended in an error.
+    /// It could not be done: a peer was unreachable, or a command or a test failed.
     Error,
-    /// Not begun, since something before it ended the experiment.
+    /// Not started, because the experiment ended before.
     Skipped,
 }
 
 impl Outcome {
-    /// The worse of two: an error, then failed, inconclusive, passed, done. What was skipped says nothing.
+    /// The worse of two: an error, then failed, inconclusive, passed, done. A skipped one does not count.
     #[must_use]
     pub fn and(self, other: Outcome) -> Outcome {
         let rank = |o| match o {
@@ -55,10 +55,10 @@ pub struct Experiment {
     pub schema: String,
     /// Unique, sortable by time. Its runs carry it as the label `experiment`.
     pub id: String,
-    /// Version of Weir; of several sessions that were made by several, each with its commit.
+    /// Version of Weir; if its sessions had different versions, all of them, each with its commit.
     pub version: String,
-    /// What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts; an emulator of
-    /// the scenario that was left out.
+    /// Notes on the whole experiment, in words: sessions by other versions or on other hosts; an omitted
+    /// emulator of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Name of the scenario; `sweep` for `weir sweep`, `test` for `weir test --runs`.
@@ -82,13 +82,13 @@ pub struct Experiment {
     pub command: Vec<String>,
     /// Seed of the order of points.
     pub seed: Seed,
-    /// Fewer and shorter runs than the method asks for: not for publication.
+    /// Fewer and shorter runs than the method requires: not for publication.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
     /// On the virtual clock: no packet crossed a network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
-    /// Variables as they were.
+    /// The values of the variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, serde_json::Value>,
     /// The steps.
@@ -106,7 +106,7 @@ pub struct StepOutcome {
     pub action: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// Why, where it is not simply done.
+    /// The reason for any other outcome than done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// How long it took.
@@ -123,10 +123,10 @@ pub struct StepOutcome {
     /// What a search found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Found>,
-    /// How closely the tests of a parallel step began together.
+    /// How closely the tests of a parallel step started together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
-    /// What a command printed (its beginning), or what was collected.
+    /// The start of a command's output, or the collected text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// Its expectations.
@@ -135,7 +135,7 @@ pub struct StepOutcome {
     /// Steps inside of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
-    /// The user or the system interrupted it: unfinished steps say nothing.
+    /// The user or the system interrupted it: unfinished steps have no result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
@@ -154,53 +154,54 @@ pub struct RunRef {
     /// The tool that ran; absent for Weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Its metrics, in SI units. What was not measured is absent. Of a tool that reports what it sent and not what arrived,
+    /// Its metrics, in SI units. What was not measured is absent. For a tool that reports only what it sent,
     /// the rate is `sent_throughput`.
     pub metrics: BTreeMap<String, f64>,
     /// How its datagrams crossed the path; absent for TCP and where none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crossing: Option<Crossing>,
-    /// Why metrics are absent that it has too few samples for, by name.
+    /// The reasons for metrics that are absent for lack of samples, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub absent: BTreeMap<String, String>,
     /// Codes of its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Tool or host shaped the figures: the warnings tell how.
+    /// The tool or the host limited the figures: see the warnings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host_limited: bool,
-    /// A host-limited run that was repeated: it is not in the figures.
+    /// A host-limited run that was repeated; it is not included in the figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub superseded: bool,
-    /// Its first packet, where it was to start at a given time.
+    /// Its first packet, if it had to start at a given time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_packet: Option<FirstPacket>,
     /// Why there is no record, or only a part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The peer was not reached, refused the test, or was lost on the way: the error says how.
+    /// The peer could not be reached, refused the test, or became unreachable during it: see the error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_unreachable: bool,
-    /// The end of the experiment or its step cut it short; it is repeated when the experiment is resumed.
+    /// The end of the experiment or its step interrupted it; it is repeated when the experiment is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
 
-/// When the first packet of a test that starts together with others arrived.
+/// Arrival of the first packet of a test that starts together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FirstPacket {
-    /// After the time at which all were to start, on its receiver's clock as it was related to this machine's.
+    /// Time since the common start, on the receiver's clock as related to this machine's.
     pub arrived_seconds: f64,
-    /// Bound of the clocks' error; 0 where both ends share one.
+    /// Bound of the clocks' error; 0 if both ends share a clock.
     pub error_seconds: f64,
 }
 
-/// How closely tests began together.
+/// How closely tests started together.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Together {
     /// Tests whose first packet arrived.
     pub tests: u64,
-    /// From the earliest first packet of a test to the latest one, as they arrived: differences of the paths are in it.
+    /// Time from the earliest first packet of a test to the latest, at arrival: it includes differences of the
+    /// paths.
     pub first_packet_skew_seconds: f64,
     /// Bound of the clocks' error, of the two worst tests together.
     pub error_seconds: f64,
@@ -215,16 +216,16 @@ fn is_none(count: &u64) -> bool {
 pub struct Point {
     /// Values of the axes.
     pub at: BTreeMap<String, String>,
-    /// Runs that the figures rest on.
+    /// Runs on which the figures are based.
     pub runs: u64,
-    /// Those of them that were host-limited.
+    /// Host-limited runs among them.
     pub host_limited: u64,
-    /// Runs without figures, including those that lost their peer and those that were interrupted.
+    /// Runs without figures, including those with an unreachable peer and interrupted ones.
     pub failed: u64,
-    /// Those of the failed that did not reach their peer, or lost it; absent for none.
+    /// Failed runs whose peer was or became unreachable; absent for none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub peer_unreachable: u64,
-    /// Those of the failed that were cut short by what ended the experiment or the step; absent for none.
+    /// Failed runs that the end of the experiment or the step interrupted; absent for none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub interrupted: u64,
     /// Each metric over its repetitions, in SI units.
@@ -232,10 +233,10 @@ pub struct Point {
     /// How the datagrams of its runs crossed the path; absent for TCP and where none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crossing: Option<Crossing>,
-    /// What came of a precision that was asked for; absent where a number of runs was.
+    /// The result of a requested precision; absent if a number of runs was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// What others published for the like.
+    /// Published figures of others for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
 }
@@ -246,8 +247,8 @@ const THROUGHPUT: &str = "throughput";
 const SENT_THROUGHPUT: &str = "sent_throughput";
 
 impl StepOutcome {
-    /// The metrics of its points, those that people look for first. In a comparison the rates of tools that report only what
-    /// they sent stand with the throughput of the others ([`StepOutcome::sent_instead`]).
+    /// The metrics of its points, headline metrics first. In a comparison, the rates of tools that report only
+    /// what they sent are shown with the throughput of the others ([`StepOutcome::sent_instead`]).
     #[must_use]
     pub fn metric_names(&self) -> Vec<&str> {
         let mut out: Vec<&str> = vec![];
@@ -265,7 +266,7 @@ impl StepOutcome {
         out
     }
 
-    /// The figure of a point for a comparison: its throughput, or the rate sent of a tool that reports no other.
+    /// The sent rate of a point in a comparison, in place of a throughput that its tool does not report.
     #[must_use]
     pub fn sent_instead<'p>(&self, point: &'p Point, metric: &str) -> Option<&'p Summary> {
         let is_absent = metric == THROUGHPUT && !point.metrics.contains_key(THROUGHPUT);
@@ -277,22 +278,22 @@ impl StepOutcome {
     }
 }
 
-/// What came of a precision at one point: Stein's two stages (1945), by one metric.
+/// The result of a requested precision at one point: Stein's two stages (1945), by one metric.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Precision {
-    /// The metric that decided how many runs there are.
+    /// The metric that determined the number of runs.
     pub metric: String,
-    /// Half the interval against the first stage's mean that was asked for, such as 0.02.
+    /// Requested half width of the interval relative to the first stage's mean, such as 0.02.
     pub asked_ratio: f64,
-    /// Runs of the first stage that were asked for.
+    /// Requested runs of the first stage.
     pub first_stage_count: u64,
-    /// Runs with the figure that the first stage found to be needed; absent where it did not give all of its figures, and
-    /// where no number would do.
+    /// Number of runs needed according to the first stage; absent if its figures are incomplete or no number
+    /// would suffice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_count: Option<u64>,
-    /// Runs that gave the figure.
+    /// Runs with the figure.
     pub count: u64,
-    /// They are as many as are needed. Where not, the interval is wider than was asked for.
+    /// Whether there are as many runs as needed. If not, the interval is wider than requested.
     pub reached: bool,
 }
 
@@ -309,13 +310,13 @@ pub struct Summary {
     /// Standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// The confidence interval of the mean (Student's t, within what the figure can be; of runs until a precision by the first
-    /// stage's deviation).
+    /// The confidence interval of the mean (Student's t, within the figure's range; with a requested precision
+    /// by the first stage's standard deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
-    /// Least.
+    /// Minimum.
     pub min: f64,
-    /// Greatest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -328,12 +329,13 @@ pub struct Confidence {
     pub high: f64,
     /// Confidence, such as 0.95.
     pub confidence_ratio: f64,
-    /// An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
-    /// it beyond that: the mean is not its middle, and its confidence is the same.
+    /// Whether an end was clipped to the figure's range (ratios: 0 to 1; rates, counts and times: from 0). The
+    /// mean is then not in the middle; the confidence is the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clipped: bool,
-    /// The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
-    /// where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
+    /// Number of repetitions of the first stage, if their standard deviation determined the number of runs
+    /// (Stein 1945): the width is then from their standard deviation, by Student's t with one degree of freedom
+    /// less. Absent: it is from all repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_stage_count: Option<u64>,
 }
@@ -341,9 +343,9 @@ pub struct Confidence {
 /// A figure that others published.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedFigure {
-    /// Whose, such as `Windows XP`.
+    /// Its label, such as `Windows XP`.
     pub label: String,
-    /// Of which metric.
+    /// Its metric.
     pub metric: String,
     /// In the metric's SI unit.
     pub value: f64,
@@ -351,15 +353,15 @@ pub struct PublishedFigure {
     pub source: String,
 }
 
-/// One thing that a search found.
+/// One result of a search.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
-    /// What: `throughput`, `saturation point`, `latency at throughput`.
+    /// Its name: `throughput`, `saturation point`, `latency at throughput`.
     pub name: String,
-    /// At which frame size or the like, where there are several.
+    /// Values of the axes, such as the frame size.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, String>,
-    /// The figure, in the metric's SI unit; absent when there is none.
+    /// The figure in the metric's SI unit; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`.
@@ -370,39 +372,39 @@ pub struct Found {
     /// The last two bounds of the search: no confidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Bounds>,
-    /// Tool or host shaped it.
+    /// The tool or the host limited it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host_limited: bool,
-    /// What it means, or why there is none.
+    /// Its meaning, or why there is no figure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What others published for the like.
+    /// Published figures of others for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
 }
 
-/// What was tried on either side of what a search found, in its unit.
+/// The trials just below and above the result of a search, in its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
-    /// The greatest that passed, below all that did not; absent when nothing passed.
+    /// The largest value that passed, below all that failed; absent if none passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The least that did not pass on the path's account; absent when none did.
+    /// The smallest value that failed because of the path; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 
-/// One expectation, judged.
+/// The result of one expectation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
     /// As it was written.
     pub text: String,
     /// Met, not met, or neither.
     pub outcome: Outcome,
-    /// At which point of a sweep.
+    /// The point of a sweep.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, String>,
-    /// What was measured (the mean of repetitions), SI unit.
+    /// The measured value (the mean of repetitions), SI unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
     /// The bound, SI unit.

@@ -1,4 +1,4 @@
-//! Expectations: a metric, a comparison and a bound, as people write them.
+//! Expectations: a metric, a comparison and a bound.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{Metric, expand_words};
 use crate::ModelError;
 
-/// How a figure has to stand to its bound.
+/// How a figure has to compare with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -35,7 +35,7 @@ const COMPARISONS: &[(&str, Comparison)] = &[
 ];
 
 impl Comparison {
-    /// Whether `value` stands so to `bound`.
+    /// Whether the comparison of `value` with `bound` holds.
     #[must_use]
     pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
@@ -62,39 +62,39 @@ pub struct Rule {
     pub text: String,
     /// The figure.
     pub metric: Metric,
-    /// How it has to stand.
+    /// The comparison.
     pub comparison: Comparison,
-    /// To what, in the metric's SI unit.
+    /// The bound, in the metric's SI unit.
     pub bound: f64,
-    /// Only at points of a sweep with these values; empty for all.
+    /// The points of a sweep to which it applies, by their values; empty for all.
     pub at: Vec<(String, String)>,
 }
 
 impl Rule {
-    /// Whether it is about this point of a sweep.
+    /// Whether it applies to this point of a sweep.
     #[must_use]
     pub fn concerns(&self, values: &[(String, String)]) -> bool {
         self.at.iter().all(|wanted| values.contains(wanted))
     }
 }
 
-/// An expectation's words.
+/// The parts of an expectation's text.
 struct Parts<'t> {
     metric: &'t str,
     comparison: Comparison,
     bound: &'t str,
-    /// Behind `where`.
+    /// The text after `where`.
     at: Option<&'t str>,
 }
 
 impl Parts<'_> {
-    /// Absent without a comparison.
+    /// The parts of `text`; absent without a comparison.
     fn of(text: &str) -> Option<Parts<'_>> {
         let (head, at) = match text.split_once(" where ") {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
         };
-        // The earliest sign, and of those that begin there the longest.
+        // The first sign, and of those that start there the longest.
         let (place, sign, comparison) = COMPARISONS
             .iter()
             .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_understood() {
+    fn expectations_are_parsed() {
         let rule: Rule = "p99 one_way_delay of voice < 30 ms".parse().unwrap();
         assert_eq!(rule.metric.to_string(), "p99 one_way_delay of voice");
         assert_eq!((rule.comparison, rule.bound), (Comparison::Less, 0.03));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn refusals_name_the_error() {
         let refusal = |text: &str| {
             let refusal = crate::Refusal::from(&text.parse::<Rule>().unwrap_err());
             format!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_in_or_out_as_the_sign_says() {
+    fn bounds_are_inclusive_or_exclusive_by_their_sign() {
         for (sign, at, below, above) in [
             ("<", false, true, false),
             ("<=", true, true, false),

@@ -1,4 +1,4 @@
-//! Variables of scenarios (`{name}` in any string), and the values that a sweep goes over.
+//! Variables of scenarios (`{name}` in any string), and the values of a sweep's axes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,18 @@ pub type Variables = BTreeMap<String, Value>;
 
 /// Maximum number of values of one axis of a sweep.
 const MAX_VALUES: usize = 10_000;
-/// Maximum number of values of a range without a step. `64..256` may mean its two ends, or some sizes between them; hardly
-/// 193 of them.
+/// Maximum number of values of a range without a step. `64..256` may mean its two ends or some sizes between
+/// them, but hardly 193 sizes.
 const MAX_STEPLESS: i128 = 32;
-/// Decimal places that ranges keep.
+/// Decimal places of ranges.
 const PLACES: usize = 9;
 
-/// A document with `{name}` replaced in every string, in keys never. A string that is one name alone becomes the
-/// variable's own value, so that numbers stay numbers. `{{` and `}}` are braces. Names in `later` stay as they are.
+/// Replaces `{name}` in every string of a document, but not in keys. A string that is only `{name}` becomes the
+/// variable's own value, so that numbers stay numbers. `{{` and `}}` are braces. Names in `later` stay
+/// unchanged.
 ///
 /// # Errors
-/// [`ModelError::Field`] with the path of the string, for a name that no variable has or a brace without its like.
+/// [`ModelError::Field`] with the path of the string, for an unknown variable or an unmatched brace.
 pub fn expand(
     value: &Value,
     variables: &Variables,
@@ -38,7 +39,8 @@ pub fn expand(
                 .collect::<Result<_, _>>()?,
         ),
         Value::Object(fields) => {
-            // What a sweep goes over is known only at each point; its axes themselves are of what surrounds it.
+            // The values of a sweep's axes are known only at each point; its axes themselves are expanded by
+            // the surrounding variables.
             let mut inner = later.clone();
             if let Some(Value::Array(axes)) = fields.get("over") {
                 let names = axes.iter().filter_map(|a| a.as_str()?.split_once('='));
@@ -74,7 +76,7 @@ fn expand_text(
         let (before, tail) = rest.split_at(place);
         out.push_str(before);
         if tail.starts_with("{{") || tail.starts_with("}}") {
-            // Braces that are meant are kept for the last expansion, when nothing is to come any more.
+            // Escaped braces are kept until the last expansion, when no names are left for later.
             out.push_str(if later.is_empty() { &tail[..1] } else { &tail[..2] });
             rest = &tail[2..];
             continue;
@@ -82,7 +84,7 @@ fn expand_text(
         let end = tail.strip_prefix('{').and_then(|t| t.find('}'));
         let Some(end) = end else {
             return Err(refuse(
-                format!("'{text}' has a brace without its like"),
+                format!("'{text}' has an unmatched brace"),
                 "{name}, or {{ and }} for braces".into(),
             ));
         };
@@ -136,11 +138,13 @@ pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> 
         .collect()
 }
 
-/// The values of an axis: `tcp,udp`, `128..1408:128` (both ends belong to it), `1M..1000M*10`, or a list of such. The unit
-/// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only. A range without a step goes by 1, up to 32 values.
+/// The values of an axis: `tcp,udp`, `128..1408:128` (both ends included), `1M..1000M*10`, or a list of these.
+/// The unit follows every number (`1ms..5ms:1ms`), or the ends only. A range without a step has the step 1 and
+/// at most 32 values.
 ///
 /// # Errors
-/// [`ModelError::Field`] for an invalid range, or one that never ends, or has more than 10 000 values, or more than 32 without a step.
+/// [`ModelError::Field`] for an invalid or endless range, or one with more than 10 000 values (32 without a
+/// step).
 pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
     let refuse = |given: &str, accepted: &str| ModelError::Field {
         field: name.into(),
@@ -154,7 +158,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         if word.is_empty() {
             return Err(refuse(text, "values separated by commas, none of them empty"));
         }
-        // An address has dots too: a range begins and ends with a number.
+        // A range starts with a number; an address has dots too.
         let range = word.split_once("..").filter(|(a, _)| number(a).is_some());
         let Some((from, rest)) = range else {
             out.push(word.into());
@@ -177,7 +181,10 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         if step.is_none() && factor.is_none() {
             let count = (last - first) / 10i128.pow(PLACES as u32) + 1;
             if count > MAX_STEPLESS {
-                return Err(refuse(word, &stepped(word, unit, count.unsigned_abs(), out.len())));
+                return Err(refuse(
+                    word,
+                    &stepped_form(word, unit, count.unsigned_abs(), out.len()),
+                ));
             }
         }
         let mut value = first;
@@ -188,7 +195,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
                 return Err(bad());
             }
             if factor <= one || first <= 0 {
-                return Err(refuse(word, "a factor above 1, and a beginning above 0"));
+                return Err(refuse(word, "a factor above 1, and a start above 0"));
             }
             Box::new(move |v| v.checked_mul(factor).map(|v| (v + one / 2) / one))
         } else {
@@ -213,7 +220,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
             }
         }
         if out.len() - before == 1 && last > first && (step.is_some() || factor.is_some()) {
-            return Err(refuse(word, &second(unit, step)));
+            return Err(refuse(word, &second_value_form(unit, step)));
         }
     }
     let mut seen = BTreeSet::new();
@@ -223,8 +230,9 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
     Ok(out)
 }
 
-/// What a range of one value is refused for: a bare step has the unit of the range, which may not have been meant.
-fn second(unit: &str, step: Option<&str>) -> String {
+/// The error for a range with a single value. A step without a unit has that of the range, which may not have
+/// been intended.
+fn second_value_form(unit: &str, step: Option<&str>) -> String {
     let reach = "a step or a factor that reaches a second value";
     match step.filter(|step| !unit.is_empty() && !step.ends_with(unit)) {
         Some(step) => format!("{reach}; a step without a unit has that of its range: {step}{unit}"),
@@ -232,9 +240,10 @@ fn second(unit: &str, step: Option<&str>) -> String {
     }
 }
 
-/// What the error suggests for a range without a step that has `count` values: accepted ranges, after `before` other values.
-fn stepped(word: &str, unit: &str, count: u128, before: usize) -> String {
-    // Some nine values, by a step that people would take too.
+/// The ranges that an error suggests instead of one without a step that has `count` values; `before` values
+/// precede it.
+fn stepped_form(word: &str, unit: &str, count: u128, before: usize) -> String {
+    // About nine values, by a round step.
     let wide = (count / 8).next_power_of_two();
     let all = if count.saturating_add(before as u128) <= MAX_VALUES as u128 {
         format!("{word}:1{unit} for all {count} values")
@@ -259,7 +268,7 @@ fn nth(number: u128) -> String {
     format!("{number}{end}")
 }
 
-/// `1.5M` as billionths and the unit behind it.
+/// `1.5M` as billionths and its unit.
 fn number(text: &str) -> Option<(i128, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -288,7 +297,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What is accepted in place of a range that is refused.
+    /// The accepted ranges in the error of a refused one.
     fn refusal(text: &str) -> String {
         match ranges("size", text).unwrap_err() {
             ModelError::Field { field, accepted, .. } if field == "size" => accepted,
@@ -301,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_what_their_steps_reach_and_their_unit() {
+    fn ranges_have_the_values_of_their_steps_with_the_unit() {
         assert_eq!(values("128..512:128"), ["128", "256", "384", "512"]);
         assert_eq!(values("128..500:128"), ["128", "256", "384"]);
         assert_eq!(values("1M..1000M*10"), ["1M", "10M", "100M", "1000M"]);
@@ -315,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_without_an_end_or_a_sense_are_refused() {
+    fn endless_and_invalid_ranges_are_refused() {
         for text in
             ["5..1", "1..5:0", "1M..5G:1M", "1..5*1", "0..5*2", "1,,2", "1..100000", "1,1", ""]
         {
@@ -336,9 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_range_names_its_step() {
-        let told = refusal("64..256");
-        assert!(told.contains("64..256:32 for every 32nd, 64..256:1 for all 193 values"), "{told}");
+    fn the_error_of_a_long_range_suggests_a_step() {
+        let refused = refusal("64..256");
+        assert!(
+            refused.contains("64..256:32 for every 32nd, 64..256:1 for all 193 values"),
+            "{refused}"
+        );
         assert!(refusal("5,1ms..1s").contains("A..B:STEP"), "of two units");
         assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for every 8th, 1ms..40ms:1ms"));
         assert!(refusal("0.5..33").contains("for all 33 values"));
@@ -348,9 +360,9 @@ mod tests {
         assert_eq!((values("1..32").len(), values("64..256*2").len()), (32, 3));
     }
 
-    /// Each range that a refusal names is one that is taken.
+    /// Every range that an error suggests is accepted.
     #[test]
-    fn what_is_advised_is_taken() {
+    fn suggested_ranges_are_accepted() {
         for text in [
             "64..256",
             "1..100000",
@@ -360,18 +372,18 @@ mod tests {
             "1s..900s",
             "1..999999999999",
         ] {
-            let told = refusal(text);
-            let advised = told.split_once("a step: ").unwrap().1;
+            let refused = refusal(text);
+            let advised = refused.split_once("a step: ").unwrap().1;
             let head = text.rsplit_once(',').map_or(String::new(), |(head, _)| format!("{head},"));
             let all = advised.split([' ', ';']).filter(|word| word.contains(".."));
             let all: Vec<String> = all.map(|word| format!("{head}{word}")).collect();
-            assert!(!all.is_empty(), "{told}");
+            assert!(!all.is_empty(), "{refused}");
             for range in all {
-                assert!(ranges("size", &range).is_ok(), "{range}: {told}");
+                assert!(ranges("size", &range).is_ok(), "{range}: {refused}");
             }
         }
-        let told = refusal("1..100000");
-        assert!(told.contains("for every 16384th, at most 10000 values"), "{told}");
+        let refused = refusal("1..100000");
+        assert!(refused.contains("for every 16384th, at most 10000 values"), "{refused}");
         assert_eq!([1, 2, 4, 11, 32, 512].map(nth), ["1st", "2nd", "4th", "11th", "32nd", "512th"]);
     }
 
@@ -381,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_name_keeps_its_kind_and_a_name_in_a_text_is_spelt() {
+    fn a_lone_name_keeps_its_type_and_others_become_text() {
         let given = json!({ "count": "{n}", "args": "-b {rate} -P {n}", "x": ["a{{b}}"] });
         assert_eq!(
             expanded(given, &[]).unwrap(),
@@ -390,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sweep_goes_over_is_left_for_its_points() {
+    fn names_of_axes_are_not_expanded() {
         let given = json!({ "over": ["size=1,2"], "test": { "args": "-l {size} -P {n}" } });
         let once = expanded(given, &[]).unwrap();
         assert_eq!(once["test"]["args"], "-l {size} -P 16");
@@ -401,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_asks_for_rate_and_length_of_its_trials_in_its_test_alone() {
+    fn a_search_leaves_rate_and_length_in_its_test_only() {
         let given = json!({ "kind": "throughput", "trial": "{n}", "test": { "args": "-b {rate} -t {seconds}" } });
         let once = expanded(given, &[]).unwrap();
         assert_eq!(

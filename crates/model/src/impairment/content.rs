@@ -8,7 +8,7 @@ use crate::ModelError;
 use crate::law::Words;
 use crate::law::{check_percentage, is_default, refuse};
 
-/// Maximum number of bits that are flipped in one packet.
+/// Maximum number of bits flipped in one packet.
 pub const MAX_FLIP_BITS: u32 = 64;
 
 const CHECKSUMS: [Checksum; 3] = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
@@ -18,17 +18,17 @@ const REGIONS: [Region; 4] = [Region::L2, Region::L3, Region::L4, Region::Payloa
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
-    /// They are made right again: the damage arrives.
+    /// They are updated, so that the damaged packet is accepted.
     Repair,
     /// They stay as they were: the receiver drops the packet.
     #[default]
     Leave,
-    /// Nothing but the checksum is damaged.
+    /// Only the checksum is damaged.
     Checksum,
 }
 
 impl Checksum {
-    /// The choice's word.
+    /// Its name in documents and laws.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Checksum {
     }
 }
 
-/// From where on bytes may be changed.
+/// The first byte that may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Region {
@@ -55,7 +55,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// The region's word.
+    /// Its name in documents and laws.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,10 +71,10 @@ impl Region {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Share of packets that are changed, in percent. A packet with nothing in the region stays as it is.
+    /// Percentage of packets that are changed. A packet without bytes in the region is not changed.
     #[schemars(example = 1)]
     pub percentage: f64,
-    /// Bits flipped in each of them, 1 to 64, at different random places.
+    /// Bits flipped in each of these packets, 1 to 64, at different random positions.
     #[serde(default = "one")]
     pub flip_bits: u32,
     /// What happens to checksums.

@@ -11,16 +11,16 @@ use super::Stage;
 /// A counter of one flow in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
-    /// Its name in reports and records.
+    /// Name in reports and records.
     pub name: &'static str,
-    /// The stage that counts it; `None` for the ends of the path and for what no law does.
+    /// The stage that counts it; `None` for counters that belong to no law.
     pub stage: Option<Stage>,
     /// What is counted.
     pub meaning: &'static str,
 }
 
 impl Counter {
-    /// The schema of its value: its meaning, and its stage as `x-stage` where it has one.
+    /// The schema of its value: its meaning, and its stage, if any, as `x-stage`.
     #[must_use]
     pub fn schema(&self) -> Value {
         let mut of = json!({
@@ -35,8 +35,8 @@ impl Counter {
 
 macro_rules! counters {
     ($($name:ident, $stage:expr, $meaning:literal;)*) => {
-        /// What a flow has seen in one direction. received + duplicated = sent + lost + queue_dropped +
-        /// unplanned_dropped + those that are held.
+        /// Counters of a flow in one direction: received + duplicated = sent + lost + queue_dropped +
+        /// unplanned_dropped + queued.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counters {
             $(#[doc = $meaning] pub $name: u64,)*
@@ -63,22 +63,22 @@ macro_rules! counters {
 }
 
 counters! {
-    received_packets, None, "Packets that came.";
-    received_bytes, None, "Bytes of their frames, without check sequence.";
-    sent_packets, None, "Packets sent on, copies included.";
-    sent_bytes, None, "Bytes of their frames.";
+    received_packets, None, "Packets received.";
+    received_bytes, None, "Bytes of received frames, without check sequence.";
+    sent_packets, None, "Packets forwarded, copies included.";
+    sent_bytes, None, "Bytes of forwarded frames, without check sequence.";
     lost_packets, Some(Stage::Loss), "Packets dropped by a loss law.";
     duplicated_packets, Some(Stage::Duplicate), "Copies made.";
-    delayed_packets, Some(Stage::Delay), "Packets sent on after a delay law held them back.";
-    modified_packets, Some(Stage::Content), "Packets sent on with changed content.";
-    reordered_packets, Some(Stage::Delay), "Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.";
-    marked_packets, Some(Stage::Rate), "Packets marked with ECN Congestion Experienced; no law of today does.";
-    queue_dropped_packets, Some(Stage::Rate), "Packets that found the planned queue full.";
-    unplanned_dropped_packets, None, "Lost by the emulator itself, not by a law: the memory for held packets was used up, or it ended.";
+    delayed_packets, Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
+    modified_packets, Some(Stage::Content), "Packets forwarded with changed content.";
+    reordered_packets, Some(Stage::Delay), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
+    marked_packets, Some(Stage::Rate), "Packets marked with ECN Congestion Experienced; no law does this yet.";
+    queue_dropped_packets, Some(Stage::Rate), "Packets dropped because the planned queue was full.";
+    unplanned_dropped_packets, None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";
 }
 
-/// Each counter with its meaning, and its stage as `x-stage` where it has one; `required` tells the order in which they
-/// are shown.
+/// Each counter with its meaning, and its stage, if any, as `x-stage`. The order of `required` is that in which
+/// they are shown.
 impl JsonSchema for Counters {
     fn schema_name() -> Cow<'static, str> {
         "EmulatorCounters".into()
@@ -89,7 +89,7 @@ impl JsonSchema for Counters {
             COUNTERS.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
         let names: Vec<&str> = COUNTERS.iter().map(|one| one.name).collect();
         json_schema!({
-            "description": "What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.",
+            "description": "Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued.",
             "type": "object",
             "properties": properties,
             "required": names,

@@ -8,7 +8,7 @@ use crate::ModelError;
 use crate::law::Words;
 use crate::law::check_percentage;
 
-/// Duplication: one copy, right behind its original, with draws of its own in the later stages.
+/// Duplication: one copy, immediately after its original, with draws of its own in the later stages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Duplicate {

@@ -1,12 +1,13 @@
 //! The laws of one direction of a flow: the list of stages, each with its slot.
 //!
-//! A new stage is a line in the list below, its slot's file, its counters (`counters.rs`), and what `impair` does in it
-//! (`stages.rs`, `engine.rs` there). A slot with a choice of laws is a table with one of them set (`loss/`, `delay/`), so
-//! that a file reads `loss = { percentage = 1 }` and a field that does not exist is refused by name.
+//! A new stage needs a line in the list below, its slot's file, its counters (`counters.rs`), and its
+//! implementation in `impair` (`stages.rs`, `engine.rs`). A slot with a choice of laws is a table in which one
+//! of them is set (`loss/`, `delay/`): a file has `loss = { percentage = 1 }`, and an unknown field is refused
+//! by name.
 //!
-//! Forms are made from the schemas of these types alone. Beside JSON Schema's own words they say by `x-one-of` which
-//! properties exclude each other (the laws of a slot, in the order in which they are offered), by `x-stage` which stage a
-//! slot belongs to, by `x-follows` which stage another stays behind, and by `examples` values that are accepted together.
+//! Forms are made only from the schemas of these types. In addition to JSON Schema's own keywords, `x-one-of`
+//! lists properties that exclude each other (the laws of a slot, in display order), `x-stage` is the stage of a
+//! slot, `x-follows` the stage that another one follows, and `examples` are values that are accepted together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,8 @@ use crate::ModelError;
 use crate::law::Words;
 use crate::law::refuse;
 
-/// The stages in their usual order: `Stage = slot: Type`, and `behind Other` for one that keeps its place right behind
-/// another, wherever that is, until an order names it.
+/// The stages in their default order: `Stage = slot: Type`, with `behind Other` for a stage that immediately
+/// follows another one unless an order names it.
 macro_rules! stages {
     ($($(#[$doc:meta])* $stage:ident = $slot:ident: $type:ty $(, behind $leader:ident)?;)*) => {
         /// The stages of the path through the emulator.
@@ -36,16 +37,16 @@ macro_rules! stages {
         impl Stage {
             /// How many there are.
             pub const COUNT: usize = Self::DEFAULT_ORDER.len();
-            /// The order that holds unless a flow names another. Duplicates use capacity, lost packets don't.
+            /// The order unless a flow has another one. Duplicates use capacity, lost packets don't.
             pub const DEFAULT_ORDER: [Stage; [$(stringify!($stage)),*].len()] = [$(Stage::$stage),*];
 
-            /// The stage's word.
+            /// Its name in documents and laws.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Stage::$stage => stringify!($slot),)* }
             }
 
-            /// The stage that this one stays right behind until an order names it.
+            /// The stage that this one immediately follows unless an order names it.
             #[must_use]
             pub const fn follows(self) -> Option<Stage> {
                 match self {
@@ -56,7 +57,7 @@ macro_rules! stages {
             }
         }
 
-        /// The laws of one direction of a flow; an absent slot does nothing.
+        /// The laws of one direction of a flow; an absent slot has no effect.
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default, remote = "Self")]
         pub struct Laws {
@@ -66,7 +67,7 @@ macro_rules! stages {
                 #[schemars(extend("x-stage" = Stage::$stage))]
                 pub $slot: Option<$type>,
             )*
-            /// Order of the stages, each at most once; those not named follow in their usual order.
+            /// Order of the stages, each at most once; those not named follow in their default order.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub order: Option<Vec<Stage>>,
         }
@@ -79,13 +80,13 @@ macro_rules! stages {
         }),*];
 
         impl Laws {
-            /// Whether no slot holds a law.
+            /// Whether no slot has a law.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 $(self.$slot.is_none())&&*
             }
 
-            /// These laws, with the slots that they leave empty taken from `base`.
+            /// These laws, with empty slots filled from `base`.
             #[must_use]
             pub fn over(&self, base: &Laws) -> Laws {
                 Laws {
@@ -101,7 +102,7 @@ macro_rules! stages {
                 Ok(())
             }
 
-            /// The first slot in use that flows of an aggregate can't (`false`) or can (`true`) have in common.
+            /// The first slot in use that flows of an aggregate can (`true`) or can't (`false`) share.
             pub(super) fn slot_in_use(&self, is_shared: bool) -> Option<&'static str> {
                 $(if <$type as Slot>::IS_SHARED == is_shared && self.$slot.is_some() {
                     return Some(stringify!($slot));
@@ -109,7 +110,8 @@ macro_rules! stages {
                 None
             }
 
-            /// Reads a slot's term; whether the slot was in use already. `None` when no slot has a term of that name.
+            /// Reads a slot's term and returns whether the slot was already in use; `None` if no slot has a
+            /// term of that name.
             pub(super) fn read_slot(&mut self, name: &str, words: &mut Words) -> Option<Result<bool, ModelError>> {
                 $(if name == <$type as Slot>::TERM {
                     let slot = <$type as Slot>::read(words);
@@ -142,7 +144,7 @@ stages! {
 }
 
 impl Laws {
-    /// All stages in the order that holds.
+    /// All stages in the effective order.
     #[must_use]
     pub fn stages(&self) -> [Stage; Stage::COUNT] {
         let named = || self.order.iter().flatten().copied();

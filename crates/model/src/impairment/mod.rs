@@ -1,7 +1,7 @@
-//! `weir.impair/1`: what the emulator is to do to which packets.
+//! `weir.impair/1`: the emulator's configuration, with the laws for each flow of packets.
 //!
-//! A file is a list of flows, tried in order, each with a filter and the laws of either direction; what no
-//! flow matches is *Other*. [`laws`] holds the laws and their one-line text form, [`profiles`] the presets.
+//! A file is a list of flows, tried in order, each with a filter and the laws of either direction. Packets that
+//! match no flow are *Other*. [`laws`] holds the laws and their one-line text form, [`profiles`] the presets.
 //!
 //! ```
 //! use weir_model::impairment::{Impairment, Laws};
@@ -52,9 +52,9 @@ use profiles::Profile;
 pub const IMPAIR_SCHEMA: &str = "weir.impair/1";
 /// Maximum number of flows of an impairment.
 pub const MAX_IMPAIR_FLOWS: usize = 65_534;
-/// The name of what no filter matches.
+/// The name for packets that match no filter.
 pub const OTHER: &str = "other";
-/// Memory for held packets unless a file says otherwise.
+/// Default memory for queued packets.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// A whole impairment, `weir.impair/1`.
@@ -69,14 +69,16 @@ pub struct Impairment {
     /// Seed of every draw.
     #[serde(default)]
     pub seed: Seed,
-    /// Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M.
+    /// Maximum memory for queued packets in one direction, at least 64K; packets dropped for lack of it are
+    /// counted as unplanned. Absent: 256M.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
     /// `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
     /// they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub impair_arp: bool,
-    /// Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are known.
+    /// Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are
+    /// recognised.
     #[serde(default = "native_port", skip_serializing_if = "is_native_port")]
     #[schemars(range(min = 1))]
     pub native_port: u16,
@@ -105,9 +107,9 @@ pub enum FlowDirection {
     /// Either.
     #[default]
     Both,
-    /// What enters at A.
+    /// Packets that enter at A.
     AToB,
-    /// What enters at B.
+    /// Packets that enter at B.
     BToA,
 }
 
@@ -118,19 +120,19 @@ pub enum FlowDirection {
 pub struct ImpairFlow {
     /// Name, used once; not `other`.
     pub name: String,
-    /// `false`: its packets are counted and pass without laws.
+    /// `false`: its packets are counted and forwarded without laws.
     #[serde(skip_serializing_if = "is_running")]
     pub run: Run,
     /// Directions in which the filter is tried.
     #[serde(skip_serializing_if = "is_both")]
     pub direction: FlowDirection,
-    /// What belongs to the flow, as seen from A to B; for B to A source and destination change places.
+    /// Filter of the flow's packets from A to B; from B to A source and destination are swapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// In its place for what enters at A.
+    /// Replaces `filter` for packets that enter at A.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_a: Option<Filter>,
-    /// In its place for what enters at B; written as seen there.
+    /// Replaces `filter` for packets that enter at B, without swapping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_b: Option<Filter>,
     /// A preset for the slots that the laws below leave empty.
@@ -199,7 +201,7 @@ impl Laws {
 #[serde(deny_unknown_fields, default, remote = "Self")]
 #[schemars(transform = reading::and_both)]
 pub struct Aggregate {
-    /// Names of the flows, as they follow each other.
+    /// Names of the flows, in the order of the file.
     pub flows: Vec<String>,
     /// Rate and delay from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
@@ -211,7 +213,7 @@ pub struct Aggregate {
     pub b_to_a: Laws,
 }
 
-/// Which packets belong to a flow: all fields that are set must match. An empty filter matches all.
+/// Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
@@ -236,7 +238,7 @@ pub struct Filter {
     /// VLAN identifier of the outermost tag, 0 to 4095.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Ranges>,
-    /// EtherType behind VLAN tags.
+    /// EtherType after VLAN tags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<EtherType>,
     /// Length of the frame in bytes, without check sequence.
@@ -245,7 +247,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter with source and destination changed over, as it is for the way back.
+    /// The filter with source and destination swapped, for the reverse direction.
     #[must_use]
     pub fn mirrored(&self) -> Filter {
         let mut out = self.clone();
@@ -294,7 +296,7 @@ fn refuse<T>(field: String, given: &str, accepted: &str) -> Result<T, ModelError
     Err(ModelError::Field { field, given: given.into(), accepted: accepted.into() })
 }
 
-/// The laws that hold: a flow's own over those of its preset.
+/// The effective laws: a flow's own, then those of its preset.
 fn resolved(own: &Laws, profile: Option<&str>, direction: Direction) -> Laws {
     let Some(profile) = profile.and_then(Profile::named) else { return own.clone() };
     own.over(&match direction {
@@ -314,7 +316,7 @@ impl Impairment {
     /// A preset for everything.
     ///
     /// # Errors
-    /// [`ModelError::Field`] when there is none of that name.
+    /// [`ModelError::Field`] if there is none of that name.
     pub fn of_profile(name: &str) -> Result<Self, ModelError> {
         let other = Other { profile: Some(name.into()), ..Other::default() };
         let out = Impairment { other, ..Impairment::default() };
@@ -322,7 +324,7 @@ impl Impairment {
         Ok(out)
     }
 
-    /// Reads an impairment from TOML, or from JSON when it begins with `{`, and checks it.
+    /// Reads an impairment from TOML, or from JSON if it starts with `{`, and checks it.
     ///
     /// # Errors
     /// [`ModelError::Document`] with the field and its line.
@@ -332,8 +334,8 @@ impl Impairment {
         Ok(read)
     }
 
-    /// Reads an impairment from a tree; [`Impairment::check`] is left to the caller. Crates that are compiled for speed call this
-    /// in place of [`document::read`], of which they would make an instance of their own.
+    /// Reads an impairment from a tree; the caller calls [`Impairment::check`]. Crates compiled for speed call
+    /// this instead of [`document::read`], so that they do not instantiate it again.
     ///
     /// # Errors
     /// The first field that is not accepted.
@@ -344,12 +346,12 @@ impl Impairment {
     /// The impairment as TOML.
     ///
     /// # Errors
-    /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
+    /// [`ModelError::Document`] if a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
         document::to_toml(self).map_err(|e| e.of(IMPAIR_SCHEMA).into())
     }
 
-    /// Maximum number of bytes of one direction for held packets.
+    /// Maximum memory for queued packets in one direction, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory.unwrap_or(DEFAULT_MEMORY).0
@@ -451,7 +453,7 @@ impl Impairment {
             if shared.is_empty() {
                 continue;
             }
-            // They follow each other, in this order.
+            // Its flows are consecutive, in this order.
             for i in aggregate.flows.iter().filter_map(|name| place(name)) {
                 let flow = &self.flows[i];
                 let own = flow.laws(direction);
@@ -489,7 +491,7 @@ impl ImpairFlow {
         resolved(own, self.profile.as_deref(), direction)
     }
 
-    /// The filter of a direction; `None` when the flow has no packets there.
+    /// The filter of a direction; `None` if the flow has no packets in it.
     #[must_use]
     pub fn filter(&self, direction: Direction) -> Option<Filter> {
         let (outside, own) = match direction {
@@ -505,7 +507,7 @@ impl ImpairFlow {
         match (&self.filter, direction) {
             (Some(filter), Direction::Forward) => Some(filter.clone()),
             (Some(filter), Direction::Reverse) => Some(filter.mirrored()),
-            // A filter for one side alone says nothing of the other; none at all is the empty one.
+            // A filter for one side only matches nothing on the other; without any filter all packets match.
             (None, _) if self.filter_a.is_some() || self.filter_b.is_some() => None,
             (None, _) => Some(Filter::default()),
         }

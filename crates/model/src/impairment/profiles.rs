@@ -1,4 +1,4 @@
-//! Presets: links of the world as laws for both directions, each with its source.
+//! Presets: typical links as laws for both directions, each with its source.
 //!
 //! A is the client's side: *down* is B→A, *up* is A→B. Delays are those of one direction.
 
@@ -7,11 +7,11 @@ use super::laws::Laws;
 /// A preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// The name that `--profile` takes.
+    /// Name for `--profile`.
     pub name: &'static str,
-    /// What it stands for.
+    /// The link.
     pub title: &'static str,
-    /// Where its figures are from.
+    /// Source of its figures.
     pub source: &'static str,
     /// Laws from A to B: up.
     pub up: &'static str,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_reads_and_prints_itself() {
+    fn laws_of_every_preset_are_in_canonical_form() {
         for profile in PROFILES {
             assert_eq!(Profile::named(profile.name), Some(&profile));
             assert!(profile.source.len() > 10, "{}", profile.name);

@@ -11,14 +11,14 @@ use crate::law::Words;
 use crate::law::{is_default, refuse};
 use crate::units::BitRate;
 
-/// Framing bytes for each packet beyond its network layer: Ethernet header and check sequence.
+/// Default framing bytes of a packet in addition to its network layer: Ethernet header and check sequence.
 pub const DEFAULT_OVERHEAD_BYTES: u32 = 18;
 
 /// What happens when the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discipline {
-    /// What arrives is dropped.
+    /// Arriving packets are dropped.
     #[default]
     TailDrop,
 }
@@ -29,26 +29,29 @@ pub enum Discipline {
 pub struct Rate {
     /// Rate in bit/s, framing overhead included.
     pub bits: BitRate,
-    /// How much may wait: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full frames.
+    /// Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
+    /// frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
-    /// What a full queue does.
+    /// Policy of a full queue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub discipline: Discipline,
-    /// Bytes for each packet beyond its network layer, 0 to 1000. Absent: 18, Ethernet header and check sequence; 38 with preamble and gap.
+    /// Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
+    /// and check sequence. 38 includes preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = 38)]
     pub overhead_bytes: Option<u32>,
 }
 
 impl Rate {
-    /// Framing bytes for each packet beyond its network layer.
+    /// Framing bytes of each packet in addition to its network layer.
     #[must_use]
     pub fn overhead(&self) -> u32 {
         self.overhead_bytes.unwrap_or(DEFAULT_OVERHEAD_BYTES)
     }
 
-    /// The queue's limit, the default resolved. 250 ms at 20 kbit/s would be less than one frame.
+    /// The queue's limit, with the default resolved: 250 ms, but at least 16 frames, as 250 ms at 20 kbit/s is
+    /// less than one.
     #[must_use]
     pub fn queue_limit(&self) -> QueueLimit {
         let full_frames = 16 * u64::from(1500 + self.overhead());

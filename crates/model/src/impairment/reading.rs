@@ -1,6 +1,6 @@
-//! How laws are read from a file: as tables, or in one line; of each direction, or of both at once.
+//! Reads laws from a file: as tables or in one line, for each direction or for both.
 //!
-//! What is read is the same in either form, so that nothing behind this file knows which one it was.
+//! The result is the same for either form, so that other code does not depend on it.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use super::{Aggregate, ImpairFlow, Laws, Other};
 use crate::document::refused;
 
 const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
-/// The refusal of `both` together with the laws of one direction.
+/// The error for `both` together with the laws of one direction.
 pub(crate) const TWICE: &str = "a direction's laws given twice";
 pub(crate) const TWICE_ACCEPTED: &str = "both alone, or a_to_b and b_to_a";
 
@@ -27,7 +27,7 @@ pub(super) fn one_way(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [tables, { "type": "string", "examples": ["rate 10M, delay 40ms"] }] })
 }
 
-/// Adds `both` to a table that has `a_to_b` and `b_to_a`, beside which it is refused.
+/// Adds `both` to a table with `a_to_b` and `b_to_a`, which exclude it.
 pub(super) fn and_both(schema: &mut Schema) {
     let both = json_schema!({
         "description": "Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.",
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Laws {
     }
 }
 
-/// A table in which `both` stands for the two directions: the fields are read as derived, but for that one.
+/// A table in which `both` sets both directions; the other fields are read as derived.
 macro_rules! with_both {
     ($($name:ident)*) => { $(
         impl Serialize for $name {
@@ -86,10 +86,10 @@ macro_rules! with_both {
 }
 with_both!(ImpairFlow Other Aggregate);
 
-/// A deserializer of such a table.
+/// A deserializer of a table with `both`.
 struct Table<D> {
     deserializer: D,
-    /// The names of its fields, filled when they are first asked for.
+    /// The names of its fields, filled at first use.
     known: &'static OnceLock<Vec<&'static str>>,
 }
 
@@ -126,7 +126,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
     }
     fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<V::Value, M::Error> {
         let Fields { visitor, known } = self;
-        visitor.visit_map(Unfolding { map, known, both: None, told: 0, one_way: false })
+        visitor.visit_map(Unfolding { map, known, both: None, both_entries: 0, one_way: false })
     }
 }
 
@@ -134,11 +134,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
 struct Unfolding<M> {
     map: M,
     known: &'static [&'static str],
-    /// The line of `both`, once its value was asked for.
+    /// The line of `both`, once its value was read.
     both: Option<String>,
-    /// Which of its two entries was last; 0 before the first.
-    told: u8,
-    /// Whether a direction had laws of its own.
+    /// Number of entries of `both` returned so far, 0 to 2.
+    both_entries: u8,
+    /// Whether `a_to_b` or `b_to_a` was read.
     one_way: bool,
 }
 
@@ -149,16 +149,16 @@ impl<'de, M: de::MapAccess<'de>> de::MapAccess<'de> for Unfolding<M> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, M::Error> {
-        if self.told == 1 {
-            self.told = 2;
+        if self.both_entries == 1 {
+            self.both_entries = 2;
             return seed.deserialize("b_to_a".into_deserializer()).map(Some);
         }
-        let Unfolding { map, known, told, one_way, .. } = self;
-        map.next_key_seed(Key { seed, known, told, one_way })
+        let Unfolding { map, known, both_entries, one_way, .. } = self;
+        map.next_key_seed(Key { seed, known, both_entries, one_way })
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, M::Error> {
-        match (self.told, self.both.take()) {
+        match (self.both_entries, self.both.take()) {
             (1, None) => self.map.next_value_seed(Line { seed, line: &mut self.both }),
             (2, Some(line)) => seed.deserialize(line.as_str().into_deserializer()),
             _ => self.map.next_value_seed(seed),
@@ -166,11 +166,11 @@ impl<'de, M: de::MapAccess<'de>> de::MapAccess<'de> for Unfolding<M> {
     }
 }
 
-/// A key as the derived fields know it. Both are read within the file's own deserializer, which knows the place of a refusal.
+/// A key of the derived fields. It is read within the file's own deserializer, whose errors have the path.
 struct Key<'a, K> {
     seed: K,
     known: &'static [&'static str],
-    told: &'a mut u8,
+    both_entries: &'a mut u8,
     one_way: &'a mut bool,
 }
 
@@ -188,13 +188,15 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
     }
     fn visit_str<E: de::Error>(self, key: &str) -> Result<K::Value, E> {
         let (both, one_way) = (key == "both", matches!(key, "a_to_b" | "b_to_a"));
-        if (both && (*self.one_way || *self.told > 0)) || (one_way && *self.told > 0) {
+        if (both && (*self.one_way || *self.both_entries > 0))
+            || (one_way && *self.both_entries > 0)
+        {
             let given = format!("{key}: {TWICE}");
             return Err(E::invalid_value(Unexpected::Other(&given), &TWICE_ACCEPTED));
         }
         *self.one_way |= one_way;
         if both {
-            *self.told = 1;
+            *self.both_entries = 1;
         }
         // The derived fields do not know `both`.
         if !self.known.contains(&key) {
@@ -205,7 +207,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
     }
 }
 
-/// The line of `both`: read as the laws of one direction, and kept for the other.
+/// The line of `both`: read as the laws of one direction, and stored for the other.
 struct Line<'a, S> {
     seed: S,
     line: &'a mut Option<String>,
@@ -214,7 +216,7 @@ struct Line<'a, S> {
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Line<'_, S> {
     type Value = S::Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        // Not of strings: what is accepted is this visitor's to say.
+        // Any type, because this visitor states what is accepted.
         deserializer.deserialize_any(self)
     }
 }

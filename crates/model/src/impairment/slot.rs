@@ -1,24 +1,24 @@
-//! What a slot of a direction's laws states in its own file; `laws.rs` registers them, each with its stage.
+//! The interface of a slot, implemented in its own file; `laws.rs` registers the slots with their stages.
 
 use crate::ModelError;
 use crate::law::Words;
 
-/// A slot: what one stage does, as a table in files and as a term of a line.
+/// A slot: the laws of one stage, as a table in files and as a term of a line.
 pub(super) trait Slot: Sized {
     /// The first word of its term.
     const TERM: &'static str;
-    /// What else people and other tools call it: a refusal shows this slot's form then.
+    /// Names that people and other tools use for it; an error for one of them shows this slot's form.
     const OTHER_NAMES: &'static [&'static str] = &[];
-    /// Whether flows of an aggregate can have it in common.
+    /// Whether flows of an aggregate can share it.
     const IS_SHARED: bool = false;
 
-    /// What is accepted in one line.
+    /// The accepted one-line form.
     fn form() -> &'static str;
 
-    /// Reads the words behind the term's name.
+    /// Reads the words after the term's name.
     ///
     /// # Errors
-    /// [`ModelError`] when they are not acceptable.
+    /// [`ModelError`] if they are invalid.
     fn read(words: &mut Words) -> Result<Self, ModelError>;
 
     /// Its canonical one-line form, with the term's name.

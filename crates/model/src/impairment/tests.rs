@@ -115,7 +115,7 @@ fn refusals_name_the_field() {
     assert_eq!((memory.field.as_deref(), memory.given.as_deref()), (Some("memory"), Some("5")));
 }
 
-/// A flow, what no filter matches and an aggregate, each with these laws.
+/// A file with a flow, Other and an aggregate, each with these laws.
 fn everywhere(laws: &str) -> String {
     format!(
         "schema = \"weir.impair/1\"\n[[flow]]\nname = \"v\"\n{laws}\n[other]\n{laws}\n\
@@ -124,7 +124,7 @@ fn everywhere(laws: &str) -> String {
 }
 
 #[test]
-fn laws_in_one_line_are_the_tables_they_stand_for() {
+fn laws_in_one_line_equal_their_tables() {
     let tables = "{ rate = { bits = \"1M\" }, delay = { constant = \"40ms\" } }";
     let detailed = Impairment::parse(&everywhere(&format!("a_to_b = {tables}\nb_to_a = {tables}")));
     let detailed = detailed.unwrap();
@@ -136,7 +136,7 @@ fn laws_in_one_line_are_the_tables_they_stand_for() {
     ] {
         let read = Impairment::parse(&everywhere(short)).unwrap();
         assert_eq!(read, detailed, "{short}");
-        // What a file says is one thing, however it was written.
+        // The canonical form does not depend on the form that was read.
         assert_eq!(read.to_toml().unwrap(), detailed.to_toml().unwrap());
     }
     let json = r#"{"schema":"weir.impair/1","other":{"profile":"3g-good","both":"loss 1%"}}"#;
@@ -151,14 +151,14 @@ fn laws_in_one_line_are_the_tables_they_stand_for() {
 }
 
 #[test]
-fn the_schema_takes_both_alone_as_the_parser_does() {
+fn schema_and_parser_accept_both_only_alone() {
     let schema = crate::schema::impair_schema();
     for (table, at) in [("ImpairFlow", "flow"), ("Other", "other"), ("Aggregate", "aggregate")] {
         let beside = &schema["$defs"][table]["dependentSchemas"];
         for keys in
             [vec!["both"], vec!["a_to_b", "b_to_a"], vec!["both", "a_to_b"], vec!["b_to_a", "both"]]
         {
-            // What JSON Schema says of these two words, for a table of these keys.
+            // The meaning of these two keywords in JSON Schema, for a table of these keys.
             let has = |key: &serde_json::Value| keys.iter().any(|k| *key == **k);
             let is_refused = beside.as_object().unwrap().iter().any(|(key, rule)| {
                 let any = rule["not"]["anyOf"].as_array().unwrap();
@@ -183,7 +183,7 @@ fn the_schema_takes_both_alone_as_the_parser_does() {
 }
 
 #[test]
-fn a_line_is_refused_where_it_stands_and_never_beside_another() {
+fn errors_of_a_line_have_its_field_and_line() {
     // Line 4 is the first of the laws.
     const LINE: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
     let tables = format!("{LINE}, or a table");
@@ -258,7 +258,7 @@ fn order_is_completed() {
     let laws: Laws = "order delay rate".parse().unwrap();
     use Stage::{Content, Delay, Duplicate, Loss, Rate};
     assert_eq!(laws.stages(), [Delay, Rate, Loss, Duplicate, Content]);
-    // Duplication stays right behind loss, until an order names it.
+    // Duplication immediately follows loss unless an order names it.
     let stages = |text: &str| text.parse::<Laws>().unwrap().stages();
     assert_eq!(stages("order loss delay"), [Loss, Duplicate, Delay, Rate, Content]);
     assert_eq!(stages("order duplicate delay"), [Duplicate, Delay, Loss, Rate, Content]);

@@ -1,6 +1,6 @@
-//! Laws in one line, as flags take them: `loss 1% run 4, delay 40ms ±5ms normal allow, rate 100M queue 250ms`.
+//! Laws in one line, as in flags: `loss 1% run 4, delay 40ms ±5ms normal allow, rate 100M queue 250ms`.
 //!
-//! What is read is printed back in one canonical form, which reads as the same laws.
+//! Laws are printed in one canonical form, which is read as the same laws.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ static LANGUAGE: Language = Language {
     separator: "a comma between two terms, such as delay 40ms, loss 1%",
 };
 
-/// A term: its name, what else people and other tools call it, and its form.
+/// A term: its name, names that people and other tools use for it, and its form.
 pub(super) struct TermName {
     pub(super) name: &'static str,
     pub(super) others: &'static [&'static str],
@@ -31,14 +31,14 @@ static TERMS: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<&str> = term_names().map(|term| term.name).collect();
     format!("comma-separated terms: {}; or none", names.join(", "))
 });
-/// The term that is not a slot's.
+/// The term that does not belong to a slot.
 const ORDER_TERM: TermName = TermName { name: "order", others: &[], form: || &ORDER };
 
 fn term_names() -> impl Iterator<Item = &'static TermName> {
     SLOT_TERMS.iter().chain([&ORDER_TERM])
 }
 
-/// What is accepted of a term.
+/// The accepted form of a term.
 fn form(name: &str) -> &'static str {
     term_names().find(|term| term.name == name).map_or(&TERMS, |term| (term.form)())
 }
@@ -47,7 +47,7 @@ fn is_term(word: &str) -> bool {
     term_names().any(|term| term.name == word)
 }
 
-/// The form of the term that a word was probably meant to be.
+/// The form of the term that is most similar to a word.
 fn form_near(word: &str) -> Option<&'static str> {
     let small = word.to_ascii_lowercase();
     let known = term_names().find(|term| term.name == small || term.others.contains(&&*small));
@@ -55,7 +55,7 @@ fn form_near(word: &str) -> Option<&'static str> {
     known.map(|term| term.name).or_else(near).map(form)
 }
 
-/// The terms of a line: what is between parentheses is one.
+/// The terms of a line; commas within parentheses do not separate terms.
 fn terms(line: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     line.split(move |c| {
@@ -69,7 +69,7 @@ impl FromStr for Laws {
     fn from_str(text: &str) -> Result<Self, ModelError> {
         let mut laws = Laws::default();
         let spaced = text.replace("+-", "±").replace('±', " ±");
-        // Nothing at all is more likely a variable that is not set than a wish.
+        // Only `none` means no laws: an empty text is more likely an unset variable.
         if spaced.trim() == "none" {
             return Ok(laws);
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_understood_is_printed() {
+    fn laws_are_printed_in_canonical_form() {
         for (given, printed) in [
             (
                 "loss 1%, delay 20ms ±5ms normal, rate 100M",
@@ -177,7 +177,7 @@ mod tests {
             ("corrupt 1% repair flip 3 at l4", "corrupt 1% repair flip 3 at l4"),
             ("order delay rate, loss 1%", "loss 1%, order delay rate"),
             ("none", "none"),
-            // As it is printed elsewhere.
+            // With units as printed elsewhere.
             (
                 "loss 1 % run 4, delay 20 ms ±5 ms",
                 "loss 1% run 4, delay 20ms ±5ms normal fifo-release",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_the_words_say() {
+    fn words_set_the_values() {
         let laws: Laws = "delay 20ms ±15ms exponential, loss 5% run 4".parse().unwrap();
         let exponential = laws.delay.unwrap().exponential.unwrap();
         assert_eq!((exponential.mean, exponential.min), (Span(20_000_000), Span(5_000_000)));
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// What was given and what is accepted, of laws that are refused.
+    /// The given and the accepted value in the error of refused laws.
     fn value(laws: &str) -> (String, String) {
         let refusal = Refusal::from(&laws.parse::<Laws>().unwrap_err());
         (refusal.given.unwrap_or_default(), refusal.accepted.unwrap_or_default())
@@ -272,7 +272,7 @@ mod tests {
             assert!(said.contains(given) && accepted.contains("delay 10ms"), "{said}: {accepted}");
         }
         assert!("delay 20ms ±5ms exponential most 1".parse::<Laws>().is_err());
-        // Nothing is nothing in any unit.
+        // Zero is the same in any unit.
         assert!("delay 0..4ms".parse::<Laws>().is_ok());
         let (_, accepted) = value("rate 10Q");
         assert!(accepted.contains("rate 10M") && accepted.contains("100Mbit"), "{accepted}");
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_without_its_sign_is_refused() {
+    fn a_percentage_without_its_sign_is_refused() {
         for given in [
             "loss 5",
             "loss 0.05",
@@ -295,12 +295,12 @@ mod tests {
             let (said, accepted) = value(given);
             assert!(said.contains(given) && accepted.contains("loss 5%"), "{said}: {accepted}");
         }
-        // None is none in any unit.
+        // Zero is the same in any unit.
         assert_eq!(back("loss 0"), "loss 0%");
     }
 
     #[test]
-    fn a_term_that_is_none_shows_the_form_of_the_one_that_was_meant() {
+    fn an_unknown_term_shows_the_form_of_the_most_similar_one() {
         for (given, shown) in [
             ("dealy 4ms", "delay T"),
             ("LOSS 1%", "loss P%"),

@@ -1,4 +1,4 @@
-//! Small values of a filter or a law that people write as one word: ranges, prefixes, protocols, queue limits.
+//! Values of filters and laws that are written as one word: ranges, prefixes, protocols, queue limits.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use crate::units::{ByteSize, Span};
 /// Maximum number of parts of a comma-separated list.
 const MAX_PARTS: usize = 64;
 
-/// Strings and whole numbers both read; written as a string.
+/// Reads strings and whole numbers; writes a string.
 macro_rules! word_serde {
     ($name:ident, $form:expr, $examples:expr) => {
         impl serde::Serialize for $name {
@@ -106,20 +106,20 @@ word_serde!(
     ["80", "5060-5090", "80,443"]
 );
 
-/// An address prefix; the bits behind its length are zero.
+/// An address prefix; the bits after its length are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// The first address.
     pub address: IpAddr,
-    /// Bits that count: 0 to 32, or to 128 for IPv6.
+    /// Length in bits: 0 to 32, or to 128 for IPv6.
     pub length: u8,
 }
 
 impl Prefix {
     /// First and last address of each part, IPv4 as IPv4-mapped IPv6 (RFC 4291 §2.5.5.2).
     ///
-    /// A short IPv6 prefix such as `::/0` has the mapped block within it and means no IPv4 by that: it is left out. One
-    /// that lies inside the block was written for it.
+    /// A short IPv6 prefix such as `::/0` contains the mapped block but is not meant for IPv4: the block is
+    /// excluded. A prefix inside the block matches IPv4.
     #[must_use]
     pub fn mapped_ranges(&self) -> Vec<(u128, u128)> {
         const FIRST_MAPPED: u128 = 0xffff_0000_0000;
@@ -132,14 +132,14 @@ impl Prefix {
         parts.into_iter().filter(|(low, high)| low <= high).collect()
     }
 
-    /// First and last address, all of them.
+    /// First and last address, the mapped block included.
     fn mapped_range(&self) -> (u128, u128) {
         let (first, length) = match self.address {
             IpAddr::V4(v4) => (u128::from(v4.to_ipv6_mapped()), u32::from(self.length) + 96),
             IpAddr::V6(v6) => (u128::from(v6), u32::from(self.length)),
         };
-        let behind = u128::MAX.checked_shr(length).unwrap_or(0);
-        (first & !behind, first | behind)
+        let host_bits = u128::MAX.checked_shr(length).unwrap_or(0);
+        (first & !host_bits, first | host_bits)
     }
 }
 
@@ -160,12 +160,12 @@ impl FromStr for Prefix {
         };
         let address = match address {
             IpAddr::V4(a) => {
-                let behind = u32::MAX.checked_shr(length).unwrap_or(0);
-                IpAddr::V4(Ipv4Addr::from(u32::from(a) & !behind))
+                let host_bits = u32::MAX.checked_shr(length).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from(u32::from(a) & !host_bits))
             }
             IpAddr::V6(a) => {
-                let behind = u128::MAX.checked_shr(length).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from(u128::from(a) & !behind))
+                let host_bits = u128::MAX.checked_shr(length).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from(u128::from(a) & !host_bits))
             }
         };
         Ok(Prefix { address, length: length as u8 })
@@ -305,14 +305,14 @@ word_serde!(
     ["ipv6", "0x88cc"]
 );
 
-/// How much may wait in a queue, the packet being sent not counted.
+/// Limit of a queue, without the packet in transmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// The wait until a packet's own transmission begins.
+    /// The time until a packet's own transmission starts.
     Time(Span),
-    /// Bytes that wait, with the framing overhead.
+    /// Waiting bytes, framing overhead included.
     Bytes(ByteSize),
-    /// Packets that wait.
+    /// Waiting packets.
     Packets(u32),
 }
 
@@ -326,7 +326,7 @@ impl FromStr for QueueLimit {
         if let Some(number) = word.strip_suffix("packets").or_else(|| word.strip_suffix("packet")) {
             return whole(number).map(QueueLimit::Packets).ok_or_else(bad);
         }
-        // A time ends in a small letter; a size in a digit, a capital, or the B of its unit.
+        // A time ends with a lower-case letter; a size with a digit or an upper-case letter.
         if word.ends_with(['s', 'm', 'n', 'h']) {
             return word.parse().map(QueueLimit::Time).map_err(|_| bad());
         }
@@ -356,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_mean_what_they_say() {
+    fn words_have_their_values() {
         assert_eq!("80,5060-5090".parse::<Ranges>().unwrap().0, [(80, 80), (5060, 5090)]);
         let prefix = "10.1.2.3/8".parse::<Prefix>().unwrap();
         assert_eq!(prefix.to_string(), "10.0.0.0/8");
@@ -365,7 +365,7 @@ mod tests {
         let ranges = |text: &str| text.parse::<Prefix>().unwrap().mapped_ranges();
         let (first, last) = (0xffff_0000_0000, 0xffff_ffff_ffff_u128);
         assert_eq!(ranges("0.0.0.0/0"), [(first, last)]);
-        // IPv6 is not IPv4, except where exactly that is given.
+        // IPv6 does not match IPv4, except for a prefix within the mapped block.
         assert_eq!(ranges("::/0"), [(0, first - 1), (last + 1, u128::MAX)]);
         assert_eq!(ranges("::/80"), [(0, first - 1)]);
         assert_eq!(ranges("::ffff:0:0/96"), [(first, last)]);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for bad in ["", "9-3", "1-", "-1", "x", "1,,2", "+5", "4294967296"] {
             assert!(bad.parse::<Ranges>().is_err(), "{bad}");
         }

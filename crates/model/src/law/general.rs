@@ -1,6 +1,6 @@
-//! The one-line form that every law has, `name(key=value, …)`: read and written by its serde fields.
+//! The general one-line form of every law, `name(key=value, …)`, read and written by its serde fields.
 //!
-//! A law of a single value, such as `percentage`, takes that without a key: `percentage(1%)`.
+//! A law of a single value, such as `percentage`, has it without a key: `percentage(1%)`.
 
 use std::fmt;
 
@@ -27,13 +27,13 @@ pub(super) fn written<L: Serialize>(name: &str, law: &L) -> String {
 pub(super) fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        // Without the decimal point that JSON gives a whole number.
+        // Without JSON's decimal point of a whole number.
         Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         value => value.to_string(),
     }
 }
 
-/// Reads what is between the parentheses of the law `name`; `at` is the path of its slot.
+/// Reads the arguments of the law `name`; `at` is the path of its slot.
 ///
 /// # Errors
 /// [`ModelError::Field`] naming the argument, what was given and what is accepted.
@@ -71,7 +71,7 @@ pub(super) fn read<L: DeserializeOwned>(
         .map_err(|refusal| refused(refusal, arguments))
 }
 
-/// Why an argument is not accepted.
+/// The error of an argument.
 #[derive(Debug, Default)]
 struct Refusal {
     key: Option<String>,
@@ -111,12 +111,12 @@ impl de::Error for Refusal {
     }
 }
 
-/// The value of a key, read as what its field asks for.
+/// The value of a key, read as the type of its field.
 #[derive(Clone, Copy)]
 struct Argument<'a> {
     key: &'a str,
     word: &'a str,
-    /// A bare number is accepted of a quantity that has no unit but its own.
+    /// Whether a number without a unit is accepted, as for sizes.
     is_size: bool,
 }
 

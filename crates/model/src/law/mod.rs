@@ -1,9 +1,9 @@
-//! What a law states in its own file, and the lists that register laws: `impairment/loss`, `impairment/delay`,
-//! `plan/size`, `plan/spacing`.
+//! The interface of a law, implemented in its own file, and the macros that register laws: `impairment/loss`,
+//! `impairment/delay`, `plan/size`, `plan/spacing`.
 //!
-//! A law is one type: its parameters with their schema. In the same file it says how its parameters are checked, which
-//! short one-line form it has, how it decides for a packet, and what it does on average. Everything else (the table in
-//! files, the form on the page, `name(key=value, …)`, the choice between laws) follows from the type.
+//! A law is one type: its parameters with their schema. The same file has the check of its parameters, its
+//! short one-line form, its decision for a packet, and its moments. Everything else (the table in files, the
+//! form on the page, `name(key=value, …)`, the choice between laws) follows from the type.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -20,18 +20,18 @@ pub(crate) use words::{Language, Words, parenthesised, words_of};
 
 /// The parameters of a law. Its name is that of its module.
 pub trait Law: Serialize + DeserializeOwned + JsonSchema {
-    /// Its short one-line forms, without the slot's name. None: only `name(key=value, …)`.
+    /// Its short one-line forms, without the slot's name. Empty: only `name(key=value, …)`.
     const SHORT_FORMS: &'static [&'static str] = &[];
 
-    /// Reads one of its short forms; `None` when the words are another law's.
+    /// Reads one of its short forms; `None` if the words belong to another law.
     ///
     /// # Errors
-    /// [`ModelError::Value`] when they are this law's, but not acceptable.
+    /// [`ModelError::Value`] if they belong to this law but are invalid.
     fn read_short(_: &mut Words<'_>) -> Result<Option<Self>, ModelError> {
         Ok(None)
     }
 
-    /// The short form of these parameters; `None` when they have none.
+    /// The short form of these parameters; `None` if they have none.
     fn short(&self) -> Option<String> {
         None
     }
@@ -42,24 +42,24 @@ pub trait Law: Serialize + DeserializeOwned + JsonSchema {
     /// [`ModelError::Field`] naming the first one that can't be run.
     fn check(&self, at: &str) -> Result<(), ModelError>;
 
-    /// The law at work.
+    /// The running law.
     type Running: Running;
 
     /// The law before its first packet; the parameters have been checked.
     fn start(&self) -> Self::Running;
 }
 
-/// A law at work: a function of the order in which packets come to it.
+/// A running law: its state depends only on the packets before.
 pub trait Running {
-    /// What it decides for a packet.
+    /// Its decision for a packet.
     type Outcome;
 
-    /// Decides for the next packet; `draws` are those of its place. It is `#[inline]`, so that it is compiled for speed where
-    /// packets are handled: this crate is compiled for size.
+    /// Decides for the next packet; `draws` are those of its position. Make it `#[inline]`, so that it is
+    /// compiled for speed in the packet path: this crate is compiled for size.
     fn next(&mut self, draws: &mut Draws<'_>) -> Self::Outcome;
 }
 
-/// What is asked of the one law that a slot holds, whichever it is.
+/// Functions of a slot's law that do not depend on its type.
 pub(crate) trait Stated {
     fn check(&self, at: &str) -> Result<(), ModelError>;
     /// Its one-line form: the short one, else the general one.
@@ -76,14 +76,14 @@ impl<L: Law> Stated for L {
     }
 }
 
-/// A law's description, for the property that holds it.
+/// A law's description, for its property in the schema.
 pub(crate) fn description<L: JsonSchema>() -> String {
     let schema = L::json_schema(&mut SchemaGenerator::default());
     let text = schema.get("description").and_then(|text| text.as_str());
     text.unwrap_or_default().to_owned()
 }
 
-/// Puts the examples of a law of a single value where those of a property are looked for: beside its description.
+/// Moves the examples of a law of a single value to its property, next to the description.
 pub(crate) fn raise_examples(slot: &mut Schema) {
     let properties = slot.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
@@ -95,8 +95,8 @@ pub(crate) fn raise_examples(slot: &mut Schema) {
     }
 }
 
-/// The forms that a slot accepts: every law's short ones, and the general one with the laws' names. `slot` precedes each; it
-/// may be empty.
+/// The accepted forms of a slot: every law's short forms, and the general one with the laws' names. `slot`
+/// precedes each form; it may be empty.
 pub(crate) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
     let mut out = String::new();
     for form in short.iter().copied().flatten() {
@@ -106,7 +106,8 @@ pub(crate) fn forms(slot: &str, short: &[&[&str]], names: &[&str]) -> String {
     out + &format!("or {} with LAW one of {}", general.trim_start(), names.join(", "))
 }
 
-/// The slot of a choice of laws, each registered by a line `module: Law`: the table with a property for each, and what all of them have in common.
+/// Declares the slot of a choice of laws, each registered by a line `module: Law`: a table with a property for
+/// each law and the common fields.
 macro_rules! slot_of_laws {
     (
         $(#[$doc:meta])*
@@ -135,7 +136,7 @@ macro_rules! slot_of_laws {
         }
 
         impl $slot {
-            /// The laws that it may hold, in the order in which they are offered.
+            /// The names of its laws, in display order.
             pub const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
             const SHORT_FORMS: [&'static [&'static str]; Self::NAMES.len()] = [$(<$law as Law>::SHORT_FORMS),*];
 
@@ -146,7 +147,7 @@ macro_rules! slot_of_laws {
                 out
             }
 
-            /// The law that is set, as the rule that it follows.
+            /// The properties of the law that is set.
             fn rule(&self) -> Option<&dyn $rule> {
                 $(if let Some(law) = &self.$module { return Some(law); })*
                 None
@@ -181,7 +182,7 @@ macro_rules! slot_of_laws {
         }
 
         impl $running {
-            /// The law of a configuration that has been checked, at its start; `None` when it holds none.
+            /// The running law of a checked configuration, before its first packet; `None` without a law.
             #[must_use]
             pub fn of(config: &$slot) -> Option<Self> {
                 $(if let Some(law) = &config.$module { return Some(Self::$law(law.start())); })*
@@ -215,7 +216,7 @@ pub(crate) fn example<L: Law>(name: &str) -> Option<String> {
     Some(if pairs.is_empty() { name.into() } else { format!("{name}({pairs})") })
 }
 
-/// A choice of one law that documents write as a word, each registered by a line `module: Law`.
+/// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`.
 macro_rules! choice_of_laws {
     (
         $(#[$doc:meta])*
@@ -238,7 +239,7 @@ macro_rules! choice_of_laws {
         });
 
         impl $choice {
-            /// The laws to choose from, in the order in which they are offered.
+            /// The names of the laws, in display order.
             pub const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
 
             fn stated(&self) -> (&'static str, &dyn crate::law::Stated) {
@@ -273,7 +274,7 @@ macro_rules! choice_of_laws {
                 law.check(&format!("{at}.{name}"))
             }
 
-            /// What a document or a flag accepts.
+            /// The accepted forms in documents and flags.
             #[must_use]
             pub fn form() -> &'static str {
                 &FORM
@@ -318,7 +319,7 @@ macro_rules! choice_of_laws {
         }
 
         impl $running {
-            /// What it decides for the next packet; `draws` are those of its place.
+            /// The decision for the next packet; `draws` are those of its position.
             #[inline]
             pub fn next(&mut self, draws: &mut Draws<'_>) -> $outcome {
                 match self { $(Self::$law(running) => running.next(draws),)* }
@@ -328,7 +329,7 @@ macro_rules! choice_of_laws {
 }
 pub(crate) use choice_of_laws;
 
-/// Reading and writing of a choice of laws in documents: a word, or the number that is a word's text.
+/// Reads and writes a choice of laws in documents: a word, or a number as a word.
 macro_rules! word_of_laws {
     ($choice:ident, $($law:ident = $module:ident),*) => {
         impl Serialize for $choice {
@@ -381,7 +382,7 @@ macro_rules! word_of_laws {
 }
 pub(crate) use word_of_laws;
 
-/// A refusal of a field; `field` may be empty for the object at `at` itself.
+/// The error of a field; an empty `field` is the object at `at` itself.
 pub(crate) fn refuse(
     at: &str,
     field: &str,

@@ -6,11 +6,11 @@ use super::{Law, general};
 use crate::ModelError;
 use crate::units::Span;
 
-/// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
-const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
-const SHARE: &str =
-    "shares in per cent, with the sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
-/// Units that may stand apart from their number, as they are printed.
+/// A number without a unit is refused: tc reads it as microseconds, flags as seconds, people as milliseconds.
+const SPAN_FORM: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
+const PERCENTAGE_FORM: &str =
+    "percentages with their sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
+/// Units that may be separated from their number, as in printed values.
 const UNITS: [&str; 28] = [
     "%", "ns", "us", "µs", "μs", "ms", "s", "packet", "packets", "B", "KiB", "MiB", "GiB", "bit/s",
     "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bit", "kbit", "mbit", "Mbit", "Gbit", "k", "K", "M",
@@ -19,11 +19,11 @@ const UNITS: [&str; 28] = [
 
 /// The language that a law's words belong to.
 pub(crate) struct Language {
-    /// What the value is, for refusals: `impairment`.
+    /// The kind of value, for errors: `impairment`.
     pub(crate) what: &'static str,
-    /// Whether a word begins a term of its own, in a language of several terms.
+    /// Whether a word is the name of a term, in a language of several terms.
     pub(crate) is_term: fn(&str) -> bool,
-    /// What is accepted between two terms.
+    /// The accepted separator of two terms.
     pub(crate) separator: &'static str,
 }
 
@@ -31,18 +31,18 @@ pub(crate) struct Language {
 #[derive(Clone)]
 pub struct Words<'a> {
     language: &'static Language,
-    /// The term as it was given, for refusals.
+    /// The term as given, for errors.
     term: &'a str,
     form: &'static str,
     words: &'a [String],
-    /// What is between the parentheses behind the first word.
+    /// The text in parentheses after the first word.
     arguments: Option<&'a str>,
     /// Words that may follow a law.
     following: &'static [&'static str],
 }
 
 impl<'a> Words<'a> {
-    /// The words of `term`: `words` without the arguments in parentheses. `form` is what is accepted.
+    /// The words of `term`: `words` without the arguments in parentheses. `form` is the accepted form.
     pub(crate) fn new(
         language: &'static Language,
         term: &'a str,
@@ -53,12 +53,12 @@ impl<'a> Words<'a> {
         Words { language, term, form, words, arguments, following: &[] }
     }
 
-    /// Sets what is accepted from here on.
+    /// Sets the accepted form.
     pub(crate) fn set_form(&mut self, form: &'static str) {
         self.form = form;
     }
 
-    /// A refusal of the term, with the form that is accepted.
+    /// The error of the term, with the accepted form.
     pub(crate) fn bad(&self) -> ModelError {
         self.refused(self.form)
     }
@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
         ModelError::Value { what: self.language.what, given: self.term.to_owned(), accepted }
     }
 
-    /// A refusal of words that are no law's form: perhaps they are two terms.
+    /// The error of words that match no law's form; they may be two terms without a comma.
     pub(crate) fn no_form(&self) -> ModelError {
         let is_term = self.words.iter().any(|word| (self.language.is_term)(word));
         self.refused(if is_term { self.language.separator } else { self.form })
@@ -83,37 +83,37 @@ impl<'a> Words<'a> {
         Ok(first)
     }
 
-    /// The next word as a value; a value's own complaint is the better one.
+    /// Reads the next word as a value.
     pub(crate) fn value<T: FromStr>(&mut self) -> Result<T, ModelError> {
         let word = self.next()?;
         word.parse().map_err(|_| self.bad())
     }
 
-    /// A percentage, never without its sign: 5 may be meant as 5 % or as all.
+    /// Reads a percentage with its sign: without it, 5 may mean 5 % or a ratio.
     pub(crate) fn percent(&mut self) -> Result<f64, ModelError> {
         self.percent_if_number()?.ok_or_else(|| self.bad())
     }
 
-    /// The same; `None` when the next word is not a number.
+    /// Reads a percentage with its sign; `None` if the next word is not a number.
     pub(crate) fn percent_if_number(&mut self) -> Result<Option<f64>, ModelError> {
         let word = self.next()?;
         let number = word.strip_suffix('%');
         let Ok(value) = number.unwrap_or(word).parse::<f64>() else { return Ok(None) };
         if number.is_none() && value != 0.0 {
-            return Err(self.refused(SHARE));
+            return Err(self.refused(PERCENTAGE_FORM));
         }
         Ok(Some(value))
     }
 
-    /// A time, as a word or a part of one: never without its unit.
+    /// Reads a time with its unit from a word or a part of one.
     pub(crate) fn span(&self, word: &str) -> Result<Span, ModelError> {
         if word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.parse() != Ok(0.0) {
-            return Err(self.refused(UNIT));
+            return Err(self.refused(SPAN_FORM));
         }
         word.parse().map_err(|_| self.bad())
     }
 
-    /// `T ±T`; `None` when the words are others.
+    /// Reads `T ±T`; `None` for other words.
     pub(crate) fn mean_and_spread(&mut self) -> Result<Option<(Span, Span)>, ModelError> {
         let first = self.next()?;
         let Some(spread) = self.peek().and_then(|word| word.strip_prefix('±')) else {
@@ -124,7 +124,7 @@ impl<'a> Words<'a> {
         Ok(Some((self.span(first)?, self.span(spread)?)))
     }
 
-    /// Takes the next word if it is this one.
+    /// Consumes the next word if it is `word`.
     pub(crate) fn took(&mut self, word: &str) -> bool {
         let found = self.peek() == Some(word);
         if found {
@@ -133,7 +133,7 @@ impl<'a> Words<'a> {
         found
     }
 
-    /// Takes the next word if it is one of a list.
+    /// Consumes the next word if it is one of a list.
     pub(crate) fn took_one<T: Copy>(
         &mut self,
         list: &[T],
@@ -142,22 +142,22 @@ impl<'a> Words<'a> {
         list.iter().copied().find(|item| self.took(name(*item)))
     }
 
-    /// Names the words that may follow a law.
+    /// Sets the words that may follow a law.
     pub(crate) fn may_follow(&mut self, words: &'static [&'static str]) {
         self.following = words;
     }
 
-    /// Whether nothing more belongs to a law.
+    /// Whether no further word belongs to the law.
     pub(crate) fn is_law_complete(&self) -> bool {
         self.peek().is_none_or(|word| self.following.contains(&word))
     }
 
-    /// Whether the next word is a name with arguments in parentheses.
+    /// Whether the first word has arguments in parentheses.
     pub(crate) fn has_arguments(&self) -> bool {
         self.arguments.is_some()
     }
 
-    /// The law that the arguments say; `name` is that of the law, `at` the path of its slot.
+    /// Reads the law `name` from the arguments; `at` is the path of its slot.
     pub(crate) fn arguments<L: Law>(
         &mut self,
         name: &'static str,
@@ -166,10 +166,10 @@ impl<'a> Words<'a> {
         general::read(self.arguments.take().unwrap_or_default(), at, name)
     }
 
-    /// Whether the words end here.
+    /// Checks that no words are left.
     ///
     /// # Errors
-    /// [`ModelError::Value`] when there are more.
+    /// [`ModelError::Value`] if there are more.
     pub(crate) fn end(&self) -> Result<(), ModelError> {
         match self.peek() {
             None if self.arguments.is_none() => Ok(()),
@@ -181,7 +181,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The words of a term, a unit at its number: `1 %` is `1%`.
+/// The words of a term, with units joined to their number: `1 %` is `1%`.
 pub(crate) fn words_of(term: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![];
     for word in term.split_whitespace() {
@@ -194,8 +194,8 @@ pub(crate) fn words_of(term: &str) -> Vec<String> {
     words
 }
 
-/// A term in three parts: before its first parenthesis, within it, and behind it. A parenthesis that is not closed is a
-/// part of what is before.
+/// A term in three parts: before its first parenthesis, within it, and after it. A parenthesis that is not
+/// closed belongs to the first part.
 pub(crate) fn parenthesised(term: &str) -> (&str, Option<&str>, &str) {
     let parts = term.split_once('(').and_then(|(before, rest)| {
         let (within, behind) = rest.split_once(')')?;

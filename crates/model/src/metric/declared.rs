@@ -3,7 +3,7 @@
 use super::{Better, Carrier, Definition, End, Fold, Group, InInterval, Line, Read, Unit};
 use crate::record::{CpuEnd, IntervalCount, Record};
 
-/// What most metrics have in common.
+/// Defaults that most metrics share.
 const PLAIN: Definition = Definition {
     name: "",
     label: "",
@@ -40,10 +40,10 @@ const DATAGRAMS: Definition = Definition {
     ..PLAIN
 };
 
-/// A count that is 0 on a path that works.
+/// A count that is 0 on a sound path.
 const RARE: Definition = Definition { is_compared: false, is_rare: true, ..DATAGRAMS };
 
-/// A time at the receiver of datagrams.
+/// A time measured by the receiver of datagrams.
 const TIME: Definition = Definition { unit: Unit::Seconds, group: Group::Variation, ..DATAGRAMS };
 
 /// TCP information of the sender.
@@ -59,7 +59,7 @@ const TCP: Definition = Definition {
 const BURSTS: Definition = Definition {
     source: "RFC 3611 section 4.7.2",
     group: Group::Bursts,
-    limits: "Of the whole test. Late packets count as lost, as RFC 3611's discarded ones. Without a burst the burst density and duration are absent, where RFC 3611 reports 0.",
+    limits: "Of the whole test. Late packets count as lost, like discarded ones in RFC 3611. Without a burst, burst density and duration are absent, where RFC 3611 reports 0.",
     needs_both_ends: true,
     is_rare: true,
     ..DATAGRAMS
@@ -71,7 +71,7 @@ const USAGE: Definition = Definition {
     group: Group::Run,
     better: Better::Higher,
     is_lower_bound: true,
-    limits: "As exact as the nominal rate. Computed from equal packet sizes, not counted.",
+    limits: "As exact as the nominal rate. Computed for equal packet sizes, not counted.",
     ..PLAIN
 };
 
@@ -86,7 +86,7 @@ macro_rules! received {
     };
 }
 
-/// A value of an interval that is a field of its own.
+/// A value of an interval that has its own field.
 macro_rules! in_interval {
     ($field:ident, $get:expr) => {
         Some(InInterval { field: stringify!($field), get: $get, is_last_value: false })
@@ -122,7 +122,7 @@ pub const METRICS: &[Definition] = &[
         key: "throughput_bits_per_second",
         unit: Unit::BitsPerSecond,
         definition: "Payload bytes × 8 received per second, over the time from the first to the last arrival or the sender's time of sending, whichever is longer; of several flows, over the time in which any of them ran. Headers are not included.",
-        limits: "n datagrams span n − 1 gaps. Absent where no time is known, such as for a single datagram.",
+        limits: "n datagrams span n − 1 gaps. Absent where there is no duration, such as for a single datagram.",
         group: Group::Volume,
         end: End::Receiver,
         better: Better::Higher,
@@ -161,7 +161,7 @@ pub const METRICS: &[Definition] = &[
         label: "Packet rate",
         key: "packets_per_second",
         unit: Unit::PacketsPerSecond,
-        definition: "Datagrams received per second, over the time of the throughput. Coalesced and per-packet rates are not comparable.",
+        definition: "Datagrams received per second, over the same time as the throughput. Coalesced and per-packet rates are not comparable.",
         limits: "As the throughput.",
         group: Group::Volume,
         better: Better::Higher,
@@ -231,7 +231,7 @@ pub const METRICS: &[Definition] = &[
         name: "packets",
         label: "Packets received",
         key: "packets",
-        definition: "Different datagrams received within the loss threshold.",
+        definition: "Distinct datagrams received within the loss threshold.",
         limits: "Exact. Each datagram is in exactly one counter: received, duplicate, late, implausible or unreadable.",
         better: Better::Higher,
         path: "receiver.packets",
@@ -258,7 +258,7 @@ pub const METRICS: &[Definition] = &[
     },
     Definition {
         name: "payload_size",
-        label: "Payload of a packet",
+        label: "Payload per packet",
         key: "payload_bytes",
         unit: Unit::Bytes,
         definition: "Payload bytes of each datagram. Packet rates of different sizes are not comparable.",
@@ -276,7 +276,7 @@ pub const METRICS: &[Definition] = &[
         key: "loss_ratio",
         unit: Unit::Ratio,
         source: "RFC 7680",
-        definition: "Lost ÷ sent packets, of all flows together. A packet is lost when it has not arrived within the loss threshold; if it arrives later it stays lost and counts as late.",
+        definition: "Lost ÷ sent packets, over all flows. A packet that has not arrived within the loss threshold is lost; if it arrives later it remains lost and also counts as late.",
         limits: "As lost packets.",
         path: "receiver.loss_ratio",
         read: Read::Flow(
@@ -297,7 +297,7 @@ pub const METRICS: &[Definition] = &[
         key: "lost_packets",
         source: "RFC 7680",
         definition: "Sent − received packets.",
-        limits: "Exact once the sender's final count is known; without it a lost tail is invisible. Unknown where an end of a flow did not report.",
+        limits: "Exact once the sender's final count is known; without it, losses at the end are not seen. Unknown where an end of a flow did not report.",
         path: "receiver.lost_packets",
         read: received!(lost_packets),
         interval: in_interval!(lost_packets, |c| number(c.lost_packets)),
@@ -310,7 +310,7 @@ pub const METRICS: &[Definition] = &[
         label: "Burst density",
         key: "burst_density_ratio",
         unit: Unit::Ratio,
-        definition: "Fraction of the packets within bursts that were lost. A burst is the longest sequence that begins and ends with a lost packet and has fewer than 16 (Gmin) consecutive received packets; a single lost packet is none.",
+        definition: "Fraction of the packets within bursts that were lost. A burst is the longest sequence that begins and ends with a lost packet and has fewer than 16 (Gmin) consecutive received packets; a single lost packet is not a burst.",
         path: "receiver.burst_density_ratio",
         also: &["receiver.bursts", "receiver.burst_packets", "receiver.burst_lost_packets"],
         read: Read::Flow(
@@ -328,7 +328,7 @@ pub const METRICS: &[Definition] = &[
         label: "Gap density",
         key: "gap_density_ratio",
         unit: Unit::Ratio,
-        definition: "Fraction of the packets outside of bursts that were lost. Gaps are what lies before, between and after bursts.",
+        definition: "Fraction of the packets outside of bursts that were lost. Gaps are the packets before, between and after bursts.",
         path: "receiver.gap_density_ratio",
         also: &["receiver.gaps", "receiver.gap_packets", "receiver.gap_lost_packets"],
         read: Read::Flow(
@@ -347,7 +347,7 @@ pub const METRICS: &[Definition] = &[
         key: "burst_seconds",
         unit: Unit::Seconds,
         definition: "Mean duration of bursts: the packets of a burst × the sender's mean time between packets.",
-        limits: "Estimated as RFC 3611 allows: exact for a sender with even spacing. Of the whole test; absent without a burst, and where the end of sending is unknown.",
+        limits: "Estimated as RFC 3611 allows: exact for a sender with even spacing. Of the whole test; absent if there is no burst or the end of sending is unknown.",
         path: "receiver.burst_seconds",
         read: Read::Flow(
             |f| f.receiver.as_ref()?.burst_seconds,
@@ -389,8 +389,8 @@ pub const METRICS: &[Definition] = &[
         label: "Late",
         key: "late_packets",
         source: "RFC 7680",
-        definition: "Packets that arrived after the loss threshold. They count as lost as well.",
-        limits: "`ambiguous` where one had left the bitmap: it may be a duplicate.",
+        definition: "Packets that arrived after the loss threshold. They also count as lost.",
+        limits: "`ambiguous` if a packet was older than the bitmap: it may be a duplicate.",
         path: "receiver.late_packets",
         read: received!(late_packets),
         line: line("Arrivals", "{} late"),
@@ -402,7 +402,7 @@ pub const METRICS: &[Definition] = &[
         label: "Duplicate",
         key: "duplicate_packets",
         source: "RFC 5560",
-        definition: "Further copies of packets that had arrived before.",
+        definition: "Further copies of packets that had already arrived.",
         limits: "As late packets.",
         path: "receiver.duplicate_packets",
         read: received!(duplicate_packets),
@@ -416,7 +416,7 @@ pub const METRICS: &[Definition] = &[
         key: "reordered_packets",
         source: "RFC 4737",
         definition: "Packets that arrived within the loss threshold, after a packet that was sent later (Type-P-Reordered).",
-        limits: "Exact while not `ambiguous`. Coalesced receiving (GRO) may itself keep or change the order.",
+        limits: "Exact unless `ambiguous`. Coalesced receiving (GRO) may itself restore or change the order.",
         path: "receiver.reordered_packets",
         read: received!(reordered_packets),
         interval: in_interval!(reordered_packets, |c| number(c.reordered_packets)),
@@ -429,11 +429,11 @@ pub const METRICS: &[Definition] = &[
         key: "reordering_extent_max",
         source: "RFC 4737 section 4.2.2",
         definition: "Largest number of arrivals from the first packet with a higher number to a reordered packet. Duplicates are not counted as arrivals.",
-        limits: "Of the whole test. Exact while at most 1024 gaps are open; beyond that a lower bound, and counted as such.",
+        limits: "Of the whole test. Exact while at most 1024 gaps are open; beyond that, extents are lower bounds and are counted as such.",
         path: "receiver.reordering_extent_max",
         also: &["receiver.reordering_extents", "receiver.reordering_extent_bounds"],
         read: Read::Flow(|f| number(f.receiver.as_ref()?.reordering_extent_max), Fold::Largest),
-        // A flow without reordering has none.
+        // A flow without reordering has no extents.
         applies: |f| f.receiver.as_ref().is_none_or(|r| r.reordering_extent_max.is_some()),
         ..RARE
     },
@@ -442,7 +442,7 @@ pub const METRICS: &[Definition] = &[
         label: "Reordering extent, mean",
         key: "reordering_extent_mean",
         source: "RFC 4737 section 4.2.2",
-        definition: "Mean of the same.",
+        definition: "Mean reordering extent.",
         limits: "As the maximum.",
         path: "receiver.reordering_extent_mean",
         read: Read::Flow(|f| f.receiver.as_ref()?.reordering_extent_mean, Fold::Largest),
@@ -453,8 +453,8 @@ pub const METRICS: &[Definition] = &[
         name: "corrupted_packets",
         label: "Corrupted",
         key: "corrupted_packets",
-        definition: "Datagrams whose keyed tag does not match their header (payloads from 16 B), that are shorter than sent, or, with `verify`, whose payload differs.",
-        limits: "One with a damaged header has no number: it counts as lost as well (`unreadable_packets`), in the ledger's row *damaged header*. Below 16 B there is no tag: a damaged number passes for another one unless it is implausible. UDP checksums drop most damage before it is seen.",
+        definition: "Datagrams whose keyed tag does not match their header (payloads of 16 B or more), that are shorter than sent, or, with `verify`, whose payload differs.",
+        limits: "A datagram with a damaged header has no known number: it also counts as lost (`unreadable_packets`), in the ledger's row *damaged header*. Below 16 B there is no tag: a damaged number is taken for another one unless it is implausible. UDP checksums drop most damaged datagrams before Weir sees them.",
         path: "receiver.corrupted_packets",
         also: &["receiver.unreadable_packets"],
         read: received!(corrupted_packets),
@@ -465,8 +465,8 @@ pub const METRICS: &[Definition] = &[
         name: "implausible_packets",
         label: "Implausible",
         key: "implausible_packets",
-        definition: "Datagrams with a number that the sender can't have reached. They are not counted as received.",
-        limits: "Above zero means corruption or datagrams of another source. The ledger's row *implausible number* is a bound: datagrams of another source are none of the missing ones.",
+        definition: "Datagrams with a number that the sender can't have used. They are not counted as received.",
+        limits: "Above zero means corruption or datagrams of another source. The ledger's row *implausible number* is a bound: datagrams of another source are not among the missing ones.",
         path: "receiver.implausible_packets",
         read: received!(implausible_packets),
         line: line("Arrivals", "{} with an implausible number"),
@@ -474,20 +474,20 @@ pub const METRICS: &[Definition] = &[
     },
     Definition {
         name: "forced_packets",
-        label: "Given up early",
+        label: "Declared lost early",
         key: "forced_packets",
         definition: "Packets counted as lost before the loss threshold, because the receiver's bitmap had reached its maximum size.",
         limits: "Of the whole test. Above zero sets `ambiguous`: the loss threshold was shorter than configured.",
         path: "receiver.forced_packets",
         read: received!(forced_packets),
-        line: line("Arrivals", "{} given up early"),
+        line: line("Arrivals", "{} declared lost early"),
         ..RARE
     },
     Definition {
         name: "truncated_packets",
         label: "Truncated",
         key: "truncated_packets",
-        definition: "Datagrams that arrived shorter than they were sent.",
+        definition: "Datagrams that arrived shorter than sent.",
         limits: "Exact.",
         path: "receiver.truncated_packets",
         read: received!(truncated_packets),
@@ -499,7 +499,7 @@ pub const METRICS: &[Definition] = &[
         label: "Bit errors",
         key: "bit_errors",
         definition: "Bits that differ from the seeded payload, with `verify`.",
-        limits: "The header is covered by the tag and not counted by bit.",
+        limits: "The header is covered by the tag; its bit errors are not counted.",
         path: "receiver.bit_errors",
         read: Read::Flow(|f| number(f.receiver.as_ref()?.bit_errors), Fold::Sum),
         carrier: Carrier::All,
@@ -521,8 +521,8 @@ pub const METRICS: &[Definition] = &[
         label: "Not delivered",
         key: "undelivered_bytes",
         unit: Unit::Bytes,
-        definition: "Bytes that the sender of a stream had written and that had not arrived when the receiver stopped waiting: after 10 s without a byte (or the loss threshold, if longer), 120 s after the end of sending at most.",
-        limits: "Above zero is a warning (`not-drained`): the receiver's figures lack these bytes. After an interrupt the wait is shorter. Datagram flows that still received when waiting ended are a warning of their own (`receiving-unfinished`): what arrived later counts as lost.",
+        definition: "Bytes that the sender of a stream had written but that had not arrived when the receiver stopped waiting: after 10 s without a byte (or the loss threshold, if longer), 120 s after the end of sending at most.",
+        limits: "A value above zero raises a warning (`not-drained`): the receiver's figures lack these bytes. After an interrupt the wait is shorter. Datagram flows that were still receiving when waiting ended raise the warning `receiving-unfinished`: later arrivals count as lost.",
         path: "receiver.undelivered_bytes",
         read: received!(undelivered_bytes),
         carrier: Carrier::Streams,
@@ -533,8 +533,8 @@ pub const METRICS: &[Definition] = &[
         label: "Jitter",
         key: "jitter_seconds",
         source: "RFC 3550 section 6.4.1",
-        definition: "Interarrival jitter: smoothed difference of consecutive transit times, J += (|D| − J)/16 over arrivals. The last value of the run or interval, not an average.",
-        limits: "D in integer ns, J in IEEE double precision, in that order of operations: reproducible to the last digit. Includes the noise of receive timestamps. In coalesced mode it is between batches.",
+        definition: "Interarrival jitter: smoothed difference of consecutive transit times, J += (|D| − J)/16 over arrivals. The value at the end of the run or interval, not an average.",
+        limits: "D in integer ns, J in IEEE double precision, in that order of operations: reproducible to the last digit. Includes the noise of receive timestamps. In coalesced mode it is measured between batches.",
         path: "receiver.jitter_seconds",
         read: Read::Flow(|f| f.receiver.as_ref()?.jitter_seconds, Fold::Largest),
         interval: in_interval!(last jitter_seconds, |c| c.jitter_seconds),
@@ -592,7 +592,7 @@ pub const METRICS: &[Definition] = &[
         key: "ipdv_p99_seconds",
         source: "RFC 5481 section 4.1",
         definition: "99th percentile of the absolute difference between the delays of consecutive packets that both arrived, in order of sending (RFC 3393).",
-        limits: "Over all pairs of consecutive numbers that both arrived, however far they were reordered. Offset and drift cancel. A delay is stored until its neighbours have arrived or are lost, in a window of at most 524 288 packets (and of 1024 for each that is stored). Pairs beyond are counted as omitted; then the figure is a lower bound and a warning (`ipdv-censored`) says so.",
+        limits: "Over all pairs of consecutive numbers that both arrived, however far they were reordered. Offset and drift cancel. A delay is stored until its neighbours have arrived or are lost, within a window of at most 524 288 packets (and 1024 per stored delay). Pairs outside it are counted as omitted; the figure is then a lower bound, with a warning (`ipdv-censored`).",
         path: "receiver.delay_variation.ipdv_p99_seconds",
         also: &[
             "receiver.delay_variation.ipdv_pairs",
@@ -612,8 +612,8 @@ pub const METRICS: &[Definition] = &[
         label: "One-way delay",
         key: "one_way_delay",
         source: "RFC 7679",
-        definition: "Received − actually sent, the two clocks related as stated; ± is the bound of that relation's error. A percentile q needs at least 10/(1 − q) samples.",
-        limits: "Minimum, mean and maximum are exact apart from the clocks' error. Negative values are kept and counted: above zero they prove the clock relation wrong.",
+        definition: "Time received − time actually sent, with the clocks related as stated; ± bounds the error of that relation. A percentile q needs at least 10/(1 − q) samples.",
+        limits: "Minimum, mean and maximum are exact except for the error of the clocks. Negative values are kept and counted: any of them proves that the clock relation is wrong.",
         group: Group::Delay,
         path: "receiver.one_way_delay",
         read: Read::Flows(|f| f.receiver.as_ref()?.one_way_delay.as_ref(), |_| None),
@@ -626,7 +626,7 @@ pub const METRICS: &[Definition] = &[
         label: "Delay from intended time",
         key: "one_way_delay_from_intended",
         source: "RFC 7679",
-        definition: "One-way delay from the time at which the schedule meant to send. It includes the sender's own lateness, so that load at a stated rate hides nothing (no coordinated omission).",
+        definition: "One-way delay from the scheduled send time. It includes the sender's own lateness, which avoids coordinated omission.",
         limits: "As the one-way delay.",
         group: Group::Delay,
         path: "receiver.one_way_delay_from_intended",
@@ -641,8 +641,8 @@ pub const METRICS: &[Definition] = &[
         label: "Round trip",
         key: "round_trip",
         unit: Unit::Seconds,
-        definition: "Round trip of the flow; of a TCP stream the mean of the kernel's smoothed estimate while it sent.",
-        limits: "Of TCP the kernel's estimate, sampled every 50 ms.",
+        definition: "Round trip of the flow; for a TCP stream, the mean of the kernel's smoothed estimate while it sent.",
+        limits: "For TCP the kernel's estimate, sampled every 50 ms.",
         group: Group::Delay,
         better: Better::Lower,
         path: "round_trip",
@@ -655,7 +655,7 @@ pub const METRICS: &[Definition] = &[
         label: "Retransmitted segments",
         key: "retransmits",
         definition: "TCP segments retransmitted by the sender (TCP_INFO).",
-        limits: "Segments that are retransmitted after the end of sending belong to the last interval.",
+        limits: "Segments retransmitted after the end of sending count in the last interval.",
         path: "tcp.retransmits",
         read: Read::Flow(|f| number(Some(f.tcp.as_ref()?.retransmits)), Fold::Sum),
         interval: in_interval!(retransmits, |c| number(c.retransmits)),
@@ -679,8 +679,8 @@ pub const METRICS: &[Definition] = &[
         label: "TCP round trip, mean",
         key: "tcp_rtt_seconds",
         unit: Unit::Seconds,
-        definition: "Smoothed round trip of the sender's kernel (TCP_INFO), mean of samples every 50 ms while the flow sent. Of an interval it is the last value.",
-        limits: "The kernel's estimate. Absent where a flow sent too briefly for a sample.",
+        definition: "Smoothed round trip of the sender's kernel (TCP_INFO): mean of samples every 50 ms while the flow sent. In an interval, the last value.",
+        limits: "The kernel's estimate. Absent if a flow sent for less time than a sample takes.",
         path: "tcp.rtt_seconds",
         read: Read::Flow(|f| f.tcp.as_ref()?.rtt_seconds, Fold::Largest),
         interval: in_interval!(last rtt_seconds, |c| c.rtt_seconds),
@@ -693,7 +693,7 @@ pub const METRICS: &[Definition] = &[
         key: "tcp_min_rtt_seconds",
         unit: Unit::Seconds,
         definition: "Smallest round trip that the sender's kernel measured (TCP_INFO).",
-        limits: "The kernel's own, over the life of the connection.",
+        limits: "The kernel's value, over the life of the connection.",
         path: "tcp.min_rtt_seconds",
         read: Read::Flow(|f| f.tcp.as_ref()?.min_rtt_seconds, Fold::Largest),
         ..TCP
@@ -714,7 +714,7 @@ pub const METRICS: &[Definition] = &[
         label: "Congestion window, mean",
         key: "tcp_cwnd_bytes",
         unit: Unit::Bytes,
-        definition: "Congestion window of the sender's kernel (TCP_INFO), mean of samples every 50 ms while the flow sent. Of an interval it is the last value.",
+        definition: "Congestion window of the sender's kernel (TCP_INFO): mean of samples every 50 ms while the flow sent. In an interval, the last value.",
         limits: "As the TCP round trip.",
         better: Better::Neither,
         path: "tcp.cwnd_bytes",
@@ -751,14 +751,14 @@ pub const METRICS: &[Definition] = &[
         name: "late_slots",
         label: "Late slots",
         key: "late_slots",
-        definition: "Slots of a paced sender that were served more than one period after their time.",
+        definition: "Slots of a paced sender that were served more than one period late.",
         limits: "Exact; over the whole test, omitted time included.",
         group: Group::Pacing,
         end: End::Sender,
         better: Better::Lower,
         path: "sender.late_slots",
         read: Read::Flow(|f| number(f.sender.as_ref()?.late_slots), Fold::Sum),
-        // Senders that do not pace have no slots.
+        // Unpaced senders have no slots.
         applies: |f| f.sender.as_ref().is_none_or(|s| s.late_slots.is_some()),
         ..PLAIN
     },
@@ -766,7 +766,7 @@ pub const METRICS: &[Definition] = &[
         name: "missed_slots",
         label: "Missed slots",
         key: "missed_slots",
-        definition: "Slots of a paced sender that were skipped because the backlog exceeded 100 ms or what `burst:N` catches up, the policy is `none`, or sending ended first.",
+        definition: "Slots of a paced sender that were skipped because the backlog exceeded 100 ms or the N slots of `burst:N`, because the policy is `none`, or because sending ended first.",
         limits: "Exact; over the whole test, omitted time included.",
         group: Group::Pacing,
         end: End::Sender,
@@ -784,7 +784,7 @@ pub const METRICS: &[Definition] = &[
         key: "idle_round_trip",
         unit: Unit::Seconds,
         source: "RFC 2681",
-        definition: "Answer received − probe sent − the time for which the other host held it, before the load.",
+        definition: "Answer received − probe sent − the delay of the answer at the other host, before the load.",
         limits: "Probes are timestamped by the kernel on arrival and in user space when sent.",
         group: Group::Run,
         better: Better::Lower,
@@ -799,7 +799,7 @@ pub const METRICS: &[Definition] = &[
         key: "loaded_round_trip",
         unit: Unit::Seconds,
         source: "RFC 2681",
-        definition: "The same while the flows send.",
+        definition: "As the idle round trip, while the flows send.",
         limits: "As the idle round trip.",
         group: Group::Run,
         better: Better::Lower,
@@ -814,7 +814,7 @@ pub const METRICS: &[Definition] = &[
         key: "responsiveness_per_minute",
         unit: Unit::PerMinute,
         definition: "60 s ÷ mean loaded round trip.",
-        limits: "Of the network only: no turn of a protocol or application is included.",
+        limits: "Network round trips only: no time of protocols or applications is included.",
         group: Group::Run,
         better: Better::Higher,
         path: "latency.responsiveness_per_minute",
@@ -864,7 +864,7 @@ pub const METRICS: &[Definition] = &[
         label: "CPU, this side",
         key: "local_cpu_ratio",
         unit: Unit::Ratio,
-        definition: "Busy fraction of all processors of this host while the test sent.",
+        definition: "Busy fraction of all processors of this host during sending.",
         limits: "The kernel accounts in ticks: short runs are coarse.",
         group: Group::Run,
         better: Better::Lower,
@@ -877,7 +877,7 @@ pub const METRICS: &[Definition] = &[
         label: "CPU, other side",
         key: "remote_cpu_ratio",
         unit: Unit::Ratio,
-        definition: "Busy fraction of all processors of the other host while the test sent.",
+        definition: "Busy fraction of all processors of the other host during sending.",
         limits: "As this side's.",
         group: Group::Run,
         better: Better::Lower,

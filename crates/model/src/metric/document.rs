@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Better, Carrier, Definition, End, Fold, Group, METRICS, Read, Unit};
 
-/// A metric as the API describes it.
+/// A metric's entry in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Metric")]
 pub struct MetricEntry {
@@ -13,16 +13,16 @@ pub struct MetricEntry {
     pub name: &'static str,
     /// Heading.
     pub label: &'static str,
-    /// Unit of its values, as keys end in it.
+    /// Unit of its values, as in the suffix of keys.
     pub unit: &'static str,
     /// The standard that defines it.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub source: &'static str,
-    /// What it is.
+    /// Its definition.
     pub definition: &'static str,
-    /// How it is made of several flows.
+    /// How it is computed over several flows.
     pub several_flows: &'static str,
-    /// What it belongs to.
+    /// The group that it is shown in.
     pub group: Group,
     /// The end that measures it.
     pub end: End,
@@ -30,12 +30,13 @@ pub struct MetricEntry {
     pub carrier: Carrier,
     /// Which values are better.
     pub better: Better,
-    /// Path of its value in a flow of `weir.run/1`; of a distribution that of its object. In the record itself for metrics of the group `run`.
+    /// Path of its value (of a distribution: of its object) in a flow of `weir.run/1`, or in the record
+    /// itself for metrics of the group `run`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub path: &'static str,
     /// Whether it is a distribution, with a value for each statistic.
     pub distribution: bool,
-    /// Whether tables leave it out where it is 0 throughout.
+    /// Whether tables omit it if it is 0 in all flows.
     pub rare: bool,
     /// Whether tables of experiments show it first.
     pub headline: bool,
@@ -75,21 +76,21 @@ pub fn metric_entries() -> Vec<MetricEntry> {
 }
 
 impl Definition {
-    /// How it is made of several flows, in words.
+    /// How it is computed over several flows, in words.
     #[must_use]
     pub(crate) fn several_flows(&self) -> &'static str {
         match self.read {
             Read::Run(_) | Read::RunDelay(_) => "of the run",
             Read::Flow(_, Fold::Sum) => "sum",
             Read::Flow(_, Fold::Largest) => "largest",
-            Read::Flow(_, Fold::Quotient(_)) => "of all together",
+            Read::Flow(_, Fold::Quotient(_)) => "over all flows",
             Read::Flow(_, Fold::Total(_)) if self.is_rate() => "sum over their common time",
             Read::Flow(_, Fold::Total(_)) => "sum",
-            Read::Flows(..) => "largest; of minima the smallest",
+            Read::Flows(..) => "largest; for minima the smallest",
         }
     }
 
-    /// The fields of the record that hold it: the key of the object, and the field.
+    /// The record's fields that hold it: key of the object, field.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, &'static str)> {
         let split = |path: &'static str| {
@@ -168,7 +169,7 @@ pub fn methodology_table() -> String {
 }
 
 impl Unit {
-    /// The unit as JSON keys end in it.
+    /// The unit as a suffix of JSON keys.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {

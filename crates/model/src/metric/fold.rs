@@ -4,24 +4,24 @@ use super::{Definition, End, Fold, Read, Statistic};
 use crate::plan::Direction;
 use crate::record::{Flow, Record, Sums};
 
-/// The sum of several flows; absent when one lacks its value, or when there is none.
+/// The sum over flows; absent if there are none or one has no value.
 pub fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.into_iter().reduce(|a, b| Some(a? + b?)).flatten()
 }
 
-/// The largest of several flows; absent when one lacks its value, or when there is none.
+/// The maximum over flows; absent if there are none or one has no value.
 pub fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.into_iter().reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
-/// The smallest of several flows; absent when one lacks its value, or when there is none.
+/// The minimum over flows; absent if there are none or one has no value.
 pub fn smallest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten()
 }
 
 impl Definition {
-    /// The value over the flows of a direction, or of both, in its SI unit; absent when the record does not hold it.
-    /// `statistic` is that of a distribution, the mean by default.
+    /// The value over the flows of one direction or both, in its SI unit; absent if the record does not have
+    /// it. `statistic` selects a statistic of a distribution, by default the mean.
     #[must_use]
     pub fn of(
         &self,
@@ -53,7 +53,7 @@ impl Definition {
     ) -> Option<f64> {
         let statistic = statistic.unwrap_or(Statistic::Mean);
         let flows: Vec<&Flow> = flows.filter(|f| self.is_of(f)).collect();
-        // What a missing report would have added may have been lost, or not.
+        // It is unknown whether packets that only a missing report would show were lost.
         if self.needs_both_ends && flows.iter().any(|f| f.peer_report_missing()) {
             return None;
         }
@@ -87,7 +87,7 @@ impl Definition {
         }
     }
 
-    /// The record's own sums; absent where an end of one of the flows did not report.
+    /// From the record's own sums; absent if an end of a flow did not report.
     fn of_totals(
         &self,
         record: &Record,
@@ -114,7 +114,7 @@ impl Definition {
         }))
     }
 
-    /// Why a percentile is absent from a record that has too few samples for it; `None` where that is not the reason.
+    /// The reason for a missing percentile if the record has too few samples for it, else `None`.
     #[must_use]
     pub fn shortage<'a>(
         &self,

@@ -1,8 +1,8 @@
 //! The metrics of a record: each is declared once, in [`METRICS`].
 //!
-//! A declaration holds the name, unit, definition and source of a metric, the end and the transports that have it, how
-//! it is read from a flow, and how it is folded over several flows. Expectations of scenarios, comparisons of runs,
-//! definitions, tables and text lines of reports, the table in docs/METHODOLOGY.md and the page take it from there.
+//! A declaration holds a metric's name, unit, definition and source, the end and the transports that have it,
+//! how it is read from a flow, and how it is folded over several flows. Expectations, comparisons, reports,
+//! the web page and the table in docs/METHODOLOGY.md all use it.
 //!
 //! To add a metric: compute it (`weir-stats`), give it a field in the record, fill that field (`weir-flow`), and declare
 //! it in `declared.rs`.
@@ -33,17 +33,17 @@ pub enum Better {
     Higher,
     /// Lower values.
     Lower,
-    /// Neither.
+    /// Neither is better.
     Neither,
 }
 
-/// What a metric belongs to. A report shows the metrics of a group in one table.
+/// A group of metrics, which reports show in one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// Rates and amounts of data.
     Volume,
-    /// Packets by their disposition: lost, late, duplicate, corrupted.
+    /// Packets by disposition: lost, late, duplicate, corrupted.
     Packets,
     /// Bursts of losses and the gaps between them.
     Bursts,
@@ -85,16 +85,17 @@ pub enum Carrier {
     All,
 }
 
-/// How a metric of several flows is made of theirs. It is absent where one of the flows that could have it lacks it.
+/// How a metric is folded over several flows. The result is absent if a flow that could have the metric has
+/// no value.
 #[derive(Clone, Copy)]
 pub enum Fold {
     /// The sum.
     Sum,
-    /// The largest: that of the worst flow.
+    /// The largest value: the worst flow's.
     Largest,
-    /// The sums of two figures of each flow, divided: a ratio of all packets, or a mean over all events.
+    /// The quotient of two sums over the flows: a ratio over all packets, or a mean over all events.
     Quotient(fn(&Flow) -> Option<(f64, f64)>),
-    /// The record's own sum of a direction, whose rates are over the time in which any flow ran.
+    /// From the record's sums of a direction, whose rates cover the time in which any flow ran.
     Total(fn(&Sums) -> Option<f64>),
 }
 
@@ -103,8 +104,8 @@ pub enum Fold {
 pub enum Read {
     /// One figure of each flow.
     Flow(fn(&Flow) -> Option<f64>, Fold),
-    /// A distribution of each flow, of which a statistic is asked. The second function returns the mean of a flow that
-    /// has no distribution.
+    /// A statistic of each flow's distribution. The second function returns the mean of a flow without a
+    /// distribution.
     Flows(fn(&Flow) -> Option<&Delay>, fn(&Flow) -> Option<f64>),
     /// One figure of the run.
     Run(fn(&Record) -> Option<f64>),
@@ -115,20 +116,20 @@ pub enum Read {
 /// A metric's value in one interval of one end.
 #[derive(Clone, Copy)]
 pub struct InInterval {
-    /// Field of [`IntervalCount`]; empty where it is computed from several.
+    /// Field of [`IntervalCount`]; empty if it is computed from several fields.
     pub field: &'static str,
     /// The value.
     pub get: fn(&IntervalCount) -> Option<f64>,
-    /// Whether it is the last value of the interval instead of one over its time.
+    /// Whether it is the value at the end of the interval, not one over its duration.
     pub is_last_value: bool,
 }
 
-/// A plain value in the text report's details.
+/// A value in the details of the text report.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Label of the line. Metrics with one label share the line.
+    /// Label of the line. Metrics with the same label share a line.
     pub label: &'static str,
-    /// Its text; `{}` is the value. Values of 0 are left out.
+    /// Its text, in which `{}` is the value. Values of 0 are omitted.
     pub text: &'static str,
 }
 
@@ -139,17 +140,17 @@ pub struct Definition {
     pub name: &'static str,
     /// Heading in reports and on the page.
     pub label: &'static str,
-    /// Name in comparisons, ending in its unit; of a distribution the stem, to which statistic and unit are appended.
+    /// Name in comparisons, ending in the unit; for a distribution the stem, followed by statistic and unit.
     pub key: &'static str,
     /// Unit.
     pub unit: Unit,
     /// The standard that defines it; empty: Weir's own definition.
     pub source: &'static str,
-    /// What it is, in one or two sentences.
+    /// Its definition, in one or two sentences.
     pub definition: &'static str,
-    /// Its error, and when not to trust it.
+    /// Its error and limits of validity.
     pub limits: &'static str,
-    /// Where reports show it.
+    /// Its group in reports.
     pub group: Group,
     /// The end that measures it.
     pub end: End,
@@ -157,31 +158,32 @@ pub struct Definition {
     pub carrier: Carrier,
     /// Which values are better.
     pub better: Better,
-    /// Path of the value in the flow, or in the record for a metric of the run; empty where it is in no field of its own.
+    /// Path of the value in the flow, or in the record for a metric of the run; empty if it has no field of
+    /// its own.
     pub path: &'static str,
     /// Further fields that belong to it.
     pub also: &'static [&'static str],
     /// How it is read and folded.
     pub read: Read,
-    /// Whether a flow can have it at all, in addition to its transport; others don't count when flows are folded.
+    /// Whether a flow of a fitting transport can have it; other flows are ignored by folds.
     pub applies: fn(&Flow) -> bool,
     /// Its value in an interval.
     pub interval: Option<InInterval>,
-    /// Its place in the text report.
+    /// Its line in the text report.
     pub line: Option<Line>,
     /// Whether comparisons of runs include it.
     pub is_compared: bool,
-    /// Whether reports leave it out where it is 0 in all flows.
+    /// Whether reports omit it if it is 0 in all flows.
     pub is_rare: bool,
-    /// Whether it may be negative: clocks that are off make a delay negative.
+    /// Whether it may be negative, as delays are if clocks are off.
     pub is_signed: bool,
-    /// Whether a busy host can only lower it, so that a value that was reached is proved.
+    /// Whether a busy host can only lower it, so that a reached value is certain.
     pub is_lower_bound: bool,
     /// Whether tables of experiments show it first.
     pub is_headline: bool,
-    /// Whether it is a 99th percentile of the flow's packets, which needs 1000 of them.
+    /// Whether it is a 99th percentile over packets, which needs 1000 of them.
     pub is_p99: bool,
-    /// Whether it is unknown where an end of a flow did not report.
+    /// Whether it is unknown if an end of a flow did not report.
     pub needs_both_ends: bool,
 }
 
@@ -200,19 +202,19 @@ impl PartialEq for Definition {
 impl Eq for Definition {}
 
 impl Definition {
-    /// The definition of this name.
+    /// The definition with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Definition> {
         METRICS.iter().find(|m| m.name == name)
     }
 
-    /// Whether a statistic is asked of it (`p99`, `mean`).
+    /// Whether it is a distribution, with statistics such as `p99` and `mean`.
     #[must_use]
     pub fn is_distribution(&self) -> bool {
         matches!(self.read, Read::Flows(..) | Read::RunDelay(_))
     }
 
-    /// Whether it is of the whole run instead of flows.
+    /// Whether it belongs to the whole run, not to flows.
     #[must_use]
     pub fn is_of_run(&self) -> bool {
         matches!(self.read, Read::Run(_) | Read::RunDelay(_))
@@ -235,7 +237,7 @@ impl Definition {
         self.applies_to(flow.transport) && (self.applies)(flow)
     }
 
-    /// The value of one flow, the mean of a distribution; absent where it was not measured or is unknown.
+    /// The value of one flow (the mean of a distribution); absent if it was not measured or is unknown.
     #[must_use]
     pub fn of_flow(&self, flow: &Flow) -> Option<f64> {
         if !self.is_of(flow) || self.needs_both_ends && flow.peer_report_missing() {
@@ -258,7 +260,7 @@ impl Definition {
     }
 }
 
-/// Fields of an interval that only the other end fills: they have no column for `end`.
+/// Whether `end` fills this field of an interval.
 #[must_use]
 pub(crate) fn is_interval_field_of(field: &str, end: End) -> bool {
     let mut ends = METRICS

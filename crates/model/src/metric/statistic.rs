@@ -25,7 +25,7 @@ pub enum Statistic {
     Max,
 }
 
-/// Statistics by name; the last name of one is its own.
+/// Statistics by name; the last name of each is the canonical one.
 const STATISTICS: &[(&str, Statistic)] = &[
     ("min", Statistic::Min),
     ("mean", Statistic::Mean),
@@ -40,11 +40,11 @@ const STATISTICS: &[(&str, Statistic)] = &[
 ];
 
 impl Statistic {
-    /// Those that comparisons of runs include.
+    /// The statistics that comparisons of runs include.
     pub const COMPARED: [Statistic; 4] =
         [Statistic::Min, Statistic::Mean, Statistic::P50, Statistic::P99];
 
-    /// The statistic of this name.
+    /// The statistic with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Statistic> {
         STATISTICS.iter().find(|(n, _)| *n == name).map(|(_, s)| *s)
@@ -62,7 +62,7 @@ impl Statistic {
         STATISTICS.iter().rev().find(|(_, s)| *s == self).map_or("mean", |(name, _)| name)
     }
 
-    /// Samples that a percentile q needs, 10 / (1 − q); absent for other statistics.
+    /// Number of samples that a percentile q needs, 10 / (1 − q); absent for other statistics.
     #[must_use]
     pub(crate) fn min_samples(self) -> Option<u64> {
         match self {
@@ -76,7 +76,7 @@ impl Statistic {
         }
     }
 
-    /// Its value, s; absent where the distribution has too few samples for it.
+    /// Its value in seconds; absent if the distribution has too few samples.
     #[must_use]
     pub fn of(self, delay: &Delay) -> Option<f64> {
         match self {

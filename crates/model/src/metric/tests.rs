@@ -40,9 +40,9 @@ fn names_labels_and_keys_are_unique() {
     }
 }
 
-/// A metric is read from the field that its path names: the page reads it there.
+/// A metric is read from the field that its path names: the web page reads it from there.
 #[test]
-fn a_metric_is_read_from_its_path() {
+fn metrics_are_read_from_their_paths() {
     let mut read = 0;
     for m in METRICS.iter().filter(|m| !m.path.is_empty()) {
         let is_stream = matches!(m.carrier, Carrier::Streams | Carrier::TcpInfo);
@@ -70,9 +70,9 @@ fn a_metric_is_read_from_its_path() {
     assert!(at(&json!({ "a": { "b": 1 } }), "a.b").is_some());
 }
 
-/// A value of an interval is its field, and a field that only one end fills is one of that end.
+/// An interval's value equals its field, and fields that one end alone fills belong to that end.
 #[test]
-fn a_value_of_an_interval_is_read_from_its_field() {
+fn interval_values_are_read_from_their_fields() {
     for m in METRICS {
         let Some(interval) = &m.interval else { continue };
         if interval.field.is_empty() {
@@ -90,7 +90,7 @@ fn a_value_of_an_interval_is_read_from_its_field() {
 }
 
 #[test]
-fn quotients_are_of_all_flows_and_need_every_one() {
+fn quotients_need_the_values_of_all_flows() {
     let flow = |lost: Option<u64>, sent: u64| -> Flow {
         let receiver = match lost {
             Some(n) => json!({ "lost_packets": n }),
@@ -110,7 +110,7 @@ fn quotients_are_of_all_flows_and_need_every_one() {
 
 /// The table in docs/METHODOLOGY.md is generated. `WEIR_BLESS=1` rewrites it.
 #[test]
-fn the_methodology_has_the_table() {
+fn methodology_table_is_current() {
     const BEGIN: &str = "<!-- metrics: generated from crates/model/src/metric/declared.rs -->\n";
     const END: &str = "<!-- end of metrics -->\n";
     let path = format!("{}/../../docs/METHODOLOGY.md", env!("CARGO_MANIFEST_DIR"));
@@ -127,7 +127,7 @@ fn the_methodology_has_the_table() {
 
 /// The page's mock server answers with the declared metrics. `WEIR_BLESS=1` rewrites its file.
 #[test]
-fn the_mock_server_has_the_metrics() {
+fn mock_server_metrics_are_current() {
     let path = format!("{}/../../web/test/mock/data/metrics.json", env!("CARGO_MANIFEST_DIR"));
     let now = serde_json::to_string_pretty(&json!({ "metrics": metric_entries() })).unwrap() + "\n";
     if std::env::var_os("WEIR_BLESS").is_some() {

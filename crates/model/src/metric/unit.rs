@@ -1,4 +1,4 @@
-//! The units of figures: shown with a prefix that suits them, read as people write them.
+//! The units of figures: formatting with a fitting prefix, and parsing.
 
 use crate::units::ByteSize;
 
@@ -11,18 +11,18 @@ pub enum Unit {
     PacketsPerSecond,
     /// Seconds.
     Seconds,
-    /// A share; people write per cent.
+    /// A ratio, written as a percentage.
     Ratio,
     /// Bytes.
     Bytes,
-    /// Things counted.
+    /// A count.
     Count,
     /// Times per minute.
     PerMinute,
 }
 
 impl Unit {
-    /// A figure in this unit, for people: four significant digits and a prefix.
+    /// Formats a figure: four significant digits and a prefix.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         let scaled = |steps: &[(f64, &str)]| {
@@ -50,8 +50,8 @@ impl Unit {
         }
     }
 
-    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. A share has to be in per
-    /// cent, and a time to have its unit, unless it is 0.
+    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. Unless
+    /// they are 0, ratios must be percentages and times must have a unit.
     #[must_use]
     pub fn read(self, text: &str) -> Option<f64> {
         let text = text.trim();
@@ -81,14 +81,14 @@ impl Unit {
         let factor: f64 = match self {
             Unit::BitsPerSecond => prefixed(&["bit/s", "bits/s", "bps"])?,
             Unit::PacketsPerSecond => prefixed(&["packets/s", "pps"])?,
-            // As sizes everywhere: K is 1024.
+            // As in all sizes, K is 1024.
             Unit::Bytes => match suffix {
                 "bytes" => 1.0,
                 _ => format!("1{suffix}").parse::<ByteSize>().ok()?.0 as f64,
             },
             Unit::Seconds => match suffix {
                 "s" => 1.0,
-                // `jitter < 5` is meant as milliseconds; 5 s would hold on any path.
+                // `jitter < 5` means milliseconds; 5 s would hold on any path.
                 "" if number == 0.0 => 1.0,
                 "ms" => 1e-3,
                 "us" | "µs" | "μs" => 1e-6,
@@ -98,7 +98,7 @@ impl Unit {
             },
             Unit::Ratio => match suffix {
                 "%" => 0.01,
-                // `loss < 1` is meant as 1 %; as a ratio it would be everything. 0 is the same in either.
+                // `loss < 1` means 1 %; as a ratio it would always hold. 0 is the same in both.
                 "" if number == 0.0 => 1.0,
                 _ => return None,
             },
@@ -111,13 +111,13 @@ impl Unit {
                 _ => return None,
             },
         };
-        // Dividing where that is exact: 30 ms is 0.03 s to the last digit.
+        // Division is exact where multiplication is not: 30 ms is exactly 0.03 s.
         let value =
             if factor < 1.0 { number / (1.0_f64 / factor).round() } else { number * factor };
         Some(value).filter(|v| v.is_finite())
     }
 
-    /// What [`Unit::read`] takes.
+    /// The forms that [`Unit::read`] accepts.
     #[must_use]
     pub fn accepted(self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_with_their_units_and_shown_with_them() {
+    fn figures_are_parsed_and_formatted_with_units() {
         for (unit, text, value) in [
             (Unit::BitsPerSecond, "95 Mbit/s", 95e6),
             (Unit::BitsPerSecond, "1.5G", 1.5e9),

@@ -1,4 +1,4 @@
-//! What a plan may hold: every refusal names the field, what was given and what is accepted.
+//! Validation of plans; errors name the field, the given value and the accepted values.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit};
 
 impl Plan {
-    /// Checks everything that can be known without a socket.
+    /// Checks everything that needs no socket.
     ///
     /// # Errors
-    /// [`ModelError::Field`] naming the first field that can't be run.
+    /// [`ModelError::Field`] for the first invalid field.
     pub fn check(&self) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
             Err(ModelError::Field { field: field.into(), given, accepted: accepted.into() })
@@ -73,7 +73,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the server's name against the transports, the family and the port.
+    /// Checks the host against the transports, the family and the port.
     fn check_host(&self, host: &Host) -> Result<(), ModelError> {
         for (i, c) in self.connections.iter().enumerate() {
             let transport = c.transport.name();
@@ -110,7 +110,7 @@ impl Plan {
             });
         }
         match host.port {
-            // A port that is the default can't be distinguished from an absent one.
+            // The default port can't be distinguished from an absent one.
             Some(port) if port != self.port && self.port != DEFAULT_PORT => {
                 Err(ModelError::Field {
                     field: "port".into(),
@@ -128,7 +128,7 @@ fn family_of(address: IpAddr) -> Family {
     if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
 }
 
-/// A family as RFCs write it.
+/// The name of a family in RFCs.
 fn title_of(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
@@ -241,7 +241,7 @@ impl Connection {
 }
 
 impl IpOptions {
-    /// The first value that `count` flows over `family` can't have.
+    /// The first value that is invalid for `count` flows over `family`.
     fn refused(
         &self,
         family: Option<Family>,

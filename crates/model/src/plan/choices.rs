@@ -1,4 +1,4 @@
-//! What a connection chooses between: IP version, direction, ports, offloads, late slots.
+//! Choices of a connection: IP version, direction, ports, offloads, late slots.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ impl std::fmt::Display for Family {
     }
 }
 
-/// Which side of a test sends.
+/// Direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -59,15 +59,16 @@ impl std::fmt::Display for Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum DataPorts {
-    /// Dedicated where an option needs it (receive window, MSS) or beyond 1000 UDP flows, else shared.
+    /// Dedicated if an option needs it (receive window, MSS) or for more than 1000 UDP flows, else shared.
     #[default]
     Auto,
-    /// All data on the one port; distinguished by the 5-tuple.
+    /// All data on one port; flows are distinguished by the 5-tuple.
     Shared,
-    /// A listener or socket of its own for the session, with its options set before the handshake. From the server's
-    /// range of data ports where it has one.
+    /// A separate listener or socket for the session, with its options set before the handshake. It uses the
+    /// server's range of data ports if there is one.
     Dedicated,
-    /// As dedicated, and refused by a server that has no range of data ports: a firewall admits nothing else.
+    /// As dedicated, but refused by a server without a range of data ports, for paths with a firewall that
+    /// admits no other ports.
     Range,
 }
 
@@ -75,21 +76,21 @@ pub enum DataPorts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// On where it serves: for unpaced datagrams, where the kernel has it.
+    /// On for unpaced datagrams if the kernel has it.
     #[default]
     Auto,
-    /// Always; refused where the kernel lacks it.
+    /// Always on; an error if the kernel lacks it.
     On,
     /// Never.
     Off,
 }
 
-/// What a paced sender does about slots that it could not serve in time.
+/// How a paced sender treats slots that it could not serve in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CatchUp {
     /// Late slots are skipped and counted as missed.
     None,
-    /// Late slots are made up at the nominal rate plus this many percent.
+    /// Late slots are sent at the nominal rate plus this percentage.
     Spread(f64),
     /// At most n late slots are sent back to back.
     Burst(u32),

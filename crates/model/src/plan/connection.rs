@@ -35,13 +35,13 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// Largest payload that the plan names, bytes.
+    /// Maximum payload in bytes, if the plan states one.
     #[must_use]
     pub fn max_payload(&self) -> Option<u64> {
         self.payload.as_ref().map(|size| size.moments().max_bytes)
     }
 
-    /// The rate: that of the intervals where their law states it, the default where the plan names none.
+    /// The rate: from the law of intervals if that states one, else the plan's, else the default.
     #[must_use]
     pub fn send_rate(&self) -> SendRate {
         if let Some(packets) = self.spacing.packets_per_second() {
@@ -51,13 +51,13 @@ impl Connection {
         self.rate.unwrap_or_else(|| self.transport.default_rate(payload))
     }
 
-    /// Port of the client, where the transport has ports and the plan names one.
+    /// The client's port, if the plan states one and the transport has ports.
     #[must_use]
     pub fn client_port(&self) -> Option<u16> {
         self.transport.ip().and_then(|ip| ip.client_port)
     }
 
-    /// Sets options of the IP layer; without effect where the transport has none.
+    /// Sets options of the IP layer; no effect if the transport has none.
     #[must_use]
     pub fn with_ip(mut self, change: impl FnOnce(&mut super::IpOptions)) -> Self {
         if let Some(ip) = self.transport.ip_mut() {
@@ -66,7 +66,7 @@ impl Connection {
         self
     }
 
-    /// The first option that belongs to other transports: its field, the value given, and what is accepted.
+    /// The first option that belongs to other transports: field, given value, accepted values.
     pub(super) fn misplaced_option(&self) -> Option<(String, String, String)> {
         let fields = serde_json::to_value(self.misplaced.fields()?).ok()?;
         let at_default = serde_json::to_value(ConnectionFields::default()).ok()?;

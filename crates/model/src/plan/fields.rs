@@ -1,5 +1,5 @@
-//! The fields of a connection, each declared once: a document's flat table, the typed connection and the options of its
-//! transport follow from it.
+//! The fields of a connection. The flat table of documents, the typed connection and its transport options
+//! are generated from these declarations.
 
 use super::transport::{Refusal, connection};
 use super::{CatchUp, Direction, HeaderFormat, Size, Spacing, Switch};
@@ -8,11 +8,11 @@ use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
 
 connection! {
-    // Every transport has these.
+    // Fields of all transports.
     common {
         /// Which side sends.
         direction: Direction = Direction::Forward,
-        /// How many flows like this one, 1 to 100 000.
+        /// Number of such flows, 1 to 100 000.
         count: u32 = 1,
         /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,10 +23,10 @@ connection! {
         /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
         #[serde(skip_serializing_if = "Option::is_none")]
         rate: Option<SendRate> = None,
-        /// Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals.
+        /// Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
         #[serde(skip_serializing_if = "is_default")]
         spacing: Spacing = Spacing::default(),
-        /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
+        /// Duration of sending; `0`: until stopped. At most one of `duration`, `bytes` and `packets` may be set; with none of them 10 s.
         #[serde(skip_serializing_if = "Option::is_none")]
         duration: Option<Span> = None,
         /// Stop after this many payload bytes.
@@ -35,10 +35,10 @@ connection! {
         /// Stop after this many datagrams or writes.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets: Option<u64> = None,
-        /// Start this long after the test's start.
+        /// Start this long after the start of the test.
         #[serde(skip_serializing_if = "is_zero")]
         start_after: Span = Span(0),
-        /// `false`: waits for a start command over the control socket.
+        /// `false`: wait for a start command on the control socket.
         #[serde(skip_serializing_if = "is_true")]
         autostart: bool = true,
         /// Content of the payload.
@@ -46,13 +46,13 @@ connection! {
         /// The receiver verifies the seeded payload: bit errors and truncation are counted.
         #[serde(skip_serializing_if = "is_false")]
         verify: bool = false,
-        /// What a paced sender does about late slots.
+        /// How a paced sender treats late slots.
         catch_up: CatchUp = CatchUp::default(),
         /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
         #[serde(skip_serializing_if = "Option::is_none")]
         window: Option<ByteSize> = None,
     }
-    // A transport has those of the groups that it names as its options.
+    // A transport's options are those of the groups that it includes.
     options {
         /// Options of UDP.
         UdpOptions {
@@ -67,7 +67,7 @@ connection! {
             dont_fragment: bool,
         }
         with {
-            /// Of the IP layer.
+            /// Options of the IP layer.
             ip: IpOptions,
         }
         impl {
@@ -97,9 +97,9 @@ connection! {
             user_timeout: Option<Span>,
         }
         with {
-            /// Of its byte stream.
+            /// Options of its byte stream.
             stream: StreamOptions,
-            /// Of the IP layer.
+            /// Options of the IP layer.
             ip: IpOptions,
         }
         impl {

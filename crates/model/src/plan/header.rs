@@ -1,4 +1,5 @@
-//! The formats of a datagram's data header, by name. What a format carries is declared by its codec in `wire::header`.
+//! The formats of a datagram's data header, by name. The content of each format is declared by its codec in
+//! `wire::header`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,18 +9,18 @@ use crate::units::ByteSize;
 
 use super::Transport;
 
-/// What a plan has to know of a format.
+/// Properties of a format that plans are checked against.
 struct Facts {
     label: &'static str,
-    /// Payload bytes of a datagram, at least.
+    /// Minimum payload of a datagram, bytes.
     min_payload_bytes: u64,
-    /// Streams may name it.
+    /// Whether streams may have it.
     streams: bool,
-    /// Datagrams carry a sequence number.
+    /// Whether datagrams carry a sequence number.
     numbered: bool,
 }
 
-/// Declares the formats: variant, name, facts.
+/// Declares the formats: variant, name, properties.
 macro_rules! formats {
     ($($(#[$meta:meta])* $variant:ident: $label:literal { $($fact:ident: $value:expr),* $(,)? },)*) => {
         /// Format of the data header of each datagram.
@@ -29,7 +30,7 @@ macro_rules! formats {
         }
 
         impl HeaderFormat {
-            /// Every format; the first is the default.
+            /// All formats; the first is the default.
             pub const ALL: &[HeaderFormat] = &[$(HeaderFormat::$variant),*];
 
             fn facts(self) -> Facts {
@@ -42,14 +43,14 @@ macro_rules! formats {
 }
 
 formats! {
-    /// Weir's own, which grows with the payload: sequence, send time, flow, and a keyed tag.
+    /// Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
     #[default]
     Native: "native" { min_payload_bytes: 0, streams: true, numbered: true },
-    /// No header: packets are counted, and loss is the difference of the two ends' counts.
+    /// No header: packets are only counted, and loss is the difference of the ends' counts.
     None: "none" { min_payload_bytes: 0, streams: true, numbered: false },
     /// iperf3's: send time in microseconds, and a 32-bit sequence number.
     Iperf3: "iperf3" { min_payload_bytes: 16, streams: false, numbered: true },
-    /// The same with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
+    /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
     Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, streams: false, numbered: true },
 }
 
@@ -60,7 +61,7 @@ impl HeaderFormat {
         self.facts().label
     }
 
-    /// Smallest payload of a datagram, bytes.
+    /// Minimum payload of a datagram, bytes.
     #[must_use]
     pub fn min_payload_bytes(self) -> u64 {
         self.facts().min_payload_bytes
@@ -72,7 +73,7 @@ impl HeaderFormat {
         self.facts().numbered
     }
 
-    /// The first field of a connection that does not go with this format: field, value given, what is accepted.
+    /// The first field of a connection that is invalid with this format: field, given value, accepted values.
     pub(super) fn refused(
         self,
         transport: &Transport,
@@ -118,7 +119,7 @@ impl std::str::FromStr for HeaderFormat {
 }
 
 impl HeaderFormat {
-    /// The names of all formats, for a refusal.
+    /// The names of all formats, for errors.
     fn accepted() -> &'static str {
         static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
             crate::phrases::one_of(HeaderFormat::ALL.iter().map(|format| format.label()))

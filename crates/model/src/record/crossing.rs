@@ -1,38 +1,40 @@
-//! Whether datagrams crossed the path one by one or as super-packets.
+//! Whether datagrams crossed the path individually or as super-packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Flow;
 
-/// How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable.
+/// How datagrams crossed the path, as seen at the receiver's socket. Coalesced and per-packet rates are not
+/// comparable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crossing {
-    /// Every datagram reached the socket on its own.
+    /// All datagrams reached the socket individually.
     PerPacket,
-    /// Super-packets of several datagrams reached the socket (GSO, GRO); some datagrams may have arrived on their own.
+    /// Super-packets of several datagrams reached the socket (GSO, GRO); some datagrams may have arrived
+    /// individually.
     Coalesced,
     /// Several flows or runs of which some are per-packet and some coalesced. A single flow is never mixed.
     Mixed,
 }
 
 impl Crossing {
-    /// That of several flows together; absent where no UDP datagram arrived.
+    /// The value for several flows; absent if no UDP datagram arrived.
     #[must_use]
     pub fn of<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Option<Crossing> {
         let udp = flows.into_iter().filter(|f| f.transport.datagrams());
         Crossing::all(udp.map(|f| f.receiver.as_ref()?.crossing))
     }
 
-    /// That of several; absent where none has one.
+    /// Combines several values; absent if there are none.
     #[must_use]
     pub fn all(each: impl IntoIterator<Item = Option<Crossing>>) -> Option<Crossing> {
         let known = each.into_iter().flatten();
         known.reduce(|all, one| if all == one { all } else { Crossing::Mixed })
     }
 
-    /// The word for it in text and tables, as in JSON.
+    /// Its name in text, tables and JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_is_that_of_json() {
+    fn word_equals_json_value() {
         for crossing in [Crossing::PerPacket, Crossing::Coalesced, Crossing::Mixed] {
             assert_eq!(serde_json::to_value(crossing).unwrap(), crossing.word());
         }

@@ -1,4 +1,4 @@
-//! One flow as its two ends saw it.
+//! Results of one flow from both ends.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Crossing;
 use crate::plan::{self, Direction, Family, Size, TransportName};
 
 record! {
-    /// One flow: what its sender did and what its receiver saw.
+    /// One flow, with the figures of its sender and receiver.
     Flow {
         /// Number, from 1.
         id: u32,
@@ -17,7 +17,7 @@ record! {
         name: String,
         /// Transport.
         transport: TransportName,
-        /// The transport that carried it, where it fell back from its own because the peer or the path did not speak that.
+        /// The transport that carried it, if it fell back because the peer or the path did not support its own.
         #[serde(skip_serializing_if = "Option::is_none")]
         carried_by: Option<TransportName>,
         /// IP version.
@@ -25,25 +25,25 @@ record! {
         family: Option<Family>,
         /// Who sends.
         direction: Direction,
-        /// The sender's address and port, as the side that ran the command knows it.
+        /// The sender's address and port, as seen from the side that ran the command.
         source: String,
-        /// The receiver's.
+        /// The receiver's address and port.
         destination: String,
-        /// Payload of a datagram or of a write; the mean of its law where sizes vary.
+        /// Payload of a datagram or a write; the mean of its law if sizes vary.
         payload_bytes: u64,
-        /// The law of payload sizes, where they vary.
+        /// The law of payload sizes, if they vary.
         #[serde(skip_serializing_if = "Option::is_none")]
         payload_law: Option<Size>,
-        /// The law of the intervals between packets, where they vary by one.
+        /// The law of the intervals between packets, if they vary by a law.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing_law: Option<plan::Spacing>,
         /// The sending side.
         #[serde(skip_serializing_if = "Option::is_none")]
         sender: Option<Sender>,
-        /// The receiving side: its figure is the result.
+        /// The receiving side, whose figures are the result.
         #[serde(skip_serializing_if = "Option::is_none")]
         receiver: Option<Receiver>,
-        /// Round trip of this flow where it has one.
+        /// Round trip of this flow, if it was measured.
         #[serde(skip_serializing_if = "Option::is_none")]
         round_trip: Option<Delay>,
         /// TCP information of the sending side.
@@ -59,56 +59,56 @@ record! {
 }
 
 record! {
-    /// What a sender did.
+    /// Figures of a sender.
     Sender {
         /// Payload bytes handed to the network.
         bytes: u64,
-        /// Datagrams, or writes of a stream.
+        /// Datagrams, or writes to a stream.
         packets: u64,
         /// From the first send to the end of sending.
         seconds: f64,
         /// First send (or the end of the omitted time), since the start of the test on this end's clock.
         #[serde(skip_serializing_if = "Option::is_none")]
         start_seconds: Option<f64>,
-        /// End of sending, on the same clock: the planned end where sending lasted until then, else the last send.
+        /// End of sending, on the same clock: the planned end if sending lasted until then, else the last send.
         #[serde(skip_serializing_if = "Option::is_none")]
         end_seconds: Option<f64>,
-        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        /// Payload rate; absent if there is no duration (at most one packet).
         #[serde(skip_serializing_if = "Option::is_none")]
         bits_per_second: Option<f64>,
-        /// Packet rate; absent as the payload rate is.
+        /// Packet rate; absent when the payload rate is.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
-        /// Realised mean payload of a datagram or of a write, where sizes vary.
+        /// Actual mean payload of a datagram or a write, if sizes vary.
         #[serde(skip_serializing_if = "Option::is_none")]
         mean_payload_bytes: Option<f64>,
-        /// Realised mean interval between packets, where intervals vary by their law or with the size.
+        /// Actual mean interval between packets, if intervals vary by their law or with the size.
         #[serde(skip_serializing_if = "Option::is_none")]
         mean_spacing_seconds: Option<f64>,
-        /// System calls that sent.
+        /// System calls for sending.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
         /// `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
         method: String,
-        /// Mean datagrams handed over as one super-packet; above 1 they leave coalesced.
+        /// Mean number of datagrams per super-packet; above 1 they leave coalesced.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
         /// Slots of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         intended_slots: Option<u64>,
-        /// Slots skipped because the backlog passed 100 ms or what `burst:N` makes up, or the policy is `none`, or not served yet when sending ended.
+        /// Slots skipped because the backlog exceeded 100 ms or the N slots of `burst:N` or because the policy is `none`, and slots not yet served when sending ended.
         #[serde(skip_serializing_if = "Option::is_none")]
         missed_slots: Option<u64>,
-        /// Slots served more than one period after their time.
+        /// Slots served more than one period late.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_slots: Option<u64>,
-        /// Rate asked for, packets per second.
+        /// Requested rate, packets per second.
         #[serde(skip_serializing_if = "Option::is_none")]
         asked_packets_per_second: Option<f64>,
-        /// Achieved spacing of a paced sender.
+        /// Spacing accuracy of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing: Option<Spacing>,
-        /// Socket send buffer as the kernel granted it.
+        /// Socket send buffer granted by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
         /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
@@ -124,9 +124,9 @@ record! {
 }
 
 impl Flow {
-    /// Whether the report of an end is missing because its peer was unreachable. Then the loss of the whole flow is
-    /// unknown: datagrams may have arrived after the receiver's last report, and without the sender's count it is unknown
-    /// what was sent after the last number that arrived. The flow's loss figures are those of what was reported.
+    /// Whether the report of an end is missing because its peer was unreachable. The loss of the whole flow
+    /// is then unknown: datagrams may have arrived after the receiver's last report, or been sent after the
+    /// last number that arrived. The flow's loss figures cover what was reported.
     #[must_use]
     pub fn peer_report_missing(&self) -> bool {
         let is_absent = self.sender.is_none() || self.receiver.is_none();
@@ -137,7 +137,7 @@ impl Flow {
 }
 
 record! {
-    /// How evenly a paced sender sent: actual gap less intended gap.
+    /// Spacing error of a paced sender: actual minus intended gap.
     Spacing {
         /// Intended gap.
         intended_seconds: f64,
@@ -157,11 +157,11 @@ record! {
 }
 
 record! {
-    /// What a receiver saw.
+    /// Figures of a receiver.
     Receiver {
-        /// Payload bytes that arrived (duplicates left out).
+        /// Payload bytes that arrived, without duplicates.
         bytes: u64,
-        /// Datagrams that arrived (duplicates left out), or reads of a stream.
+        /// Datagrams that arrived, without duplicates, or reads from a stream.
         packets: u64,
         /// From the first to the last arrival.
         seconds: f64,
@@ -171,22 +171,22 @@ record! {
         /// Last arrival, on the same clock.
         #[serde(skip_serializing_if = "Option::is_none")]
         end_seconds: Option<f64>,
-        /// Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` where they are
-        /// longer; absent where there is no time that it could be over.
+        /// Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` if they
+        /// are longer; absent if there is no duration.
         #[serde(skip_serializing_if = "Option::is_none")]
         bits_per_second: Option<f64>,
-        /// Packet rate; over the same time.
+        /// Packet rate over the same time.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
-        /// System calls that received.
+        /// System calls for receiving.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
         /// `gro`, `recvmmsg`, `copy` or `discard`.
         method: String,
-        /// How its datagrams crossed the path; absent for TCP and where none arrived.
+        /// How its datagrams crossed the path; absent for TCP and if none arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         crossing: Option<Crossing>,
-        /// Mean datagrams for each message received.
+        /// Mean number of datagrams per received message.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
         /// Datagrams that did not arrive within the loss threshold (RFC 7680).
@@ -195,52 +195,52 @@ record! {
         /// Lost / sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_ratio: Option<f64>,
-        /// Arrived after the loss threshold: counted as lost, and here.
+        /// Arrived after the loss threshold; also counted as lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_packets: Option<u64>,
-        /// Refused: a number that the sender can not have reached. Damage, or a datagram of another source; never counted as received.
+        /// Datagrams with a number that the sender cannot have used: damaged, or from another source. Never counted as received.
         #[serde(skip_serializing_if = "Option::is_none")]
         implausible_packets: Option<u64>,
-        /// Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
+        /// Lost packets that were declared lost before the loss threshold, because the receiver's bitmap was at its maximum size.
         #[serde(skip_serializing_if = "Option::is_none")]
         forced_packets: Option<u64>,
-        /// Further copies (RFC 5560).
+        /// Duplicates (RFC 5560).
         #[serde(skip_serializing_if = "Option::is_none")]
         duplicate_packets: Option<u64>,
-        /// Sequence below the next expected (RFC 4737).
+        /// Arrivals with a number below the next expected one (RFC 4737).
         #[serde(skip_serializing_if = "Option::is_none")]
         reordered_packets: Option<u64>,
         /// Mean reordering extent in packets (RFC 4737, section 4.2).
         #[serde(skip_serializing_if = "Option::is_none")]
         reordering_extent_mean: Option<f64>,
-        /// Largest reordering extent in packets.
+        /// Maximum reordering extent in packets.
         #[serde(skip_serializing_if = "Option::is_none")]
         reordering_extent_max: Option<u64>,
         /// Reordered packets by their extent: the key `8` counts extents from 8 to 15.
         #[serde(skip_serializing_if = "Option::is_none")]
         reordering_extents: Option<BTreeMap<String, u64>>,
-        /// Extents that are lower bounds, because more gaps were open at once than the receiver tracks.
+        /// Extents that are lower bounds, because more gaps were open than the receiver tracks.
         #[serde(skip_serializing_if = "Option::is_none")]
         reordering_extent_bounds: Option<u64>,
-        /// Bad tag, bit errors or truncation.
+        /// Datagrams with a bad tag, bit errors or truncation.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
-        /// Datagrams with an invalid header (bad tag, too short): having no number, they count as lost as well.
+        /// Datagrams with an invalid header (bad tag or too short). Their numbers are unknown, so they also count as lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         unreadable_packets: Option<u64>,
-        /// Bits that differed from the seeded payload, when verified.
+        /// Bits that differed from the seeded payload, if it was verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         bit_errors: Option<u64>,
-        /// Bytes of a stream that its sender had handed to its system and that had not arrived when the receiver stopped waiting; 0 when all arrived.
+        /// Bytes of a stream that its sender had handed to its system but that had not arrived when the receiver stopped waiting; 0 if all arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         undelivered_bytes: Option<u64>,
-        /// Shorter than sent.
+        /// Datagrams that arrived shorter than sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         truncated_packets: Option<u64>,
-        /// Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest.
+        /// Loss periods (RFC 3357): length in packets → number of periods. The key `more` counts longer periods.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_periods: Option<BTreeMap<String, u64>>,
-        /// Bursts of losses (RFC 3611): sequences that begin and end with a lost packet, without 16 consecutive received ones.
+        /// Bursts of losses (RFC 3611): sequences that begin and end with a lost packet and do not contain 16 consecutive received ones.
         #[serde(skip_serializing_if = "Option::is_none")]
         bursts: Option<u64>,
         /// Packets in bursts, lost and received.
@@ -267,10 +267,10 @@ record! {
         /// Fraction of the packets in gaps that were lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         gap_density_ratio: Option<f64>,
-        /// Mean duration of a gap, as that of a burst.
+        /// Mean duration of a gap, computed as for bursts.
         #[serde(skip_serializing_if = "Option::is_none")]
         gap_seconds: Option<f64>,
-        /// Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused.
+        /// Some figures may be wrong or absent. If narrow numbers may have wrapped unseen, lost is sent minus arrived, and figures that depend on numbers are absent. If the bitmap was at its maximum size, late, duplicate and reordered packets may be confused.
         #[serde(skip_serializing_if = "Option::is_none")]
         ambiguous: Option<bool>,
         /// Interarrival jitter (RFC 3550, section 6.4.1) at the end.
@@ -282,20 +282,20 @@ record! {
         /// One-way delay from the actual send time (RFC 7679).
         #[serde(skip_serializing_if = "Option::is_none")]
         one_way_delay: Option<Delay>,
-        /// One-way delay from the time at which the schedule meant to send.
+        /// One-way delay from the scheduled send time.
         #[serde(skip_serializing_if = "Option::is_none")]
         one_way_delay_from_intended: Option<Delay>,
-        /// Messages that arrived without a kernel timestamp and were timed when they were read: their times include the wait
-        /// for the processor.
+        /// Messages that arrived without a kernel timestamp and were timed when read: their times include the
+        /// wait for the processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         user_timed_messages: Option<u64>,
-        /// What times are between: `packet`, or `batch` where packets arrived coalesced.
+        /// What times refer to: `packet`, or `batch` if packets arrived coalesced.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_unit: Option<String>,
-        /// Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
+        /// Dropped at the socket (SK_MEMINFO), because its buffer was full or the checksum was wrong. The loss ledger separates them by the counters of the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         socket_dropped_packets: Option<u64>,
-        /// Socket receive buffer as the kernel granted it.
+        /// Socket receive buffer granted by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
         /// Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
@@ -307,10 +307,10 @@ record! {
 record! {
     /// Variation of delay.
     DelayVariation {
-        /// Mean of delay less minimum delay (RFC 5481 PDV).
+        /// Mean of delay − minimum delay (RFC 5481 PDV).
         #[serde(skip_serializing_if = "Option::is_none")]
         pdv_mean_seconds: Option<f64>,
-        /// 99th percentile of delay less minimum delay (RFC 5481 PDV).
+        /// 99th percentile of delay − minimum delay (RFC 5481 PDV).
         #[serde(skip_serializing_if = "Option::is_none")]
         pdv_p99_seconds: Option<f64>,
         /// Mean absolute difference between the delays of consecutive packets (RFC 5481 IPDV).
@@ -329,7 +329,8 @@ record! {
 }
 
 impl DelayVariation {
-    /// The fraction of pairs that is missing from the IPDV figures, where any is: then these are censored.
+    /// The fraction of pairs that is missing from the IPDV figures; `None` if none is. If some are missing,
+    /// the figures are censored.
     #[must_use]
     pub fn ipdv_omitted_ratio(&self) -> Option<f64> {
         let omitted = self.ipdv_omitted_pairs.filter(|n| *n > 0)? as f64;
@@ -342,7 +343,7 @@ record! {
     Delay {
         /// Samples.
         count: u64,
-        /// Smallest.
+        /// Minimum.
         min_seconds: f64,
         /// Mean.
         mean_seconds: f64,
@@ -364,12 +365,12 @@ record! {
         /// 99.999th percentile.
         #[serde(skip_serializing_if = "Option::is_none")]
         p99_999_seconds: Option<f64>,
-        /// Largest.
+        /// Maximum.
         max_seconds: f64,
         /// Bound of the error of each of these figures.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_seconds: Option<f64>,
-        /// Samples below zero: the clock relation was off by more than its bound.
+        /// Negative samples: the clock relation was off by more than its bound.
         #[serde(skip_serializing_if = "Option::is_none")]
         negative_samples: Option<u64>,
     }
@@ -385,21 +386,21 @@ record! {
         /// Smoothed round trip, mean of samples while the flow sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_seconds: Option<f64>,
-        /// Smallest round trip seen by the kernel.
+        /// Minimum round trip measured by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         min_rtt_seconds: Option<f64>,
-        /// Largest sample of the smoothed round trip.
+        /// Maximum of the samples of the smoothed round trip.
         #[serde(skip_serializing_if = "Option::is_none")]
         max_rtt_seconds: Option<f64>,
         /// Congestion window, mean of samples while the flow sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         cwnd_bytes: Option<u64>,
-        /// Largest sample of the congestion window.
+        /// Maximum of the samples of the congestion window.
         #[serde(skip_serializing_if = "Option::is_none")]
         max_cwnd_bytes: Option<u64>,
         /// Congestion control.
         congestion_control: String,
-        /// Send window offered by the peer.
+        /// Window advertised by the peer.
         #[serde(skip_serializing_if = "Option::is_none")]
         send_window_bytes: Option<u64>,
         /// Receive window of the receiver.
@@ -439,7 +440,7 @@ record! {
         /// Pacing rate.
         #[serde(skip_serializing_if = "Option::is_none")]
         pacing_bits_per_second: Option<f64>,
-        /// What limited it since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`.
+        /// What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`.
         #[serde(skip_serializing_if = "Option::is_none")]
         limited_by: Option<String>,
     }

@@ -1,4 +1,4 @@
-//! Who took part: builds, hosts, interfaces and how their clocks relate.
+//! Participants of a run: builds, hosts, interfaces and the relation of their clocks.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ record! {
 }
 
 record! {
-    /// Facts of one host.
+    /// Properties of one host.
     Host {
         /// Host name.
         host: String,
@@ -37,20 +37,20 @@ record! {
         /// The kernel's clock source.
         #[serde(skip_serializing_if = "Option::is_none")]
         clocksource: Option<String>,
-        /// Kernel settings that bear on a network test.
+        /// Kernel settings that affect network tests.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         sysctls: BTreeMap<String, String>,
         /// The interfaces that carried the test.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         interfaces: Vec<Interface>,
-        /// Host-wide protocol counters, after less before: `udp_receive_buffer_errors` and the like.
+        /// Host-wide protocol counters, after − before: `udp_receive_buffer_errors` and the like.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters: BTreeMap<String, u64>,
     }
 }
 
 record! {
-    /// Facts of a processor.
+    /// Properties of a processor.
     CpuFacts {
         /// Model name.
         model: String,
@@ -63,14 +63,14 @@ record! {
 }
 
 record! {
-    /// Facts of one interface with its counters before and after.
+    /// Properties of one interface, with its counters before and after.
     Interface {
         /// Name.
         name: String,
         /// Kernel driver.
         #[serde(skip_serializing_if = "Option::is_none")]
         driver: Option<String>,
-        /// Link speed where the driver knows one.
+        /// Link speed, if the driver reports one.
         #[serde(skip_serializing_if = "Option::is_none")]
         speed_bits_per_second: Option<u64>,
         /// Maximum transmission unit.
@@ -87,14 +87,14 @@ record! {
         /// Counters after the run.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters_after: BTreeMap<String, u64>,
-        /// What the outermost queueing disciplines did during the run (RTM_GETQDISC).
+        /// Counters of the outermost queueing disciplines during the run (RTM_GETQDISC).
         #[serde(skip_serializing_if = "Vec::is_empty")]
         qdiscs: Vec<QdiscUse>,
     }
 }
 
 record! {
-    /// Counters of one queueing discipline, after less before. What its children drop is in it.
+    /// Counters of one queueing discipline, after − before. They include its children's drops.
     QdiscUse {
         /// Kind: `fq_codel`, `tbf`, `clsact`.
         kind: String,
@@ -108,11 +108,11 @@ record! {
 }
 
 record! {
-    /// How the clock of the remote side relates to the local one.
+    /// Relation of the remote clock to the local one.
     ClockRelation {
         /// `shared`, `ntp` (by probes of ours, or by the ends' own NTP service) or `ptp`.
         method: String,
-        /// What the stated error rests on: `probes`, or the time service of both ends, where that was tighter:
+        /// Basis of the stated error: `probes`, or the time service of both ends if that was more precise:
         /// `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
         #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<String>,
@@ -122,21 +122,21 @@ record! {
         skew_ratio: f64,
         /// Bound of the error of a mapped time.
         error_seconds: f64,
-        /// Probes that the fit rests on.
+        /// Probes used for the fit.
         samples: u64,
-        /// Smallest round trip among them.
+        /// Minimum round trip of these probes.
         #[serde(skip_serializing_if = "Option::is_none")]
         min_round_trip_seconds: Option<f64>,
     }
 }
 
 record! {
-    /// Where times came from.
+    /// Sources of timestamps.
     TimeSource {
         /// Of sending: `user` or `kernel`.
         send: String,
-        /// Of receiving: `user`, `kernel` or `card`; `kernel+user` where some messages came without a kernel stamp
-        /// (`receiver.user_timed_messages` tells how many).
+        /// Of receiving: `user`, `kernel` or `card`; `kernel+user` if some messages came without a kernel
+        /// timestamp (`receiver.user_timed_messages` tells how many).
         receive: String,
         /// Resolution of the coarser of the two.
         resolution_seconds: f64,
@@ -156,8 +156,8 @@ record! {
 }
 
 record! {
-    /// CPU use of one host while at least one flow that was started had not ended sending, as far as this host knew it,
-    /// as fractions of all its processors, and of Weir's process alone.
+    /// CPU use of one host and of Weir's process while, as far as this host knew, any flow was sending; as
+    /// fractions of all its processors.
     CpuEnd {
         /// Time over which it was measured.
         seconds: f64,
@@ -167,7 +167,7 @@ record! {
         system_ratio: f64,
         /// Interrupts, hard and soft.
         irq_ratio: f64,
-        /// Taken by the hypervisor.
+        /// Stolen by the hypervisor.
         steal_ratio: f64,
         /// This process, in processors (1.0 is one core), user.
         process_user_ratio: f64,
@@ -176,23 +176,23 @@ record! {
         /// The busiest processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         busiest_core_ratio: Option<f64>,
-        /// Time from then to the report: waiting for stragglers, up to the loss threshold.
+        /// Time from then to the report: waiting for late packets, up to the loss threshold.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_seconds: Option<f64>,
-        /// This process over that time, in processors, user and system; absent below 0.1 s.
+        /// This process during that time, in processors, user and system; absent below 0.1 s.
         #[serde(skip_serializing_if = "Option::is_none")]
         waiting_process_ratio: Option<f64>,
     }
 }
 
 record! {
-    /// The noise floor beside a result.
+    /// The noise floor for a result.
     CalibrationRef {
-        /// Which calibration.
+        /// Identifier of the calibration.
         id: String,
-        /// When.
+        /// Time of the calibration.
         at: String,
-        /// Its figures by name, in seconds or ratios as the names end.
+        /// Its figures by name; the names end in the unit, seconds or ratio.
         noise_floor: BTreeMap<String, f64>,
     }
 }

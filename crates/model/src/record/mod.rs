@@ -1,7 +1,7 @@
-//! `weir.run/1`: the one record of a run. Text, JSON, CSV, the page and the report are views of it.
+//! `weir.run/1`: the record of a run. Text, JSON, CSV, the web page and the report are views of it.
 //!
-//! Keys end in their SI unit. A part that was not measured is absent, never zero. 64-bit seeds and nanosecond
-//! stamps are strings, since JSON numbers keep only 53 bits.
+//! Keys end in their SI unit. Parts that were not measured are absent, never zero. 64-bit seeds and
+//! nanosecond timestamps are strings, since JSON numbers keep only 53 bits.
 
 use std::collections::BTreeMap;
 
@@ -52,9 +52,9 @@ pub enum Status {
     /// The plan was carried out and both ends reported.
     #[default]
     Complete,
-    /// A peer became unreachable; the figures until then are here.
+    /// A peer became unreachable; the record has the figures until then.
     Partial,
-    /// Stopped by the user or a signal; the figures until then are here.
+    /// Stopped by the user or a signal; the record has the figures until then.
     Interrupted,
 }
 
@@ -71,19 +71,19 @@ record! {
         build: Build,
         /// Start, RFC 3339, UTC.
         started_at: String,
-        /// Length of the run from first start to last end of sending, without the omitted part.
+        /// Duration of the run from the first start to the last end of sending, without the omitted part.
         seconds: f64,
         /// How it ended.
         status: Status,
         /// Why it ended, in words.
         end_reason: String,
-        /// The command as it was given.
+        /// The command line.
         command: Vec<String>,
-        /// The plan as understood, defaults included.
+        /// The plan, defaults included.
         plan: Plan,
         /// SHA-256 of the plan's canonical JSON.
         plan_sha256: String,
-        /// Seed of everything random.
+        /// Seed of all random values.
         seed: Seed,
         /// Free labels (`--label key=value`).
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -96,10 +96,10 @@ record! {
         /// The other side.
         #[serde(skip_serializing_if = "Option::is_none")]
         remote: Option<Host>,
-        /// How the two clocks were related.
+        /// Relation of the two clocks.
         #[serde(skip_serializing_if = "Option::is_none")]
         clock: Option<ClockRelation>,
-        /// Where times came from.
+        /// Sources of timestamps.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_source: Option<TimeSource>,
         /// One entry for each flow.
@@ -115,7 +115,7 @@ record! {
         /// Round trips measured alongside the test.
         #[serde(skip_serializing_if = "Option::is_none")]
         latency: Option<Latency>,
-        /// Single round trips, where they are few: those of a browser's speed test.
+        /// Individual round trips, if they are few, as in a browser's speed test.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         round_trips: Vec<RoundTripSeries>,
         /// CPU use of both ends during the run.
@@ -124,10 +124,10 @@ record! {
         /// Use of the nominal rate, for each direction that ran.
         #[serde(skip_serializing_if = "Option::is_none")]
         link_usage: Option<LinkUsage>,
-        /// Where each missing packet was lost.
+        /// Loss ledger: where packets were lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_ledger: Option<LossLedger>,
-        /// What an emulator on the path was asked to do, and did.
+        /// Configuration and counters of an emulator on the path.
         #[serde(skip_serializing_if = "Option::is_none")]
         impairment: Option<ImpairmentUse>,
         /// The emulator's packet trace and the receiver's packet log, joined packet by packet.
@@ -142,10 +142,10 @@ record! {
         /// Time at the start that was left out of the totals.
         #[serde(skip_serializing_if = "Option::is_none")]
         omitted_seconds: Option<f64>,
-        /// A packet was called lost after this time (RFC 7680).
+        /// Loss threshold: time after which a packet counted as lost (RFC 7680).
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_threshold_seconds: Option<f64>,
-        /// Warnings that travel with the result.
+        /// Warnings about the result.
         warnings: Vec<Warning>,
         /// Expectations and whether they were met.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,9 +156,9 @@ record! {
 record! {
     /// Expectations and whether they were met.
     Verdict {
-        /// All met.
+        /// Whether all were met.
         passed: bool,
-        /// Each one.
+        /// Result of each expectation.
         expectations: Vec<Expectation>,
     }
 }
@@ -166,18 +166,18 @@ record! {
 record! {
     /// One expectation.
     Expectation {
-        /// As it was written.
+        /// Its text.
         text: String,
-        /// Met.
+        /// Whether it was met.
         passed: bool,
-        /// What was measured.
+        /// The measured value.
         #[serde(skip_serializing_if = "Option::is_none")]
         measured: Option<f64>,
     }
 }
 
 impl Record {
-    /// The total of a direction, if it ran.
+    /// The totals of a direction, if it ran.
     pub fn direction(&self, direction: Direction) -> Option<&DirectionTotal> {
         match direction {
             Direction::Forward => self.total.forward.as_ref(),
@@ -185,7 +185,7 @@ impl Record {
         }
     }
 
-    /// Whether the loss of a direction's sums is that of the whole run: both ends of each flow of datagrams reported
+    /// Whether a direction's total loss covers the whole run: both ends of all its datagram flows reported
     /// ([`Flow::peer_report_missing`]).
     #[must_use]
     pub fn is_loss_known(&self, direction: Direction) -> bool {

@@ -1,4 +1,4 @@
-//! What happened between the ends: the loss ledger, the emulator in the middle, the join of the two.
+//! The path between the ends: the loss ledger, the emulator, and the comparison of both.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,25 @@ use crate::impairment::Impairment;
 use crate::plan::Direction;
 
 record! {
-    /// Every missing packet placed; sums are conserved.
+    /// The loss ledger: where each missing packet was lost. Sums are conserved.
     LossLedger {
         /// The places.
         rows: Vec<LedgerRow>,
-        /// What could not be placed.
+        /// Missing packets without a known place.
         remainder_packets: i64,
-        /// Sent less received: what the rows and the remainder add up to.
+        /// Sent − received, the sum of the rows and the remainder.
         missing_packets: i64,
     }
 }
 
 impl LossLedger {
-    /// Computes the remainder again from what is missing and the rows: all that is counted exactly is placed; a bound may
-    /// count other traffic, or fewer buffers than datagrams, and explains at most what is left.
+    /// Recomputes the remainder from the missing packets and the rows. Exact rows count in full. A row that
+    /// is a bound may include other traffic, or count fewer buffers than datagrams, and accounts for at most
+    /// the rest.
     pub fn settle(&mut self) {
         let sum = |kind: &str| {
             let rows = self.rows.iter().filter(|r| r.kind == kind);
-            // The peer reports some of these counts: they may be any number.
+            // Some of these counts are from the peer and may be arbitrary.
             let packets = rows.fold(0u64, |sum, r| sum.saturating_add(r.packets));
             i64::try_from(packets).unwrap_or(i64::MAX)
         };
@@ -43,7 +44,7 @@ record! {
         stage: String,
         /// Packets.
         packets: u64,
-        /// The counter that tells it.
+        /// The counter that it is from.
         source: String,
         /// `exact` or `bound`.
         kind: String,
@@ -56,22 +57,22 @@ record! {
 record! {
     /// An emulator's part in a run.
     ImpairmentUse {
-        /// The configuration with its seed: the one in force when the run ended.
+        /// The configuration at the end of the run, with its seed.
         config: Impairment,
-        /// Configurations that came into force during the run and differ from the one before; absent for none.
+        /// Changes of the configuration during the run; absent if there were none.
         #[serde(skip_serializing_if = "Option::is_none")]
         changes: Option<u64>,
-        /// The side of the emulator that the client is on: `a`, so that the run's forward direction is A to B, or `b`; absent
-        /// where that is unknown.
+        /// The client's side of the emulator: `a` (the run's forward direction is A to B) or `b`; absent if
+        /// unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         client_side: Option<String>,
-        /// What each of its flows counted during the run, in each direction.
+        /// Counters of its flows during the run, by direction.
         flows: Vec<ImpairedFlow>,
     }
 }
 
 impl ImpairmentUse {
-    /// The run's direction of packets in a direction of the emulator; absent where the client's side is unknown.
+    /// The run's direction for a direction of the emulator; absent if the client's side is unknown.
     #[must_use]
     pub fn direction_of_run(&self, of_emulator: Direction) -> Option<Direction> {
         match self.client_side.as_deref() {
@@ -85,7 +86,7 @@ impl ImpairmentUse {
 record! {
     /// One flow of an emulator in one direction.
     ImpairedFlow {
-        /// Name; `other` for what no filter matched.
+        /// Name; `other` for packets that no filter matched.
         name: String,
         /// `forward` is A to B.
         direction: Direction,
@@ -93,17 +94,17 @@ record! {
         counters: BTreeMap<String, u64>,
         /// Its laws in one line.
         asked: String,
-        /// Shares and delays as they came out, by names that end in their unit.
+        /// Actual ratios and delays; the names end in the unit.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         realised: BTreeMap<String, f64>,
-        /// Departure less deadline.
+        /// Departure − deadline.
         #[serde(skip_serializing_if = "Option::is_none")]
         lateness: Option<Lateness>,
     }
 }
 
 record! {
-    /// How late an emulator's packets left.
+    /// Lateness of an emulator's packets.
     Lateness {
         /// Packets.
         count: u64,
@@ -113,24 +114,25 @@ record! {
         /// 99th percentile; absent with few packets.
         #[serde(skip_serializing_if = "Option::is_none")]
         p99_seconds: Option<f64>,
-        /// Largest.
+        /// Maximum.
         max_seconds: f64,
     }
 }
 
 record! {
-    /// Three opinions on each packet: what was asked, what an emulator did, what the receiver saw.
+    /// Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record.
     Triangulation {
-        /// Packets on whose disposition emulator and receiver agree.
+        /// Packets on whose disposition the emulator and the receiver agree.
         matched_packets: u64,
-        /// Packets on whose disposition they do not.
+        /// Packets on whose disposition they disagree.
         disagreeing_packets: u64,
-        /// Dispositions, copies included, that are as predicted from laws, seed and times of entry.
+        /// Dispositions, including copies, that match the prediction from laws, seed and arrival times at the
+        /// emulator.
         predicted_dispositions: u64,
-        /// Dispositions that are not.
+        /// Dispositions that differ from the prediction.
         unpredicted_dispositions: u64,
-        /// Measured delay less the emulator's: the error of tool and hosts. An emulator's time of departure is read after
-        /// the kernel took the frame, so that it may be negative.
+        /// Measured delay − the emulator's delay: the error of Weir and the hosts. It may be negative, since
+        /// the emulator reads the departure time after the kernel took the frame.
         #[serde(skip_serializing_if = "Option::is_none")]
         residual: Option<Residual>,
     }
@@ -141,13 +143,13 @@ record! {
     Residual {
         /// Packets.
         count: u64,
-        /// Least.
+        /// Minimum.
         min_seconds: f64,
         /// Median.
         p50_seconds: f64,
         /// 99th percentile, nearest rank.
         p99_seconds: f64,
-        /// Greatest.
+        /// Maximum.
         max_seconds: f64,
     }
 }

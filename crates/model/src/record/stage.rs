@@ -1,4 +1,4 @@
-//! Stages of the loss ledger, by their names in the record.
+//! Names of the stages of the loss ledger in the record.
 
 /// A queueing discipline or filter of an end.
 pub const QDISC: &str = "qdisc";
@@ -8,11 +8,11 @@ pub const CARD_TX: &str = "card tx";
 pub const EMULATOR_PLANNED: &str = "emulator planned";
 /// The queue of a rate law.
 pub const EMULATOR_QUEUE: &str = "emulator queue";
-/// A content law that left the checksum wrong: the receiver's kernel drops the datagram.
+/// A content law after which the checksum was wrong, so that the receiver's kernel drops the datagram.
 pub const EMULATOR_DAMAGED: &str = "emulator damaged";
-/// The emulator itself, not a law.
+/// The emulator, but not one of its laws.
 pub const EMULATOR_UNPLANNED: &str = "emulator unplanned";
-/// The emulator's links, before or after a law decided about the frames.
+/// The emulator's links, before or after its laws.
 pub const EMULATOR_LINKS: &str = "emulator links";
 /// A wrong UDP checksum at the receiver, of unknown origin.
 pub const DAMAGED: &str = "damaged on the path";
@@ -24,7 +24,7 @@ pub const SOFTNET: &str = "softnet";
 pub const SOCKET_OVERFLOW: &str = "socket overflow";
 /// Arrival after the loss threshold.
 pub const LATE: &str = "late";
-/// A header whose tag or size is wrong, so that its number is unknown.
+/// A header with a wrong tag or size, so that the number is unknown.
 pub const DAMAGED_HEADER: &str = "damaged header";
 /// A sequence number that the sender cannot have used.
 pub const IMPLAUSIBLE_NUMBER: &str = "implausible number";

@@ -25,7 +25,7 @@ record! {
         bytes: u64,
         /// Packets.
         packets: u64,
-        /// From the first flow's start to the last one's end: rates are of everything over this time.
+        /// From the first flow's start to the last one's end; rates are totals over this time.
         seconds: f64,
         /// Start of the first flow, since the start of the test.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ record! {
         /// Corrupted.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
-        /// Refused for an implausible number.
+        /// Datagrams with an implausible number.
         #[serde(skip_serializing_if = "Option::is_none")]
         implausible_packets: Option<u64>,
         /// Segments retransmitted.
@@ -88,10 +88,10 @@ record! {
         start_seconds: f64,
         /// End.
         end_seconds: f64,
-        /// Left out of the totals (`-O`).
+        /// Whether it is omitted from the totals (`-O`).
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         omitted: bool,
-        /// Each flow's part.
+        /// Figures of each flow.
         flows: Vec<IntervalFlow>,
         /// Sums for each direction.
         total: IntervalTotals,
@@ -119,13 +119,13 @@ record! {
         /// Received.
         #[serde(skip_serializing_if = "Option::is_none")]
         receiver: Option<IntervalCount>,
-        /// Flows that ran. This and the next two are present only where figures of some had not come: then `sender` or `receiver` is the sum of fewer flows than ran.
+        /// Flows that ran. This and the next two fields are present only if figures of some flows were missing, so that `sender` or `receiver` is the sum of fewer flows than ran.
         #[serde(skip_serializing_if = "Option::is_none")]
         flows: Option<u32>,
-        /// Of them, those in the sum `sender`.
+        /// Number of flows in the sum `sender`.
         #[serde(skip_serializing_if = "Option::is_none")]
         sender_flows: Option<u32>,
-        /// Of them, those in the sum `receiver`.
+        /// Number of flows in the sum `receiver`.
         #[serde(skip_serializing_if = "Option::is_none")]
         receiver_flows: Option<u32>,
     }
@@ -146,7 +146,7 @@ record! {
 }
 
 record! {
-    /// What one end counted in one interval.
+    /// Figures of one end in one interval.
     IntervalCount {
         /// Payload bytes.
         bytes: u64,
@@ -158,13 +158,13 @@ record! {
         /// Packet rate; absent as the payload rate is.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
-        /// Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
+        /// Lost packets, in the interval in which they would have arrived: numbers missing between two arrivals are spread evenly over the time between the two.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,
-        /// In lines of a running test: what has become known since the line before of losses in earlier intervals; negative where missing datagrams arrived after all. Lines' losses and these add up to what is known. Never in a record, whose intervals are final.
+        /// In the lines of a running test: change, since the previous line, of the known losses in earlier intervals; negative if missing datagrams arrived after all. These and the losses of all lines add up to the known losses. Never in a record, whose intervals are final.
         #[serde(skip_serializing_if = "Option::is_none")]
         earlier_lost_packets: Option<i64>,
-        /// Of live figures: what is known of losses in earlier intervals, those of the omitted start apart. In no document.
+        /// In live figures: known losses in earlier intervals, with those of the omitted start apart. Not serialized.
         #[serde(skip)]
         lost_before_packets: Option<u64>,
         /// Duplicates.
@@ -197,7 +197,7 @@ record! {
         /// Flow number.
         #[serde(skip_serializing_if = "Option::is_none")]
         flow: Option<u32>,
-        /// Which metric, in nanoseconds.
+        /// Metric, in nanoseconds.
         metric: String,
         /// `hdr-v2`: HdrHistogram V2, base64.
         encoding: String,
@@ -230,9 +230,9 @@ record! {
 record! {
     /// Use of a nominal rate at four levels.
     LinkUsage {
-        /// The rate that it is measured against.
+        /// The nominal rate.
         nominal_bits_per_second: u64,
-        /// Where the rate is from: `stated` or the interface's name.
+        /// Source of the nominal rate: `stated` or the interface's name.
         source: String,
         /// Payload.
         payload_ratio: f64,
@@ -242,7 +242,7 @@ record! {
         ethernet_ratio: f64,
         /// With preamble and gap (20 B).
         wire_ratio: f64,
-        /// The direction that it is for (the busier one when both ran).
+        /// Direction of the usage (the busier one if both ran).
         direction: Direction,
     }
 }
@@ -250,9 +250,9 @@ record! {
 record! {
     /// Round trips in the order of the probes.
     RoundTripSeries {
-        /// During which phase: `idle`, `download` or `upload`.
+        /// Phase: `idle`, `download` or `upload`.
         phase: String,
-        /// Each one.
+        /// The round trips.
         seconds: Vec<f64>,
     }
 }

@@ -1,4 +1,4 @@
-//! The vectors of laws in `docs/randomness.md`, and their agreement with it. `WEIR_BLESS=1` prints them.
+//! Test vectors of laws, compared with `docs/randomness.md`. `WEIR_BLESS=1` prints them.
 
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::impairment::{DelayLaw, Laws, LossLaw};
@@ -24,7 +24,7 @@ fn outcome(text: &str) -> String {
 }
 
 #[test]
-fn laws_of_the_documentation() {
+fn documented_vectors_match() {
     let page = include_str!("../../../../docs/randomness.md");
     let mut seen = 0;
     for line in page.lines().filter(|l| l.starts_with("| `delay") || l.starts_with("| `loss")) {

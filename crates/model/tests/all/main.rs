@@ -1,5 +1,5 @@
-//! Every test of this crate in one program: one link instead of many.
-// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+//! All tests of this crate in one program, to link only once.
+// Helpers may panic to fail a test; not every test uses all shared helpers.
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod laws;

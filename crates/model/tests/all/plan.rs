@@ -1,4 +1,4 @@
-//! A plan at its limits: the last value that is accepted, the first that is refused, and the field named.
+//! Limits of plans: the last accepted value, the first refused value, and the named field.
 
 use weir_model::ModelError;
 use weir_model::content::Content;
@@ -22,7 +22,7 @@ fn plan(change: impl FnOnce(&mut Plan)) -> Plan {
     p
 }
 
-/// The field that is refused, or "" when the plan can be run.
+/// The refused field, or "" if the plan is valid.
 fn refused(change: impl FnOnce(&mut Plan)) -> String {
     match plan(change).check() {
         Ok(()) => String::new(),
@@ -61,7 +61,7 @@ fn document_error(plan: Result<Plan, ModelError>) -> DocumentError {
     }
 }
 
-/// An option of another transport is refused at its place with both transports named; an unknown name with the nearest.
+/// Options of other transports are refused with both transports named; unknown names with the nearest one.
 #[test]
 fn options_belong_to_their_transports() {
     let plan =
@@ -89,16 +89,16 @@ fn options_belong_to_their_transports() {
     assert_eq!((error.code, error.line), (DocumentCode::UnknownField, Some(3)));
     assert_eq!(error.field, "connection[0].zero_cpy");
     assert_eq!(error.nearest.as_deref(), Some("zero_copy"));
-    // What is misplaced survives being written and read, so that it is refused wherever the plan arrives.
+    // Misplaced options survive serialization, so every reader of the plan refuses them.
     let fields = ConnectionFields { gso: Some(Switch::On), ..ConnectionFields::default() };
     let c: Connection = fields.clone().into();
     assert_eq!(ConnectionFields::from(c.clone()), fields);
     assert_eq!(refused(|p| p.connections = vec![c]), "connection[0].gso");
 }
 
-/// Each option of the schema's flat table names the transports that have it.
+/// In the schema, options name the transports that have them.
 #[test]
-fn the_schema_says_whose_an_option_is() {
+fn schema_names_the_transports_of_options() {
     let schema = weir_model::schema::plan_schema();
     let of =
         |field: &str| schema["$defs"]["Connection"]["properties"][field]["x-transports"].clone();
@@ -112,7 +112,7 @@ fn the_schema_says_whose_an_option_is() {
 }
 
 #[test]
-fn the_run_as_a_whole() {
+fn fields_of_the_run() {
     assert_eq!(refused(|_| {}), "");
     for (ns, ok) in
         [(0, true), (9_999_999, false), (10_000_000, true), (HOUR, true), (HOUR + 1, false)]
@@ -176,7 +176,7 @@ fn payloads() {
 }
 
 #[test]
-fn a_header_fits_its_payload_and_transport() {
+fn headers_need_payload_and_transport() {
     for format in HeaderFormat::ALL {
         let least = format.min_payload_bytes();
         let with =
@@ -263,7 +263,7 @@ fn flows(connections: Vec<Connection>, mtu: u32) -> Vec<FlowSpec> {
 }
 
 #[test]
-fn flows_have_names_ports_and_numbers_of_their_own() {
+fn flows_have_distinct_names_ports_and_ids() {
     let named = |name: &str, count: u32| {
         Connection { name: name.into(), count, ..Connection::default() }
             .with_ip(|ip| ip.client_port = Some(5000))
@@ -283,7 +283,7 @@ fn flows_have_names_ports_and_numbers_of_their_own() {
 }
 
 #[test]
-fn flows_have_every_default_resolved() {
+fn defaults_of_flows_are_resolved() {
     let of = |change: fn(&mut Connection)| {
         let mut c = Connection::default();
         change(&mut c);
@@ -336,7 +336,7 @@ fn policies_and_contents_have_bounds() {
 }
 
 #[test]
-fn a_null_is_left_out_at_any_depth() {
+fn nulls_are_omitted_at_any_depth() {
     #[derive(serde::Serialize)]
     struct Inner {
         rate: f64,
@@ -357,13 +357,13 @@ fn a_null_is_left_out_at_any_depth() {
 }
 
 #[test]
-fn a_warning_holds_what_raised_it() {
+fn warnings_have_value_and_bound() {
     let w = Warning::new("c", Severity::Info, "t").with_value(3.0, 2.0).for_flow(7);
     assert_eq!((w.value, w.bound, w.flow), (Some(3.0), Some(2.0), Some(7)));
 }
 
 #[test]
-fn a_direction_has_its_own_total() {
+fn directions_have_separate_totals() {
     let total = |packets| {
         let sender = weir_model::record::Sums { packets, ..Default::default() };
         Some(DirectionTotal { sender: Some(sender), receiver: None })
@@ -378,10 +378,10 @@ fn a_direction_has_its_own_total() {
     assert_eq!(Record::default().direction(Direction::Forward), None);
 }
 
-/// `refused_plans.json`: what no plan may hold, by the arguments and by the document that say so. Here the document, alone and in
-/// a scenario; the tests of the command line and of the API walk the same table.
+/// `refused_plans.json`: invalid plans as arguments and as documents. This test covers the documents, alone
+/// and in a scenario; tests of the command line and the API use the same table.
 #[test]
-fn every_refused_plan_names_field_given_and_accepted() {
+fn errors_name_field_given_and_accepted() {
     let table: Vec<serde_json::Value> =
         serde_json::from_str(include_str!("../refused_plans.json")).unwrap();
     for row in &table {
@@ -393,7 +393,7 @@ fn every_refused_plan_names_field_given_and_accepted() {
         assert!(!refused.given.is_empty() && !refused.accepted.is_empty(), "{row}");
         let toml = toml::to_string(&plan).unwrap();
         let again = document_error(Plan::parse(&toml));
-        // TOML has a line for each field. Its line is not that of JSON, and is unknown for what the document leaves out.
+        // Lines in TOML differ from those in JSON, and are unknown for missing fields.
         let expected = DocumentError { line: again.line, ..refused };
         assert_eq!(again, expected, "{toml}");
 

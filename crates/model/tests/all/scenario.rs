@@ -1,4 +1,4 @@
-//! What a scenario may say, and the words of each refusal.
+//! Validation of scenarios, with the text of errors.
 // Clippy knows test functions, not their helpers.
 
 use std::collections::BTreeMap;
@@ -26,9 +26,9 @@ fn is(refusal: &Refusal, field: &str, given: &str, accepted: &str) {
     assert_eq!(found, (Some(field), Some(given), Some(accepted)), "{refusal}");
 }
 
-/// What `where` names has to be there: else nothing would be judged, and nothing could fail.
+/// Axes and values in `where` must exist; otherwise the expectation would apply to nothing and never fail.
 #[test]
-fn expectations_are_about_axes_and_values_that_are_there() {
+fn expectations_need_existing_axes_and_values() {
     let sweep = |rule: &str| {
         format!(
             "[[step]]\nsweep = {{ over = [\"size=100,300\", \"transport=tcp,udp\"], test = {{}} }}\nexpect = [\"{rule}\"]\n"
@@ -61,7 +61,7 @@ fn expectations_are_about_axes_and_values_that_are_there() {
     parse(&sweep("loss <= 0.1 % where transport=udp, size=300")).unwrap();
     let alone = refused("[[step]]\ntest = {}\nexpect = [\"loss <= 1 % where size=1\"]\n");
     assert_eq!(alone.field, Some(format!("{AT}size=1")));
-    // Those of the steps around count as well.
+    // Axes of enclosing steps count too.
     let repeat = |rule: &str| {
         format!(
             "[[step]]\n[step.repeat]\nover = [\"x=1,2\"]\n[[step.repeat.step]]\ntest = {{}}\nexpect = [\"{rule}\"]\n"
@@ -76,7 +76,7 @@ fn expectations_are_about_axes_and_values_that_are_there() {
 }
 
 #[test]
-fn runs_have_an_end() {
+fn runs_are_limited() {
     let billions = "4000000000";
     for (step, field) in [
         (format!("test = {{ runs = {billions} }}"), "test.runs"),
@@ -107,7 +107,7 @@ fn runs_have_an_end() {
         "[[step]]\nsweep = { over = [\"size=1\"], repeat_host_limited = 4000000000, test = {} }\n",
     );
     is(&said, "step[0].sweep.repeat_host_limited", billions, "at most 100");
-    // Together too.
+    // The sum is limited too.
     let many = "[[step]]\nsweep = { over = [\"size=1..20\"], runs = 5000, test = {} }\n";
     parse(many).unwrap();
     is(&refused(&format!("{many}{many}")), "step", "200000 runs", "at most 100000 runs in all");
@@ -117,9 +117,9 @@ fn runs_have_an_end() {
     is(&said, "step", "200000 runs", "at most 100000 runs in all");
 }
 
-/// Fields of emulators are read beside those of what they do.
+/// Unknown keys of emulators are refused, as all unknown keys.
 #[test]
-fn keys_of_emulators_are_known_as_all_others() {
+fn unknown_emulator_keys_are_refused() {
     for (text, field, nearest) in [
         ("bth = \"loss 1%\"\n[[step]]\ntest = {}\n", "emulator.m.bth", "both"),
         (
@@ -144,7 +144,7 @@ fn keys_of_emulators_are_known_as_all_others() {
 }
 
 #[test]
-fn values_are_refused_at_their_field_and_line() {
+fn errors_name_field_and_line() {
     let whole = "a whole number, 0 to 4294967295";
     let command = "a table of run, host, exit_code";
     for (text, field, given, accepted) in [
@@ -186,7 +186,7 @@ fn values_are_refused_at_their_field_and_line() {
 }
 
 #[test]
-fn precision_says_how_far_it_may_repeat() {
+fn precision_limits_repetitions() {
     let sweep = |more: &str| {
         format!(
             "[[step]]\nsweep = {{ over = [], precision_percentage = 2.0, test = {{}}{more} }}\n"
@@ -198,7 +198,7 @@ fn precision_says_how_far_it_may_repeat() {
     parse(&sweep(", runs = 3, max_runs = 30")).unwrap();
 }
 
-/// The name that people mean is often the flag's, which is no field of a plan.
+/// A short name is often the flag's, which is not a field of a plan.
 #[test]
 fn an_unknown_parameter_is_refused_with_the_nearest_short_name() {
     let plan = weir_model::experiment::test_plan(
@@ -215,9 +215,9 @@ fn an_unknown_parameter_is_refused_with_the_nearest_short_name() {
     assert!(!accepted("qqqqqq").ends_with('?'));
 }
 
-/// The place of a range is that of its axis, also where an expectation asks for the axes first.
+/// Errors in a range name its axis, even if an expectation reads the axes first.
 #[test]
-fn a_range_that_is_refused_is_named_where_it_stands() {
+fn range_errors_name_their_axis() {
     let sweep = |expect: &str| {
         refused(&format!(
             "[[step]]\n{expect}sweep = {{ over = [\"size=64..256\"], test = {{}} }}\n"

@@ -1,4 +1,4 @@
-//! The size and interval laws of a plan: their forms, bounds, moments, and what a plan refuses.
+//! The size and interval laws of a plan: forms, bounds, moments, and errors.
 
 use proptest::prelude::*;
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
@@ -24,7 +24,7 @@ fn intervals(text: &str, seed: u64, packets: u64) -> Vec<f64> {
 }
 
 #[test]
-fn what_was_understood_is_printed() {
+fn laws_print_in_canonical_form() {
     for (given, printed) in [
         ("1460", "1460"),
         ("64K", "64K"),
@@ -52,13 +52,13 @@ fn what_was_understood_is_printed() {
 }
 
 #[test]
-fn what_is_no_law_is_refused() {
+fn invalid_laws_are_refused() {
     for text in ["", "x", "1.5", "64 1400", "64..", "..9", "64..x", "uniform", "pareto(1)", "9(1)"]
     {
         let error = text.parse::<Size>().unwrap_err();
         assert!(matches!(error, ModelError::Value { what: "payload", .. }), "{text}: {error}");
     }
-    // Without a unit it may be meant as milliseconds.
+    // A time without a unit may be meant as milliseconds.
     for text in ["", "20", "x", "exponential 20ms", "20ms 3ms", "normal(mean=1ms)"] {
         let error = text.parse::<Spacing>().unwrap_err();
         assert!(matches!(error, ModelError::Value { what: "spacing", .. }), "{text}: {error}");
@@ -97,13 +97,13 @@ fn refused(connection: &str) -> String {
 }
 
 #[test]
-fn a_plan_refuses_laws_that_it_can_not_run() {
+fn unusable_laws_are_refused_in_plans() {
     for (connection, field) in [
         ("transport = 'udp'\npayload = '64..1400'", ""),
         ("payload = '64..1400'", ""),
         ("transport = 'udp'\npayload = '64..65508'", "payload"),
         ("payload = '1..32M'", "payload"),
-        // An empty datagram has no number by which its size would be known.
+        // An empty datagram has no number, so its size would be unknown.
         ("transport = 'udp'\npayload = '0..9'", "payload"),
         ("transport = 'udp'\npayload = '9..90'\ngso = 'on'", "gso"),
         ("transport = 'udp'\npayload = '9..9'\ngso = 'on'", ""),
@@ -120,7 +120,7 @@ fn a_plan_refuses_laws_that_it_can_not_run() {
 }
 
 #[test]
-fn documents_hold_laws_as_words() {
+fn laws_are_strings_in_documents() {
     let text = "schema = 'weir.plan/1'\n[[connection]]\ntransport = 'udp'\npayload = 'uniform(min=64, max=1400)'\nspacing = 'exponential(mean=2ms)'\n[[connection]]\npayload = 1000";
     let plan = Plan::parse(text).unwrap();
     assert_eq!(Plan::parse(&plan.to_toml().unwrap()).unwrap(), plan);
@@ -197,7 +197,7 @@ fn outcome(law: &str) -> String {
 }
 
 #[test]
-fn laws_of_the_documentation() {
+fn documented_vectors_match() {
     let page = include_str!("../../../../docs/randomness.md");
     let mut seen = 0;
     for line in page.lines().filter(|l| l.starts_with("| `payload") || l.starts_with("| `spacing"))

@@ -1,4 +1,4 @@
-//! Every suffix of every unit, by value; numbers without one; and what is refused.
+//! All suffixes of all units, numbers without a suffix, and invalid text.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -112,7 +112,7 @@ fn seeds() {
     reads(&[("0x1F", Seed(31)), ("0X1f", Seed(31)), ("31", Seed(31))]);
     refuses::<Seed>(&["", "0x", "1F", "18446744073709551616"]);
     assert_eq!(json("31"), Some(Seed(31)));
-    // A double holds no larger whole number exactly, so it could be another seed than the one written.
+    // Doubles don't represent larger integers exactly, so it might be a different seed from the one written.
     assert_eq!(json::<Seed>("9.1e15"), None);
     assert_eq!(json::<Seed>("1.5"), None);
 }
@@ -141,7 +141,7 @@ fn send_rates() {
 }
 
 #[test]
-fn a_rate_in_packets_and_shared() {
+fn packet_rates_and_shares() {
     let rate = |text: &str| text.parse::<SendRate>().unwrap();
     assert_eq!(rate("8M").packets_per_second(1000.0), Some(1000.0));
     assert_eq!(rate("8").packets_per_second(0.0), Some(1.0), "an empty payload counts as a byte");

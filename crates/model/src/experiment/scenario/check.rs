@@ -1,4 +1,4 @@
-//! What has to hold in a scenario before anything starts.
+//! Checks a scenario before anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
 use crate::names::{is_host, is_interface};
 
-/// Maximum number of steps, those inside of others included.
+/// Maximum number of steps, nested ones included.
 const MAX_STEPS: usize = 10_000;
-/// Maximum number of runs of a scenario, and most points of a sweep.
+/// Maximum number of runs of a scenario, and of points of a sweep.
 const MAX_RUNS: u64 = 100_000;
 /// Maximum number of repetitions of one test, at one point.
 const MAX_REPETITIONS: u32 = 10_000;
 /// Maximum number of repetitions of a host-limited run.
 const MAX_AGAIN: u32 = 100;
 
-/// The axes around a step and its own, with their values; none where these are not known yet.
+/// The axes of a step and of the steps around it, with their values; empty lists for values not known yet.
 type Axes = BTreeMap<String, Vec<String>>;
 
 impl Scenario {
@@ -66,7 +66,7 @@ impl Scenario {
                 );
             }
             if name == "local" || self.lab_hosts().contains(name) {
-                return refuse(&format!("host.{name}"), "a name that is taken", "another name");
+                return refuse(&format!("host.{name}"), "a name that is in use", "another name");
             }
         }
         for (name, emulator) in &self.emulators {
@@ -106,7 +106,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Hosts of the lab.
+    /// Names of the lab's hosts.
     #[must_use]
     pub(crate) fn lab_hosts(&self) -> Vec<String> {
         let count = self.lab.as_ref().map_or(0, |l| l.hosts.unwrap_or(2).min(16));
@@ -179,7 +179,7 @@ impl Scenario {
                 return refuse(
                     &format!("{at}.expect"),
                     &format!("'{text}'"),
-                    "sums of parallel alone, such as 'sum throughput >= 1 Gbit/s', and others of the tests in it",
+                    "sums only for parallel, such as 'sum throughput >= 1 Gbit/s', and other figures for the tests in it",
                 );
             }
             check_where(&rule, action, axes, at)?;
@@ -188,8 +188,8 @@ impl Scenario {
         if !step.published.is_empty() && !is_parallel && !is_test {
             return refuse(
                 &format!("{at}.published"),
-                &format!("beside {}", action.name()),
-                "beside parallel or a test that is not in the background, or inside of sweep, search or compare",
+                &format!("with {}", action.name()),
+                "with parallel or a test that is not in the background, or inside of sweep, search or compare",
             );
         }
         for (i, published) in step.published.iter().enumerate() {
@@ -215,7 +215,7 @@ impl Scenario {
                     return refuse(
                         &format!("{at}.precision_percentage"),
                         "without enough max_runs",
-                        "max_runs of 2 or more and no less than runs: how far it may repeat",
+                        "max_runs, the maximum number of repetitions, of at least 2 and at least runs",
                     );
                 }
                 if sweep.precision_percentage.is_some_and(|p| !(p > 0.0 && p <= 100.0)) {
@@ -229,7 +229,7 @@ impl Scenario {
                     let field = format!("{at}.metrics");
                     let metric: Metric = text.parse().map_err(|e| inside(&field, e))?;
                     if metric.is_sum() {
-                        return refuse(&field, text, "figures of one test: sums are of parallel");
+                        return refuse(&field, text, "figures of one test; sums are for parallel");
                     }
                 }
                 let axes = with(axes, own);
@@ -284,7 +284,7 @@ impl Scenario {
                     refuse(&at, "neither or both", "one of time and test")
                 }
                 (Some(_), None) if wait.bytes.is_some() || wait.packets.is_some() => {
-                    refuse(&at, "bytes or packets of no test", "test with them")
+                    refuse(&at, "bytes or packets without test", "test with them")
                 }
                 (Some(_), None) => Ok(()),
                 (None, Some(test)) => self.check_background(test, &format!("{at}.test")),
@@ -311,7 +311,7 @@ impl Scenario {
                 (None, Some(_)) => Ok(()),
                 _ => refuse(&at, "neither or both", "one of emulator and file"),
             },
-            // What does nothing would pass.
+            // A step that does nothing would pass.
             Action::Parallel([]) => refuse(&at, "no steps", "at least one step"),
             Action::Parallel(inner) => self.check_steps(inner, &at, names, count, axes),
             Action::Repeat(repeat) => {
@@ -344,7 +344,7 @@ impl Scenario {
         }
         self.check_host(test.to.as_deref(), &format!("{at}.to"))?;
         if test.to.is_none() && self.lab.is_none() && self.hosts.len() != 1 {
-            return refuse(&format!("{at}.to"), "none", "the host that answers");
+            return refuse(&format!("{at}.to"), "none", "the server host");
         }
         let forms = [test.args.is_some(), test.plan.is_some(), test.plan_file.is_some()];
         if forms.iter().filter(|f| **f).count() > 1 {
@@ -394,25 +394,25 @@ impl Scenario {
     ) -> Result<(), ModelError> {
         self.check_emulator(impair.emulator.as_deref(), &format!("{at}.emulator"))?;
         if impair.clear != impair.to.is_empty() {
-            return refuse(at, "neither or both", "clear = true, or what it is to do");
+            return refuse(at, "neither or both", "one of clear = true and laws");
         }
         impair.to.check(at, is_later)
     }
 
     fn check_background(&self, test: &str, at: &str) -> Result<(), ModelError> {
-        fn any<'a>(steps: &'a [Step], found: &mut Vec<&'a str>) {
+        fn add_background_tests<'a>(steps: &'a [Step], found: &mut Vec<&'a str>) {
             for step in steps {
                 if let (Some(test), Some(name)) = (&step.test, &step.name)
                     && test.background
                 {
                     found.push(name);
                 }
-                any(step.parallel.as_deref().unwrap_or_default(), found);
-                any(step.repeat.as_ref().map_or(&[], |r| &r.steps), found);
+                add_background_tests(step.parallel.as_deref().unwrap_or_default(), found);
+                add_background_tests(step.repeat.as_ref().map_or(&[], |r| &r.steps), found);
             }
         }
         let mut known = vec![];
-        any(&self.steps, &mut known);
+        add_background_tests(&self.steps, &mut known);
         if known.contains(&test) {
             return Ok(());
         }
@@ -425,7 +425,7 @@ impl Scenario {
     }
 }
 
-/// Axes with those of a step itself.
+/// The surrounding axes and a step's own.
 fn with(around: &Axes, own: Values) -> Axes {
     let mut out = around.clone();
     out.extend(own);
@@ -441,7 +441,7 @@ fn check_runs(runs: Option<u32>, at: &str) -> Result<(), ModelError> {
     }
 }
 
-/// Runs that these steps come to at most; each other step counts as one.
+/// Maximum number of runs of these steps; every step without runs counts as one.
 fn max_runs(steps: &[Step]) -> Result<u64, ModelError> {
     let points = |over: &[String]| -> Result<u64, ModelError> {
         Ok(check_axes(over, "step")?.iter().map(|(_, v)| v.len() as u64).product())
@@ -469,7 +469,8 @@ fn max_runs(steps: &[Step]) -> Result<u64, ModelError> {
     })
 }
 
-/// What an expectation's `where` names has to be there: else nothing would be judged, and nothing could fail.
+/// Checks that the axes and values of an expectation's `where` exist. Otherwise nothing would be judged, and
+/// nothing could fail.
 fn check_where(rule: &Rule, action: Action<'_>, around: &Axes, at: &str) -> Result<(), ModelError> {
     let own = |over| check_axes(over, &format!("{at}.{}", action.name()));
     let mut axes = match action {
@@ -490,13 +491,13 @@ fn check_where(rule: &Rule, action: Action<'_>, around: &Axes, at: &str) -> Resu
         let Some(values) = axes.get(name) else {
             let known: Vec<&str> = axes.keys().map(String::as_str).collect();
             let accepted = if known.is_empty() {
-                "no where: no axis is around this step".into()
+                "no where, because this step is not within an axis".into()
             } else {
                 hint(name, &known)
             };
             return refuse(&place, "no such axis", &accepted);
         };
-        // Values that another axis fills in are known later.
+        // Values that contain another axis are known later.
         let open = value.contains('{') || values.iter().any(|v| v.contains('{'));
         if !open && !values.is_empty() && !values.contains(value) {
             let known: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -509,7 +510,7 @@ fn check_where(rule: &Rule, action: Action<'_>, around: &Axes, at: &str) -> Resu
 /// The axes of a sweep with their values.
 ///
 /// # Errors
-/// [`ModelError::Field`] for words that are no axis.
+/// [`ModelError::Field`] for an invalid axis.
 pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
     let mut out: Values = vec![];
     for axis in over {
@@ -540,7 +541,7 @@ fn check_published(published: &Published, axes: &Axes, at: &str) -> Result<(), M
             let known: Vec<&str> = axes.keys().map(String::as_str).collect();
             return refuse(
                 &format!("{at}.match.{axis}"),
-                "no axis of this sweep",
+                "not an axis of this sweep",
                 &known.join(", "),
             );
         }

@@ -1,10 +1,10 @@
 //! `weir.scenario/1`: an experiment as a file.
 //!
-//! Strings may hold `{name}` (see [`expand`]); a sweep's test and impairment may hold the names of its axes, which are
-//! replaced at each point. Everything is checked before anything starts.
+//! Strings may contain `{name}` (see [`expand`]). A sweep's test and impairment may contain the names of its
+//! axes, which are replaced at each point. Everything is checked before anything starts.
 //!
-//! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
-//! holds), `parameter` (a sweep's values in a plan).
+//! The modules: `types` (a scenario and its hosts), `steps` (its steps), `parse` and `check` (from text to a
+//! valid scenario), `parameter` (a sweep's values in a plan).
 
 mod check;
 
@@ -34,7 +34,7 @@ fn refuse(field: &str, given: &str, accepted: &str) -> Result<(), ModelError> {
     Err(ModelError::Field { field: field.into(), given: given.into(), accepted: accepted.into() })
 }
 
-/// An error of something inside the document, with its place.
+/// An error inside a document, with its path.
 fn inside(at: &str, error: ModelError) -> ModelError {
     match error {
         ModelError::Field { field, given, accepted } => {

@@ -1,4 +1,4 @@
-//! A plan of a step, and the values of a sweep in it.
+//! Sets a sweep's values in the plan of a step.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::document::{self, DocumentCode, DocumentError};
 use crate::experiment::variables::plain;
 use crate::plan::Plan;
 
-/// A plan of a step: as `weir.plan/1`, whose schema need not be said.
+/// The plan of a step: a `weir.plan/1` that may omit its schema.
 ///
 /// # Errors
 /// Those of [`Plan::parse`].
@@ -22,11 +22,11 @@ pub fn test_plan(plan: &Value) -> Result<Plan, ModelError> {
     Ok(plan)
 }
 
-/// Sets parameters of a plan by their names: a field of the plan, or of every connection (`NAME.field` for one of them). Short
-/// names of the flags are known: `size`, `connections`, `time`. The plan is checked with all of them set.
+/// Sets parameters of a plan by name: fields of the plan or of every connection (`NAME.field` for one of them).
+/// The flags' short names are accepted: `size`, `connections`, `time`. The plan is checked after all are set.
 ///
 /// # Errors
-/// [`ModelError::Field`] for a name that no plan has or a value that it does not take.
+/// [`ModelError::Field`] for an unknown name or an invalid value.
 pub fn set_parameters<'a>(
     plan: &Plan,
     values: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -40,7 +40,7 @@ pub fn set_parameters<'a>(
     plan.check().map_err(|e| match e {
         ModelError::Field { field: place, given, accepted } => {
             let last = place.rsplit('.').next().unwrap_or(&place);
-            // By the name that was used for it.
+            // Report it by the name that was used.
             match (names.iter().find(|name| field_of(name) == last), &names[..]) {
                 (Some(name), _) => ModelError::Field { field: (*name).into(), given, accepted },
                 (None, [name]) => inside(name, ModelError::Field { field: place, given, accepted }),
@@ -52,7 +52,7 @@ pub fn set_parameters<'a>(
     Ok(plan)
 }
 
-/// The field that a name of a parameter means, without the connection's name.
+/// The field of a parameter's name, without the connection's name.
 fn field_of(name: &str) -> &str {
     parameter_of(name.rsplit_once('.').map_or(name, |(_, field)| field))
 }
@@ -62,7 +62,7 @@ fn set(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
     let mut raw = serde_json::to_value(plan).unwrap_or_default();
     let only = name.rsplit_once('.').map(|(connection, _)| connection);
     let field = field_of(name);
-    // As a number or a boolean where it reads as one; fields with units take both.
+    // A number or a boolean if it is one; fields with units accept both.
     let number: Value = match value {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
@@ -127,19 +127,20 @@ const OF_PLAN: &[&str] = &[
     "device",
 ];
 
-/// The parameter of a plan that a name of an axis or of a flag means: `payload` for `size`; other names mean themselves.
+/// The parameter of a plan for the name of an axis or a flag: `payload` for `size`; other names are unchanged.
 #[must_use]
 pub fn parameter_of(name: &str) -> &str {
     SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| long)
 }
 
-/// What a parameter may be called: the fields of a connection, which the error of an unknown one lists, and those of the plan.
+/// The accepted names of parameters: the fields of a connection, which the error of an unknown one lists, and
+/// those of the plan.
 fn known(name: &str, error: &DocumentError) -> String {
     let fields = error.accepted.split(", ");
-    // What is asked for most has a short name, which is the flag's.
+    // Frequent parameters have a short name, that of the flag.
     let called = |field: &str| {
         let short = SHORT.iter().find(|(_, long)| *long == field);
-        // Where the plan's own name is a flag's too, it says as much.
+        // The short name is not needed if the field's own name is a flag too.
         let short = short.filter(|_| !matches!(field, "rate" | "congestion"));
         short.map_or_else(|| field.to_owned(), |(short, _)| (*short).to_owned())
     };

@@ -1,4 +1,4 @@
-//! A text becomes a scenario: variables replaced, steps named.
+//! Parses a scenario: replaces variables and names the steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use crate::document::{self, DocumentError};
 use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
 
-/// Maximum number of hosts of a lab, by the letters of their names.
+/// Maximum number of hosts of a lab.
 const MAX_LAB_HOSTS: u64 = 16;
 
 impl Scenario {
-    /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
-    /// over the file's) and checks all that needs no file and no host. `hosts` replace those of the file; with one of them there
-    /// is no lab: tests then run from this machine, and emulators between the hosts of the lab are left out with it. A step that
-    /// needs one of those is refused.
+    /// Reads a scenario from TOML, or from JSON if it starts with `{`, replaces its variables (`--quick` and
+    /// `set` override the file) and checks everything that needs no file and no host. `hosts` replace those of
+    /// the file. With any of them there is no lab: tests run from this machine, and emulators between the lab's
+    /// hosts are omitted. A step that needs such an emulator is refused.
     ///
     /// # Errors
     /// [`ModelError`] with line, or with the path of the field, what was given and what is accepted.
@@ -31,8 +31,8 @@ impl Scenario {
         let mut raw = document::tree(text).map_err(of)?;
         if let (false, Some(fields)) = (hosts.is_empty(), raw.as_object_mut()) {
             let known = host_names(fields);
-            let strange = hosts.keys().find(|name| !known.is_empty() && !known.contains(name));
-            if let Some(name) = strange {
+            let unknown = hosts.keys().find(|name| !known.is_empty() && !known.contains(name));
+            if let Some(name) = unknown {
                 let near = nearest(name, known.iter().map(String::as_str));
                 let hint = near.map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
                 let known = format!("the scenario's hosts: {}{hint}", known.join(", "));
@@ -96,14 +96,15 @@ impl Scenario {
             document::read(&expanded).map_err(|error| of(error.located(text)))?;
         scenario.name_steps();
         if !hosts.is_empty() {
-            scenario.leave_out_emulators()?;
+            scenario.remove_lab_emulators()?;
         }
         scenario.check().map_err(|e| DocumentError::of_check(e, SCENARIO_SCHEMA, text))?;
         Ok(scenario)
     }
 
-    /// Leaves out emulators that were between the hosts of a lab, where there is none: the path to a host elsewhere is its own.
-    fn leave_out_emulators(&mut self) -> Result<(), ModelError> {
+    /// Removes emulators between the hosts of a lab that is not used: the path to another host can't be
+    /// emulated.
+    fn remove_lab_emulators(&mut self) -> Result<(), ModelError> {
         let is_elsewhere = |e: &EmulatorSpec| e.interfaces.is_some() || e.control_socket.is_some();
         let gone = self.emulators.iter().filter(|(_, e)| !is_elsewhere(e));
         let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
@@ -112,7 +113,7 @@ impl Scenario {
                 "hosts",
                 &format!(
                     "emulator {emulator}, which step {step} needs, is between the hosts of the lab, \
-                     and with a host from elsewhere there is no lab"
+                     and with another host there is no lab"
                 ),
                 "a scenario whose emulators have interfaces or a control_socket of their own, or this one without a host",
             );
@@ -143,7 +144,8 @@ impl Scenario {
     }
 }
 
-/// The first step that is about one of these emulators, and which; where a step names none, the only one of `count` is meant.
+/// The first step that needs one of these emulators, and the emulator. A step that names none means the only
+/// one of `count`.
 fn first_that_needs(steps: &[Step], gone: &[String], count: usize) -> Option<(String, String)> {
     let meant = |named: Option<&str>| match named {
         Some(name) => gone.iter().find(|g| *g == name).cloned(),
@@ -166,10 +168,10 @@ fn first_that_needs(steps: &[Step], gone: &[String], count: usize) -> Option<(St
     })
 }
 
-/// The hosts of a scenario as it is written: its tables, and those of its lab (`a`, `b`, …); none where it has neither.
+/// The hosts that a scenario names: its tables and those of its lab (`a`, `b`, …); empty if it has neither.
 fn host_names(fields: &serde_json::Map<String, Value>) -> Vec<String> {
     let tables = fields.get("host").and_then(Value::as_object);
-    // A number that a variable gives is not known yet.
+    // A number from a variable is not known yet.
     let count = fields.get("lab").map_or(0, |lab| match lab.get("hosts") {
         None => 2,
         Some(count) => count.as_u64().map_or(MAX_LAB_HOSTS, |n| n.min(MAX_LAB_HOSTS)),
@@ -194,9 +196,9 @@ mod tests {
         Scenario::parse(&text, false, &Variables::new(), &[("b".to_owned(), host)].into())
     }
 
-    /// Else another host than the one that was named would be measured.
+    /// Otherwise a host other than the named one would be measured.
     #[test]
-    fn a_host_that_the_scenario_has_not_is_refused() {
+    fn an_unknown_host_is_refused() {
         let host = || HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };
         let given = |text: &str, name: &str| {
             let text = format!(
@@ -218,9 +220,9 @@ mod tests {
         }
     }
 
-    /// The path to a host elsewhere is what it is.
+    /// The path to another host can't be emulated.
     #[test]
-    fn an_emulator_of_the_lab_is_left_out_with_it_unless_a_step_needs_it() {
+    fn an_emulator_of_the_lab_is_omitted_unless_a_step_needs_it() {
         let scenario = with_host("[[step]]\ntest = { to = \"b\" }").unwrap();
         assert!(scenario.lab.is_none() && scenario.emulators.is_empty());
         for step in [

@@ -1,4 +1,4 @@
-//! What a step may be.
+//! The steps of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use super::Impairing;
 use crate::threads::Threads;
 use crate::units::{ByteSize, Span};
 
-/// One step: exactly one action, and what is common to all.
+/// One step: exactly one action, and options common to all actions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
-    /// Its name, unique; made from its action where absent.
+    /// Unique name. Absent: made from the action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// It ends after this time, as an error.
+    /// It is stopped after this time, as an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// The experiment continues if this step fails to run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_going: bool,
-    /// What has to come true of its runs.
+    /// Expectations of its runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
-    /// Of `test` and `parallel`: figures that others published for the like, printed beside its means, or the sums.
+    /// For `test` and `parallel`: published figures of others, printed beside the means or sums.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// Runs a test.
@@ -50,16 +50,16 @@ pub struct Step {
     /// Stops connections of a test in the background, or the whole test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopStep>,
-    /// Changes what an emulator does, at once.
+    /// Changes an emulator's laws immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<ImpairStep>,
     /// Runs a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandStep>,
-    /// Keeps an emulator's counters, or a file, with the result.
+    /// Stores an emulator's counters, or a file, with the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collect: Option<CollectStep>,
-    /// Steps that run at the same time; it ends when all have.
+    /// Steps that run concurrently; it ends when all have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Vec<Step>>,
     /// Steps that run several times.
@@ -84,15 +84,15 @@ pub enum Action<'a> {
     Start(&'a StopStep),
     /// Stopping connections.
     Stop(&'a StopStep),
-    /// An emulator's orders.
+    /// New laws of an emulator.
     Impair(&'a ImpairStep),
     /// A command.
     Command(&'a CommandStep),
-    /// Keeping something.
+    /// Counters or a file to store.
     Collect(&'a CollectStep),
-    /// Steps at the same time.
+    /// Concurrent steps.
     Parallel(&'a [Step]),
-    /// Steps several times.
+    /// Repeated steps.
     Repeat(&'a RepeatStep),
 }
 
@@ -118,7 +118,7 @@ impl Action<'_> {
 }
 
 impl Step {
-    /// All actions that it names; a checked step has exactly one.
+    /// All its actions; a checked step has exactly one.
     pub(super) fn actions(&self) -> Vec<Action<'_>> {
         let all = [
             self.test.as_ref().map(Action::Test),
@@ -137,7 +137,7 @@ impl Step {
         all.into_iter().flatten().collect()
     }
 
-    /// What it does; absent for a step that names no action or several, which [`Scenario::parse`] refuses.
+    /// Its action; absent if it has none or several, which [`Scenario::parse`] refuses.
     #[must_use]
     pub fn action(&self) -> Option<Action<'_>> {
         match self.actions()[..] {
@@ -151,10 +151,10 @@ impl Step {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TestStep {
-    /// The host that runs it. Absent: the lab's `a`, without a lab this machine.
+    /// The client host. Absent: the lab's `a`, or this machine without a lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The host that answers. Absent: the lab's `b`, or the only `[host]`.
+    /// The server host. Absent: the lab's `b`, or the only `[host]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Flags of `weir test`, such as `-u -b 10M -t 5`.
@@ -163,13 +163,13 @@ pub struct TestStep {
     /// A plan, as in `weir.plan/1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// A file with a plan, beside the scenario.
+    /// A file with a plan, in the scenario's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_file: Option<String>,
     /// Repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// The following steps run while it does; `wait` or `stop` ends it, else the end of the scenario.
+    /// The following steps run while it runs. `wait` or `stop` ends it, else the end of the scenario.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
     /// The threads of `from`'s end.
@@ -181,37 +181,39 @@ pub struct TestStep {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SweepStep {
-    /// The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does not hold as
-    /// `{NAME}` is a parameter of its plan. None: one point, repeated.
+    /// The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does
+    /// not contain as `{NAME}` is a parameter of its plan. Empty: one point, repeated.
     pub over: Vec<String>,
-    /// Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
+    /// Repetitions at each point. Default 1. With `precision_percentage`, those of the first stage: default 10,
+    /// at least 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// Maximum number of repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
+    /// Maximum number of repetitions; required with `precision_percentage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
-    /// Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
-    /// `max_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
+    /// Repeats a point until the confidence interval of its first metric is within this percentage of its mean,
+    /// at most `max_runs` times. The standard deviation of the first `runs` determines the number and the
+    /// interval (Stein's two stages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
-    /// The points in the order of the axes, not shuffled.
+    /// Runs the points in the order of the axes, not shuffled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_order: bool,
     /// Maximum number of times that a host-limited run is repeated.
     #[serde(skip_serializing_if = "is_none_or_zero")]
     pub repeat_host_limited: u32,
-    /// Rest between runs.
+    /// Pause between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Span>,
-    /// What is tabulated. Default: throughput, packet_rate, loss, jitter.
+    /// The tabulated metrics. Default: throughput, packet_rate, loss, jitter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
     /// The test.
     pub test: TestStep,
-    /// Laws that an emulator gets before each run.
+    /// Laws to set in an emulator before each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<ImpairStep>,
-    /// Figures that others published, printed beside ours.
+    /// Published figures of others, printed beside the measured ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
@@ -224,7 +226,7 @@ fn is_none_or_zero(n: &u32) -> bool {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Published {
-    /// The file, beside the scenario.
+    /// The file, in the scenario's directory.
     pub file: String,
     /// Where they were published.
     pub source: String,
@@ -235,13 +237,13 @@ pub struct Published {
     pub scale: Option<f64>,
     /// The metric that it belongs to.
     pub metric: String,
-    /// Axis of the sweep → column that holds its value.
+    /// Axis of the sweep → column with its value.
     #[serde(rename = "match")]
     pub matching: BTreeMap<String, String>,
-    /// Column → the only value that counts.
+    /// Column → the value of the rows to use.
     #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
     pub filter: BTreeMap<String, String>,
-    /// Axis → the only value to whose points it applies.
+    /// Axis → the value of the points to which it applies.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, String>,
     /// Columns whose values name the figure.
@@ -253,12 +255,12 @@ pub struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchKind {
-    /// The greatest rate without loss (RFC 2544, section 26.1).
+    /// The maximum rate without loss (RFC 2544, section 26.1).
     #[default]
     Throughput,
     /// Delay at the throughput (RFC 2544, section 26.2).
     Latency,
-    /// Loss at rates going down from the greatest (RFC 2544, section 26.3).
+    /// Loss at rates decreasing from the maximum (RFC 2544, section 26.3).
     FrameLoss,
     /// The longest burst without loss (RFC 2544, section 26.4; RFC 9004).
     BackToBack,
@@ -268,37 +270,38 @@ pub enum SearchKind {
     Saturation,
 }
 
-/// A search of datagrams. Its test may hold `{rate}` (of all flows together, with its unit), `{seconds}` and `{packets}`.
+/// A search with datagrams. Its test may contain `{rate}` (the sum of all flows, with its unit), `{seconds}`
+/// and `{packets}`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchStep {
     /// What is searched.
     pub kind: SearchKind,
-    /// Axes, as in a sweep: the search is made at each point.
+    /// Axes, as in a sweep: there is a search at each point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
-    /// Minimum rate, above 0: a trial at it sends 100 packets or more.
+    /// Minimum rate, above 0: a trial at this rate sends at least 100 packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<String>,
     /// Maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<String>,
-    /// Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of
-    /// datagrams, preamble and gap included.
+    /// Instead of `high`: the nominal rate of an Ethernet link. The maximum rate is then its line rate for each
+    /// size of datagrams, preamble and gap included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nominal: Option<String>,
-    /// The search ends when its bounds are this close, per cent of the upper one. Default 1.
+    /// The search ends when the distance of its bounds is at most this percentage of the upper one. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
-    /// Length of a trial. RFC 2544 asks for 60 s.
+    /// Length of a trial. RFC 2544 requires 60 s.
     pub trial: Span,
-    /// Loss that still counts as none, per cent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
+    /// Maximum loss that counts as none, percent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
     pub loss_percentage: f64,
-    /// Repetitions of what is averaged (latency, back-to-back), of each rate (saturation), and most trials of a load
-    /// (mlrsearch).
+    /// Repetitions that are averaged (latency, back-to-back), repetitions of each rate (saturation), or maximum
+    /// trials of a load (mlrsearch).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// Rates that others published, printed beside the one that is found.
+    /// Published rates of others, printed beside the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// The test.
@@ -309,7 +312,7 @@ pub struct SearchStep {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompareStep {
-    /// Tools, of those that `weir compare --list` names. Default: all that are installed.
+    /// Tools from the list of `weir compare --list`. Default: all that are installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
     /// Axes: `size`, `mss`, `transport`, `connections`, `rate`, `seconds`.
@@ -317,7 +320,7 @@ pub struct CompareStep {
     /// Fixed parameters of the same names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, Value>,
-    /// Weir may send and receive UDP in super-packets (GSO, GRO). Default: each datagram by itself, as the other tools do.
+    /// Weir may send and receive UDP in super-packets (GSO, GRO). Default: per-packet, like the other tools.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub coalesced: bool,
     /// Repetitions. Default 1.
@@ -329,7 +332,7 @@ pub struct CompareStep {
     /// Receiving host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Figures that others published, printed beside ours.
+    /// Published figures of others, printed beside the measured ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
@@ -338,16 +341,16 @@ pub struct CompareStep {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WaitStep {
-    /// So long.
+    /// Duration of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
     /// A test in the background, by its step's name: until its end, or until `bytes` or `packets`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<String>,
-    /// Until so much payload was sent.
+    /// Waits until this much payload was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<ByteSize>,
-    /// Until so many packets were sent.
+    /// Waits until this number of packets was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
 }
@@ -358,23 +361,23 @@ pub struct WaitStep {
 pub struct StopStep {
     /// The test, by its step's name.
     pub test: String,
-    /// The connection; absent: all of them, and to stop the test itself.
+    /// The connection. Absent: all of them; `stop` then stops the test itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
 }
 
-/// Orders for an emulator.
+/// New laws for an emulator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = super::types::both_alone)]
 pub struct ImpairStep {
-    /// Which; absent: the only one.
+    /// The emulator. Absent: the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulator: Option<String>,
-    /// Nothing more is impaired.
+    /// Removes all laws.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub clear: bool,
-    /// What it is to do.
+    /// The new laws.
     #[serde(flatten)]
     pub to: Impairing,
 }
@@ -389,10 +392,10 @@ super::types::impairing_fields! {
 pub struct CommandStep {
     /// Program and arguments; no shell reads them.
     pub run: Vec<String>,
-    /// In which host of the lab; absent: this machine.
+    /// The host of the lab that runs it. Absent: this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The exit code that is right. Default 0.
+    /// The expected exit code. Default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 }
@@ -413,10 +416,10 @@ pub struct CollectStep {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RepeatStep {
-    /// How often. Absent with `over`: once for each point.
+    /// Number of repetitions. Absent with `over`: once for each point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
-    /// Axes whose names the steps may hold, as in a sweep.
+    /// Axes whose names the steps may contain, as in a sweep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
     /// The steps.
@@ -425,8 +428,8 @@ pub struct RepeatStep {
 }
 
 impl TestStep {
-    /// Its plan at a point of a sweep: `{name}` replaced, and each value whose name it does not hold set as a parameter of
-    /// the plan. The words of `args` are the caller's to read.
+    /// Whether the test contains `{name}`. At each point of a sweep the value replaces it; a value whose name
+    /// is not contained is set as a parameter of the plan.
     #[must_use]
     pub fn holds(&self, name: &str) -> bool {
         let braced = format!("{{{name}}}");

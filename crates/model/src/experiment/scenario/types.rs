@@ -1,4 +1,4 @@
-//! A scenario, its hosts, its emulators.
+//! A scenario, its hosts and its emulators.
 
 use std::collections::BTreeMap;
 
@@ -29,31 +29,31 @@ pub struct Scenario {
     /// Tags, stored as labels of its runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Seed of the order of points; absent: drawn, and printed.
+    /// Seed of the order of points. Absent: chosen at random and printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
     /// The whole experiment stops after this time; completed runs are stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Confidence of intervals over repetitions, per cent. Default 95.
+    /// Confidence of intervals over repetitions, percent. Default 95.
     #[serde(default = "default_confidence")]
     pub confidence_percentage: f64,
     /// Names for `{name}`, with their values. `weir run --set NAME=VALUE` replaces them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, Value>,
-    /// What `--quick` makes of the variables.
+    /// Values of variables with `--quick`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quick: BTreeMap<String, Value>,
     /// Hosts made of namespaces for this experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lab: Option<LabSetup>,
-    /// Hosts by name. The hosts of the lab are there by themselves; `local` is this machine.
+    /// Hosts by name. The hosts of the lab need no entry; `local` is this machine.
     #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, HostSpec>,
     /// Emulators by name.
     #[serde(default, rename = "emulator", skip_serializing_if = "BTreeMap::is_empty")]
     pub emulators: BTreeMap<String, EmulatorSpec>,
-    /// What is done, in order.
+    /// The steps, in order.
     #[serde(rename = "step")]
     pub steps: Vec<Step>,
 }
@@ -62,12 +62,12 @@ fn default_confidence() -> f64 {
     95.0
 }
 
-/// A lab for the experiment, taken down at its end.
+/// A lab for the experiment, removed at its end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabSetup {
-    /// With an emulator between the hosts `a` and `b` (`m`); else they are joined directly. Hosts beyond two
-    /// come with `hosts`.
+    /// Whether an emulator (`m`) is between the hosts `a` and `b`; else they are connected directly. `hosts`
+    /// adds further hosts.
     pub middle: bool,
     /// Hosts, 2 to 16: `a`, `b`, `c` … Only two with `middle`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,11 +75,11 @@ pub struct LabSetup {
     /// MTU of its links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u32>,
-    /// Offloads off, so that each datagram crosses on its own.
+    /// Disables offloads, so that datagrams cross per-packet.
     pub no_offload: bool,
 }
 
-/// A host that answers tests.
+/// A host with a server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSpec {
@@ -93,24 +93,25 @@ pub struct HostSpec {
     pub key_file: Option<String>,
 }
 
-/// An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already.
+/// An emulator, which this experiment starts between two interfaces or in the lab's middle, or which is already
+/// running.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = both_alone)]
 pub struct EmulatorSpec {
-    /// The two interfaces. Absent: the lab's middle, or with `control_socket` a running one.
+    /// The two interfaces. Absent: the lab's middle, or a running emulator with `control_socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interfaces: Option<[String; 2]>,
     /// The control socket of a running emulator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_socket: Option<String>,
-    /// What it does from the start.
+    /// Its initial laws.
     #[serde(flatten)]
     pub initial: Impairing,
 }
 
-/// A table with the fields of an [`Impairing`] beside its own: named here once more, so that a refusal has the field's path
-/// and knows the names of all.
+/// A table that contains the fields of an [`Impairing`] and its own. They are repeated here, so that an error
+/// has the field's path and the names of all fields.
 macro_rules! impairing_fields {
     ($fields:ident -> $table:ident { $($own:ident: $type:ty,)* } $inner:ident) => {
         #[derive(Default, serde::Deserialize)]
@@ -146,7 +147,7 @@ impairing_fields! {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Impairing {
-    /// Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`.
+    /// Laws for both directions, as in `weir impair --both`; instead of `a_to_b` and `b_to_a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub both: Option<String>,
     /// Laws from A to B.
@@ -161,7 +162,7 @@ pub struct Impairing {
     /// A whole `weir.impair/1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
-    /// A file with a whole `weir.impair/1`, beside the scenario.
+    /// A file with a whole `weir.impair/1`, in the scenario's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_file: Option<String>,
     /// Seed of its draws.
@@ -171,14 +172,14 @@ pub struct Impairing {
 
 /// Adds to the schema of a table with laws that `both` excludes those of one direction.
 pub(super) fn both_alone(schema: &mut schemars::Schema) {
-    let there = |name: &str| serde_json::json!({ "required": [name], "properties": { name: { "type": "string" } } });
-    let both = there("both");
-    let one_way = [there("a_to_b"), there("b_to_a")];
+    let has_string = |name: &str| serde_json::json!({ "required": [name], "properties": { name: { "type": "string" } } });
+    let both = has_string("both");
+    let one_way = [has_string("a_to_b"), has_string("b_to_a")];
     schema.insert("not".into(), serde_json::json!({ "allOf": [both, { "anyOf": one_way }] }));
 }
 
 impl Impairing {
-    /// Whether nothing is said.
+    /// Whether it has no laws in any form.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Impairing { seed: self.seed, ..Impairing::default() }
@@ -194,12 +195,12 @@ impl Impairing {
 
     fn forms(&self, at: &str) -> Result<(), ModelError> {
         if self.both.is_some() && (self.a_to_b.is_some() || self.b_to_a.is_some()) {
-            // As in weir.impair/1: which of the two a direction has would be a guess.
+            // As in weir.impair/1: which of the two applies to a direction would be ambiguous.
             return refuse(&format!("{at}.both"), TWICE, TWICE_ACCEPTED);
         }
-        let words = self.both.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
+        let has_laws = self.both.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
         let forms =
-            [words, self.profile.is_some(), self.config.is_some(), self.config_file.is_some()];
+            [has_laws, self.profile.is_some(), self.config.is_some(), self.config_file.is_some()];
         if forms.iter().filter(|f| **f).count() > 1 {
             return refuse(
                 at,
@@ -213,7 +214,7 @@ impl Impairing {
     /// The whole impairment; `file` is the text of `config_file`.
     ///
     /// # Errors
-    /// [`ModelError`] for words that are no laws and documents that do not hold.
+    /// [`ModelError`] for invalid laws or documents.
     pub fn impairment(&self, at: &str, file: &str) -> Result<Impairment, ModelError> {
         let mut impairment = if let Some(name) = &self.profile {
             Impairment::of_profile(name).map_err(|e| inside(&format!("{at}.profile"), e))?

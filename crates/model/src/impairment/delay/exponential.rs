@@ -1,4 +1,4 @@
-//! Exponential delay, from a minimum on.
+//! Exponential delay above a minimum.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::units::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exponential {
-    /// Mean delay, `min` included, before `max` cuts it.
+    /// Mean delay, `min` included, before the cut at `max`.
     #[schemars(example = "20ms")]
     pub mean: Span,
     /// Minimum delay. Absent: 0.

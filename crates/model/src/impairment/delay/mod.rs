@@ -1,7 +1,7 @@
-//! Delay laws: nanoseconds drawn for each packet. A new one is a file here and a line in the list below.
+//! Delay laws: nanoseconds drawn for each packet. A new one needs a file here and a line in the list below.
 //!
-//! Transcendental functions are `libm`'s in plain Rust and square roots IEEE 754's, so that a draw is the
-//! same number on any machine. A draw below zero becomes zero.
+//! Transcendental functions are those of `libm` in plain Rust and square roots those of IEEE 754, so that a
+//! draw is the same number on any machine. A draw below zero becomes zero.
 
 use std::sync::LazyLock;
 
@@ -15,15 +15,15 @@ use crate::law::Words;
 use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 use crate::units::Span;
 
-/// Longest delay that a law may state.
+/// Maximum delay of a law.
 pub const MAX_DELAY: Span = Span::from_seconds(3600);
 
-/// What a delay law does on average, draws below zero taken as zero.
+/// Moments of a delay law, with draws below zero as zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayMoments {
-    /// Mean in ns; absent where the law has none.
+    /// Mean in ns; absent if the law has none.
     pub mean_ns: Option<f64>,
-    /// Standard deviation in ns; absent where the law has none.
+    /// Standard deviation in ns; absent if the law has none.
     pub deviation_ns: Option<f64>,
 }
 
@@ -38,26 +38,26 @@ impl DelayMoments {
     }
 }
 
-/// What a delay law does, seen from outside.
+/// Properties of a delay law.
 trait DelayRule {
-    /// What it does on average.
+    /// Its moments.
     fn moments(&self) -> DelayMoments;
-    /// Whether every packet has the same delay, so that there is nothing to decide on their order.
+    /// Whether every packet has the same delay, so that the order can't change.
     fn is_constant(&self) -> bool {
         false
     }
 }
 
-/// What a delay law may do to the order of packets.
+/// How a delay law treats the order of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderPolicy {
-    /// Packets overtake each other; each has exactly the delay drawn for it.
+    /// Packets may overtake each other; each has exactly the delay drawn for it.
     Allow,
-    /// When a drawn departure time comes, the packet that waits longest leaves. Order and mean delay are kept, the deviation shrinks.
+    /// At each drawn departure time the packet that has waited longest leaves. Order and mean delay are preserved, the standard deviation is smaller.
     #[default]
     FifoRelease,
-    /// No packet leaves before its predecessor: it waits for it. Order is kept, the mean grows.
+    /// No packet leaves before its predecessor. The order is preserved, the mean delay is larger.
     Max,
 }
 
@@ -65,7 +65,7 @@ const POLICIES: [OrderPolicy; 3] = [OrderPolicy::Allow, OrderPolicy::FifoRelease
 const POLICY_NAMES: [&str; 3] = [POLICIES[0].name(), POLICIES[1].name(), POLICIES[2].name()];
 
 impl OrderPolicy {
-    /// The policy's word.
+    /// Its name in documents and laws.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl OrderPolicy {
 slot_of_laws! {
     /// The slot of delay and jitter. Exactly one law is set. Negative draws become 0.
     Delay("delay"): DelayRule;
-    /// A delay law at work.
+    /// A running delay law.
     DelayLaw;
-    /// The delay of the next packet in ns; `draws` are those of its place.
+    /// The delay of the next packet in ns; `draws` are those of its position.
     draw_ns -> u64;
     {
         constant: Constant,
@@ -91,7 +91,7 @@ slot_of_laws! {
         pareto: Pareto,
     }
     {
-        /// What may happen to the order of packets.
+        /// How the order of packets is treated.
         pub order: OrderPolicy,
     }
 }
@@ -103,7 +103,7 @@ static FORM: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Delay {
-    /// What the law does on average; `None` when there is none.
+    /// The law's moments; `None` without a law.
     #[must_use]
     pub fn moments(&self) -> Option<DelayMoments> {
         self.rule().map(DelayRule::moments)
@@ -146,7 +146,7 @@ impl Slot for Delay {
         for (name, law) in self.stated() {
             text += &format!(" {}", law.text(name));
         }
-        // A constant delay keeps order under every policy.
+        // A constant delay preserves the order with every policy.
         if !self.is_constant() || self.order != OrderPolicy::default() {
             text += &format!(" {}", self.order.name());
         }
@@ -161,7 +161,7 @@ fn check_span(at: &str, field: &str, span: Span) -> Result<(), ModelError> {
     refuse(at, field, span, "up to 1h")
 }
 
-/// To the nearest nanosecond; below zero (and not a number) is zero.
+/// Rounds to the nearest nanosecond; values below zero and NaN become zero.
 #[inline]
 fn round_ns(value: f64) -> u64 {
     // The cast saturates at both ends and truncates, which is a floor here.

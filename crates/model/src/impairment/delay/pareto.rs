@@ -71,8 +71,8 @@ impl Running for Tail {
 }
 
 impl DelayRule for Pareto {
-    /// E Xᵏ = a·sᵏ/(a − k) for k < a. Cut at c the moments always exist: with q = (s/c)ᵃ⁻ᵏ,
-    /// E min(X, c)ᵏ = sᵏ·(a − k·q)/(a − k), and sᵏ·(1 + k·ln(c/s)) for a = k.
+    /// E Xᵏ = a·sᵏ/(a − k) for k < a. With a cut at c the moments always exist: with q = (s/c)ᵃ⁻ᵏ, E min(X, c)ᵏ
+    /// = sᵏ·(a − k·q)/(a − k), and sᵏ·(1 + k·ln(c/s)) for a = k.
     fn moments(&self) -> DelayMoments {
         let (scale, shape) = (self.scale.0 as f64, self.shape);
         let power = |k: f64| {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn draws_follow_the_law() {
-        // With tails whose sample moments settle; errors of 5 standard deviations, seeds fixed.
+        // Tails whose sample moments converge; tolerance of 5 standard deviations, fixed seeds.
         for text in [
             "delay pareto(scale=10ms, shape=8) allow",
             "delay pareto(scale=10ms, shape=1, max=100ms) allow",

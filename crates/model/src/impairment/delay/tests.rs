@@ -10,7 +10,7 @@ fn law(text: &str) -> DelayLaw {
     DelayLaw::of(&slot(text)).unwrap()
 }
 
-/// Mean and standard deviation that a law states.
+/// Mean and standard deviation of a law by its closed form.
 fn stated(text: &str) -> (f64, f64) {
     let moments = slot(text).moments().unwrap();
     (moments.mean_ns.unwrap(), moments.deviation_ns.unwrap())
@@ -73,8 +73,7 @@ fn stated_moments_without_a_cut() {
     assert_eq!(stated("delay 30ms ±10ms exponential"), (30e6, 10e6));
 }
 
-/// How far the distribution of draws is from its closed form, by Kolmogorov and Smirnov: times √n the distance stays
-/// below 1.95 with probability 0.999.
+/// The Kolmogorov–Smirnov distance of draws from the closed form, times √n: below 1.95 with probability 0.999.
 pub(super) fn distance(text: &str, below: impl Fn(f64) -> f64) -> f64 {
     let mut sample = draws(text, 7, 100_000);
     sample.sort_unstable();

@@ -1,4 +1,4 @@
-//! Uniform delay: every nanosecond of a range alike.
+//! Uniform delay: every nanosecond of a range with equal probability.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ impl Law for Uniform {
     }
 }
 
-/// Each whole number of nanoseconds from min to max alike: min + ⌊draw·(max − min + 1)/2⁶⁴⌋.
+/// Each whole number of nanoseconds from min to max with equal probability: min + ⌊draw·(max − min + 1)/2⁶⁴⌋.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     min_ns: u64,

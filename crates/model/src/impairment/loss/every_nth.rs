@@ -8,7 +8,7 @@ use super::{LossProcess, LossRule};
 use crate::ModelError;
 use crate::law::{Law, Running, Words, refuse};
 
-/// Every n-th packet is lost, the n-th first.
+/// Every n-th packet is lost, starting with the n-th.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, example = 100)]

@@ -48,21 +48,22 @@ struct Steps {
 }
 
 impl Steps {
-    /// Fraction of packets that find each state. Balance: what enters a state leaves it.
+    /// Fraction of packets in each state, from the balance of each state's entries and exits.
     fn stationary(&self) -> [f64; 4] {
         let Steps { p13, p31, p32, p23, p14 } = *self;
         if p13 == 0.0 {
             // The burst is never entered.
             return [1.0 / (1.0 + p14), 0.0, 0.0, p14 / (1.0 + p14)];
         }
-        // Without p32 state 2 is never entered, whatever its exits are.
+        // Without p32 state 2 is never entered, so that its exits do not matter.
         let p23 = if p32 == 0.0 { 1.0 } else { p23 };
         let weights = [p31 * p23, p13 * p32, p13 * p23, p14 * p31 * p23];
         let sum: f64 = weights.iter().sum();
         weights.map(|weight| weight / sum)
     }
 
-    /// A loss period begins in state 3 from 1 and 2, and in 4 from 1. It lasts 1/(p31 + p32) packets in state 3 and one in 4.
+    /// Mean length of a loss period, packets. It starts in state 3 from 1 and 2, and in 4 from 1, and lasts
+    /// 1/(p31 + p32) packets in state 3 and one in 4.
     fn burst(&self) -> Option<f64> {
         let [one, two, three, four] = self.stationary();
         let begin = one * (self.p13 + self.p14) + two * self.p23;
@@ -97,7 +98,7 @@ impl Law for FourState {
             check_percentage(at, field, value.unwrap_or(0.0))?;
         }
         let Steps { p31, p32, p23, .. } = self.steps();
-        // The sums are taken of what was given: percentages of whole numbers add up exactly.
+        // The sums are of the given percentages: whole numbers add up exactly.
         let most = |field, value: Option<f64>, other: f64, accepted: &str| match value {
             Some(value) if value + other > 100.0 => refuse(at, field, value, accepted),
             _ => Ok(()),
@@ -130,7 +131,7 @@ impl Law for FourState {
     }
 }
 
-/// A state, and whether its packet is lost.
+/// A state of the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Gap,
@@ -139,7 +140,8 @@ enum State {
     Alone,
 }
 
-/// The first packet finds the stationary distribution (draw 0, states in their order); each further one moves it by draw 0.
+/// The state of the first packet is drawn from the stationary distribution (draw 0, states in their order);
+/// each further packet changes it by draw 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FourStates {
     start: [Chance; 3],
@@ -229,7 +231,8 @@ mod tests {
             assert!((closed.mean - general.mean).abs() < 1e-12, "{text}");
             assert!((closed.burst.unwrap() - general.burst.unwrap()).abs() < 1e-9, "{text}");
         }
-        // By hand: 1 and 3 alone are a two-state chain of mean burst length 1/p31 and loss p13/(p13 + p31).
+        // By hand: states 1 and 3 alone are a two-state chain of mean burst length 1/p31 and loss p13/(p13 +
+        // p31).
         let simple = moments(LAWS[1]);
         assert!((simple.mean - 0.02 / 0.27).abs() < 1e-12);
         assert!((simple.burst.unwrap() - 4.0).abs() < 1e-12);
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_packet_finds_the_stationary_state() {
+    fn the_first_packet_has_the_stationary_distribution() {
         let first = (0..20_000).filter(|seed| losses(LAWS[5], *seed, 1)[0]).count() as f64;
         let p = moments(LAWS[5]).mean;
         assert!((first - 20_000.0 * p).abs() < 5.0 * (20_000.0 * p * (1.0 - p)).sqrt(), "{first}");

@@ -9,7 +9,8 @@ use super::{LossChain, LossProcess, LossRule};
 use crate::ModelError;
 use crate::law::{Law, Running, Words, check_percentage, refuse};
 
-/// Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
+/// Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
+/// probabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("examples" = [{ "loss_percentage": 1, "mean_run": 3 }, { "good_to_bad_percentage": 1, "bad_to_good_percentage": 30 }]))]
@@ -22,11 +23,11 @@ pub struct GilbertElliott {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = 3)]
     pub mean_run: Option<f64>,
-    /// Probability p of going from good to bad, in percent, asked for each packet.
+    /// Probability p of going from good to bad at each packet, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = 1)]
     pub good_to_bad_percentage: Option<f64>,
-    /// Probability r of going from bad to good, in percent. Absent: all that p leaves (100 − p).
+    /// Probability r of going from bad to good, in percent. Absent: 100 − p.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = 30)]
     pub bad_to_good_percentage: Option<f64>,
@@ -54,14 +55,14 @@ struct Chain {
 }
 
 impl Chain {
-    /// The fraction of packets that find the bad state: p/(p + r).
+    /// The fraction of packets in the bad state: p/(p + r).
     fn bad(&self) -> f64 {
         self.to_bad / (self.to_bad + self.to_good)
     }
 }
 
 impl GilbertElliott {
-    /// The four probabilities. From wanted loss l and mean run B: r = 1/B, p = l/(B(1 − l)).
+    /// The four probabilities. From mean loss l and mean run B: r = 1/B, p = l/(B(1 − l)).
     fn chain(&self) -> Chain {
         if let (Some(loss), Some(run)) = (self.loss_percentage, self.mean_run) {
             let l = loss / 100.0;
@@ -140,7 +141,7 @@ impl Law for GilbertElliott {
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
         const FORM: &str =
-            "loss_percentage with mean_run, or good_to_bad_percentage and those of its kind";
+            "loss_percentage with mean_run, or good_to_bad_percentage with the other probabilities";
         match (self.loss_percentage, self.mean_run) {
             (Some(loss), Some(run)) if self.probabilities().iter().all(|(_, p)| p.is_none()) => {
                 if !(0.0..100.0).contains(&loss) {
@@ -182,8 +183,8 @@ impl Law for GilbertElliott {
     }
 }
 
-/// A chain of two states with a loss probability each. The first packet finds the stationary state (draw 0
-/// < p/(p + r) is bad); each further one first moves it (draw 0); then draw 1 decides on loss.
+/// A chain of two states with a loss probability each. The first packet draws the stationary state (draw 0 <
+/// p/(p + r) is bad); each further one first changes the state (draw 0). Then draw 1 decides on loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoStates {
     to_bad: Chance,
@@ -191,7 +192,7 @@ pub struct TwoStates {
     bad_loss: Chance,
     good_loss: Chance,
     first_bad: Chance,
-    /// Whether the last packet found the bad state.
+    /// Whether the last packet was in the bad state.
     bad: Option<bool>,
 }
 

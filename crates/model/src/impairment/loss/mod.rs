@@ -1,4 +1,4 @@
-//! Loss laws. A new one is a file here and a line in the list below.
+//! Loss laws. A new one needs a file here and a line in the list below.
 
 mod process;
 
@@ -15,11 +15,11 @@ use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 
 pub use process::{LossChain, LossMoments, LossProcess};
 
-/// What a loss law does, seen from outside.
+/// Properties of a loss law.
 trait LossRule {
-    /// As a random process: the exact distribution of counts follows.
+    /// The random process, from which the exact distribution of counts follows.
     fn process(&self) -> LossProcess;
-    /// What it does on average.
+    /// Its moments.
     fn moments(&self) -> LossMoments {
         self.process().moments()
     }
@@ -28,9 +28,9 @@ trait LossRule {
 slot_of_laws! {
     /// The slot of loss. Exactly one law is set.
     Loss("loss"): LossRule;
-    /// A loss law with its state: a function of the order in which packets come to it.
+    /// A running loss law: its state depends only on the packets before.
     LossLaw;
-    /// Whether the next packet is lost; `draws` are those of its place.
+    /// Whether the next packet is lost; `draws` are those of its position.
     lost -> bool;
     {
         percentage: Percentage,
@@ -44,13 +44,13 @@ slot_of_laws! {
 static FORM: LazyLock<String> = LazyLock::new(|| forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES));
 
 impl Loss {
-    /// The law as a random process; `None` when there is none.
+    /// The law as a random process; `None` without a law.
     #[must_use]
     pub fn process(&self) -> Option<LossProcess> {
         self.rule().map(LossRule::process)
     }
 
-    /// What the law does on average; `None` when there is none.
+    /// The law's moments; `None` without a law.
     #[must_use]
     pub fn moments(&self) -> Option<LossMoments> {
         self.rule().map(LossRule::moments)

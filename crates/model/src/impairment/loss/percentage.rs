@@ -8,7 +8,7 @@ use super::{LossProcess, LossRule};
 use crate::ModelError;
 use crate::law::{Law, Running, Words, check_percentage};
 
-/// Each packet is lost alone with this probability, in percent.
+/// Each packet is lost independently with this probability, in percent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, example = 1)]

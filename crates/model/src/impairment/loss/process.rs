@@ -1,27 +1,27 @@
-//! What a loss law does as a random process: its moments in closed form, whatever the law.
+//! Loss laws as random processes, with their moments in closed form.
 
-/// A loss law seen from outside.
+/// The random process of a loss law.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossProcess {
-    /// Every *n*-th packet is lost, the *n*-th first: nothing is random.
+    /// Every *n*-th packet is lost, starting with the *n*-th: nothing is random.
     Periodic(u64),
     /// Losses by the states of a Markov chain.
     Chain(LossChain),
 }
 
-/// A Markov chain that moves from packet to packet, with a probability of loss in each of its states. The first packet
-/// finds its stationary distribution. Probabilities are 0 to 1.
+/// A Markov chain that makes a step for each packet, with a probability of loss in each of its states. The
+/// first packet has the stationary distribution. Probabilities are 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossChain {
-    /// Fraction of packets that find each state.
+    /// Fraction of packets in each state.
     pub stationary: Vec<f64>,
-    /// `step[i][j]`: the probability of state *j* for the packet after one that found state *i*.
+    /// `step[i][j]`: the probability of state *j* for the packet after one in state *i*.
     pub step: Vec<Vec<f64>>,
     /// The probability of loss in each state.
     pub loss: Vec<f64>,
 }
 
-/// What a loss law does on average.
+/// Moments of a loss law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossMoments {
     /// Fraction of packets lost in the long run, 0 to 1.
@@ -29,8 +29,8 @@ pub struct LossMoments {
     /// Variance of the number lost among *n* packets, over *n*, for large *n*. Bursts make it more than the
     /// binomial mean·(1 − mean).
     pub variance: f64,
-    /// Mean burst length: packets lost in a row (the length of a loss period, RFC 3357). Absent where nothing is lost,
-    /// or everything.
+    /// Mean burst length: consecutively lost packets (the length of a loss period, RFC 3357). Absent if no
+    /// packet is lost, or all are.
     pub burst: Option<f64>,
 }
 
@@ -45,7 +45,7 @@ impl LossProcess {
         })
     }
 
-    /// What it does on average.
+    /// Its moments.
     #[must_use]
     pub fn moments(&self) -> LossMoments {
         match self {

@@ -46,7 +46,7 @@ pub(super) fn burst_within(text: &str, lost: &[bool]) {
     );
 }
 
-/// The count lies within 6.2 deviations of the law's own variance: 1 − 10⁻⁹ (fixed seeds, though).
+/// The count is within 6.2 standard deviations of the law: probability 1 − 10⁻⁹ (the seeds are fixed).
 pub(super) fn within(text: &str, lost: &[bool]) {
     let (n, stated) = (lost.len() as f64, moments(text));
     let count = lost.iter().filter(|l| **l).count() as f64;
@@ -55,7 +55,7 @@ pub(super) fn within(text: &str, lost: &[bool]) {
 }
 
 #[test]
-fn each_law_loses_what_it_was_asked() {
+fn losses_agree_with_each_laws_moments() {
     for text in [
         "loss 0.1%",
         "loss 1%",

@@ -1,4 +1,4 @@
-//! The same size for each packet.
+//! One size for all packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::ModelError;
 use crate::law::{Law, Running, Words};
 use crate::units::ByteSize;
 
-/// The same size for each packet.
+/// One size for all packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, example = "1460")]
@@ -40,7 +40,7 @@ impl Law for Constant {
     }
 }
 
-/// It draws nothing.
+/// Uses no draws.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fixed(u64);
 

@@ -1,6 +1,6 @@
 //! Size laws: payload bytes of each packet. A new one is a file here and a line in the list below.
 //!
-//! A size depends on the packet's number alone, so that both ends know it: a law has no state.
+//! A size depends only on the packet's number, so that both ends know it: laws have no state.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::ModelError;
 use crate::law::{Law, Running, choice_of_laws, refuse};
 use crate::units::ByteSize;
 
-/// What a size law does on average, and its bounds.
+/// Moments and bounds of a size law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeMoments {
     /// Minimum, bytes.
@@ -23,16 +23,16 @@ pub struct SizeMoments {
     pub deviation_bytes: f64,
 }
 
-/// What a size law does, seen from outside.
+/// Properties of a size law.
 trait SizeRule {
-    /// What it does on average, and its bounds.
+    /// Its moments and bounds.
     fn moments(&self) -> SizeMoments;
 }
 
 choice_of_laws! {
     /// The law of payload sizes.
     Size("payload"): SizeRule;
-    /// A size law at work: bytes of the next packet.
+    /// A running size law: bytes of the next packet.
     SizeLaw -> u64;
     {
         constant: Constant,
@@ -41,7 +41,7 @@ choice_of_laws! {
 }
 
 impl Size {
-    /// What the law does on average, and its bounds.
+    /// Its moments and bounds.
     #[must_use]
     pub fn moments(&self) -> SizeMoments {
         self.rule().moments()
@@ -54,7 +54,7 @@ impl Size {
         min_bytes == max_bytes
     }
 
-    /// Checks the law against the smallest and largest payload, which are `of` what; `at` is its path.
+    /// Checks the law against the minimum and maximum payload of `of`; `at` is its path.
     pub(super) fn check(
         &self,
         at: &str,

@@ -1,4 +1,4 @@
-//! Uniform sizes: every whole number of bytes of a range alike.
+//! Uniform sizes: all whole numbers of bytes of a range are equally likely.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ use crate::units::Span;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
-    /// The interval. Absent: that of the rate.
+    /// The interval. Absent: given by the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "20ms")]
     pub mean: Option<Span>,
@@ -44,7 +44,7 @@ impl Law for Constant {
     }
 }
 
-/// It draws nothing.
+/// Uses no draws.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Even;
 

@@ -13,7 +13,7 @@ use crate::units::Span;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exponential {
-    /// Mean interval. Absent: that of the rate.
+    /// Mean interval. Absent: given by the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "1ms")]
     pub mean: Option<Span>,

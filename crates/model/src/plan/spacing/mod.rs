@@ -1,7 +1,7 @@
 //! Interval laws: the time from each packet to the next. A new one is a file here and a line in the list below.
 //!
-//! A law gives the shape: each interval as a multiple of the mean, which is the rate's unless the law states its own. With a
-//! rate in bit/s the mean follows each packet's size.
+//! A law returns each interval as a multiple of the mean, which the rate determines unless the law states its
+//! own. With a rate in bit/s, the mean depends on each packet's size.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,28 +11,28 @@ use crate::ModelError;
 use crate::law::{Law, Running, choice_of_laws, refuse};
 use crate::units::Span;
 
-/// Longest mean interval.
+/// Maximum mean interval.
 const MAX_MEAN: Span = Span::from_seconds(3600);
 
-/// What an interval law does on average.
+/// Moments of an interval law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpacingMoments {
-    /// Mean; absent where it is the rate's.
+    /// Mean; absent if the rate determines it.
     pub mean: Option<Span>,
-    /// Standard deviation over the mean.
+    /// Standard deviation ÷ mean.
     pub variation: f64,
 }
 
-/// What an interval law does, seen from outside.
+/// Properties of an interval law.
 trait SpacingRule {
-    /// What it does on average.
+    /// Its moments.
     fn moments(&self) -> SpacingMoments;
 }
 
 choice_of_laws! {
     /// The law of the intervals between packets.
     Spacing("spacing"): SpacingRule;
-    /// An interval law at work: the next interval as a multiple of the mean.
+    /// A running interval law: the next interval as a multiple of the mean.
     SpacingLaw -> f64;
     {
         constant: Constant,
@@ -41,7 +41,7 @@ choice_of_laws! {
 }
 
 impl Spacing {
-    /// What the law does on average.
+    /// Its moments.
     #[must_use]
     pub fn moments(&self) -> SpacingMoments {
         self.rule().moments()
@@ -57,7 +57,7 @@ impl Spacing {
         self.check_parameters(at)
     }
 
-    /// Packets per second where the law states its mean.
+    /// Packets per second, if the law states its mean.
     #[must_use]
     pub fn packets_per_second(&self) -> Option<f64> {
         self.moments().mean.map(|mean| 1e9 / mean.0 as f64)
@@ -77,7 +77,7 @@ fn check_mean(at: &str, mean: Option<Span>) -> Result<(), ModelError> {
     }
 }
 
-/// A time, never without its unit: 10 may be meant as milliseconds.
+/// A time with its unit; a bare number is refused, since 10 may be meant as milliseconds.
 fn span(word: &str) -> Option<Span> {
     if word.ends_with(|c: char| c.is_ascii_digit()) { None } else { word.parse().ok() }
 }

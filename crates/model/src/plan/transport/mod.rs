@@ -1,7 +1,8 @@
-//! The transports of a connection: one file each with its description, options and limits; this file registers them.
+//! The transports of a connection. Each has a file with its description, options and limits; this file
+//! registers them.
 //!
-//! The rest of Weir asks what a transport can do ([`Description`]) and never which one it is. A new one is a file here,
-//! its `mod` line and its line in `transports!`.
+//! The rest of Weir depends on a transport's [`Description`], never on its name. A new transport needs a file
+//! here, its `mod` line and its line in `transports!`.
 
 mod description;
 mod mptcp;
@@ -34,7 +35,7 @@ macro_rules! transports {
         }
 
         impl TransportName {
-            /// Every transport, in the order in which they are listed; the first is the default.
+            /// All transports, in the order of lists; the first is the default.
             pub const ALL: &[TransportName] = &[$(TransportName::$variant),*];
         }
 
@@ -107,7 +108,7 @@ transports! {
     Tcp: tcp(TcpOptions),
     /// User Datagram Protocol.
     Udp: udp(UdpOptions),
-    /// Multipath TCP; falls back to TCP where the peer or the path does not speak it.
+    /// Multipath TCP; falls back to TCP if the peer or the path does not support it.
     Mptcp: mptcp(mptcp::MptcpOptions),
     /// Unix stream socket; the host is unix:PATH.
     Unix: unix(unix::UnixOptions),
@@ -116,36 +117,36 @@ transports! {
 }
 
 impl Transport {
-    /// Options of the IP layer; `None`: the transport has none.
+    /// Options of the IP layer, if the transport has any.
     #[must_use]
     pub fn ip(&self) -> Option<&IpOptions> {
         self.options().ip()
     }
 
-    /// The same, to be changed.
+    /// Mutable options of the IP layer.
     pub fn ip_mut(&mut self) -> Option<&mut IpOptions> {
         self.options_mut().ip_mut()
     }
 
-    /// Options of a byte stream; `None`: the transport is none.
+    /// Options of a byte stream, if the transport is one.
     #[must_use]
     pub fn stream(&self) -> Option<&StreamOptions> {
         self.options().stream()
     }
 
-    /// Options of TCP; `None`: the transport does not speak it.
+    /// Options of TCP, if the transport uses it.
     #[must_use]
     pub fn tcp_options(&self) -> Option<&TcpOptions> {
         self.options().tcp()
     }
 
-    /// Options of UDP; `None`: the transport does not speak it.
+    /// Options of UDP, if the transport uses it.
     #[must_use]
     pub fn udp_options(&self) -> Option<&UdpOptions> {
         self.options().udp()
     }
 
-    /// Takes the transport's own options out of a document.
+    /// Moves the transport's own options out of a document.
     pub(super) fn take(fields: &mut ConnectionFields) -> Transport {
         let mut transport = Transport::from(std::mem::take(&mut fields.transport));
         transport.options_mut().take(fields);
@@ -197,7 +198,7 @@ impl std::ops::Deref for Transport {
 }
 
 impl TransportName {
-    /// The transports that have an option, by its field; empty for a field that all have or none has.
+    /// The transports that have the option of this field; empty for fields of all transports or of none.
     #[must_use]
     pub fn with_option(field: &str) -> Vec<TransportName> {
         let has = |name: &&TransportName| {
@@ -228,7 +229,7 @@ impl std::str::FromStr for TransportName {
 }
 
 impl TransportName {
-    /// The names of all transports, for a refusal.
+    /// The names of all transports, for errors.
     #[must_use]
     pub fn accepted() -> &'static str {
         static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {

@@ -1,5 +1,5 @@
-//! MPTCP (RFC 8684): a byte stream over one or several TCP subflows. It falls back to TCP where the peer or the path does
-//! not speak it.
+//! MPTCP (RFC 8684): a byte stream over one or several TCP subflows. It falls back to TCP if the peer or the
+//! path does not support it.
 
 use super::options::{Group, Options, Refusal};
 use super::tcp::{WRITE_BYTES, default_write};

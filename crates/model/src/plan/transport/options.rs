@@ -1,20 +1,20 @@
-//! How options that only some transports have are read from a document, written and refused. [`crate::plan::fields`] declares
-//! them.
+//! Reading, writing and validation of options that only some transports have. They are declared in
+//! [`crate::plan::fields`].
 
 use crate::plan::{ConnectionFields, IpOptions, StreamOptions, Switch, TcpOptions, UdpOptions};
 
-/// A value that is not accepted: field, what was given, what is accepted.
+/// An invalid value: field, given value, accepted values.
 pub(crate) type Refusal = (&'static str, String, String);
 
-/// The options of a transport, between their type and a document's flat table.
+/// Conversion of a transport's options from and to a document's flat table.
 pub(crate) trait Options {
-    /// Takes the options out of a document.
+    /// Moves the options out of a document.
     fn take(&mut self, fields: &mut ConnectionFields);
     /// Writes the options that are set into a document.
     fn put(&self, fields: &mut ConnectionFields);
     /// Adds the names of their fields.
     fn names(&self, out: &mut Vec<&'static str>);
-    /// The first value that is not accepted.
+    /// Checks the values; returns the first invalid one.
     fn check(&self) -> Result<(), Refusal> {
         Ok(())
     }
@@ -35,12 +35,12 @@ pub(crate) trait Options {
     }
 }
 
-/// A group of options, of which a transport may have some.
+/// A group of options, of which a transport may have a part.
 pub(crate) trait Group: Options + Clone + Default {
-    /// Resets the options that are not wanted.
+    /// Resets all options but the wanted ones.
     fn keep(&mut self, wanted: &dyn Fn(&str) -> bool);
 
-    /// Takes the named options out of a document and leaves the others there.
+    /// Moves the named options, and no others, out of a document.
     fn take_only(&mut self, names: &[&str], fields: &mut ConnectionFields) {
         self.take(fields);
         let mut others = self.clone();
@@ -50,9 +50,9 @@ pub(crate) trait Group: Options + Clone + Default {
     }
 }
 
-/// One option: absent from a document at its default.
+/// An option, which documents omit at its default.
 pub trait Value: Sized {
-    /// What a document has.
+    /// Its type in documents.
     type Given;
     fn read(given: Option<Self::Given>) -> Self;
     fn write(&self) -> Option<Self::Given>;
@@ -116,7 +116,8 @@ macro_rules! connection {
             )*
         }
     ) => {
-        /// A connection as documents have it: one flat table. Options that only some transports have are absent unless given.
+        /// A connection as one flat table in a document. Options that only some transports have are absent
+        /// unless given.
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct ConnectionFields {
@@ -153,7 +154,7 @@ macro_rules! connection {
             /// Transport, with the options that it has.
             pub transport: $crate::plan::Transport,
             $($(#[doc = $doc])* pub $field: $type,)*
-            /// Options in a document that the transport does not have.
+            /// Options that the document has but the transport does not.
             pub misplaced: $crate::plan::Misplaced,
         }
 
@@ -228,17 +229,18 @@ macro_rules! connection {
 
 pub(in crate::plan) use connection;
 
-/// Options of a document that its transport does not have. Only reading a document makes them; the check refuses them.
+/// Options of a document that its transport does not have. They only arise from reading a document, and the
+/// check refuses them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Misplaced(Option<Box<ConnectionFields>>);
 
 impl Misplaced {
-    /// What is left of a document once everything that has a place was taken out.
+    /// The rest of a document after all fields of the connection were taken out.
     pub(crate) fn of(rest: ConnectionFields) -> Self {
         Misplaced((rest != ConnectionFields::default()).then(|| Box::new(rest)))
     }
 
-    /// The options as a document has them.
+    /// The options as fields of a document.
     pub(crate) fn fields(&self) -> Option<&ConnectionFields> {
         self.0.as_deref()
     }

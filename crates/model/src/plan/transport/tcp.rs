@@ -49,16 +49,17 @@ impl Description for Tcp {
     }
 }
 
-/// Bytes of a write to a stream: smallest and largest.
+/// Minimum and maximum size of a write to a stream, bytes.
 pub(super) const WRITE_BYTES: (u64, u64) = (1, 16 << 20);
 
-/// Bytes of a write to a stream where a plan names none.
+/// Default size of a write to a stream, bytes.
 pub(super) fn default_write(rate: Option<SendRate>) -> u64 {
     match rate.map(|r| r.limit) {
         // A paced stream writes a thousand times a second, so that its rate is even within an interval.
         Some(RateLimit::Bits(b)) => (b.0 / 8 / 1000).clamp(1448, 128 << 10),
         Some(RateLimit::Packets(_)) => 128 << 10,
-        // Large writes save calls; chosen from a few runs on a busy machine, larger ones were not tried.
+        // Large writes need fewer calls. Chosen from a few runs on a busy machine; larger sizes were not
+        // tried.
         Some(RateLimit::Unlimited) | None => 512 << 10,
     }
 }

@@ -52,12 +52,12 @@ impl Description for Udp {
             Family::Ipv4 => 28,
             Family::Ipv6 => 48,
         };
-        // Loopback's 65 536 would give a datagram that no other path carries; stay at what Ethernet does.
+        // Loopback's MTU of 65 536 would give datagrams that no other path carries; keep to Ethernet's.
         u64::from(path_mtu_bytes.clamp(576, 9000)) - headers
     }
 }
 
-/// The rate of datagrams where a plan names none.
+/// The default rate of datagrams.
 pub(super) fn default_datagram_rate(payload: Option<ByteSize>) -> SendRate {
     let limit = match payload {
         // No bit rate can pace empty datagrams.

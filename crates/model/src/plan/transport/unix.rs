@@ -43,7 +43,7 @@ impl Description for Unix {
     }
 }
 
-/// The options of a byte stream that a Unix socket has: the kernel discards nothing unread there.
+/// The options of a byte stream that a Unix socket has: the kernel can't discard unread data there.
 const OPTIONS: &[&str] = &["zero_copy"];
 
 /// Options of a Unix stream.

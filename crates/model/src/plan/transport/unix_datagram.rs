@@ -1,5 +1,5 @@
-//! Unix datagram sockets: messages between two processes of one host. The sender waits while the receiver's queue is full,
-//! so that none is lost.
+//! Unix datagram sockets: messages between two processes of one host. The sender waits while the receiver's
+//! queue is full, so no message is lost.
 
 use super::options::Options;
 use super::{Description, Headers};
@@ -42,7 +42,7 @@ impl Description for UnixDatagram {
         SendRate::UNLIMITED
     }
 
-    /// As UDP over Ethernet, so that the two compare.
+    /// As UDP over Ethernet, so that the two can be compared.
     fn default_payload(&self, _: Option<SendRate>, _: Family, _: u32) -> u64 {
         1472
     }
