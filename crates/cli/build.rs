@@ -1,15 +1,15 @@
-//! Tells the program which commit and target it was built from, and has the linker merge functions with the same code.
+//! Passes the commit and target of the build to the program, and makes the linker merge functions with identical code.
 
 use std::process::Command;
 
-/// What `git` answers, trimmed; absent without git or outside a checkout.
+/// The output of `git`, trimmed; `None` without git or outside a checkout.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_string();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Whether this build's linker knows an option: a program is linked with it.
+/// Whether the linker of this build supports an option; tries it by linking a program.
 fn linker_knows(option: &str) -> Option<bool> {
     let out = std::path::PathBuf::from(std::env::var_os("OUT_DIR")?);
     let source = out.join("probe.rs");
@@ -28,7 +28,7 @@ fn linker_knows(option: &str) -> Option<bool> {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The instances of generic functions are often the same code: a seventh of the program. GNU's linker doesn't merge them.
+    // Instances of generic functions often have identical code: a seventh of the program. GNU's linker can't merge them.
     let merge = "-Wl,--icf=all";
     if std::env::var("PROFILE").is_ok_and(|p| p == "release") && linker_knows(merge) == Some(true) {
         println!("cargo::rustc-link-arg-bins={merge}");
@@ -41,7 +41,7 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    // A packager without the repository states the commit in the environment.
+    // A packager without the repository sets the commit in the environment.
     let commit = std::env::var("WEIR_COMMIT")
         .ok()
         .filter(|c| !c.is_empty())

@@ -1,4 +1,4 @@
-//! From the command line to an exit code: parsing, dispatch and the printing of what went wrong.
+//! Parses the command line, dispatches the command, prints errors and returns the exit code.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -68,10 +68,10 @@ enum Command {
     Schema(commands::schema::SchemaArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
-    /// Runs one job of another program of Weir: JSON lines on stdin and stdout
+    /// Run one job for another Weir process: JSON lines on stdin and stdout
     #[command(hide = true)]
     Job {
-        /// The kind of the job, for the list of processes
+        /// Kind of the job, shown in process listings
         kind: Option<String>,
     },
     /// Starts programs for `weir serve --ui`
@@ -81,7 +81,7 @@ enum Command {
     Man(commands::man::ManArgs),
 }
 
-/// A file that a command makes its experiment of.
+/// The file from which a command builds its experiment.
 pub(crate) enum ScenarioSource {
     /// The scenario of `weir run`.
     Scenario(std::path::PathBuf),
@@ -89,7 +89,7 @@ pub(crate) enum ScenarioSource {
     Plan(std::path::PathBuf),
 }
 
-/// The file that the command of a stored experiment named, if it is one of today's and named any.
+/// The file that a stored experiment's command named; `None` if this version does not parse that command.
 pub(crate) fn file_of(words: &[String]) -> Option<ScenarioSource> {
     match Cli::try_parse_from(words).ok()?.command {
         Command::Run(args) => args.file().map(|file| ScenarioSource::Scenario(file.into())),
@@ -109,16 +109,16 @@ pub(crate) fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let code = match Cli::try_parse_from(&words) {
         Ok(cli) => dispatch(cli.command, &words),
-        Err(refusal) => parsed_otherwise(&refusal, &words),
+        Err(refusal) => help_or_refusal(&refusal, &words),
     };
-    // Every code of the contract fits a byte.
+    // Every documented exit code fits in a byte.
     ExitCode::from(u8::try_from(code).unwrap_or(70))
 }
 
 fn dispatch(command: Command, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
     let done = match command {
-        // These print their own errors: what was measured before has its place in the output.
+        // These print their own errors, after the results measured so far.
         Command::Test(args) if args.later.is_repeated() => {
             commands::experiment::sweep::repeated(*args, words)
         }
@@ -174,11 +174,11 @@ pub(crate) enum ErrorForm {
     Stream,
 }
 
-/// Short flags without a value: behind these another may follow in the same word.
+/// Short flags without a value: another short flag may follow in the same argument.
 const CLUSTERABLE: &str = "uRNZ46V1D";
 
 impl ErrorForm {
-    /// What the words ask for, also when they can't be parsed.
+    /// The form that the arguments request, even if they can't be parsed.
     pub(crate) fn of(words: &[OsString]) -> ErrorForm {
         for word in words.iter().skip(1).filter_map(|w| w.to_str()) {
             match word {
@@ -196,14 +196,14 @@ impl ErrorForm {
         Self::of_environment()
     }
 
-    /// What the environment asks for, with any command.
+    /// The form that the environment requests for every command.
     pub(crate) fn of_environment() -> ErrorForm {
         let is_json = std::env::var_os("WEIR_ERRORS").is_some_and(|form| form == "json");
         if is_json { ErrorForm::Json } else { ErrorForm::Text }
     }
 }
 
-/// Prints an error. If the stream is closed, the exit code still says it.
+/// Prints an error. If the stream is closed, only the exit code reports it.
 pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     if error.exit_code() == 0 {
         return;
@@ -211,7 +211,7 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     if job::is_job() {
         return job::emit(&Event::Error(error.refusal()));
     }
-    let told = match form {
+    let line = match form {
         ErrorForm::Text => return note(&format!("error: {}", error.chain())),
         ErrorForm::Json => error_object(&error.refusal()),
         ErrorForm::Stream => {
@@ -219,15 +219,15 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
         }
     };
     let mut out = stdout();
-    // What stdout does not take may be the very error.
+    // If stdout failed, the error to report may be that failure: stderr gets it.
     let is_gone = |e: std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
-    let written = writeln!(out, "{told}").and_then(|()| out.flush());
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
     if written.is_err_and(|e| !is_gone(e)) {
         note(&format!("error: {}", error.chain()));
     }
 }
 
-/// A line to stderr that must not end the program when stderr is closed, as `eprintln!` would.
+/// Prints a line to stderr. Unlike `eprintln!`, it does not panic when stderr is closed.
 pub(crate) fn note(line: &str) {
     if job::is_job() {
         return job::emit(&Event::Progress(Notice::of(line)));
@@ -235,8 +235,8 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// Help and version, or a refusal by the parser.
-fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
+/// Prints help, the version, or the parser's refusal; returns the exit code.
+fn help_or_refusal(refusal: &clap::Error, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
     match refusal.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -267,21 +267,21 @@ mod tests {
         command_line().debug_assert();
     }
 
-    /// A line that is longer than a narrow terminal is a paragraph, which the parser wraps; one that was cut by hand would be
-    /// wrapped twice there, into lines of which every other has a few words.
+    /// The parser wraps lines that are longer than a narrow terminal. A line broken by hand would be wrapped twice there, and
+    /// every other line would hold only a few words.
     #[test]
     fn help_is_wrapped_once() {
-        fn look(command: &clap::Command) {
+        fn check(command: &clap::Command) {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
             for (i, line) in lines.iter().enumerate() {
                 let cut = line.chars().count() > 78 && !line.ends_with(['.', ':', ')', '"']);
-                let goes_on = lines.get(i + 1).is_some_and(|next| !next.is_empty());
-                assert!(!(cut && goes_on), "{}: {line}", command.get_name());
+                let continues = lines.get(i + 1).is_some_and(|next| !next.is_empty());
+                assert!(!(cut && continues), "{}: {line}", command.get_name());
             }
-            command.get_subcommands().for_each(look);
+            command.get_subcommands().for_each(check);
         }
-        look(&command_line());
+        check(&command_line());
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The emulator on the path of a test: watched while the test runs, its laws, counters and drops stored in the record.
+//! Watches the emulator on the path of a test, and stores its laws, counters and drops in the record.
 //!
-//! A test in a host of a lab finds the emulator in the lab's middle by itself, and one in a command of `weir impair exec` that
-//! command's emulator; one elsewhere is named by `--emulator`.
+//! A test in a host of a lab finds the emulator in the lab's middle by itself, and a test run by `weir impair exec` that
+//! command's emulator. Any other emulator is named by `--emulator`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use weir_model::warning::{Severity, Warning};
 use crate::commands::impair::running;
 use crate::error::CliError;
 
-/// Hosts of a lab with an emulator in the middle, which are the sides of that emulator.
+/// The hosts of a lab with an emulator in the middle, named after the emulator's sides.
 const SIDES: [&str; 2] = ["a", "b"];
 
 /// Environment variable by which `weir impair exec` names the control socket of its emulator.
@@ -24,24 +24,24 @@ pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
 
 /// Code of the warning that the emulator of `--emulator` was not crossed.
 const NOT_ON_PATH: &str = "emulator-not-on-path";
-/// While the lab's emulator is looked for, each one has this long to answer: any of them may be a stopped process.
+/// Timeout of each emulator that is asked during the search for the lab's: any of them may be a stopped process.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An emulator that is watched.
+/// A watched emulator.
 pub(crate) struct Watched {
     connection: Connection,
     path: PathBuf,
     before: Report,
     client_side: Option<String>,
-    /// `--emulator` names it, so that the test is meant to cross it.
+    /// Whether `--emulator` names it: the test is then expected to cross it.
     is_named: bool,
 }
 
 impl Watched {
-    /// The emulator that is named, else the one between the hosts of the lab that this program runs in.
+    /// Finds the emulator that `named` names, else that of the lab or of the `weir impair exec` in which this program runs.
     ///
     /// # Errors
-    /// The one that is named does not answer.
+    /// The named emulator does not answer.
     pub(crate) fn find(
         named: Option<&Path>,
         client_side: Option<&str>,
@@ -54,11 +54,11 @@ impl Watched {
             let named = |watched| Some(Watched { is_named: true, ..watched });
             return watched.map(named).map_err(refused);
         }
-        // A lab can be inside a command that runs behind another emulator.
+        // The lab comes first: it may be inside a command that runs behind another emulator.
         Ok(Watched::in_the_middle().or_else(Watched::of_command))
     }
 
-    /// That of `weir impair exec`, whose command is on its side A.
+    /// The emulator of `weir impair exec`, with this program on its side A.
     fn of_command() -> Option<Watched> {
         let path = PathBuf::from(std::env::var_os(OF_COMMAND)?);
         let connection = Connection::open(&path).ok()?;
@@ -93,10 +93,10 @@ impl Watched {
     /// Stores the emulator's part of the run in its record.
     ///
     /// # Errors
-    /// In words: why nothing is known of it.
+    /// A text that says why its counters are unavailable.
     pub(crate) fn finish(mut self, record: &mut Record) -> Result<(), String> {
         let at = |reason| format!("emulator at {}: {reason}", self.path.display());
-        // Drops first: what is counted in the meantime is in the counters too.
+        // Read the drops first, so that every drop is included in the counters.
         let drops = asked(&mut self.connection, "drops").map_err(at)?["drops"].take();
         let drops: DropsReport =
             weir_model::document::read(&drops).map_err(|e| at(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! What can go wrong on the outside, with the exit code of the contract and a stable code for scripts.
+//! Errors that end the program, each with an exit code and a stable code for scripts.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use weir_model::{ModelError, Refusal};
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// A flag's value, or flags that don't go together.
+    /// An invalid value of a flag, or flags that conflict.
     #[error("{flag}: {given}; accepted: {accepted}")]
     Flag { flag: String, given: String, accepted: String },
     /// A flag that a later version will have.
     #[error("{flag}: {why}")]
     NotYet { flag: String, why: String },
-    /// A plan, an emulator file or a scenario; the error tells which where it is not told by a field.
+    /// An invalid plan, emulator file or scenario.
     #[error("{}", file_name(path))]
     Plan {
         path: PathBuf,
         #[source]
         error: ModelError,
     },
-    /// A value of the model.
+    /// An invalid value of the model.
     #[error(transparent)]
     Model(ModelError),
-    /// A file or a stream. A flag that named it comes before the operation, with a colon.
+    /// A failed operation on a file or a stream. The operation is prefixed with the flag that named the file, if any.
     #[error("{operation} {}", path.display())]
     Io {
         operation: &'static str,
@@ -60,7 +60,7 @@ pub(crate) enum CliError {
     /// A flag whose value is unavailable on this system.
     #[error("{flag}: {given}: {reason}")]
     NotAvailable { flag: String, given: String, reason: String },
-    /// The host was the limit, and nothing is known.
+    /// Nothing could be concluded, because the host was the limit.
     #[error("{0}")]
     Inconclusive(String),
     /// A command that could not be run; the codes are those of shells and `env`.
@@ -70,27 +70,27 @@ pub(crate) enum CliError {
         #[source]
         source: std::io::Error,
     },
-    /// An emulator that ended otherwise than it was to.
+    /// An emulator that ended unexpectedly.
     #[error("{reason}")]
     EmulatorEnded { reason: String, exit_code: i32 },
-    /// A program of an experiment, in its own words.
+    /// A failed program of an experiment, with its own message.
     #[error("{reason}")]
     Experiment { reason: String, exit_code: i32 },
-    /// What another part of Weir refused, as data.
+    /// A refusal by another part of Weir, as data.
     #[error("{}", .0.message)]
     Refused(Box<Refusal>),
-    /// What cannot be.
+    /// A defect of this program.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl CliError {
-    /// A refusal of a flag by its name.
+    /// The refusal of a flag.
     pub(crate) fn flag(flag: &str, given: impl Into<String>, accepted: &str) -> CliError {
         CliError::Flag { flag: flag.into(), given: given.into(), accepted: accepted.into() }
     }
 
-    /// A refused field, by the flag that set it.
+    /// A refused field, with the flag that set it.
     pub(crate) fn of_field(error: ModelError, flag: &str) -> CliError {
         match error {
             ModelError::Field { given, accepted, .. } => CliError::flag(flag, given, &accepted),
@@ -98,7 +98,7 @@ impl CliError {
         }
     }
 
-    /// A file that can't be opened, read or written.
+    /// Converts an I/O error of a file; `operation` says what failed.
     pub(crate) fn io(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -107,7 +107,7 @@ impl CliError {
         move |source| CliError::Io { operation, path, source }
     }
 
-    /// The exit code of the contract.
+    /// The exit code for the error.
     pub(crate) fn exit_code(&self) -> i32 {
         match self {
             CliError::Flag { .. }
@@ -159,12 +159,12 @@ impl CliError {
         code.into()
     }
 
-    /// The chain of reasons on one line.
+    /// The error and its sources on one line.
     pub(crate) fn chain(&self) -> String {
         chain(self)
     }
 
-    /// The same as data.
+    /// The error as data.
     pub(crate) fn refusal(&self) -> Refusal {
         let parts = match self {
             CliError::Flag { flag, given, accepted } => {
@@ -227,12 +227,12 @@ fn long(flag: &str) -> String {
         .into()
 }
 
-/// What `--json` prints where there is no result: `{"error":{…}}`.
+/// The object that `--json` prints if there is no result: `{"error":{…}}`.
 pub(crate) fn error_object(refusal: &Refusal) -> String {
     serde_json::json!({ "error": refusal }).to_string()
 }
 
-/// A file as an error names it.
+/// The name of a file in an error.
 fn file_name(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() }
 }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_called_what_it_is() {
+    fn an_invalid_file_is_named_with_its_type() {
         let error = weir_model::impairment::Impairment::parse("schema = 'weir.impair/1'\nx = 1");
         let error = error.unwrap_err();
         let of = |path: &str| CliError::Plan { path: path.into(), error: error.clone() }.chain();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_permitted_is_4() {
+    fn missing_permissions_are_exit_code_4() {
         let error =
             CliError::io("write", "x")(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         assert_eq!(error.exit_code(), 4);

@@ -1,9 +1,9 @@
-//! Output files that flags name: checked before anything is measured, and replaced whole.
+//! Output files that flags name: checked before anything is measured, and replaced atomically.
 //!
-//! A regular file is replaced by a complete new one, so that a full disk leaves the earlier file. Where that is impossible (a
-//! mounted file, a closed directory) it is written in place. A device or a pipe is written to, `-` is standard output, and a
-//! descriptor (`/dev/stdout`) is continued after what is in it. Names that Weir makes up replace nothing without `--force`
-//! (`weir report`), and a key is never replaced (`weir keygen`).
+//! A regular file is replaced by a complete new one, so that a full disk leaves the earlier file intact. If that is impossible
+//! (a mounted file, a directory without write permission), it is written in place. A device or a pipe is written to, `-` is
+//! standard output, and a descriptor (`/dev/stdout`) is appended to. With a name that Weir chose, an existing file is replaced
+//! only with `--force` (`weir report`), and a key never (`weir keygen`).
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, ErrorKind, Seek, Write};
@@ -18,9 +18,9 @@ use crate::error::CliError;
 /// How a path is written.
 #[derive(Debug)]
 enum Target {
-    /// A regular file, by its path without links, and what it replaces.
+    /// A regular file: its path with links resolved, and the metadata of the file that it replaces.
     File(PathBuf, Option<Metadata>),
-    /// A device, a pipe, or a link that leads nowhere.
+    /// A device, a pipe, or a dangling link.
     Direct,
     /// A descriptor of this process.
     Descriptor(u32),
@@ -39,15 +39,15 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// The directory that a path is in.
+/// The directory of a path.
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Refuses a file that could not be written, by the flag that names it. It is left unchanged, and a new one is not created.
+/// Refuses a file that could not be written, with the flag that names it. It neither changes nor creates the file.
 ///
 /// # Errors
-/// [`CliError::Flag`] for a directory and for a file in none; [`CliError::Io`] for what the system refuses.
+/// [`CliError::Flag`] for a directory and for a file in a missing directory; [`CliError::Io`] if the system refuses it.
 pub(crate) fn check(flag: &'static str, path: &Path) -> Result<(), CliError> {
     let fail = |e| CliError::io(flag, path)(e);
     if descriptor_of(path).is_some_and(|number| number <= 2) {
@@ -69,19 +69,19 @@ pub(crate) fn check(flag: &'static str, path: &Path) -> Result<(), CliError> {
     let checked = match target(path).map_err(fail)? {
         Target::File(path, None) => part_of(&path).map(drop),
         Target::File(path, Some(_)) => File::options().write(true).open(path).map(drop),
-        // Opening a pipe would wait for its reader, or signal an end to it.
+        // Opening a pipe would block until it has a reader, or signal the end to the reader.
         Target::Direct | Target::Descriptor(_) => check_writable(path),
     };
     checked.map_err(fail)
 }
 
-/// The same of a directory, which is created with its parents where it is missing.
+/// Refuses a directory that could not be written; a missing one would be created with its parents.
 ///
 /// # Errors
 /// As [`check`].
 pub(crate) fn check_directory(flag: &'static str, path: &Path) -> Result<(), CliError> {
     let given = |p: &Path| if p.as_os_str().is_empty() { PathBuf::from(".") } else { p.into() };
-    // The nearest that exists, a link that leads nowhere included, is where the rest is created.
+    // The missing directories would be created in the nearest existing ancestor; a dangling link counts as existing.
     let nearest = path.ancestors().map(given).find(|p| p.symlink_metadata().is_ok());
     let nearest = nearest.unwrap_or_else(|| ".".into());
     if !nearest.is_dir() {
@@ -94,7 +94,7 @@ pub(crate) fn check_directory(flag: &'static str, path: &Path) -> Result<(), Cli
     part_of(&nearest.join("weir")).map(drop).map_err(CliError::io(flag, path))
 }
 
-/// A new file in the directory of `path`, removed unless it is given a name. Its permissions are those of any new file.
+/// A temporary file in the directory of `path`, with the permissions of any new file; removed unless it is persisted.
 fn part_of(path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".weir-").suffix(".part");
@@ -103,10 +103,10 @@ fn part_of(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(directory_of(path))
 }
 
-/// Writes a file by the rule of this module; `write` writes the content.
+/// Writes a file by the rules of this module; `write` writes the content.
 ///
 /// # Errors
-/// Those of `write`, and of the file system.
+/// Errors of `write` and of the file system.
 pub(crate) fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -134,7 +134,7 @@ pub(crate) fn replace<E: From<io::Error>>(
     }
 }
 
-/// Writes a text into a new file, whole or not at all, and never over another: by a name that Weir made up.
+/// Writes a new file with a name that Weir chose: completely or not at all, and never over an existing file.
 ///
 /// # Errors
 /// [`ErrorKind::AlreadyExists`] for an existing file, and those of the file system.
@@ -152,12 +152,13 @@ fn filled<E: From<io::Error>>(
 ) -> Result<(), E> {
     let mut file = BufWriter::new(file);
     let done = write(&mut file).and_then(|()| Ok(file.flush()?));
-    // What is left in the buffer after a failure is not tried again.
+    // After a failure, don't try to write the rest of the buffer.
     drop(file.into_parts());
     done
 }
 
-/// Writes a complete new file's content over a file whose name it can't take: one that is mounted, or in a directory like `/tmp`.
+/// Copies a complete temporary file over a file that can't be replaced by renaming: a mounted one, or one in a sticky
+/// directory like `/tmp`.
 fn copy(mut part: NamedTempFile, path: &Path) -> io::Result<()> {
     let mut to = File::options().write(true).truncate(true).open(path)?;
     part.rewind()?;
@@ -165,7 +166,7 @@ fn copy(mut part: NamedTempFile, path: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// Writes a text by the rule of this module. A closed pipe is no error.
+/// Writes a text by the rules of this module. A closed pipe is no error.
 ///
 /// # Errors
 /// [`CliError::Io`], with the operation (`--csv: write`) and the path.
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_written_is_refused_by_its_flag_and_nothing_is_left() {
+    fn unwritable_files_are_refused_by_flag_and_nothing_is_created() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str| dir.path().join(name);
         std::fs::write(of("file"), "old").unwrap();
@@ -227,10 +228,10 @@ mod tests {
 
     /// A file that must not be written is refused with exit code 4.
     #[test]
-    fn what_is_not_permitted_is_4() {
+    fn missing_permissions_are_exit_code_4() {
         let refused = check("--csv", Path::new("/proc/self/x.csv")).unwrap_err();
         assert_eq!(refused.refusal().field.as_deref(), Some("--csv"));
-        as_nobody("what_is_not_permitted_is_4", |dir| {
+        as_nobody("missing_permissions_are_exit_code_4", |dir| {
             std::fs::set_permissions(dir, Permissions::from_mode(0o500)).unwrap();
             assert_eq!(check("--csv", &dir.join("x")).unwrap_err().exit_code(), 4);
             assert_eq!(check_directory("--svg", &dir.join("x")).unwrap_err().exit_code(), 4);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_or_left() {
+    fn a_file_is_replaced_completely_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         write("--csv: write", &path, "one").unwrap();
@@ -253,9 +254,9 @@ mod tests {
         assert_eq!(names(dir.path()), ["x"]);
     }
 
-    /// A file that only its owner could read stays so.
+    /// A file that only its owner could read keeps its permissions.
     #[test]
-    fn a_replaced_file_keeps_who_may_read_it() {
+    fn a_replaced_file_keeps_its_permissions() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let of = || {
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(names(dir.path()).len(), 0);
     }
 
-    /// Runs a closure in its own directory as a user who is not root; root takes another user in a thread of its own.
+    /// Runs a closure as a user other than root, in a new directory; root switches to `nobody` on a separate thread.
     fn as_nobody(name: &str, act: impl FnOnce(&Path) + Send) {
         let dir = tempfile::tempdir().unwrap();
         let is_root = weir_net::namespace::effective_user_id() == 0;
@@ -297,10 +298,10 @@ mod tests {
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
     }
 
-    /// A file that can be written, but not replaced, is written in place. Root can do both everywhere.
+    /// A file that can be written but not replaced is written in place. Root can do both everywhere.
     #[test]
-    fn a_file_in_a_closed_directory_is_written_where_it_is() {
-        as_nobody("a_file_in_a_closed_directory_is_written_where_it_is", |dir| {
+    fn a_file_in_a_read_only_directory_is_written_in_place() {
+        as_nobody("a_file_in_a_read_only_directory_is_written_in_place", |dir| {
             let (path, closed) = (dir.join("x"), dir.join("y"));
             std::fs::write(&path, "something longer").unwrap();
             std::fs::write(&closed, "old").unwrap();
@@ -320,8 +321,8 @@ mod tests {
 
     /// A pipe is checked without opening it.
     #[test]
-    fn what_is_written_to_as_it_is_has_to_be_permitted() {
-        as_nobody("what_is_written_to_as_it_is_has_to_be_permitted", |dir| {
+    fn devices_and_pipes_need_write_permission() {
+        as_nobody("devices_and_pipes_need_write_permission", |dir| {
             let (pipe, link) = (dir.join("pipe"), dir.join("link"));
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             symlink(&pipe, &link).unwrap();
@@ -334,7 +335,7 @@ mod tests {
         });
     }
 
-    /// The temporary file's name does not grow with the file's.
+    /// The length of the temporary name does not depend on that of the file's name.
     #[test]
     fn a_long_name_is_written() {
         let dir = tempfile::tempdir().unwrap();
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_made_up_is_never_taken_from_another() {
+    fn a_generated_name_never_replaces_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str| dir.path().join(name);
         std::fs::write(of("file"), "old").unwrap();
@@ -364,9 +365,9 @@ mod tests {
         assert_eq!(names(dir.path()), ["dangling", "file", "new"]);
     }
 
-    /// A device stays a device, and what a link leads to is written.
+    /// A device is written to, and so is the target of a link.
     #[test]
-    fn what_is_no_plain_file_is_written_to() {
+    fn devices_pipes_and_link_targets_are_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let (link, file) = (dir.path().join("link"), dir.path().join("file"));
         std::fs::write(&file, "something longer").unwrap();
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!((full.exit_code(), names(dir.path()).len()), (4, 3));
     }
 
-    /// With umask 002 and directories that the group can write nothing is refused, and results may be on another disk.
+    /// Directories that the group can write (umask 002) and linked directories on another disk are accepted.
     #[test]
     fn a_group_writable_and_linked_directory_works() {
         let dir = tempfile::tempdir().unwrap();

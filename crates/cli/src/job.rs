@@ -1,7 +1,7 @@
-//! `weir job`: one job from standard input, events on standard output ([`weir_jobs`] has the protocol).
+//! `weir job`: reads one job from standard input and prints events on standard output ([`weir_jobs`] defines the protocol).
 //!
-//! The commands of the command line make a job of their flags and run it by the same functions. What differs is where
-//! messages go: [`is_job`] is asked where the program speaks, nowhere else.
+//! The commands of the command line make a job from their flags and run it by the same functions. Only the output of messages
+//! differs: it is the only code that asks [`is_job`].
 
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use crate::commands;
 use crate::engine::StopReason;
 use crate::error::CliError;
 
-/// A job whose standard input was closed and that has not ended after this time ends anyway.
+/// A job that has not stopped this long after its standard input was closed is ended.
 const ORPHANED: Duration = Duration::from_secs(30);
 
 type OnSet = Box<dyn FnMut(Impairment) -> Result<(), String> + Send>;
 
-/// What is the same for the whole process.
+/// The state of the process that runs a job.
 struct Session {
-    /// Lines after the job's own; taken by the thread that reads them.
+    /// Standard input after the job's line; the thread that reads commands takes it.
     input: Mutex<Option<BufReader<std::io::Stdin>>>,
     is_detached: bool,
     on_set: Mutex<Option<OnSet>>,
@@ -32,10 +32,10 @@ struct Session {
 
 static SESSION: OnceLock<Session> = OnceLock::new();
 
-/// Names another program instead of this one for the jobs that it starts: tests wrap it.
+/// Environment variable with the program to start for jobs instead of this one; tests use it to wrap the program.
 const PROGRAM: &str = "WEIR_PROGRAM";
 
-/// The program that runs jobs: this one as it runs, also where its file was replaced since.
+/// The program that runs jobs: the running program, even if its file was replaced.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os(PROGRAM).map_or_else(own_program, PathBuf::from)
 }
@@ -52,14 +52,14 @@ pub(crate) fn emit(event: &Event) {
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What an emulator does when it gets a command to put another configuration into force.
+/// Registers the emulator's handler of the command that changes its configuration.
 pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Send + 'static) {
     if let Some(session) = SESSION.get() {
         *lock(&session.on_set) = Some(Box::new(handler));
     }
 }
 
-/// Runs the job of standard input; its exit code.
+/// Runs the job on standard input; returns the exit code.
 pub(crate) fn run() -> i32 {
     let mut input = BufReader::new(stdin());
     let mut line = String::new();
@@ -75,7 +75,7 @@ pub(crate) fn run() -> i32 {
         is_detached: job.as_ref().is_ok_and(Job::is_detached),
         on_set: Mutex::new(None),
     };
-    // The only place that sets it.
+    // It is set only here, so this can't fail.
     let _ = SESSION.set(session);
     let done = match job {
         Err(refusal) => Err(CliError::Refused(refusal)),
@@ -104,10 +104,10 @@ fn dispatch(job: Job) -> Result<i32, CliError> {
 }
 
 /// Reads commands on a thread of its own until standard input is closed, which stops the job unless it is detached.
-/// Nothing happens where this process is no job.
+/// Does nothing if this process is not a job.
 ///
 /// # Errors
-/// No thread.
+/// The thread can't be started.
 pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
     let Some(session) = SESSION.get() else { return Ok(()) };
     let input = lock(&session.input).take();

@@ -13,7 +13,7 @@ use crate::error::CliError;
 
 /// The variable that may hold a key.
 const VARIABLE: &str = "WEIR_KEY";
-/// A key or passphrase file is read up to this many bytes.
+/// Maximum length of a key or passphrase file, bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Where the key comes from.
+    /// The source of the key.
     pub(crate) fn source(&self) -> KeySource {
         KeySource {
             key: self.key.clone(),
@@ -85,14 +85,14 @@ pub(crate) fn resolve(source: &KeySource) -> Result<Option<Key>, CliError> {
     Ok(key)
 }
 
-/// The key in a text; the text itself is never printed, since it is likely a mistyped secret.
+/// Parses a key. The error never quotes the text, since it is likely a mistyped secret.
 fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
     text.trim()
         .parse()
         .map_err(|_| CliError::flag(origin, "not a key", "256 bits as `weir keygen` prints them"))
 }
 
-/// Reads a secret's file; refuses one that users other than its owner can read or write.
+/// Reads a file with a secret; refuses one that users other than its owner can read or write.
 fn read(flag: &'static str, operation: &'static str, path: &Path) -> Result<String, CliError> {
     let failed = |error| CliError::io(operation, path)(error);
     let file = File::open(path).map_err(failed)?;
@@ -124,7 +124,7 @@ mod tests {
             read("--key-file", "read", &path)
         };
         assert_eq!(of_mode(0o600).unwrap(), "secret");
-        // A directory that others can write, and a link in it, are the user's business.
+        // A directory that others can write, and a link in it, are accepted.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();

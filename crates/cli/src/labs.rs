@@ -3,7 +3,7 @@
 use weir_lab::{Error, ErrorClass};
 use weir_model::Refusal;
 
-/// What a lab refused: the field, its value, and what is accepted.
+/// A lab's error as a refusal: the field, its value, and what is accepted.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Invalid { field, given, accepted } => {
@@ -29,7 +29,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// The contract's exit code for an error.
+/// The exit code for an error of a lab.
 pub(crate) fn exit_code(error: &Error) -> i32 {
     match error.class() {
         ErrorClass::Usage => 2,

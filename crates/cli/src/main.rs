@@ -1,6 +1,6 @@
-//! The `weir` program. What it does is in [`app`]; each command is a module of [`commands`].
+//! The `weir` program. It starts in [`app`]; each command is a module of [`commands`].
 
-// Helpers of the commands that need Linux.
+// On other systems the helpers of the commands that need Linux are unused.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
 mod app;

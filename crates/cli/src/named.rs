@@ -1,5 +1,5 @@
-//! Checks the files that a command reads and writes before anything is written: an output must not be an input,
-//! nor may two outputs be one file, by any name.
+//! Checks the files of a command before anything is written: an output must not be the same file as an input or another
+//! output, under whatever name.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use weir_net::file::Identity;
 
 use crate::error::CliError;
 
-/// A file that is named on the command line, or by what it names; `-` is a stream.
+/// A file that the command line, or a file named there, refers to; `-` is a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamedFile<'a> {
     pub(crate) flag: &'static str,
     pub(crate) path: &'a Path,
-    /// Whether it is overwritten, or removed.
+    /// Whether the command overwrites or removes it.
     pub(crate) is_written: bool,
 }
 
@@ -25,10 +25,10 @@ impl NamedFile<'_> {
     }
 }
 
-/// Refuses files of which one would be written over another.
+/// Refuses files if one would be written over another.
 ///
 /// # Errors
-/// [`CliError::Flag`] that names the later flag and both files.
+/// [`CliError::Flag`] with the later flag and both files.
 pub(crate) fn apart(files: &[NamedFile<'_>]) -> Result<(), CliError> {
     let identities: Vec<_> = files.iter().map(NamedFile::identity).collect();
     for (later, named) in files.iter().enumerate() {
@@ -36,7 +36,7 @@ pub(crate) fn apart(files: &[NamedFile<'_>]) -> Result<(), CliError> {
             let is_one = identities[later].is_some() && identities[later] == identities[earlier];
             if is_one && (named.is_written || other.is_written) {
                 let given = named.path.display();
-                let accepted = format!("another file than that of {}", other.flag);
+                let accepted = format!("a file other than that of {}", other.flag);
                 return Err(CliError::flag(named.flag, given.to_string(), &accepted));
             }
         }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_by_two_names_is_refused_and_nothing_is_made() {
+    fn one_file_under_two_names_is_refused_and_nothing_is_created() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         std::fs::write(path("file"), "x").unwrap();

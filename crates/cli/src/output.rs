@@ -1,4 +1,4 @@
-//! Where output goes: stdout or a file, with the time before its lines if asked for.
+//! Output to stdout or a file, optionally with a time stamp before each line.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use crate::error::CliError;
 use crate::job::{emit, is_job};
 use crate::time::{Format, local_zone, since_epoch};
 
-/// A stream of output that outlives its reader.
+/// An output stream that survives the loss of its reader.
 ///
-/// When the reader of a pipe is gone it swallows what comes, and says so by [`Sink::is_gone`]. Any other failure is
-/// kept for the end ([`Sink::failure`]), since a result must not be lost because one of its copies could not be written.
+/// After the reader of a pipe has closed its end, output is discarded and [`Sink::is_gone`] returns true. Any other failure is
+/// stored until the end ([`Sink::failure`]): a result must not be lost because one of its copies could not be written.
 pub(crate) struct Sink {
     out: Box<dyn Write + Send>,
     path: PathBuf,
@@ -34,7 +34,7 @@ impl Sink {
         let (out, path): (Box<dyn Write + Send>, PathBuf) = match logfile {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
-                // Messages about clients and keys are for this user.
+                // Only this user may read messages about clients and keys.
                 let file = private(File::options().append(true).create(true)).open(path);
                 (Box::new(file.map_err(CliError::io("--logfile: open", path))?), path.into())
             }
@@ -47,7 +47,7 @@ impl Sink {
         Sink { out, path: "output".into(), stamp: None, gone: false, failure: None }
     }
 
-    /// Whole lines of text.
+    /// Writes complete lines of text, with time stamps if enabled.
     pub(crate) fn text(&mut self, text: &str) {
         let stamped;
         let text = match &self.stamp {
@@ -65,9 +65,9 @@ impl Sink {
         self.raw(text);
     }
 
-    /// Text without the time before it: JSON.
+    /// Writes text without time stamps, such as JSON.
     pub(crate) fn raw(&mut self, text: &str) {
-        // A failure is kept inside.
+        // A failure is stored in the sink.
         let _ = self.write_all(text.as_bytes());
         let _ = self.flush();
     }
@@ -77,7 +77,7 @@ impl Sink {
         self.gone
     }
 
-    /// The first failure that was not the reader's leaving.
+    /// The first failure other than a closed pipe.
     pub(crate) fn failure(&mut self) -> Option<CliError> {
         self.failure.take().map(CliError::io("write", self.path.clone()))
     }
@@ -113,7 +113,7 @@ impl Write for Sink {
     }
 }
 
-/// Prints text to stdout for a command that does nothing else. A reader that has closed its end is no error.
+/// Prints text to stdout and returns exit code 0. A reader that has closed its end is no error.
 ///
 /// # Errors
 /// [`CliError::Io`] for any other failure, such as a full disk.
@@ -123,7 +123,7 @@ pub(crate) fn print(text: &str) -> Result<i32, CliError> {
     sink.failure().map_or(Ok(0), Err)
 }
 
-/// Prints the one object that a command ends with under `--json`, or reports it as the result of a job.
+/// Prints the result of a command as one JSON object, or reports it as the result of a job.
 ///
 /// # Errors
 /// As [`print`].
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure() {
+    fn a_closed_pipe_is_no_failure() {
         let mut sink = Sink::to(Box::new(Failing(io::ErrorKind::BrokenPipe)));
         sink.text("a\n");
         assert!(sink.is_gone() && sink.failure().is_none());
     }
 
     #[test]
-    fn a_full_disk_is_kept_for_the_end() {
+    fn a_full_disk_is_reported_at_the_end() {
         let mut sink = Sink::to(Box::new(Failing(io::ErrorKind::StorageFull)));
         sink.text("a\n");
         assert!(!sink.is_gone());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_its_time() {
+    fn every_line_has_a_time_stamp() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut sink = Sink::open(Some(&path), Some("T%% ".parse().unwrap())).unwrap();

@@ -1,4 +1,4 @@
-//! What the parser of the command line refuses: the same facts as data and as text for a terminal.
+//! Refusals by the command-line parser, as data and as text for a terminal.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -83,12 +83,12 @@ pub(crate) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Refusal {
     }
 }
 
-/// The refusal as a terminal shows it, with our hint in place of the parser's where there is one.
+/// The refusal as text, with our hint in place of the parser's; `None` if we have no hint.
 pub(crate) fn text(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     tip(error, arguments).map(|tip| with_tip(&error.render().to_string(), &tip))
 }
 
-/// What is wrong on one line: the rest of the parser's text is usage.
+/// The error on one line; the rest of the parser's text is usage.
 fn message(error: &clap::Error, tip: Option<&str>) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or(&text).trim();
@@ -115,7 +115,7 @@ fn plain(name: &str) -> String {
     name.trim_matches(['<', '>', '[', ']']).to_owned()
 }
 
-/// What the parser takes a misspelt name for.
+/// The name that the parser suggests for a misspelt one.
 fn suggested(error: &clap::Error) -> Option<String> {
     let of = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
     let names: Vec<String> = of.iter().flat_map(|kind| strings(error, *kind)).collect();
@@ -129,7 +129,7 @@ fn nearest_value(error: &clap::Error) -> Option<String> {
     nearest(given.first()?, names.iter().map(String::as_str)).map(Into::into)
 }
 
-/// What is accepted as the value of an argument.
+/// The accepted values of an argument, as text.
 fn accepted_value(error: &clap::Error) -> Option<String> {
     let names = strings(error, ContextKind::ValidValue);
     if !names.is_empty() {
@@ -147,7 +147,7 @@ fn accepted_value(error: &clap::Error) -> Option<String> {
     Some(reason.strip_prefix("expected ").unwrap_or(&reason).to_owned())
 }
 
-/// The command that the arguments name, followed as far as its verbs are known. `unknown` is the one that is not.
+/// The command that the arguments select, down to the last known subcommand. `unknown` is the first unknown one.
 fn command_of(arguments: &[OsString], unknown: &[String]) -> Option<clap::Command> {
     let mut command = command_line();
     for argument in arguments.iter().skip(1).map_while(|argument| argument.to_str()) {
@@ -161,7 +161,7 @@ fn command_of(arguments: &[OsString], unknown: &[String]) -> Option<clap::Comman
     Some(command)
 }
 
-/// The commands that people may type.
+/// The names of the subcommands that are not hidden.
 fn names_of(command: &clap::Command) -> String {
     one_of(command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name))
 }
@@ -175,7 +175,7 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
                 return None;
             };
             of_another_tool(command, flag).map(Into::into).or_else(|| {
-                // A flag that looks like it is the better tip.
+                // A similar flag is a better hint.
                 let has_better = error.get(ContextKind::SuggestedArg).is_some();
                 let line = command_line();
                 let known = line.find_subcommand(command);
@@ -195,7 +195,7 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             let names = strings(error, ContextKind::SuggestedSubcommand);
             names.iter().any(is_hidden).then(|| "weir --help lists the commands".into())
         }
-        // As netem has it: laws behind the interface.
+        // The syntax of netem: laws after the interface.
         ErrorKind::ArgumentConflict if command == "impair" => {
             error.get(ContextKind::InvalidSubcommand)?;
             Some("weir impair A B --both \"delay 100ms, loss 1%\"".into())
@@ -209,7 +209,7 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             }
             let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
             let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
-            // Where a subcommand was given, something else is missing.
+            // With a subcommand, another argument is missing.
             if verbs.contains(&word) {
                 return None;
             }
@@ -226,9 +226,9 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// Flags of iperf3 that `weir test` has under another name, or in another place.
+/// A hint for a flag of iperf3 that `weir test` has under another name or in another command.
 fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
-    // `weir -c HOST` is iperf3's order.
+    // `weir -c HOST` without a command is iperf3's syntax.
     if command != "test" && command != flag {
         return None;
     }
@@ -262,7 +262,7 @@ fn with_tip(text: &str, tip: &str) -> String {
         text.trim_end().lines().filter(|l| !l.starts_with("  tip: ")).map(Into::into).collect();
     let at = lines.iter().position(String::is_empty).map_or(lines.len(), |i| i + 1);
     lines.insert(at, format!("  tip: {tip}"));
-    // Where the parser had a tip of its own, the line after it is empty already.
+    // If the parser had a hint of its own, the next line is empty already.
     if lines.get(at + 1).is_some_and(|l| !l.is_empty()) {
         lines.insert(at + 1, String::new());
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_parser_is_data() {
+    fn refusals_of_the_parser_are_data() {
         for (line, wanted) in [
             ("weir test h --udpp", ["unknown-argument", "--udpp", "--udpp", "--udp"]),
             (
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// The hint replaces the parser's own, and the usage stays.
+    /// Our hint replaces the parser's, and the usage is still printed.
     #[test]
     fn a_terminal_gets_one_hint() {
         for line in ["weir test -c h", "weir test h -t -1", "weir impair shw", "weir -s"] {
@@ -373,7 +373,7 @@ mod tests {
             assert_eq!(text.matches("  tip: ").count(), 1, "{text}");
             assert!(text.contains("\n\nUsage: weir "), "{text}");
         }
-        // The parser's own hint is better, or nothing but the missing argument is wrong.
+        // The parser's own hint is better, or only an argument is missing.
         for line in
             ["weir test h --udpp", "weir impair a b --packet-trace-limit 10", "weir impair exec"]
         {

@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-/// A number that differs from call to call and from process to process. The standard library keys its hash maps with
-/// the system's generator and a counter, which serves here without a dependency.
+/// A number that differs between calls and between processes. It is derived from the keys of the standard library's hash
+/// maps, which come from the system's generator and a counter; so no dependency is needed.
 pub(crate) fn u64() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }

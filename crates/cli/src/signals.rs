@@ -1,4 +1,4 @@
-//! Signals become requests to stop; the first lets the test end in order, the second at once.
+//! Turns signals into requests to stop: the first ends the test in order, the second immediately.
 
 #[cfg_attr(windows, path = "signals/windows.rs")]
 mod unix;
@@ -15,13 +15,13 @@ use unix::Signals;
 /// The third signal ends the process at once, whatever it is doing.
 ///
 /// # Errors
-/// [`CliError::Internal`] when the system takes no handler.
+/// [`CliError::Internal`] if a handler can't be installed.
 pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
     listen_until(stop, || {})
 }
 
-/// The same; before the third signal ends the process, `last` is called on a thread of its own and waited for, [`LAST`] at
-/// most. For what a process that ends in the middle would leave behind.
+/// Like [`listen`], but before the third signal ends the process, `last` runs on a thread of its own, for at most [`LAST`].
+/// It cleans up what the process would otherwise leave behind.
 ///
 /// # Errors
 /// As [`listen`].
@@ -40,7 +40,7 @@ pub(crate) fn listen_until(
                     last();
                     let _ = done.send(());
                 });
-                // It continues as well when the thread could do nothing and has dropped its end.
+                // If the thread could not be started, its end is dropped and this returns immediately.
                 let _ = is_done.recv_timeout(LAST);
             }
             std::process::exit(reason.exit_code());
@@ -49,17 +49,17 @@ pub(crate) fn listen_until(
     })
 }
 
-/// How long what is done last may hold up the end.
+/// Maximum time by which the last action delays the end of the process.
 const LAST: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Calls `told` for each of the signals, on a thread of its own, until the program ends.
+/// Calls `handle` for each signal, on a thread of its own, until the program ends.
 ///
 /// # Errors
 /// As [`listen`].
-pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
-    // Commands on the standard input of a job do the same.
-    let told = std::sync::Arc::new(std::sync::Mutex::new(told));
-    let signalled = told.clone();
+pub(crate) fn each(handle: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
+    // A job's commands on standard input call the same closure.
+    let handle = std::sync::Arc::new(std::sync::Mutex::new(handle));
+    let signalled = handle.clone();
     let failed = |e: std::io::Error| CliError::Internal(format!("signal handler: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
@@ -77,10 +77,10 @@ pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), 
         .name("weir-signals".into())
         .spawn(move || runtime.block_on(listener))
         .map_err(failed)?;
-    crate::job::listen(move |reason| call(&told, reason))
+    crate::job::listen(move |reason| call(&handle, reason))
 }
 
-fn call(told: &std::sync::Mutex<impl FnMut(StopReason)>, reason: StopReason) {
-    let mut told = lock(told);
-    (*told)(reason);
+fn call(handle: &std::sync::Mutex<impl FnMut(StopReason)>, reason: StopReason) {
+    let mut handle = lock(handle);
+    (*handle)(reason);
 }

@@ -1,4 +1,4 @@
-//! Who made a record: id, version, build, command, plan hash, labels. The engine fills in what it measured.
+//! The identity of a record: id, version, build, command, plan hash and labels. The engine fills in the results.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use weir_model::record::{Build, RUN_SCHEMA, Record};
 
 /// Version of Weir.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Version with its commit, where that is known, for `-V`.
+/// Version with its commit, if known, for `-V`.
 pub(crate) const SHORT_VERSION: &str = env!("WEIR_SHORT_VERSION");
 const TARGET: &str = env!("WEIR_TARGET");
-/// The commit that it was built from, where that is known.
+/// The commit that this program was built from, if known.
 pub(crate) const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");
 /// Version with its build, for `--version`.
 pub(crate) const LONG_VERSION: &str = concat!(
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
     pub(crate) id: String,
     /// RFC 3339, UTC.
     pub(crate) started_at: String,
-    /// As it was given, without secrets.
+    /// The command line, without secrets.
     pub(crate) command: Vec<String>,
     /// `--label`.
     pub(crate) labels: BTreeMap<String, String>,
@@ -75,12 +75,12 @@ impl Identity {
 
 /// SHA-256 of the plan's canonical JSON: keys sorted, no white space.
 pub(crate) fn plan_sha256(plan: &Plan) -> String {
-    // Maps of serde_json are sorted by key; a plan has only string keys, so nothing can be refused.
+    // Maps of serde_json are sorted by key. A plan has only string keys, so this can't fail.
     let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
     hex::encode(&Sha256::digest(canonical.as_bytes()))
 }
 
-/// The words of the command with the value of `--key` taken out.
+/// The command line without the value of `--key`.
 fn without_secrets(words: &[OsString]) -> Vec<String> {
     const REMOVED: &str = "(removed)";
     let mut out: Vec<String> = vec![];
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_kept() {
+    fn secrets_are_not_stored() {
         let words: Vec<OsString> =
             ["weir", "test", "h", "--key", "s3cret", "--key=s3cret", "--key-file", "f"]
                 .iter()
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_has_one_hash_and_another_has_another() {
+    fn equal_plans_have_equal_hashes_and_different_plans_different_ones() {
         let plan = Plan { host: Some("h".into()), ..Plan::default() };
         assert_eq!(plan_sha256(&plan), plan_sha256(&plan.clone()));
         assert_eq!(plan_sha256(&plan).len(), 64);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamped_record_says_who_made_it() {
+    fn a_stamped_record_has_its_identity() {
         let identity = Identity::new(
             &["weir".into(), "test".into()],
             BTreeMap::from([("site".into(), "lab".into())]),

@@ -1,4 +1,4 @@
-//! The time before lines of text, in local time.
+//! Time stamps before lines of text, in local time.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 
-/// Time since 1970; zero for a clock set before.
+/// Time since 1970; zero if the clock is set to an earlier time.
 pub(crate) fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

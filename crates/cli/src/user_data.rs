@@ -1,4 +1,4 @@
-//! The data of this user: runs, and the calibration that is printed with them.
+//! This user's stored data: runs, and the calibration that is added to them.
 
 use weir_model::record::Record;
 use weir_runs::{DataDirectory, Store, StoreError};
@@ -10,8 +10,8 @@ pub(crate) fn keep(record: &Record) -> Result<(), StoreError> {
     Store::open_at(&DataDirectory::of_this_user()?)?.insert(record)
 }
 
-/// Puts the newest calibration of this host beside a record. Without one, or without a store, nothing happens: a noise
-/// floor that was not measured is absent.
+/// Adds this host's newest calibration to a record. Without one, or without a store, the record is unchanged: a noise floor
+/// that was not measured is absent.
 pub(crate) fn add_calibration(record: &mut Record) {
     let Some(host) = record.local.as_ref().map(|h| h.host.clone()) else { return };
     let kept = DataDirectory::of_this_user()

@@ -1,4 +1,4 @@
-//! The commands that need Linux: on other systems each is refused with exit code 4.
+//! Stand-ins for the commands that need Linux: on other systems each is refused with exit code 4.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ pub(crate) fn not_available<T>(what: &str) -> Result<T, CliError> {
     Err(CliError::Unavailable(format!("{what}: not available on this system")))
 }
 
-/// Arguments of such a command: any.
+/// Declares the arguments of such a command: it accepts any.
 macro_rules! arguments {
     ($name:ident) => {
         /// Not available on this system
@@ -38,7 +38,7 @@ pub(crate) mod calibrate {
         not_available("calibrate")
     }
 
-    /// None is made here.
+    /// Always `None`: this system stores no calibrations.
     pub(crate) fn reference(_: &serde_json::Value) -> Option<weir_model::record::CalibrationRef> {
         None
     }
@@ -74,7 +74,7 @@ pub(crate) mod impair {
     use super::*;
     arguments!(ImpairArgs);
 
-    /// An error of an emulator, of which there is none.
+    /// An emulator's error; it has no values, since there is no emulator.
     #[derive(Debug, thiserror::Error)]
     pub(crate) enum Error {}
 

@@ -39,7 +39,7 @@ pub(crate) struct CalibrateArgs {
 /// Runs the command; returns its exit code.
 ///
 /// # Errors
-/// `--show` finds nothing stored, or nothing can be measured here.
+/// Nothing is stored for `--show`, or nothing can be measured on this host.
 pub(crate) fn run(args: CalibrateArgs) -> Result<i32, CliError> {
     let unavailable = |e: Box<dyn Error>| CliError::Unavailable(e.to_string());
     let found = if args.show {
@@ -70,13 +70,13 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
     // Seeded by the system: two calibrations of one second get different ids.
     let random = std::hash::RandomState::new().build_hasher().finish();
     let id = new_run_id(now_ms, random);
-    // Whose results these are, before this user is root of a user namespace.
+    // Determine the owner of the results before this user becomes root of a user namespace.
     let data = DataDirectory::of_this_user();
     if !args.no_lab && effective_user_id() != 0 {
-        // Threads of ours may then enter the lab's hosts. Where that is refused, the result says what is missing.
+        // This lets our threads enter the lab's hosts. If it is refused, the result says what is missing.
         let _ = enter_user_namespace();
     }
-    // Its hosts end with this process.
+    // The lab's hosts end with this process.
     crate::job::listen(|reason| std::process::exit(reason.exit_code()))?;
     let options = Options { lab: !args.no_lab, ..Options::default() };
     let talk = is_job() || io::stderr().is_terminal();
@@ -92,7 +92,7 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
             at: found.at.clone(),
             calibration: serde_json::to_value(&found)?,
         };
-        // The result is shown even if it can't be kept.
+        // The result is shown even if it can't be stored.
         if let Err(error) = data.map_err(Into::into).and_then(|data| keep(&data, &kept)) {
             warn(Notice::NOT_STORED, &format!("the calibration was not stored: {error}"));
         }
@@ -148,7 +148,7 @@ fn text(found: &Calibration, style: &Style) -> String {
     out
 }
 
-/// A figure for a person: its name without the unit, its value with one chosen by size.
+/// A figure as text: its name without the unit, and its value with a unit chosen by size.
 fn shown(name: &str, value: f64) -> (String, String) {
     let words = |name: &str| name.replace('_', " ");
     if let Some(name) = name.strip_suffix("_packets_per_second") {

@@ -1,4 +1,4 @@
-//! `weir completions`: scripts for shells, made from the flags themselves.
+//! `weir completions`: shell scripts, generated from the definition of the flags.
 
 use clap::Args;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `weir ctl`: a line to the control socket of a running test and its answer.
+//! `weir ctl`: sends one request to the control socket of a running test and prints the answer.
 
 use std::path::PathBuf;
 
@@ -41,10 +41,10 @@ enum Verb {
     },
 }
 
-/// An answer is read up to this many bytes.
+/// Maximum length of an answer, bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
-/// The one line that is sent.
+/// The request, as one line of JSON.
 fn request(verb: &Verb) -> String {
     let (verb, name) = match verb {
         Verb::Start { name } => ("start", name),
@@ -72,7 +72,7 @@ fn understood(args: &CtlArgs, line: &str) -> Result<String, CliError> {
         .map_err(|e| refused(format!("the answer is not JSON: {e}"), 3))?;
     match answer.get("error") {
         None | Some(Value::Null) if args.json => Ok(format!("{answer}\n")),
-        None | Some(Value::Null) => Ok(in_words(&answer)),
+        None | Some(Value::Null) => Ok(as_text(&answer)),
         Some(error) => {
             let words = error.get("message").unwrap_or(error);
             Err(refused(words.as_str().map_or_else(|| words.to_string(), Into::into), 2))
@@ -81,7 +81,7 @@ fn understood(args: &CtlArgs, line: &str) -> Result<String, CliError> {
 }
 
 /// A line for each connection: its number, name and state.
-fn in_words(answer: &Value) -> String {
+fn as_text(answer: &Value) -> String {
     let flows = answer.get("flows").and_then(Value::as_array);
     let lines = flows.into_iter().flatten().map(|flow| {
         let text = |key: &str| clean(flow.get(key).and_then(Value::as_str).unwrap_or("?"));

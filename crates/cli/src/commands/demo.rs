@@ -1,5 +1,5 @@
-//! `weir demo`: a lab of two hosts, real tests, first on a plain link and then with the emulator in the middle: what was
-//! asked beside what was realised and what was measured.
+//! `weir demo`: real tests between two hosts of a lab, first on a plain link and then through the emulator. It prints the
+//! impairment that was asked for, the one that the emulator realised and the one that was measured.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,14 +33,14 @@ mod summary;
 use paths::Shown;
 use summary::{Summary, overall};
 
-/// Share of the sending time that a row without an emulator takes: it shows the tool, not a path.
-const CLEAN_SHARE: f64 = 0.4;
-/// Host-limited rows are measured again within this multiple of the sending time since the start, those without an emulator
-/// and all: the whole ends in a minute when each row sends for a second.
+/// Sending time of a row without an emulator, as a fraction of `--time`: such a row tests the tool, not a path.
+const CLEAN_FRACTION: f64 = 0.4;
+/// Host-limited rows are measured again until this multiple of the sending time has passed since the start: the first for
+/// rows without an emulator, the second for all. With 1 s per row the demo thus ends within a minute.
 const AGAIN_WITHIN: [u32; 2] = [14, 42];
 
-/// Packets by which the noise floor is measured, of which so many have to come for a 99th percentile: a busy host skips
-/// some slots. How often that is tried.
+/// Packets sent to measure the noise floor. Since a busy host skips some slots, only [`PERCENTILE_PACKETS`] of them are
+/// needed for a 99th percentile; with fewer, the measurement is repeated, [`FLOOR_ATTEMPTS`] times in all.
 const FLOOR_PACKETS: u64 = 1300;
 const PERCENTILE_PACKETS: u64 = 1000;
 const FLOOR_ATTEMPTS: u32 = 3;
@@ -79,7 +79,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Stores what a failed row was judged by: `row` as the summary has it, and the files behind it.
+    /// Stores the evidence of a failed row: the row as in the summary, and the files that it was judged by.
     fn evidence(&self, name: &str, row: &serde_json::Value, files: Vec<evidence::File>) {
         if self.is_off {
             return;
@@ -120,12 +120,12 @@ impl Keeper<'_> {
 
 /// A file of evidence with this value.
 fn json_file(name: &'static str, value: &impl serde::Serialize) -> evidence::File {
-    // What can't be written is missing rather than an error: the row's verdict stands without it.
+    // A value that can't be serialized is left empty: the row's verdict does not depend on it.
     (name, serde_json::to_vec_pretty(value).unwrap_or_default())
 }
 
-/// Tells how a row came out, while the next one runs.
-fn told(name: &str, verdict: &Verdict) {
+/// Prints the verdict on a row as soon as it is known.
+fn print_verdict(name: &str, verdict: &Verdict) {
     match verdict {
         Verdict::Passed => note(&format!("  {name:<26} done")),
         Verdict::Failed(reason) | Verdict::Undecided(reason) => {
@@ -134,12 +134,12 @@ fn told(name: &str, verdict: &Verdict) {
     }
 }
 
-/// Runs the demo; 0 all rows hold, 1 one does not, 5 the host was too busy to tell.
+/// Runs the demo. Exit code: 0 all rows passed, 1 a row failed, 5 undecided because the host was busy.
 pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> {
     if args.simulate {
         return simulated::run(args.time, args.json);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let stop = Stop::new();
     signals::listen(&stop)?;
     let is_stopped = || stop.reason().is_some();
@@ -180,7 +180,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         e => Err(CliError::Internal(e.to_string())),
     };
     let mut show = |row: &Row| {
-        told(row.case.name, &row.verdict);
+        print_verdict(row.case.name, &row.verdict);
         if let Ok(record) = &row.outcome {
             keeper.keep(row.case.name, record);
         }
@@ -190,9 +190,9 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
             keeper.evidence(row.case.name, &summary::clean_row(row), files);
         }
     };
-    let seconds = f64::from(args.time) * CLEAN_SHARE;
+    let seconds = f64::from(args.time) * CLEAN_FRACTION;
     let [until_clean, until] =
-        AGAIN_WITHIN.map(|times| begun + Duration::from_secs(u64::from(times * args.time)));
+        AGAIN_WITHIN.map(|times| started + Duration::from_secs(u64::from(times * args.time)));
     let clean = match demo::demo(program.clone(), seconds, until_clean, &is_stopped, &mut show) {
         Ok(rows) => rows,
         Err(error) => return ended(error),
@@ -203,7 +203,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
             note(&format!("  {:<26} host-limited: measured again at the end", row.case.name));
             return;
         }
-        told(row.case.name, &row.verdict());
+        print_verdict(row.case.name, &row.verdict());
         if let Ok(measured) = &row.outcome {
             keeper.keep(row.case.name, &measured.evidence.record);
         }
@@ -229,7 +229,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let path_delay_ns = measured.map_or(0.0, |m| m.conditions.path_delay_ns);
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
     let (_, exit_code) = overall(verdicts);
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     if args.json {
         let id = (!args.no_store).then_some(identity.id.as_str());
         let summary = Summary {
@@ -275,7 +275,7 @@ pub(crate) fn run_job(job: &DemoJob) -> Result<i32, CliError> {
     run(&args, &["weir", "demo"].map(OsString::from))
 }
 
-/// Why there is no floor, by what is missing of it.
+/// The error for a noise floor with missing figures.
 fn no_floor(found: &Calibration) -> CliError {
     let missing = Floor::missing(&found.figures);
     let what = format!("the noise floor could not be measured: no {}", missing.join(", "));
@@ -289,8 +289,8 @@ fn no_floor(found: &Calibration) -> CliError {
     ))
 }
 
-/// This host's noise floor now: only what delays and stamps need. `None` when it was stopped; what it had made goes with
-/// the program.
+/// Measures this host's noise floor, but only the figures that delays and time stamps need. `None` if it was stopped; its
+/// lab is then removed when the program ends.
 fn floor(id: &str, is_stopped: &dyn Fn() -> bool) -> Result<Option<Calibration>, CliError> {
     let options = Options {
         slow_packets: FLOOR_PACKETS,
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_floor_that_load_kept_from_being_measured_is_5_and_names_what_is_missing() {
+    fn a_floor_not_measured_because_of_load_is_exit_code_5() {
         let whole = [
             "loopback_stamp_to_read_p50_seconds",
             "loopback_one_way_delay_p50_seconds",

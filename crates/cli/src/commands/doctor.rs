@@ -1,4 +1,4 @@
-//! `weir doctor`: what this host can do for a measurement, and what to change.
+//! `weir doctor`: checks this host's settings for measurements and recommends changes.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -21,7 +21,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// Runs the command; returns its exit code: 0, or 4 when something essential is not available.
+/// Runs the command. Exit code: 0, or 4 when something essential is unavailable.
 ///
 /// # Errors
 /// An interface that does not exist, or facts that can't be read.

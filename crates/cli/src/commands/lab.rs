@@ -134,13 +134,13 @@ fn by_flag(error: CliError) -> CliError {
 }
 
 fn up(args: UpArgs) -> Result<i32, CliError> {
-    // Refused before there is a lab.
+    // Refuse invalid laws before the lab is created.
     let impairment = args.impairment()?;
     let mut text = make(&args, impairment)?;
     let flag =
         if args.lab == LabName::default() { String::new() } else { format!("--lab {} ", args.lab) };
     text += &format!("run a program in it: weir lab exec {flag}a -- CMD\n");
-    // The lab is up, even if stdout is closed.
+    // A closed stdout is no failure: the lab is up.
     let _ = print(&text);
     Ok(0)
 }
@@ -175,7 +175,7 @@ pub(crate) fn down_job(job: &LabDownJob) -> Result<i32, CliError> {
     Ok(Registry::open()?.down(&job.name.parse()?).map(|()| 0)?)
 }
 
-/// Creates a lab; returns what is printed of it.
+/// Creates a lab; returns its description.
 fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliError> {
     let topology = match (args.middle || impairment.is_some(), args.hosts) {
         (true, 2) => Topology::Middle,
@@ -196,14 +196,14 @@ fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliErro
         no_offload: args.no_offload,
         transmit_queue_packets: args.txqueuelen,
     };
-    // Not current_exe: the path leads to this very program even if its file was replaced since.
+    // Unlike current_exe, this path starts the running program even if its file was replaced.
     let mut holder = Command::new("/proc/self/exe");
     holder.arg0("weir").args(["lab", "hold"]);
     let lab = Registry::open()?.start(&args.lab, &spec, holder)?;
     let mut text = format!("lab {} is running (holder process {})\n", lab.name(), lab.holder_pid());
     text += &hosts_table(&lab);
     if let Some(impairment) = &impairment {
-        // Without the emulator it is not the lab that was asked for.
+        // If the emulator does not start, the lab is removed.
         let emulator = impair(&lab, impairment)
             .inspect_err(|_| drop(Registry::open().and_then(|all| all.down(lab.name()))))?;
         text += &format!("  m     {}", emulator.trim_end().replace('\n', "\n        "));
@@ -225,7 +225,7 @@ fn impair(lab: &JoinedLab, impairment: &Impairment) -> Result<String, CliError> 
 }
 
 impl UpArgs {
-    /// What the emulator in the middle is to do, if there is to be one.
+    /// The impairment of the emulator in the middle, if there is one.
     fn impairment(&self) -> Result<Option<Impairment>, CliError> {
         let laws = LawArgs {
             both: self.impair.clone(),
@@ -258,7 +258,7 @@ fn exec(args: ExecArgs) -> Result<i32, Error> {
 fn list(as_json: bool) -> Result<i32, CliError> {
     let labs = Registry::open()?.list()?;
     Ok(if as_json {
-        // By hand in this order, which is easier to read: name first, a before b.
+        // Formatted by hand for a readable order: name first, a before b.
         let labs: Vec<_> = labs.iter().map(lab_json).collect();
         print(&format!("{{\"labs\":[{}]}}\n", labs.join(",")))?
     } else if labs.is_empty() {
@@ -281,7 +281,7 @@ fn list(as_json: bool) -> Result<i32, CliError> {
 }
 
 fn lab_json(lab: &JoinedLab) -> String {
-    // Names and addresses hold no character that JSON escapes.
+    // Names and addresses contain no character that JSON escapes.
     let host = |host: &weir_lab::Host| {
         format!(r#"{{"name":"{}","ipv4":"{}","ipv6":"{}"}}"#, host.name, host.ipv4, host.ipv6)
     };
@@ -293,7 +293,7 @@ fn down_all() -> Result<i32, Error> {
     let registry = Registry::open()?;
     for lab in registry.list()? {
         match registry.down(lab.name()) {
-            // Ended by someone else meanwhile.
+            // Another process may have removed the lab in the meantime.
             Err(Error::NoSuchLab { .. }) | Ok(()) => {}
             Err(error) => return Err(error),
         }

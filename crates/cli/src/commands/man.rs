@@ -1,4 +1,4 @@
-//! `weir man`: manual pages, made from the flags themselves.
+//! `weir man`: manual pages, generated from the definition of the flags.
 
 use std::path::PathBuf;
 

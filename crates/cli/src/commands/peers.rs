@@ -1,5 +1,5 @@
-//! Commands of other tools' session protocols, such as `weir ttcp`. Everything that is particular to one is in its
-//! declaration ([`weir_peers::PROTOCOLS`]); this makes commands and flags of them.
+//! Commands of other tools' session protocols, such as `weir ttcp`. Each protocol is described by its declaration
+//! ([`weir_peers::PROTOCOLS`]); this module makes its command and flags from it.
 
 use std::ffi::OsString;
 use std::time::SystemTime;
@@ -24,7 +24,7 @@ use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::user_data;
 
-/// A command of a protocol, as it was given.
+/// A command of a protocol with its options.
 #[derive(Debug)]
 pub(crate) struct PeerCommand {
     protocol: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct PeerCommand {
     output: OutputArgs,
 }
 
-/// The flags that every such command has.
+/// The flags of every such command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 #[group(id = "PeerOutput")]
@@ -105,7 +105,7 @@ impl FromArgMatches for PeerCommand {
     }
 }
 
-/// Runs the command; errors are printed here, behind what was measured.
+/// Runs the command; prints errors itself, after the results.
 pub(crate) fn run(command: PeerCommand, words: &[OsString]) -> i32 {
     let form = if command.output.json { ErrorForm::Json } else { ErrorForm::Text };
     let labels = command.output.label.iter().map(|l| (l.key.clone(), l.value.clone()));
@@ -174,7 +174,7 @@ fn execute(
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(words, job.labels, now, random::u64());
     let mut observe = |event: Told| match event {
-        // Where ttcp and its like print them; standard output is for data and records.
+        // Like ttcp, on standard error; standard output is for data and records.
         Told::Line(line) => note(&line),
     };
     let outcome = test.run(&WorkerConfig::default(), stop, &mut observe);
@@ -194,9 +194,9 @@ fn execute(
     }
     let mut code = error.as_ref().map_or(0, CliError::exit_code);
     if let Some(error) = &error {
-        // One object goes to standard output: the record where there is one.
-        let beside_record = form == ErrorForm::Json && record.is_some();
-        tell(error, if beside_record { ErrorForm::Text } else { form });
+        // Standard output gets a single object: the record, if there is one.
+        let has_record_object = form == ErrorForm::Json && record.is_some();
+        tell(error, if has_record_object { ErrorForm::Text } else { form });
     }
     if let Some(record) = record
         && let Err(error) = show(record, form)

@@ -16,7 +16,7 @@ pub(crate) struct ProfilesArgs {
     json: bool,
 }
 
-/// Prints name, laws of both ways, and where the figures are from.
+/// Prints each preset's name, its laws in both directions, and the source of its figures.
 pub(crate) fn run(args: &ProfilesArgs) -> Result<i32, CliError> {
     if args.json {
         let all: Vec<_> = PROFILES

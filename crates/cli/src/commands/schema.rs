@@ -1,4 +1,4 @@
-//! `weir schema`: the published JSON Schemas, as this program was built with them.
+//! `weir schema`: prints the published JSON Schemas, which are compiled into this program.
 
 use clap::{Args, ValueEnum};
 use weir_model::schema::{

@@ -1,4 +1,4 @@
-//! Values of flags that are no plain unit: each says what was given and what is accepted.
+//! Parsers of flag values that are not plain units. Each error says what is accepted.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::engine::Scheduling;
 use crate::error::CliError;
 use crate::time;
 
-/// The name of a transport; help and completions list them.
+/// A transport by its name; help and completions list the names.
 pub(crate) fn transport() -> impl TypedValueParser<Value = TransportName> {
     PossibleValuesParser::new(TransportName::ALL.iter().map(|name| name.label()))
         .try_map(|text| text.parse::<TransportName>())
@@ -74,7 +74,7 @@ pub(crate) fn tos(text: &str) -> Result<u8, String> {
     })
 }
 
-/// A number of packets; `K`, `M`, `G` are thousands, as packets are counted and not stored.
+/// A number of packets; `K`, `M` and `G` are powers of 1000, as for rates and unlike sizes.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse::<BitRate>()
         .ok()
@@ -83,7 +83,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a whole number from 1, such as 5000, 10K or 1M".into())
 }
 
-/// A time within the range of connecting.
+/// A timeout of connecting, 1 ms to 10 min.
 pub(crate) fn connect_timeout(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
     if (1_000_000..=600_000_000_000).contains(&span.0) {
@@ -99,7 +99,7 @@ pub(crate) fn positive(text: &str) -> Result<Span, String> {
     if span.0 > 0 { Ok(span) } else { Err("expected a time above 0".into()) }
 }
 
-/// How long a test sends. The plan has the same bound; this error has the value as it was written.
+/// The sending time of a test. The plan has the same limit, but this error quotes the value as the user wrote it.
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
     let span = text.parse::<Span>().ok().filter(|span| span.0 <= 7 * 86_400 * 1_000_000_000);
     span.ok_or_else(|| {
@@ -130,7 +130,7 @@ pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
     })
 }
 
-/// `ADDRESS:PORT`, `ADDRESS` or `:PORT`, with what stands for the missing one.
+/// `ADDRESS:PORT`, `ADDRESS` or `:PORT`; `address` and `port` are the defaults.
 pub(crate) fn listen_address(text: &str, address: IpAddr, port: u16) -> Result<SocketAddr, String> {
     if let Ok(both) = text.parse() {
         return Ok(both);
@@ -144,7 +144,7 @@ pub(crate) fn listen_address(text: &str, address: IpAddr, port: u16) -> Result<S
     Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
 }
 
-/// A format of the time before lines.
+/// A strftime format for `--timestamps`.
 pub(crate) fn time_format(text: &str) -> Result<time::Format, String> {
     text.parse()
 }
@@ -171,7 +171,7 @@ impl FromStr for Bind {
             )?),
         };
         if interface.is_some_and(|i| !is_device(i)) {
-            return Err("expected an interface name of 1 to 15 characters behind %".into());
+            return Err("expected an interface name of 1 to 15 characters after %".into());
         }
         Ok(Bind { address: parsed, interface: interface.map(Into::into) })
     }
@@ -182,23 +182,23 @@ pub(crate) fn scheduling(text: &str) -> Result<Scheduling, String> {
     text.parse().map_err(str::to_string)
 }
 
-/// How long a sending thread spins.
+/// The time that a sending thread spins.
 pub(crate) fn spin(text: &str) -> Result<Duration, String> {
     let span = threads::spin(text).map(|span| Duration::from_nanos(span.0));
     span.ok_or_else(|| format!("expected {}", threads::SPIN_FORM))
 }
 
-/// The threads of a job, read.
+/// The parsed thread settings of a job.
 pub(crate) struct OwnThreads {
-    /// The CPUs that they run on; absent: all that the process may run on.
+    /// The CPUs that the threads run on; absent: all that the process may run on.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Scheduling of threads that send paced datagrams.
     pub(crate) scheduling: Scheduling,
-    /// How long they spin before a datagram is due; absent: by measured wake-up times.
+    /// The time that they spin before a datagram is due; absent: by measured wake-up times.
     pub(crate) spin: Option<Duration>,
 }
 
-/// Reads the threads of a job, which [`threads::Threads::check`] has passed.
+/// Parses the thread settings of a job that passed [`threads::Threads::check`].
 ///
 /// # Errors
 /// CPUs that this process may not run on.
@@ -234,7 +234,7 @@ impl std::fmt::Display for Cpus {
 impl Cpus {
     /// Refuses processors that this process may not run on.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        // Where the system can't tell, pinning is tried.
+        // If the allowed CPUs are unknown, pinning is tried.
         let Ok(allowed) = weir_net::thread::allowed_cpus() else { return Ok(()) };
         self.check_among(&allowed)
     }
@@ -250,7 +250,7 @@ impl Cpus {
     }
 }
 
-/// A nominal rate, stated or the interface's.
+/// A nominal rate: a stated rate, or the interface's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nominal {
     Auto,
@@ -303,7 +303,7 @@ impl FromStr for Label {
 /// `--start-at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartAt {
-    /// So long from now.
+    /// This time from now.
     In(Span),
     /// This host's CLOCK_MONOTONIC, ns.
     Monotonic(u64),
@@ -312,7 +312,7 @@ pub(crate) enum StartAt {
 }
 
 impl StartAt {
-    /// The same on CLOCK_MONOTONIC; `now` is the time since 1970.
+    /// The start time on CLOCK_MONOTONIC, ns; `now` is the time since 1970.
     pub(crate) fn monotonic_ns(self, now: Duration) -> u64 {
         let monotonic = weir_net::clock::Clock::System.monotonic_ns();
         match self {
@@ -353,7 +353,7 @@ pub(crate) fn confidence(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "expected a percentage from 50 to below 100, such as 95%".into())
 }
 
-/// Maximum number of repetitions of a point, as of a scenario's.
+/// Maximum number of repetitions of a point, the same as in a scenario.
 pub(crate) const MAX_RUNS: u32 = 10_000;
 
 #[cfg(test)]

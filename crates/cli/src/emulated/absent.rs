@@ -1,4 +1,4 @@
-//! No emulator can be watched on this system.
+//! Stand-in for watching an emulator, which is not available on this system.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use weir_model::record::Record;
 use crate::commands::not_available;
 use crate::error::CliError;
 
-/// An emulator that is watched, of which there is none.
+/// A watched emulator; it has no values on this system.
 pub(crate) enum Watched {}
 
 impl Watched {
-    /// Refuses one that is named.
+    /// Refuses an emulator if one is named.
     pub(crate) fn find(
         named: Option<&Path>,
         _client_side: Option<&str>,

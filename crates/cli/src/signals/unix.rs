@@ -14,7 +14,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes them from now on. Needs a runtime.
+    /// Installs the handlers. Must be called in a Tokio runtime.
     pub(super) fn new() -> io::Result<Signals> {
         Ok(Signals {
             interrupts: signal(SignalKind::interrupt())?,
@@ -26,7 +26,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> StopReason {
         let hangup = async {
             match &mut self.hangups {
@@ -42,7 +42,7 @@ impl Signals {
     }
 }
 
-/// Whether SIGHUP (signal 1) is ignored, by the mask that Linux shows; unknown counts as not.
+/// Whether SIGHUP (signal 1) is ignored, by the mask in /proc; false if unknown.
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status

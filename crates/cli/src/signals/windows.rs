@@ -14,12 +14,12 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes them from now on. Needs a runtime.
+    /// Installs the handlers. Must be called in a Tokio runtime.
     pub(super) fn new() -> io::Result<Signals> {
         Ok(Signals { interrupts: ctrl_c()?, breaks: ctrl_break()?, closes: ctrl_close()? })
     }
 
-    /// The next one.
+    /// Waits for the next event.
     pub(super) async fn next(&mut self) -> StopReason {
         tokio::select! {
             _ = self.interrupts.recv() => StopReason::Interrupted,

@@ -1,5 +1,5 @@
-//! Campaigns in practice: interrupted, resumed after files changed, written to a full disk or to
-//! standard output. Nothing here needs a lab, and traffic is on loopback.
+//! Campaigns that are interrupted, resumed after files changed, or written to a full disk or standard output. The tests
+//! need no lab; traffic is on loopback.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What a command line is refused for, with exit code 2.
+/// The refusal of a command line, which must have exit code 2.
 #[track_caller]
 fn refused(home: &Path, words: &[&str]) -> Refusal {
     let refused = refusal(&weir(home, words).env("WEIR_ERRORS", "json").output().unwrap());
@@ -33,12 +33,12 @@ fn refused(home: &Path, words: &[&str]) -> Refusal {
     refused
 }
 
-/// A server on a free port of loopback, which dies with this.
+/// A server on a free port of loopback, killed when this is dropped.
 struct Server(Child, String);
 
 impl Server {
     fn start() -> Server {
-        // Another program may bind a port that was free, or have it in UDP.
+        // Another program may have bound the port in the meantime, or use it in UDP.
         for _ in 0..20 {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port().to_string();
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// The text of the one checkpoint that is kept in a home.
+/// The text of the only checkpoint that is stored in a home.
 fn checkpoint(home: &Path) -> String {
     let entries = std::fs::read_dir(home.join("weir/experiments")).into_iter().flatten();
     let mut paths = entries.filter_map(|e| Some(e.ok()?.path()));
@@ -81,7 +81,7 @@ fn scenario(home: &Path, text: &str) -> String {
 const SIMULATED: &str =
     "[lab]\n[[step]]\nsweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }";
 
-/// Runs until the checkpoint has N lines, and is then sent a signal: exit code, standard output and standard error.
+/// Runs Weir until its checkpoint has `lines` lines, then sends it a signal. Exit code, standard output and standard error.
 fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32>, String, String) {
     let mut command = weir(home, words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -99,9 +99,9 @@ fn ended(home: &Path, words: &[&str], lines: usize, signal: &str) -> (Option<i32
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Interrupting a campaign prints that it was interrupted and how to resume it, and no error; the run in progress is marked.
+/// An interrupted campaign prints how to resume it and no error; the run in progress is marked as interrupted.
 #[test]
-fn what_is_ended_by_its_user_is_reported_and_continues() {
+fn an_interrupted_campaign_is_reported_and_resumed() {
     let server = Server::start();
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let dir = tempfile::tempdir().unwrap();
@@ -140,9 +140,9 @@ fn what_is_ended_by_its_user_is_reported_and_continues() {
     }
 }
 
-/// Ten thousand points are checked for seconds: who ends that is heard, and nothing is kept of it.
+/// Checking ten thousand points takes seconds. A signal ends the check immediately, and nothing is stored.
 #[test]
-fn a_long_check_is_ended_at_once() {
+fn a_long_check_ends_immediately_on_a_signal() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(
         dir.path(),
@@ -151,7 +151,7 @@ fn a_long_check_is_ended_at_once() {
     for words in [&["run", "--check", &path][..], &["run", &path]] {
         let mut command = weir(dir.path(), words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It listens to signals from its first lines on.
+        // It handles signals before it starts to check.
         let listens = || {
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
             let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
@@ -173,9 +173,9 @@ fn a_long_check_is_ended_at_once() {
     assert_eq!(checkpoint(dir.path()), "");
 }
 
-/// A changed file is not used when resuming, and Weir prints which one.
+/// A changed file is not used when resuming, and a message names it.
 #[test]
-fn a_changed_file_is_reported_where_its_experiment_continues() {
+fn a_changed_file_is_reported_when_its_experiment_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
@@ -186,7 +186,7 @@ fn a_changed_file_is_reported_where_its_experiment_continues() {
     scenario(dir.path(), &text.replace("-u", "-u -t 1"));
     assert!(resumed().contains(told), "{}", resumed());
     std::fs::remove_file(&path).unwrap();
-    assert!(!resumed().contains("has changed since"), "it is gone");
+    assert!(!resumed().contains("has changed since"), "the file was removed");
 
     let dir = tempfile::tempdir().unwrap();
     let plan = |seconds: u32| {
@@ -207,12 +207,12 @@ fn a_changed_file_is_reported_where_its_experiment_continues() {
         "{}",
         resumed()
     );
-    // Nor is it written over by its own table.
+    // Nor may its own table overwrite it.
     let refused = refused(dir.path(), &[&words[..], &["--csv", "p.toml"]].concat());
     assert_eq!(refused.field.as_deref(), Some("--csv"));
 }
 
-/// The result says that --host omits a lab's emulator.
+/// The result has a warning that --host leaves out the lab's emulator.
 #[test]
 fn a_left_out_emulator_is_in_the_result() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,9 +235,9 @@ fn a_left_out_emulator_is_in_the_result() {
     assert!(page.contains("· 1 run") && !page.contains("· 1 runs"), "{page}");
 }
 
-/// What can't be simulated was not measured: its expectations must not be reported as met.
+/// A step that can't be simulated has no result: its expectations must not be reported as met.
 #[test]
-fn what_is_expected_of_what_was_left_out_is_not_judged() {
+fn expectations_of_skipped_steps_are_not_judged() {
     let dir = tempfile::tempdir().unwrap();
     let tcp = "[lab]\n[[step]]\nexpect = [\"throughput > 1 Mbit/s\"]\ntest = { args = \"-t 1\" }";
     let mixed = "[lab]\n[[step]]\nexpect = [\"throughput > 1 bit/s where transport=tcp\"]\n\
@@ -250,16 +250,16 @@ fn what_is_expected_of_what_was_left_out_is_not_judged() {
         assert!(out.contains("not judged: can't be simulated"), "{text}: {out}");
         assert!(out.contains("(expectations: 1 inconclusive)"), "{text}: {out}");
     }
-    // What is judged somewhere is judged.
+    // An expectation that some step can judge is judged.
     let path = scenario(dir.path(), &mixed.replace(" where transport=tcp", ""));
     assert_eq!(run(dir.path(), &["run", "--simulate", &path]).0, Some(0));
     let path = scenario(dir.path(), &tcp.replace("expect = [\"throughput > 1 Mbit/s\"]\n", ""));
     assert_eq!(run(dir.path(), &["run", "--simulate", &path]).0, Some(0), "nothing was expected");
 }
 
-/// Standard output by its usual name: one result in it and nothing else.
+/// With `-`, standard output holds one result and nothing else.
 #[test]
-fn a_result_on_standard_output_is_alone_there() {
+fn standard_output_holds_only_the_result() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(dir.path(), SIMULATED);
     for (flag, first) in [("--csv", "step,size,"), ("--junit", "<?xml"), ("--html", "<!")] {
@@ -270,10 +270,10 @@ fn a_result_on_standard_output_is_alone_there() {
         assert!(!out.contains("s: done, "), "{flag}: {out}");
     }
     assert!(!dir.path().join("-").exists());
-    // What only one may have is refused: the golden file of refusals has the others.
+    // Two results on standard output are refused; the golden file of refusals has more cases.
     let both = refused(dir.path(), &["run", "--simulate", &path, "--json", "--csv", "-"]);
     assert_eq!(both.field.as_deref(), Some("--csv"));
-    // A test of its own, too.
+    // The same for a single test.
     let server = Server::start();
     let test =
         ["test", "127.0.0.1", "-p", &server.1, "-u", "-k", "50", "-b", "500pps", "--csv", "-"];
@@ -281,29 +281,26 @@ fn a_result_on_standard_output_is_alone_there() {
     assert_eq!(code, Some(0), "{err}");
     let columns = out.lines().next().unwrap().split(',').count();
     assert!(out.lines().count() > 1 && columns > 10, "{out}");
-    assert!(
-        out.lines().all(|l| l.split(',').count() == columns),
-        "nothing else is among the rows: {out}"
-    );
+    assert!(out.lines().all(|l| l.split(',').count() == columns), "stdout holds only rows: {out}");
     assert!(err.contains("Weir") || err.contains("weir"), "messages go to stderr: {err}");
     let both = refused(dir.path(), &[&test[..], &["--json"]].concat());
     assert_eq!(both.field.as_deref(), Some("--csv"));
 }
 
-/// No output is another's, a directory of figures included.
+/// No output overwrites another, including the files in a directory of figures.
 #[test]
-fn figures_are_written_over_no_other_output() {
+fn figures_overwrite_no_other_output() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(dir.path(), SIMULATED);
     std::fs::create_dir(dir.path().join("sub")).unwrap();
-    // The golden file of refusals has those that are refused.
+    // The golden file of refusals has the refused combinations.
     let beside = ["run", "--simulate", &path, "--csv", "sub/x.csv", "--svg", "sub"];
     assert_eq!(run(dir.path(), &beside).0, Some(0));
 }
 
-/// A disk that is full takes a file, and no result: how to get it is said.
+/// If an output file can't be written because the disk is full, the result is stored, and a message says how to write it again.
 #[test]
-fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
+fn an_output_lost_to_a_full_disk_can_be_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start();
     let test = ["-p", &server.1, "-u", "-k", "50", "-b", "500pps", "--csv", "/dev/full"];
@@ -333,7 +330,7 @@ fn what_a_full_disk_refused_is_kept_and_can_be_had_again() {
 
 /// An experiment's id given as a run is refused, naming the commands that accept it.
 #[test]
-fn an_experiment_where_a_run_is_meant_is_reported_as_one() {
+fn an_experiments_id_in_place_of_a_runs_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
@@ -345,9 +342,9 @@ fn an_experiment_where_a_run_is_meant_is_reported_as_one() {
     assert_eq!(refused(dir.path(), &["report", id, id]).field.as_deref(), Some("RUN"));
 }
 
-/// A running experiment has no page yet, and can't be resumed, so that the refusal does not suggest it.
+/// A running experiment has no page yet. It can't be resumed either, so the refusal must not suggest that.
 #[test]
-fn a_running_experiment_is_reported_as_one() {
+fn a_running_experiment_is_reported_as_running() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenario(
         dir.path(),

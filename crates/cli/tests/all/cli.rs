@@ -1,10 +1,10 @@
-//! The program from outside: what it prints, where, and with which exit code.
+//! The program from outside: its output, its streams and its exit codes.
 
 use std::process::{Command, Output, Stdio};
 
 use crate::common::{golden, refusal};
 
-/// Errors as data, with any command.
+/// Makes every command print errors as JSON.
 const JSON: (&str, &str) = ("WEIR_ERRORS", "json");
 
 fn weir(words: &[&str]) -> Output {
@@ -35,7 +35,7 @@ fn code(output: &Output) -> i32 {
 }
 
 #[test]
-fn help_is_what_was_agreed() {
+fn help_matches_the_golden_files() {
     for command in ["test", "serve", "ctl"] {
         let output = weir(&[command, "--help"]);
         assert_eq!(code(&output), 0);
@@ -68,7 +68,7 @@ fn with_json_errors_are_json_on_stdout() {
         assert_eq!((code(&output), err(&output).as_str()), (2, ""), "{words:?}");
         assert_eq!(refusal(&output).exit_code, 2);
     }
-    // The form of people: on stderr alone.
+    // As text, errors are on stderr only.
     let output = weir(&["test", "h", "-b", "10Q"]);
     assert_eq!((code(&output), out(&output).as_str()), (2, ""));
     assert!(err(&output).starts_with("error: "), "{}", err(&output));
@@ -92,7 +92,7 @@ fn a_plan_is_saved_without_a_host_and_reads_back() {
 }
 
 #[test]
-fn a_key_is_made_each_time_again_and_is_taken() {
+fn keys_are_new_each_time_and_accepted() {
     let (one, two) = (out(&weir(&["keygen"])), out(&weir(&["keygen"])));
     assert_ne!(one, two);
     assert!((44..=65).contains(&one.len()) && one.ends_with('\n'), "{one:?}");
@@ -148,7 +148,7 @@ fn keys_that_others_can_read_are_refused() {
 }
 
 #[test]
-fn schemas_are_those_of_the_types() {
+fn printed_schemas_match_the_types() {
     let of =
         |which| serde_json::from_str::<serde_json::Value>(&out(&weir(&["schema", which]))).unwrap();
     assert_eq!(of("run"), weir_model::schema::run_schema());
@@ -156,7 +156,7 @@ fn schemas_are_those_of_the_types() {
 }
 
 #[test]
-fn completions_know_the_flags() {
+fn completions_contain_the_flags() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = weir(&["completions", shell]);
         assert_eq!(code(&output), 0);
@@ -206,7 +206,7 @@ fn a_control_socket_answers() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())
@@ -234,14 +234,14 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
-fn a_path_that_cannot_be_used_has_one_code_wherever_it_is_named() {
+fn an_unusable_path_has_the_same_code_for_every_flag() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("no/such");
     let missing = missing.to_str().unwrap();
     let directory = dir.path().to_str().unwrap();
     for flag in ["--packet-log", "--csv", "--logfile", "--control-socket"] {
         for path in [missing, directory] {
-            // Nothing listens there: a refusal before connecting is about the path.
+            // No server listens there, so a refusal before connecting is about the path.
             let words = ["test", "127.0.0.1:9", "--no-store", flag, path];
             let refused = refusal(&weir_with(&words, &[JSON]));
             let parts = (refused.field.as_deref(), refused.exit_code);
@@ -252,7 +252,7 @@ fn a_path_that_cannot_be_used_has_one_code_wherever_it_is_named() {
 }
 
 #[test]
-fn a_congestion_control_that_this_host_has_not_is_refused_at_once() {
+fn an_unavailable_congestion_control_is_refused_before_connecting() {
     let words = ["test", "127.0.0.1:9", "--no-store", "-C", "nosuch"];
     let refused = refusal(&weir_with(&words, &[JSON]));
     assert_eq!((refused.code.as_str(), refused.exit_code), ("not-available", 4));
@@ -261,7 +261,7 @@ fn a_congestion_control_that_this_host_has_not_is_refused_at_once() {
 }
 
 #[test]
-fn a_key_in_a_file_is_the_owner_s_alone() {
+fn a_key_file_is_readable_only_by_its_owner() {
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
@@ -269,9 +269,9 @@ fn a_key_in_a_file_is_the_owner_s_alone() {
     assert_eq!((code(&output), out(&output), err(&output)), (0, String::new(), String::new()));
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     let first = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(code(&weir(&["keygen", "--output", path.to_str().unwrap()])), 2, "one is there");
+    assert_eq!(code(&weir(&["keygen", "--output", path.to_str().unwrap()])), 2, "the file exists");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
-    // Into a file of the shell's making.
+    // Into a file that the shell creates.
     for (mode, warned) in [(0o644, true), (0o600, false)] {
         let open = dir.path().join(format!("{mode:o}"));
         let file = std::fs::File::create(&open).unwrap();
@@ -289,7 +289,7 @@ fn a_key_in_a_file_is_the_owner_s_alone() {
 }
 
 #[test]
-fn the_simulated_demo_holds_and_is_the_same_each_time() {
+fn the_simulated_demo_passes_and_is_reproducible() {
     let run = || {
         let output = weir(&["demo", "--simulate"]);
         assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
@@ -299,7 +299,7 @@ fn the_simulated_demo_holds_and_is_the_same_each_time() {
     assert!(first.contains("11 of 11 rows hold"), "{first}");
     assert!(first.contains("ledger remainder 0"), "{first}");
     assert!(first.contains("not simulated: TCP"), "{first}");
-    // All but the last line, which tells how long it took.
+    // All but the last line, which holds the elapsed time.
     let table = |text: &str| text.rsplit_once("rows hold").map(|(head, _)| head.to_string());
     assert_eq!(table(&first), table(&second));
 }

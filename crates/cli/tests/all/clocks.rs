@@ -1,7 +1,7 @@
-//! One-way delay between hosts that share no clock: the stated bound holds, whatever the clocks and the path do.
+//! One-way delay between hosts that share no clock: the stated error bound holds, whatever the clocks and the path do.
 //!
-//! The true delay of every packet is known here, since both clocks are made from one: the packet log tells when each
-//! packet was sent and when it came, by either clock, and the relation of the two is the test's own doing.
+//! The true delay of every packet is known, since both clocks are derived from one: the packet log has each packet's send
+//! time by the sender's clock and its arrival by the receiver's, and the test itself sets the relation of the two clocks.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -35,12 +35,12 @@ fn receiver(record: &Record) -> &Receiver {
     record.flows[0].receiver.as_ref().unwrap()
 }
 
-/// Least, mean and greatest measured delay differ from the true ones by no more than the stated error, and `grain_ns`
-/// that the test itself knows the truth by.
+/// Asserts that minimum, mean and maximum of the measured delays differ from the true ones by at most the stated error plus
+/// `grain_ns`, the accuracy of the true delays.
 #[track_caller]
 fn bound_holds(record: &Record, true_ns: &[i64], grain_ns: f64) {
     let delay = receiver(record).one_way_delay.as_ref().unwrap();
-    // Also of those that arrived before their receiver knew how the clocks are related.
+    // This includes packets that arrived before the receiver knew the relation of the clocks.
     assert_eq!(delay.count as usize, true_ns.len());
     let error = delay.error_seconds.unwrap();
     let mean = true_ns.iter().sum::<i64>() as f64 / true_ns.len() as f64;
@@ -57,7 +57,7 @@ fn bound_holds(record: &Record, true_ns: &[i64], grain_ns: f64) {
             record.clock
         );
     }
-    // RFC 5905: nothing better than half a round trip can be promised by probes.
+    // RFC 5905: probes can't bound the offset more tightly than half a round trip.
     let clock = record.clock.as_ref().unwrap();
     assert_eq!(clock.method, "ntp");
     let by_probes = clock.source.as_deref() == Some("probes");
@@ -66,7 +66,7 @@ fn bound_holds(record: &Record, true_ns: &[i64], grain_ns: f64) {
 
 const AHEAD: i64 = 1000;
 
-/// Delays by one clock, when the receiver's is ahead of the sender's.
+/// True delays, corrected for a receiver's clock that is [`AHEAD`] of the sender's.
 fn true_delays(log: &Path) -> Vec<i64> {
     let ahead = AHEAD * 1_000_000_000;
     times(log).into_iter().map(|(sent, came)| came as i64 - ahead - sent as i64).collect()
@@ -85,7 +85,7 @@ fn a_time_namespace_1000_s_ahead_is_found_within_its_bound() {
     assert!(off <= clock.error_seconds, "{clock:?}");
     assert!(clock.samples >= 10 && clock.skew_ratio.abs() < 1e-4, "{clock:?}");
     bound_holds(&record, &true_delays(&log), 0.0);
-    // And nothing was said to be lost or odd because the clocks differ.
+    // The difference of the clocks causes no loss and no warning.
     assert_eq!(receiver(&record).lost_packets, Some(0));
     assert!(record.warnings.iter().all(|w| w.code != "clock-stepped"), "{:?}", record.warnings);
 }
@@ -102,9 +102,9 @@ fn the_record_names_the_scheduling_class() {
     };
     assert_eq!(class(&bench, &["normal", "-b", "1000pps"]), "normal");
     assert_eq!(class(&bench, &["auto", "-b", "0"]), "normal");
-    // The server has another setting.
+    // The server has a different setting.
     assert_eq!(class(&bench, &["auto", "-b", "1000pps", "-R"]), "normal");
-    // Refused inside some control groups even to root: then `fifo` is, too.
+    // Some control groups refuse it even to root; then `fifo` is refused too.
     let granted = std::thread::spawn(|| weir_net::thread::try_fifo(10).is_ok()).join().unwrap();
     let auto = class(&bench, &["auto", "-b", "1000pps"]);
     assert_eq!(auto, if granted { "fifo" } else { "normal" });
@@ -120,13 +120,13 @@ fn an_asymmetric_path_stays_within_the_bound() {
     let Some(mut bench) = Bench::alone(test, &["tc", "python3"]) else { return };
     let log = bench.file("packets");
     bench.serve_ahead(AHEAD, &["--packet-log", log.to_str().unwrap()]);
-    // A bulk transfer with a small window keeps a queue of that size in one direction, without loss: the other
-    // direction stays empty. No probe can see that, so the offset is wrong by half the queue.
+    // A bulk transfer with a small window fills a queue of that size in one direction, without loss; the other direction
+    // stays empty. Probes can't detect that, so the offset is wrong by half the queue.
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 3kb latency 1s";
     bench.tool("a", "tc", &shape.split(' ').collect::<Vec<_>>());
-    // Without probes it also shows that a test needs no relation of the clocks to begin.
-    // It is killed when the test has been measured: on a busy host that may take long. A quarter of a second is queued, so that
-    // the queue does not run empty while such a host keeps the transfer waiting.
+    // It runs without probes, which also shows that a test can start without a relation of the clocks. It is killed when
+    // the test is done, which may take long on a busy host. A quarter of a second is queued, so that the queue does not run
+    // empty while such a host delays the transfer.
     let bulk = ["-t", "60", "-w", "256K", "-C", "cubic", "--no-latency", "--json"];
     let bulk = Running::start(bench.test_command(&bulk));
     until("a queue stands", || {
@@ -149,7 +149,7 @@ fn without_a_relation_of_the_clocks_delay_is_absent() {
     let test = "without_a_relation_of_the_clocks_delay_is_absent";
     let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve_ahead(AHEAD, &[]);
-    // Of the control datagrams only the flow's hello comes through: no probe is ever answered.
+    // Of the control datagrams only the flow's hello passes: no probe is answered.
     bench.nft(
         "b",
         "table inet weir {
@@ -165,11 +165,11 @@ fn without_a_relation_of_the_clocks_delay_is_absent() {
     assert_eq!((receiver.packets, receiver.lost_packets), (50, Some(0)));
     assert_eq!((&receiver.one_way_delay, &receiver.one_way_delay_from_intended), (&None, &None));
     assert!(record.histograms.iter().all(|h| !h.metric.starts_with("one_way")));
-    // Jitter needs no relation.
+    // Jitter needs no relation of the clocks.
     assert!(receiver.jitter_seconds.is_some_and(|j| j < 1.0), "{receiver:?}");
 }
 
-/// A server in this process, on loopback, with a clock of its own.
+/// A server in this process, on loopback, with its own clock.
 struct Server {
     address: SocketAddr,
     stop: Stop,
@@ -227,7 +227,7 @@ impl Drop for Server {
     }
 }
 
-/// What the two clocks show at one moment: the narrowest of many readings.
+/// Readings of the two clocks at one moment: the closest of many pairs.
 fn pair(injected: &Clock) -> (u64, u64) {
     (0..1000)
         .map(|_| {
@@ -259,7 +259,7 @@ fn the_bound_holds_with_100_ppm_of_skew() {
         drop(server);
         let after = pair(&clock);
 
-        // The server's times by the client's clock: a straight line through the two pairs.
+        // Convert the server's times to the client's clock by the line through the two pairs.
         let slope = (after.0 - before.0) as f64 / (after.1 - before.1) as f64;
         let to_client =
             |ns: u64| before.0 as i64 + ((ns as i64 - before.1 as i64) as f64 * slope) as i64;
@@ -271,7 +271,10 @@ fn the_bound_holds_with_100_ppm_of_skew() {
                 Direction::Reverse => came as i64 - to_client(sent),
             })
             .collect();
-        assert!(true_ns.iter().all(|d| *d > -2000), "the test's own truth is wrong: {true_ns:?}");
+        assert!(
+            true_ns.iter().all(|d| *d > -2000),
+            "the test's true delays are wrong: {true_ns:?}"
+        );
         bound_holds(&record, &true_ns, 2000.0);
         let relation = record.clock.as_ref().unwrap();
         assert!((relation.offset_seconds - 500.0).abs() < 0.1, "{relation:?}");
@@ -300,17 +303,17 @@ fn a_step_of_the_clock_during_a_test_is_reported_and_bounded() {
             steps.iter().any(|w| w.value.is_some_and(|v| (v - step_seconds as f64).abs() < 0.01));
         assert!(told, "{step_seconds}: {:?}", record.warnings);
 
-        // All packets count, whatever their times say.
+        // All packets are counted, whatever their times are.
         let receiver = receiver(&record);
         assert_eq!(receiver.lost_packets, Some(0));
         assert_eq!((receiver.late_packets, receiver.duplicate_packets), (Some(0), Some(0)));
-        // Times are off by the step at most, and only for what was read just when it was noticed.
+        // Times are off by at most the step, and only for packets read around its detection.
         let delay = receiver.one_way_delay.as_ref().unwrap();
         assert!(delay.min_seconds > -3.5 && delay.max_seconds < 3.5, "{delay:?}");
-        // 1500 packets: a second of them off by 3 s would show in either.
+        // 1500 packets: an error of 3 s during one second would show in both figures.
         assert!(delay.mean_seconds.abs() < 0.3, "{delay:?}");
         assert!(delay.p99_seconds.unwrap().abs() < 0.5, "{delay:?}");
-        // The monotonic clocks, which relate the two hosts, did not step: the offset is still none.
+        // The monotonic clocks, by which the hosts are related, did not step: the offset is still zero.
         let clock = record.clock.as_ref().unwrap();
         assert!(clock.offset_seconds.abs() <= clock.error_seconds, "{clock:?}");
         let loaded = record.latency.as_ref().unwrap().loaded.as_ref().unwrap();
@@ -318,7 +321,7 @@ fn a_step_of_the_clock_during_a_test_is_reported_and_bounded() {
     }
 }
 
-/// Two injected clocks with what a time service would say of each, and a test between them.
+/// Runs a test between two ends with injected clocks and the reports of a time service about each.
 fn with_services(
     directory: &Path,
     error_ns: u64,
@@ -347,27 +350,26 @@ fn with_services(
 }
 
 #[test]
-fn the_ends_own_time_services_bound_the_delay_when_they_are_tighter() {
-    if !has_tools("the_ends_own_time_services_bound_the_delay_when_they_are_tighter", &["python3"])
-    {
+fn time_services_bound_the_delay_if_they_are_tighter_than_probes() {
+    if !has_tools("time_services_bound_the_delay_if_they_are_tighter_than_probes", &["python3"]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Far below half a round trip over loopback, also where that takes 2 µs.
+    // Far below half a round trip over loopback, even if that is 2 µs.
     const BOUND_NS: u64 = 50;
     for direction in [Direction::Forward, Direction::Reverse] {
         let (record, delays) = with_services(directory.path(), BOUND_NS, 0, direction);
         let clock = record.clock.as_ref().unwrap();
         assert_eq!(clock.method, "ntp");
         assert_eq!(clock.source.as_deref(), Some("chrony and ntp-kernel"), "{clock:?}");
-        // The two bounds, what they grew by, and the readings of four clocks.
+        // The two bounds, their growth, and the reading errors of four clocks.
         assert!(clock.error_seconds >= 2e-9 * BOUND_NS as f64, "{clock:?}");
         assert!(clock.error_seconds < clock.min_round_trip_seconds.unwrap() / 2.0, "{clock:?}");
         assert!((clock.offset_seconds - AHEAD as f64).abs() <= clock.error_seconds, "{clock:?}");
         bound_holds(&record, &delays, 0.0);
         assert!(record.warnings.iter().all(|w| w.code != "clock-reference"));
 
-        // A service that promises less than the probes prove is not used.
+        // A service with a wider bound than that of the probes is not used.
         let (record, delays) = with_services(directory.path(), 1_000_000_000, 0, direction);
         assert_eq!(record.clock.as_ref().unwrap().source.as_deref(), Some("probes"));
         bound_holds(&record, &delays, 0.0);
@@ -375,15 +377,15 @@ fn the_ends_own_time_services_bound_the_delay_when_they_are_tighter() {
 }
 
 #[test]
-fn a_time_service_that_the_probes_prove_wrong_is_reported_and_not_used() {
+fn a_time_service_that_contradicts_the_probes_is_reported_and_not_used() {
     if !has_tools(
-        "a_time_service_that_the_probes_prove_wrong_is_reported_and_not_used",
+        "a_time_service_that_contradicts_the_probes_is_reported_and_not_used",
         &["python3"],
     ) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Its clock is 3 s off and it promises half a microsecond.
+    // Its clock is 3 s off, while it states a bound of half a microsecond.
     let (record, delays) = with_services(directory.path(), 500, 3_000_000_000, Direction::Forward);
     let clock = record.clock.as_ref().unwrap();
     assert_eq!(clock.source.as_deref(), Some("probes"), "{clock:?}");
@@ -395,14 +397,14 @@ fn a_time_service_that_the_probes_prove_wrong_is_reported_and_not_used() {
 }
 
 #[test]
-fn a_test_begins_without_a_relation_of_the_clocks() {
+fn a_test_starts_without_a_relation_of_the_clocks() {
     let directory = tempfile::tempdir().unwrap();
     let [there, here] = ["server", "client"].map(|n| directory.path().join(n));
     let injected = InjectedClock::new();
     injected.set_monotonic_offset_ns(500_000_000_000);
     let server = Server::start(injected.clock(), &there);
     for direction in [Direction::Forward, Direction::Reverse] {
-        // TCP alone, and no round trips beside it: nothing probes the clocks.
+        // TCP only, and no round trips measured: nothing probes the clocks.
         let mut config = server.config(direction, 1, &here);
         config.plan.latency = false;
         config.plan.connections[0] = Connection {

@@ -1,4 +1,4 @@
-//! Connections of a running test, started and stopped one by one through `weir ctl`.
+//! Connections of a running test are started and stopped individually by `weir ctl`.
 
 use crate::faults_common;
 use std::fs;
@@ -38,7 +38,7 @@ fn ctl(socket: &Path, words: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), out(&output) + &err(&output))
 }
 
-/// The state of a connection, as `status` tells it.
+/// The state of a connection, as `status` reports it.
 fn state(socket: &Path, name: &str) -> String {
     let (code, text) = ctl(socket, &["status", "--json", name]);
     assert_eq!(code, 0, "{text}");
@@ -62,7 +62,7 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     let states = || ["voice", "later", "back"].map(|name| state(&socket, name));
     assert_eq!(states(), ["started", "waiting", "waiting"]);
-    // For people: a line for each.
+    // As text: one line for each.
     let text = ctl(&socket, &["status"]);
     let lines = "[  1] voice: started\n[  2] later: waiting\n[  3] back: waiting\n";
     assert_eq!(text, (0, lines.into()));
@@ -70,7 +70,7 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     let (code, text) = ctl(&socket, &["start", "unknown"]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("unknown") && text.contains("voice, later, back"), "{text}");
-    // What is no request is answered, too, and the line is bounded.
+    // An invalid request is answered too, and the length of a line is limited.
     let mut stream = UnixStream::connect(&socket).unwrap();
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     for bad in [
@@ -96,7 +96,7 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     assert_eq!([state(&socket, "later"), state(&socket, "back")], ["started", "started"]);
     let seen = client.count("interval");
     client.wait_for("interval", seen + 3);
-    // Without a name: all. Then the test is over.
+    // Without a name: all connections. Then the test is over.
     assert_eq!(ctl(&socket, &["stop"]).0, 0);
     assert_eq!(client.ended(), Some(0), "{}", client.errors());
     assert!(!socket.exists());
@@ -104,7 +104,7 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     assert_eq!(record["status"], "complete");
     let packets = |i: usize| record["flows"][i]["receiver"]["packets"].as_u64().unwrap();
     assert!(packets(0) > 0 && packets(1) > 0 && packets(2) > 0, "{record}");
-    // Who reads the record later learns why they ended when they did.
+    // The record says why the connections ended when they did.
     let notes: Vec<&Value> = record["warnings"]
         .as_array()
         .unwrap()
@@ -121,14 +121,14 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
 }
 
 #[test]
-fn a_socket_left_by_a_killed_test_is_taken_over_and_nothing_else_is() {
+fn only_a_socket_left_by_a_killed_test_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let path = socket.to_str().unwrap();
     let server = Serve::start(&[]);
     let words = ["-u", "--no-store", "--control-socket", path];
     let mut client = server.running(&words);
-    // One that is in use stays with its test.
+    // A socket in use is not replaced.
     let output = server.client(&words).output().unwrap();
     let refused = refusal(&output);
     let parts = (refused.field.as_deref(), refused.given.as_deref());
@@ -143,7 +143,7 @@ fn a_socket_left_by_a_killed_test_is_taken_over_and_nothing_else_is() {
     client.signal(INT);
     assert_eq!(client.ended(), Some(130));
     assert!(!socket.exists());
-    // A file that is no socket is not ours.
+    // A file that is not a socket is not replaced.
     fs::write(&socket, "precious").unwrap();
     let output = server.client(&words).output().unwrap();
     assert_ne!(output.status.code(), Some(0));

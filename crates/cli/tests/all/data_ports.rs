@@ -1,9 +1,9 @@
-//! A server's range of data ports, behind a firewall that admits the control port and this range only.
+//! A server's range of data ports, behind a firewall that passes only the control port and this range.
 
 use crate::common;
 use common::{Bench, run};
 
-/// Drops what is for any other port of host b. Answers to what b itself began would be dropped too: it begins nothing.
+/// Drops packets to any other port of host b. It would also drop answers to connections that b opens, but b opens none.
 const FIREWALL: &str = "
 table inet weir {
     counter refused {}
@@ -34,17 +34,17 @@ fn a_firewall_that_admits_the_range_lets_every_kind_of_test_through() {
             for flow in &record.flows {
                 let received = flow.receiver.as_ref().unwrap();
                 assert!(received.bytes > 0 && received.lost_packets.unwrap_or(0) == 0, "{flow:?}");
-                // The end that answers has a port of the range.
+                // The server's end has a port of the range.
                 let there = [&flow.source, &flow.destination].map(|a| a.rsplit_once(':').unwrap());
                 let port = there.iter().find(|(ip, _)| *ip == bench.b()).unwrap().1;
                 assert!((5000..=5007).contains(&port.parse::<u16>().unwrap()), "{mode} {flow:?}");
             }
         }
     }
-    // Every port is free again after each of them, and nothing was ever tried outside the range.
+    // Every port is free again after each test, and no port outside the range was used.
     assert_eq!(bench.nft_counter("b", "inet", "refused"), (0, 0));
 
-    // One flow more than there are ports.
+    // One flow more than the range has ports.
     let words = ["-u", "-P", "9", "--data-ports", "range"];
     let ended = run(bench.test_command(&words));
     assert_eq!((ended.refusal().code.as_str(), ended.refusal().exit_code), ("peer-unavailable", 3));
@@ -55,7 +55,7 @@ fn a_firewall_that_admits_the_range_lets_every_kind_of_test_through() {
 fn without_a_range_the_same_firewall_is_in_the_way_and_a_range_is_refused() {
     let test = "without_a_range_the_same_firewall_is_in_the_way_and_a_range_is_refused";
     let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
-    // The system's choice of ports never falls among these.
+    // The system never chooses one of these ports.
     bench.tool("b", "sysctl", &["-q", "-w", "net.ipv4.ip_local_port_range=40000 60000"]);
     bench.serve(&[]);
     bench.nft("b", FIREWALL);

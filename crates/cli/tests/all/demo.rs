@@ -1,5 +1,5 @@
-//! `weir demo` with real programs, one of them with all messages replaced: dispositions and ledger are exact on any
-//! host, and nothing is left behind.
+//! `weir demo` with real programs, once with all messages replaced: dispositions and ledger are exact on any host, and the
+//! demo leaves nothing behind.
 
 use crate::common;
 use std::io::Read;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Ends a broken run; no good one comes near it.
+/// Time limit of a demo. Only a broken test reaches it.
 const LIMIT: Duration = Duration::from_secs(180);
-/// In the environment of a demo and of all that it starts.
+/// Environment variable that marks a demo and all processes that it starts.
 const MARK: &str = "WEIR_TEST_DEMO";
 
 struct Demo {
@@ -43,7 +43,7 @@ impl Demo {
         Demo { child, directory }
     }
 
-    /// Waits until a process of it runs a job of this kind.
+    /// Waits until a process of the demo runs a job of this kind.
     fn await_job(&mut self, kind: &str) {
         let end = Instant::now() + LIMIT;
         let mark = format!("{MARK}={}", self.directory.path().display());
@@ -64,7 +64,7 @@ impl Demo {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// No process of it, hence no namespace, and no file.
+    /// Asserts that no process of the demo (and hence no namespace) and no file is left.
     fn leaves_nothing(&self) {
         let mark = format!("{MARK}={}", self.directory.path().display());
         let end = Instant::now() + Duration::from_secs(20);
@@ -96,7 +96,7 @@ fn processes_with(entry: &str) -> Vec<String> {
     .collect()
 }
 
-/// Whether labs can be made here; says so if not.
+/// Whether labs can be created here; prints that the test is skipped if not.
 fn is_able(test: &str) -> bool {
     common::Bench::up(test, &[]).is_some()
 }
@@ -106,8 +106,8 @@ fn is_time(figure: &Value) -> bool {
 }
 
 #[test]
-fn every_fate_and_the_ledger_are_exact_and_only_times_may_be_open() {
-    let test = "every_fate_and_the_ledger_are_exact_and_only_times_may_be_open";
+fn dispositions_and_ledger_are_exact_and_only_times_may_be_undecided() {
+    let test = "dispositions_and_ledger_are_exact_and_only_times_may_be_undecided";
     if !is_able(test) {
         return;
     }
@@ -144,7 +144,7 @@ fn an_interrupted_demo_leaves_nothing() {
     }
     let _turn = common::turn();
     let mut demo = Demo::start(Path::new(common::WEIR));
-    // On the plain link: that an emulator goes is seen where the demo is killed.
+    // Interrupted on the plain link; the test of a killed demo covers the emulator.
     demo.await_job("serve");
     demo.signal("INT");
     assert_eq!(demo.ended().0, Some(130));

@@ -22,7 +22,7 @@ fn run(home: &Path, words: &[&str]) -> (Output, String, String) {
     (output, out, err)
 }
 
-/// Whether labs can be made; says so if not.
+/// The right to measure; `None` after printing that the test is skipped if labs can't be created here.
 fn turn(test: &str) -> Option<common::Turn> {
     if weir_net::namespace::effective_user_id() != 0 {
         common::skip(test, "needs root");
@@ -59,10 +59,10 @@ fn every_shipped_scenario_holds_also_when_quick() {
     assert!(count >= 9, "{count} scenarios");
 }
 
-/// Whatever a shipped scenario expects can be judged: on the virtual clock nothing fails for lack of a figure, and what is not
-/// there is skipped.
+/// Every expectation of a shipped scenario can be judged: on the virtual clock none fails for lack of a figure, and steps that
+/// can't be simulated are skipped.
 #[test]
-fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
+fn every_shipped_scenario_completes_on_the_virtual_clock() {
     let dir = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(scenarios()).unwrap() {
         let path = entry.unwrap().path();
@@ -70,7 +70,7 @@ fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
             continue;
         }
         let mut words = vec!["run", "--simulate", "--quick", "--json", path.to_str().unwrap()];
-        // A gigabit on one processor is a long time.
+        // Simulating 1 Gbit/s on one processor takes too long.
         if path.ends_with("link-throughput.toml") {
             words.extend(["--set", "nominal=5M"]);
         }
@@ -93,7 +93,7 @@ fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
         let mut missing = vec![];
         result["steps"].as_array().unwrap().iter().for_each(|step| absent(step, &mut missing));
         assert!(missing.is_empty(), "{}: {missing:?}", path.display());
-        // A search ends where a trial is not for the virtual clock; what is expected of a step that is not is not judged.
+        // A search ends at a trial that can't be simulated. Expectations of a step that can't be simulated are not judged.
         let code = output.status.code();
         assert!(matches!(code, Some(0 | 3 | 5)), "{}: {out}{err}", path.display());
         let is_left = out.contains("\"reason\":\"not judged: ");
@@ -101,14 +101,14 @@ fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
     }
 }
 
-/// The virtual clock: the same text on any machine.
+/// On the virtual clock the output is the same on any machine.
 #[test]
 fn a_simulated_scenario_is_exact() {
     let dir = tempfile::tempdir().unwrap();
     let path = scenarios().join("voice-over-bad-path.toml");
     let words = ["run", "--simulate", "--json", path.to_str().unwrap()];
     let (output, out, err) = run(dir.path(), &words);
-    // What is expected of its TCP flow is not judged here.
+    // The expectations of its TCP flow are not judged here.
     assert_eq!(output.status.code(), Some(5), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["simulated"], true);
@@ -125,14 +125,14 @@ fn a_simulated_scenario_is_exact() {
         .iter()
         .map(|r| r["metrics"]["loss"].as_f64().unwrap())
         .collect();
-    // Drawn from the scenario's seed: these and no others.
+    // Drawn from the scenario's seed, hence exactly these.
     assert_eq!(losses.len(), 3);
     assert!(losses.windows(2).any(|w| w[0] != w[1]), "repetitions differ: {losses:?}");
     assert_eq!(bad["runs"][0]["metrics"]["mean one_way_delay"], 0.02);
     assert_eq!(step("tcp")["outcome"], "skipped");
     let left = &step("tcp-end")["expectations"][0];
     assert_eq!((&left["outcome"], &left["measured"]), (&"inconclusive".into(), &Value::Null));
-    // And as people read it; only its time and its id differ.
+    // The same as text: only time and id differ.
     let (_, out, _) = run(dir.path(), &["run", "--simulate", path.to_str().unwrap()]);
     let is_last = |line: &&str| line.starts_with("voice-over-bad-path: ");
     let last = out.lines().find(is_last).unwrap();
@@ -166,8 +166,8 @@ fn a_simulated_scenario_is_exact() {
     assert_eq!(bare(result), bare(again));
 }
 
-/// What the shipped searches find on the virtual clock follows from the laws of their emulators: 10 Mbit/s of wire for the
-/// saturation point, half of that for RFC 2544's device.
+/// On the virtual clock the results of the shipped searches follow from the laws of their emulators: 10 Mbit/s on the wire
+/// for the saturation point, half of that for RFC 2544's device.
 #[test]
 fn shipped_searches_find_what_the_emulated_path_carries() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,11 +198,11 @@ fn shipped_searches_find_what_the_emulated_path_carries() {
     for (size, payload) in [("18", 18.0), ("1472", 1472.0)] {
         let rate = carried(5e6, payload);
         let value = found(&result, 0, "throughput", size)["value"].as_f64().unwrap();
-        // The queue takes 5 ms of a trial of 1 s.
+        // The queue holds 5 ms of a trial of 1 s.
         assert!((0.98 * rate..=1.01 * rate).contains(&value), "{size} B: {value}, not {rate}");
         let loss = found(&result, 1, "frame loss", size);
         assert!((loss["value"].as_f64().unwrap() - 0.5).abs() < 0.02, "{loss}");
-        // Of a burst at the line's rate half stays in the queue of 5 ms.
+        // Half of a burst at the line rate stays in the queue of 5 ms.
         let burst = found(&result, 2, "back-to-back", size)["value"].as_f64().unwrap();
         assert!((burst - 2.0 * 0.005 * rate).abs() < 4.0, "{size} B: {burst}");
     }
@@ -212,9 +212,9 @@ fn shipped_searches_find_what_the_emulated_path_carries() {
     assert!((0.97 * rate..=1.01 * rate).contains(&value), "NDR {value}, not {rate}");
 }
 
-/// What a search does not find is neither passed nor failed; published figures are shown with a test.
+/// A search without a result neither passes nor fails; published figures are shown with a test.
 #[test]
-fn a_search_without_its_figure_is_inconclusive_and_published_figures_stand_beside_a_test() {
+fn a_search_without_a_result_is_inconclusive_and_published_figures_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("other.csv"), "size,rate\n160,0.5\n500,0.7\n").unwrap();
     let text = r#"schema = "weir.scenario/1"
@@ -257,9 +257,9 @@ search = { kind = "throughput", low = "1000pps", high = "2000pps", trial = "1s",
     }
 }
 
-/// All that was expected came true, and the figure is not as precise as it was to be.
+/// All expectations are met, but the requested precision is not reached.
 #[test]
-fn a_precision_that_was_not_reached_ends_with_5() {
+fn a_precision_that_is_not_reached_is_exit_code_5() {
     let dir = tempfile::tempdir().unwrap();
     let ended = |most: u32| {
         let path = file(
@@ -280,10 +280,10 @@ fn a_precision_that_was_not_reached_ends_with_5() {
     assert_eq!(ended(6), (Some(5), false.into()));
 }
 
-/// A processor that is not there is refused by the program that is to run on it.
+/// A processor that does not exist is refused by the program that would run on it.
 #[test]
-fn how_threads_are_to_run_is_reported_to_the_program_of_the_test() {
-    let Some(_turn) = turn("how_threads_are_to_run_is_reported_to_the_program_of_the_test") else {
+fn thread_settings_are_passed_to_the_program_of_the_test() {
+    let Some(_turn) = turn("thread_settings_are_passed_to_the_program_of_the_test") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -299,9 +299,9 @@ fn how_threads_are_to_run_is_reported_to_the_program_of_the_test() {
     assert!(reason.contains("--affinity") && reason.contains("8000"), "{reason}");
 }
 
-/// Simulated, without a time estimate: the number of runs is printed before the first, also with JSON.
+/// The number of runs is printed before the first run, also with JSON; a simulated sweep has no time estimate.
 #[test]
-fn a_sweep_says_how_much_it_will_be() {
+fn a_sweep_prints_its_estimate() {
     let dir = tempfile::tempdir().unwrap();
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n\
                 [[step]]\nsweep = { over = [\"size=64..256:64\"], runs = 2, test = { args = \"-u -b 100k -t 3\" } }\n";
@@ -329,7 +329,7 @@ fn a_sweep_says_how_much_it_will_be() {
 
 /// A closed pipe (`head -1`) does not affect the experiment: it continues to its verdict, without a panic.
 #[test]
-fn a_reader_that_leaves_ends_no_experiment() {
+fn a_closed_pipe_does_not_end_an_experiment() {
     let dir = tempfile::tempdir().unwrap();
     for (bound, code) in [("1 %", 0), ("0 %", 1)] {
         let text = format!(
@@ -353,7 +353,7 @@ fn a_reader_that_leaves_ends_no_experiment() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_an_error_and_the_rest_is_skipped() {
+fn an_unreachable_peer_is_an_error_and_later_steps_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
                 [[step]]\ntest = { args = \"-t 1\" }\n[[step]]\nwait = { time = 1 }\n";
@@ -415,7 +415,7 @@ fn a_killed_sweep_resumes_where_it_was() {
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(err.matches("(done before)").count(), before, "{err}");
     assert!(err.contains(&format!("8 runs (of which {before} are done) at 2 points, ")), "{err}");
-    // The command is that which repeats it.
+    // The stored command is the original one, which repeats the experiment.
     let command = result["command"].to_string();
     assert!(command.contains("sweep") && !command.contains("--resume"), "{command}");
     let points = result["steps"][0]["points"].as_array().unwrap();
@@ -423,10 +423,10 @@ fn a_killed_sweep_resumes_where_it_was() {
     for point in points {
         assert_eq!(point["runs"], 4, "{point}");
         let rate = &point["metrics"]["sent_packet_rate"];
-        assert!(rate.is_null(), "not asked for");
+        assert!(rate.is_null(), "not requested");
         assert!(point["metrics"]["throughput"]["interval"]["low"].is_number());
     }
-    // Its runs are kept, each with the experiment's label.
+    // Its runs are stored, each with the experiment's label.
     let label = format!("experiment={}", result["id"].as_str().unwrap());
     let (_, out, _) =
         run(dir.path(), &["runs", "list", "--json", "--number", "0", "--label", &label]);
@@ -434,7 +434,7 @@ fn a_killed_sweep_resumes_where_it_was() {
     assert_eq!(kept["runs"].as_array().unwrap().len(), 8, "{kept}");
 }
 
-/// Ids of programs that were started with this home, and whose command lines hold these words.
+/// Process ids of programs that were started with this home and whose command lines contain `words`.
 fn pids_of(home: &Path, words: &str) -> Vec<String> {
     let wanted = format!("XDG_DATA_HOME={}", home.display());
     let read = |path: PathBuf| {
@@ -448,7 +448,7 @@ fn pids_of(home: &Path, words: &str) -> Vec<String> {
         .collect()
 }
 
-/// Programs that were started with this home, by their command lines.
+/// Command lines of running programs that were started with this home.
 fn left_of(home: &Path) -> Vec<String> {
     let wanted = format!("XDG_DATA_HOME={}", home.display());
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|e| e.path());
@@ -466,7 +466,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
     let Some(_turn) = turn("an_interrupt_ends_a_scenario_in_order") else { return };
     let dir = tempfile::tempdir().unwrap();
     let works = dir.path().join("works");
-    // Once 500 packets have come to the answering host.
+    // Once 500 packets have arrived at the server's host.
     let watch = format!(
         "until [ $(awk 'NR > 2 {{ n += $3 }} END {{ print n }}' /proc/net/dev) -gt 500 ]; do sleep 0.02; done; touch '{}'",
         works.display()
@@ -495,7 +495,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{out}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "interrupted");
-    // What was not done says nothing: it is no error of the path's, nor of the step's.
+    // The interrupted step is neither failed nor an error.
     assert_eq!(result["outcome"], "inconclusive", "{out}");
     let parallel = &result["steps"][0];
     assert_eq!(
@@ -505,7 +505,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
     );
     assert_eq!(parallel["steps"][0]["reason"], "interrupted: the run was cut short", "{out}");
     assert_eq!(result["steps"][1]["outcome"], "skipped");
-    // What was measured is there.
+    // The results so far are in the output.
     let inner = &result["steps"][0]["steps"];
     assert_eq!(inner[1]["outcome"], "done", "{out}");
     let run = &inner[0]["runs"][0];
@@ -515,7 +515,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
         (&true.into(), &"interrupted".into()),
         "{out}"
     );
-    // And nothing that it started is left: servers, emulator, the hosts of the lab.
+    // None of the processes that it started is left: servers, emulator, the hosts of the lab.
     let end = Instant::now() + Duration::from_secs(20);
     while !left_of(dir.path()).is_empty() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
@@ -523,12 +523,12 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(left_of(dir.path()), [""; 0]);
 }
 
-/// The tests measure what the scenario asks of an emulator, and a failure is reported with its figure.
+/// Tests measure the impairment that the scenario sets, and a failed expectation is reported with its figure.
 #[test]
 fn expectations_meet_an_impaired_path() {
     let Some(_turn) = turn("expectations_meet_an_impaired_path") else { return };
     let dir = tempfile::tempdir().unwrap();
-    // What the test itself says over TCP and its hellos are impaired alike: the share of data is not exact.
+    // The control connection and the hellos are impaired too, so the fraction of lost data is not exact.
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n[emulator.m]\n\
                 [[step]]\nname = \"lossy\"\nsweep = { over = [\"every=5,10\"], metrics = [\"loss\"], impair = { both = \"loss every {every}\" }, \
                 test = { args = \"-u -k 1000 -b 2000pps --no-latency\" } }\n\
@@ -541,7 +541,7 @@ fn expectations_meet_an_impaired_path() {
         |i: usize| judged[i]["measured"].as_f64().unwrap_or_else(|| panic!("{out}{err}"));
     assert!((0.19..=0.21).contains(&measured(0)), "{out}");
     assert!((0.09..=0.11).contains(&measured(1)), "{out}");
-    // A host-limited run proves nothing of a loss.
+    // A host-limited run does not prove a loss.
     let runs = result["steps"][0]["runs"].as_array().unwrap();
     let is_host_limited =
         |every: &str| runs.iter().any(|r| r["at"]["every"] == every && r["host_limited"] == true);
@@ -557,10 +557,10 @@ fn expectations_meet_an_impaired_path() {
     assert_eq!(output.status.code(), Some(code));
 }
 
-/// A server that a step in a thread of its own was the first to need is there for the steps behind it.
+/// A server that was started for a step on its own thread is still available to later steps.
 #[test]
-fn a_server_outlives_the_step_that_needed_it_first() {
-    let Some(_turn) = turn("a_server_outlives_the_step_that_needed_it_first") else { return };
+fn a_server_outlives_the_step_that_started_it() {
+    let Some(_turn) = turn("a_server_outlives_the_step_that_started_it") else { return };
     let dir = tempfile::tempdir().unwrap();
     let test = "{ args = \"-u -k 100 -b 1000pps --no-latency\" }";
     let text = format!(
@@ -572,11 +572,11 @@ fn a_server_outlives_the_step_that_needed_it_first() {
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }
 
-/// The server of a lab is this program's own: what does not come through was lost by the emulator, and the point behind it is
-/// measured as if nothing had been.
+/// The server of a lab belongs to this program, so a peer that does not answer means that the emulator dropped the packets.
+/// The next point is measured normally.
 #[test]
-fn a_lab_that_loses_nearly_all_has_no_peer_that_is_gone() {
-    let name = "a_lab_that_loses_nearly_all_has_no_peer_that_is_gone";
+fn heavy_loss_in_a_lab_is_not_an_unreachable_peer() {
+    let name = "heavy_loss_in_a_lab_is_not_an_unreachable_peer";
     let Some(_turn) = turn(name) else { return };
     let dir = tempfile::tempdir().unwrap();
     let words =
@@ -588,11 +588,11 @@ fn a_lab_that_loses_nearly_all_has_no_peer_that_is_gone() {
     let error = step["runs"][0]["error"].as_str().unwrap();
     assert!(error.starts_with("the path lost too much (emulator middle: loss 99.9%): "), "{error}");
     assert_eq!(step["points"][1]["runs"], 1, "{out}");
-    assert_eq!(output.status.code(), Some(5), "a point without figures is none that failed: {out}");
+    assert_eq!(output.status.code(), Some(5), "a point without figures has not failed: {out}");
 }
 
-/// Laws keep packets from coming through, and refuse no connection: a server of the lab that is gone ends the sweep, though its
-/// points change the path, and what is missing can be made.
+/// Laws drop packets but refuse no connection. Hence a lab server that has died ends the sweep, even if its points change the
+/// path; the missing runs can be made by resuming.
 #[test]
 fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     let Some(_turn) = turn("a_lab_server_that_dies_ends_a_sweep_of_laws") else { return };
@@ -628,14 +628,14 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     assert!(err.contains("to resume: weir run --resume "), "{err}");
     let runs = result["steps"][0]["runs"].as_array().unwrap();
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
-    // One at most was lost in another way: by silence, in the middle.
+    // At most one run failed differently: by silence, in the middle of the run.
     assert!(whole >= 2 && runs.len() <= whole + 4, "{out}");
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }
 
-/// A sweep through an emulator of its own: each run's record has the laws of its point, their seed and what became of the
-/// packets, exactly.
+/// A sweep through its own emulator: each run's record has the laws of its point, their seed and the exact dispositions of
+/// the packets.
 #[test]
 fn a_sweep_through_its_own_emulator_attributes_its_losses() {
     let Some(_turn) = turn("a_sweep_through_its_own_emulator_attributes_its_losses") else {
@@ -648,7 +648,7 @@ fn a_sweep_through_its_own_emulator_attributes_its_losses() {
     let (output, out, err) = run(dir.path(), &words);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(result["outcome"], "done", "nothing was expected");
+    assert_eq!(result["outcome"], "done", "no expectations");
     let step = &result["steps"][0];
     assert_eq!(step["outcome"], "done");
     for (run_of, percentage) in step["runs"].as_array().unwrap().iter().zip([5.0, 20.0]) {
@@ -674,11 +674,11 @@ fn a_sweep_through_its_own_emulator_attributes_its_losses() {
     assert_eq!((&point["crossing"], &point["runs"]), (&"per-packet".into(), &1.into()));
 }
 
-/// Each tool's figures are those of its receiver: a path that loses a known share of the datagrams shows in all of them. The
-/// short datagrams by which some tools start and end are forwarded unchanged.
+/// Each tool's figures are those of its receiver: all of them show the known loss ratio of the path. The short datagrams that
+/// some tools send at start and end are forwarded unchanged.
 #[test]
-fn every_tool_reports_what_its_receiver_got() {
-    let name = "every_tool_reports_what_its_receiver_got";
+fn every_tool_reports_the_figures_of_its_receiver() {
+    let name = "every_tool_reports_the_figures_of_its_receiver";
     let Some(_turn) = turn(name) else { return };
     let mut tools = vec!["weir"];
     for (tool, programs, packet) in [
@@ -728,7 +728,7 @@ fn every_tool_reports_what_its_receiver_got() {
     for point in points {
         let tool = point["at"]["tool"].as_str().unwrap();
         let mean = |metric: &str| point["metrics"][metric]["mean"].as_f64();
-        // 1000 datagrams, of a slow host at least 550: six standard deviations.
+        // 1000 datagrams, at least 550 on a slow host: six standard deviations.
         let loss = mean("loss").unwrap_or_else(|| panic!("{point}"));
         assert!((0.18..0.42).contains(&loss), "{tool}: {loss}");
         // 2 Mbit/s were sent.
@@ -736,16 +736,16 @@ fn every_tool_reports_what_its_receiver_got() {
         assert!((0.2e6..2e6 * 0.82).contains(&rate), "{tool}: {rate}");
         assert!(mean("packet_rate").is_some() && mean("sent_throughput").is_none(), "{point}");
         assert_eq!(mean("jitter").is_some(), tool != "nuttcp", "{point}");
-        // Only Weir measures it.
+        // Only Weir measures this metric.
         let crossing = (tool == "weir").then_some("per-packet");
         assert_eq!(point["crossing"].as_str(), crossing, "{tool}");
     }
-    // Every rendering names it.
+    // Every output format names it.
     for text in [out, std::fs::read_to_string(csv).unwrap(), std::fs::read_to_string(html).unwrap()]
     {
         assert!(text.contains("per-packet"), "{text}");
     }
-    // Weir's own losses are attributed like any other test's.
+    // The losses of Weir's runs are attributed as in any other test.
     let own = result["steps"][0]["runs"].as_array().unwrap().iter().find_map(|r| r["id"].as_str());
     let (_, record, _) = run(dir.path(), &["runs", "show", own.unwrap(), "--json"]);
     let record: Value = serde_json::from_str(&record).unwrap();
@@ -754,7 +754,7 @@ fn every_tool_reports_what_its_receiver_got() {
     assert_eq!(record["loss_ledger"]["rows"][0]["stage"], "emulator planned");
 }
 
-/// A comparison of nothing is no comparison that passed.
+/// A comparison that measured nothing must not pass.
 #[test]
 fn a_comparison_without_its_tools_is_an_error() {
     let Some(_turn) = turn("a_comparison_without_its_tools_is_an_error") else { return };
@@ -762,7 +762,7 @@ fn a_comparison_without_its_tools_is_an_error() {
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\ncompare = { tools = [\"iperf3\"], \
                 over = [\"size=1000\"], with = { seconds = 1 } }\n[[step]]\nwait = { time = 1 }\n";
     let path = file(dir.path(), text);
-    // A path without programs; those of administrators are looked for all the same.
+    // PATH has no programs; the directories of administrators' tools are searched nevertheless.
     let output = weir(dir.path(), &["run", &path, "--json", "--no-store"])
         .env("PATH", dir.path())
         .output()
@@ -776,7 +776,7 @@ fn a_comparison_without_its_tools_is_an_error() {
     assert!(err.contains("not installed here: iperf3"), "{err}");
 }
 
-/// The refusal of a scenario that fails.
+/// The refusal of a scenario, which must fail.
 fn refused(home: &Path, text: &str) -> weir_model::Refusal {
     let path = file(home, text);
     let mut command = weir(home, &["run", &path, "--no-store"]);
@@ -784,7 +784,7 @@ fn refused(home: &Path, text: &str) -> weir_model::Refusal {
 }
 
 #[test]
-fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
+fn errors_of_a_scenario_and_of_its_programs_have_different_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
     let head = "schema = \"weir.scenario/1\"\nname = \"s\"\n";
     let host = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n";
@@ -811,13 +811,13 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
         assert_eq!(refused.exit_code, 2, "{step}: {refused:?}");
         assert!(refused.field.as_ref().unwrap().ends_with(field), "{step}: {refused:?}");
     }
-    // Programs: nothing listens at the socket; an emulator reports its own error.
+    // Programs: no emulator listens on the socket; an emulator reports its own error.
     let nobody = format!(
         "{head}[emulator.m]\ncontrol_socket = \"/no/such.sock\"\n[[step]]\nwait = {{ time = 0 }}\n"
     );
     let nobody = refused(dir.path(), &nobody);
     assert_eq!((nobody.code.as_str(), nobody.exit_code), ("experiment", 3));
-    let Some(_turn) = turn("what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise")
+    let Some(_turn) = turn("errors_of_a_scenario_and_of_its_programs_have_different_exit_codes")
     else {
         return;
     };
@@ -837,7 +837,7 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
     assert_eq!((none.code.as_str(), none.exit_code), ("not-found", 2));
 }
 
-/// What runs for a test, and is killed with it.
+/// A process of a test, killed at its end.
 struct Running(std::process::Child);
 
 impl Drop for Running {
@@ -847,7 +847,7 @@ impl Drop for Running {
     }
 }
 
-/// Another user's emulator is restored, also by a scenario that failed.
+/// The laws of an emulator that was running before are restored, even after a scenario that failed.
 #[test]
 fn a_borrowed_emulator_gets_its_laws_back() {
     let Some(_turn) = turn("a_borrowed_emulator_gets_its_laws_back") else { return };
@@ -907,7 +907,7 @@ fn a_borrowed_emulator_gets_its_laws_back() {
     );
     assert!(!said("third").contains("loss") && !said("third").contains("9ms"), "{}", said("third"));
     assert_eq!(show(), before);
-    // One that says nothing of its laws changes nothing.
+    // A scenario that sets no laws changes nothing.
     let idle = format!(
         "schema = \"weir.scenario/1\"\nname = \"s\"\n[emulator.m]\ncontrol_socket = \"{}\"\n{}",
         socket.display(),
@@ -920,8 +920,8 @@ fn a_borrowed_emulator_gets_its_laws_back() {
     assert_eq!(show(), before);
 }
 
-/// Two senders and one receiver: what arrives from both, and how closely they began. What such a host reached is
-/// proved all the same, so both expectations hold or fail on any machine.
+/// Two senders and one receiver: the sum of both rates, and how closely together they started. A host-limited run is judged
+/// too, so both expectations are decided on any machine.
 #[test]
 fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
     let Some(_turn) = turn("senders_that_start_together_are_summed_and_their_skew_is_reported")
@@ -960,7 +960,7 @@ fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
     let first =
         |i: usize| step["steps"][i]["runs"][0]["first_packet"]["arrived_seconds"].as_f64().unwrap();
     assert!((skew - (first(0) - first(1)).abs()).abs() < 1e-12, "{step}");
-    // Both hosts have this machine's clock.
+    // Both hosts share this machine's clock.
     assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
     let (_, text, _) = run(dir.path(), &["run", &path, "--no-store"]);
     assert!(
@@ -969,7 +969,7 @@ fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
     );
 }
 
-/// A small file system of its own, gone with the test.
+/// A small file system, unmounted at the end of the test.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -998,8 +998,8 @@ impl Drop for Disk {
 
 /// The disk becomes full: results are printed, the checkpoint stays intact, and the experiment can be resumed.
 #[test]
-fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
-    const NAME: &str = "a_full_disk_ends_an_experiment_with_words_and_loses_nothing";
+fn a_full_disk_ends_an_experiment_with_an_error_and_loses_nothing() {
+    const NAME: &str = "a_full_disk_ends_an_experiment_with_an_error_and_loses_nothing";
     let Some(_turn) = turn(NAME) else { return };
     let Some(disk) = Disk::mount(NAME) else { return };
     let home = disk.0.path();
@@ -1017,7 +1017,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let path = file(elsewhere.path(), &text);
     let (output, out, err) = run(home, &["run", &path, "--json"]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    // The store is full first, or the checkpoint.
+    // Either the store or the checkpoint runs out of space first.
     assert!(err.contains("a run was not stored: ") || err.contains(".checkpoint"), "{err}");
     assert!(err.contains("is full") || err.contains("No space left"), "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
@@ -1030,7 +1030,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     );
     let reason = result["steps"][3]["reason"].as_str().unwrap();
     assert!(reason.contains("not stored") || reason.contains(".checkpoint"), "{out}");
-    // An experiment that cannot be kept is not begun.
+    // An experiment that can't be stored is not started.
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
     assert!(err.contains("nothing was run") && err.contains("--no-store"), "{err}");
@@ -1042,12 +1042,12 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     assert!((1..13).contains(&before), "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "complete", "{out}");
-    // Every run of it is in the store, none twice.
+    // Each of its runs is in the store exactly once.
     let label = format!("experiment={}", result["id"].as_str().unwrap());
     let words = ["runs", "list", "--json", "--number", "0", "--label", &label];
     let kept: Value = serde_json::from_str(&run(home, &words).1).unwrap();
     assert_eq!(kept["runs"].as_array().unwrap().len(), 13, "{kept}");
-    // The same of a store that can only be read.
+    // The same with a read-only store.
     disk.read_only();
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
@@ -1056,16 +1056,16 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let (output, _, err) = run(home, &["run", "--resume", id]);
     assert_eq!(output.status.code(), Some(4), "{err}");
     assert!(err.to_lowercase().contains("read-only"), "{err}");
-    // It completed: by its name alone.
+    // A completed experiment is found only by its id.
     let (output, _, err) = run(home, &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("all stored ones are complete"), "{err}");
-    // What is kept is read all the same.
+    // Stored results can still be read.
     let (output, page, err) = run(home, &["report", "last-experiment", "--format", "md"]);
     assert!(output.status.success() && page.starts_with("## s"), "{page}{err}");
 }
 
-/// A file that is changed between two sessions is named, and nothing is mixed.
+/// If a file changed between two sessions, resuming is refused with its name, so that results are not mixed.
 #[test]
 fn an_experiment_does_not_resume_with_other_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -1091,9 +1091,9 @@ fn an_experiment_does_not_resume_with_other_files() {
     assert!(!err.contains("(done before)"), "{err}");
 }
 
-/// Two programs at once: experiments of their own do not meet, and one experiment has one program.
+/// Two concurrent programs: different experiments do not interfere, and one experiment is run by only one program.
 #[test]
-fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
+fn an_experiment_is_run_by_one_program_and_others_do_not_interfere() {
     let dir = tempfile::tempdir().unwrap();
     let (go, works) = (dir.path().join("go"), dir.path().join("works"));
     let text = format!(
@@ -1141,7 +1141,7 @@ fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
         let text = std::fs::read_to_string(kept).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["id"], id.as_str());
     }
-    // It ended, and its checkpoint is free.
+    // It has ended and released its checkpoint.
     let (output, out, err) = run(dir.path(), &["run", "--resume", &ids[0]]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }

@@ -1,5 +1,4 @@
-//! Bad input and faults as a user meets them: two processes, signals, full disks. Each with its message, its exit code,
-//! and what is kept.
+//! Invalid input and faults with two processes, signals and full disks: messages, exit codes and stored results.
 
 use crate::faults_common;
 use std::fs::{self, OpenOptions};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use faults_common::*;
 use serde_json::Value;
 
-/// A partial record: whole JSON, with what this side counted.
+/// Asserts that a record is partial: complete JSON with the counts of this side.
 fn assert_partial(record: &Value, status: &str) {
     assert_eq!(record["schema"], "weir.run/1");
     assert_eq!(record["status"], status);
@@ -19,7 +18,7 @@ fn assert_partial(record: &Value, status: &str) {
 }
 
 #[test]
-fn a_plan_file_that_is_no_plan_is_refused() {
+fn an_invalid_plan_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bad.toml");
     let deep = format!("{{\"schema\":{}", "[".repeat(10_000));
@@ -30,7 +29,7 @@ fn a_plan_file_that_is_no_plan_is_refused() {
     }
     let output = weir().args(["test", "h", "--plan"]).arg(dir.path()).output().unwrap();
     assert_eq!(refusal(&output).field.as_deref(), Some("--plan"));
-    // The processors of this host are in what is accepted.
+    // The refusal lists the processors of this host as accepted.
     for more in [&[][..], &["--runs", "2"]] {
         let output = weir().args(["test", "h", "-A", "9999"]).args(more).output().unwrap();
         let refused = refusal(&output);
@@ -39,13 +38,13 @@ fn a_plan_file_that_is_no_plan_is_refused() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_exit_3_by_name() {
+fn an_unreachable_server_is_named_with_exit_code_3() {
     let port = free_port().to_string();
     for (words, code, given) in [
         (&["no-such-host.invalid", "-p", "9347"], "resolve", "no-such-host.invalid".to_string()),
         (&["127.0.0.1", "-p", &port], "connect", format!("127.0.0.1:{port}")),
         (&["::1", "-p", &port], "connect", format!("[::1]:{port}")),
-        // The system would say that an argument is invalid, and not which.
+        // The system's error would not say which argument is invalid.
         (&["fe80::1", "-p", "9347"], "resolve", "fe80::1".into()),
     ] {
         let output = weir().arg("test").args(words).output().unwrap();
@@ -53,7 +52,7 @@ fn a_server_that_is_not_there_is_exit_3_by_name() {
         assert_eq!((refused.code.as_str(), refused.exit_code), (code, 3), "{words:?}");
         assert_eq!(refused.given, Some(given), "{words:?}");
     }
-    // Another program listens there.
+    // Another program listens on the port.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
     let closes = std::thread::spawn(move || drop(other.accept()));
@@ -63,7 +62,7 @@ fn a_server_that_is_not_there_is_exit_3_by_name() {
 }
 
 #[test]
-fn a_server_that_is_killed_leaves_the_client_with_what_it_measured() {
+fn a_client_of_a_killed_server_stores_its_results() {
     let dir = tempfile::tempdir().unwrap();
     for words in [&["-u"][..], &["-u", "--bidir"], &[]] {
         let server = Serve::start(&[]);
@@ -83,7 +82,7 @@ fn a_server_that_is_killed_leaves_the_client_with_what_it_measured() {
 }
 
 #[test]
-fn a_client_that_is_killed_makes_room_for_the_next_at_once() {
+fn a_killed_client_makes_room_for_the_next_immediately() {
     let server = Serve::start(&["--max-sessions", "1"]);
     for words in
         [&["-u", "-R", "--no-store"][..], &["-R", "--no-store"], &["--bidir", "--no-store"]]
@@ -96,7 +95,7 @@ fn a_client_that_is_killed_makes_room_for_the_next_at_once() {
         server.idle();
     }
     assert_eq!(server.process.count("refused"), 0);
-    // While one runs, the refusal names the limit.
+    // While a test runs, the refusal names the limit.
     let holder = server.running(&["-u", "--no-store"]);
     let output = server.client(&["--no-store"]).output().unwrap();
     assert_eq!(refusal(&output).code, "peer-busy");
@@ -113,7 +112,7 @@ fn sessions_leave_nothing_behind_in_a_busy_server() {
         eprintln!("SKIPPED sessions_leave_nothing_behind_in_a_busy_server: no /proc");
         return;
     }
-    // It never comes to rest: what is tidied only when idle would pile up.
+    // The server is never idle: anything that is cleaned up only when idle would accumulate.
     let busy = server.running(&["-u", "--bidir", "--no-store"]);
     let before = held();
     for words in [&["-u", "-k", "20", "-P", "5"][..], &["-n", "9999", "-P", "5", "--bidir"]] {
@@ -127,14 +126,14 @@ fn sessions_leave_nothing_behind_in_a_busy_server() {
     }
     until("descriptors and threads are given back", || {
         let now = held();
-        // Threads for blocking work rest a while before they end; there are few of them.
+        // Threads for blocking work stay for a while before they end; there are few of them.
         now.0 <= before.0 && now.1 <= before.1 + 3
     });
     drop(busy);
 }
 
 #[test]
-fn a_client_that_is_signalled_keeps_and_shows_what_it_measured() {
+fn a_signalled_client_stores_and_prints_its_results() {
     let dir = tempfile::tempdir().unwrap();
     let server = Serve::start(&[]);
     for (signal, code) in [(INT, 130), (TERM, 143)] {
@@ -147,19 +146,19 @@ fn a_client_that_is_signalled_keeps_and_shows_what_it_measured() {
             assert_eq!(client.ended(), Some(code), "{words:?}");
             let record = client.last("end");
             assert_partial(&record, "interrupted");
-            // The other side had its say, too.
+            // The record has the server's report too.
             let (sent, received) = (&record["flows"][0]["sender"], &record["flows"][0]["receiver"]);
             assert_eq!(sent["bytes"], received["bytes"], "{words:?}");
         }
     }
     assert_eq!(kept(dir.path()).len(), 4);
-    // As one object, and as text.
+    // As one JSON object, and as text.
     let csv = dir.path().join("rows.csv");
     let base = ["-u", "-t", "0", "-i", "0.1", "--no-store", "--csv", csv.to_str().unwrap()];
     for form in ["--json", "--verbose"] {
         let _ = std::fs::remove_file(&csv); // of the form before
         let child = server.client(&[&base[..], &[form]].concat()).spawn().unwrap();
-        // In mid-test once a row of an interval is in the file.
+        // The test is running once the file has a row of an interval.
         until("the first interval", || {
             std::fs::read_to_string(&csv).is_ok_and(|text| text.contains("\ninterval,"))
         });
@@ -181,8 +180,8 @@ fn a_client_that_is_signalled_keeps_and_shows_what_it_measured() {
 }
 
 #[test]
-fn signals_before_the_test_and_while_it_drains() {
-    // Before: a server that accepts the connection and says nothing.
+fn signals_before_the_start_and_while_draining() {
+    // Before the start: a server that accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     for (signal, code) in [(INT, 130), (TERM, 143)] {
@@ -232,7 +231,7 @@ fn signals_before_the_test_and_while_it_drains() {
 }
 
 #[test]
-fn a_server_that_is_signalled_ends_and_reports_its_clients() {
+fn a_signalled_server_ends_and_reports_its_clients() {
     for (signal, code) in [(INT, 130), (TERM, 143)] {
         let mut server = Serve::start(&[]);
         let words = ["-u", "-t", "3600", "-i", "0.1", "-b", "2M", "--json-stream", "--no-store"];
@@ -247,14 +246,14 @@ fn a_server_that_is_signalled_ends_and_reports_its_clients() {
         let partial = client.last("end");
         assert_partial(&partial, "partial");
         assert_eq!(client.last("error")["code"], "peer-closed");
-        // Sending ended then, and not with its planned end.
+        // Sending ended at the signal, before its planned end.
         for (key, end) in [("sender", "seconds"), ("sender", "end_seconds")] {
             let seconds = partial["flows"][0][key][end].as_f64().unwrap();
             assert!(seconds < 600.0, "{key} {end}: {seconds}");
         }
         let last = partial["intervals"].as_array().unwrap().last().unwrap().clone();
         assert!(last["end_seconds"].as_f64().unwrap() < 600.0, "{last}");
-        // Nothing holds the port any more.
+        // The port is free again.
         std::net::TcpListener::bind(("127.0.0.1", server.port.parse().unwrap())).unwrap();
     }
 }
@@ -274,7 +273,7 @@ fn a_server_for_one_client_refuses_the_second() {
 #[test]
 fn a_server_for_one_client_that_it_refuses_serves_the_next() {
     let mut server = Serve::start(&["-1", "--max-flows", "2"]);
-    // It has the session when it is refused for what it asks.
+    // The client already has the session when its plan is refused.
     let first = server.client(&["-P", "3", "-k", "5", "--no-store"]).output().unwrap();
     assert_eq!((refusal(&first).code.as_str(), refusal(&first).exit_code), ("peer-limit", 3));
     let second = server.client(&["-k", "5", "--no-store"]).output().unwrap();
@@ -291,7 +290,7 @@ fn a_full_disk_is_reported_and_loses_no_result() {
     let dir = tempfile::tempdir().unwrap();
     let server = Serve::start(&[]);
     let short = ["-u", "-k", "20", "-b", "1000pps"];
-    // What can't be printed is still kept.
+    // A result that can't be printed is still stored.
     for form in ["--json", "--json-stream", "--verbose"] {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = server.client(&[&short[..], &[form]].concat());
@@ -300,7 +299,7 @@ fn a_full_disk_is_reported_and_loses_no_result() {
         assert!(err(&output).contains("stdout"), "{form}: {}", err(&output));
     }
     assert_eq!(kept(dir.path()).len(), 3);
-    // What can't be written beside is still printed.
+    // A result whose CSV file can't be written is still printed.
     for flag in ["--csv", "--packet-log"] {
         let words = [&short[..], &["-R", "--json", "--no-store", flag, "/dev/full"]].concat();
         let output = server.client(&words).output().unwrap();
@@ -312,7 +311,7 @@ fn a_full_disk_is_reported_and_loses_no_result() {
     let words = [&short[..], &["--logfile", "/dev/full", "--no-store"]].concat();
     let output = server.client(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", err(&output));
-    // A store that can't be written costs a warning, not the result.
+    // A store that can't be written causes a warning, but the result is printed.
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let mut command = server.client(&[&short[..], &["--json"]].concat());

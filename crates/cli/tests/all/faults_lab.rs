@@ -1,4 +1,4 @@
-//! Faults of the network between two hosts of a lab: datagrams that a firewall drops, an interface that goes away.
+//! Network faults between two hosts of a lab, such as a firewall that drops datagrams or an interface that is removed.
 
 use crate::faults_common;
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use faults_common::*;
 use weir_lab::{Lab, LabSpec};
 
-/// A lab, or `None` after saying why the test is skipped. With CI set, root that cannot make one is a failure.
+/// A lab, or `None` after printing why the test is skipped. If root can't create one in CI, the test fails.
 fn lab(test: &str) -> Option<Lab> {
-    // The owner of our own entry.
+    // The owner of our own /proc entry is this user.
     let uid = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     if uid != 0 {
         eprintln!("SKIPPED {test}: needs root");
@@ -24,7 +24,7 @@ fn lab(test: &str) -> Option<Lab> {
     }
 }
 
-/// Runs a tool on a host; `false` after saying so where it is not installed.
+/// Runs a tool on a host; `false` after printing that it is not installed.
 fn tool(lab: &Lab, test: &str, host: &str, program: &str, words: &str) -> bool {
     let output = match lab.command(host, program).unwrap().args(words.split(' ')).output() {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && std::env::var_os("CI").is_none() => {
@@ -69,7 +69,7 @@ fn a_firewall_that_drops_udp_is_reported_as_such() {
     let output = client(&lab, &["-u"]).output().unwrap();
     assert_eq!((refusal(&output).code.as_str(), refusal(&output).exit_code), ("udp-blocked", 3));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    // TCP is not.
+    // TCP is not affected.
     let output = client(&lab, &["-n", "1M", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let record: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
@@ -95,8 +95,8 @@ fn a_host_without_a_route_is_unreachable() {
 }
 
 #[test]
-fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
-    let test = "an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured";
+fn a_removed_interface_ends_the_test_and_results_are_stored() {
+    let test = "a_removed_interface_ends_the_test_and_results_are_stored";
     let Some(lab) = lab(test) else { return };
     let server = serve(&lab);
     let base = ["--json-stream", "-t", "0", "-i", "0.1", "-b", "2M"];
@@ -123,7 +123,7 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
         assert!(counted["bytes"].as_u64().unwrap() > 0, "{words:?}: {flow}");
         assert_eq!(client.last("error")["exit_code"], 3, "{words:?}");
         if words.first() == Some(&"-u") && !words.contains(&"-R") {
-            // It names the cause, and not the silence that came of it.
+            // The error names the cause, not the silence that followed from it.
             let error = client.last("error")["message"].as_str().unwrap().to_string();
             assert!(error.contains("no route to the receiver"), "{words:?}: {error}");
         }
@@ -131,7 +131,7 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
     drop(server);
 }
 
-/// Neither end would fail for minutes: the control connection lives.
+/// Without the timeout neither end would fail for minutes, since the control connection still works.
 #[test]
 fn data_that_stays_unacknowledged_fails_after_the_timeout() {
     let test = "data_that_stays_unacknowledged_fails_after_the_timeout";
@@ -151,7 +151,7 @@ fn data_that_stays_unacknowledged_fails_after_the_timeout() {
                 return;
             }
         }
-        // Bounded by the patience of tests; the test itself would take an hour.
+        // Limited by the timeout of the tests; the test itself would take an hour.
         assert_ne!(client.ended(), Some(0), "{words:?}");
         let flow = client.last("end")["flows"][0].clone();
         assert!(flow["sender"]["bytes"].as_u64().unwrap() > 0, "{words:?}: {flow}");
@@ -170,7 +170,7 @@ fn datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts() {
         command.args(["test", address, "-l", length]).args(base).args(words).output().unwrap()
     };
     let (v4, v6) = (b.ipv4.to_string(), b.ipv6.to_string());
-    // The interface's own limit, then a smaller one of the route.
+    // First the MTU of the interface, then a smaller one of the route.
     for (address, fits, too_large) in [(&v4, "1472", "1473"), (&v6, "1452", "1453")] {
         let output = send(address, fits, &[]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -182,7 +182,7 @@ fn datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts() {
             assert_eq!(parts, (Some("--dont-fragment"), 2), "{words:?}");
             assert!(refused.given.unwrap().contains(too_large), "{words:?}");
             assert!(refused.accepted.unwrap().contains(fits), "{words:?}");
-            assert_eq!(server.count("session_opened"), sessions, "something was started");
+            assert_eq!(server.count("session_opened"), sessions, "a session was opened");
         }
     }
     let route = format!("route add {v4}/32 dev {} mtu 1000", lab.host("a").unwrap().interface);

@@ -1,4 +1,4 @@
-//! `weir impair` between the hosts of a lab: what it does to packets, what it leaves behind, what it refuses.
+//! `weir impair` between the hosts of a lab: its effect on packets, its cleaning up, and its refusals.
 
 use crate::common;
 use crate::impair_path;
@@ -47,10 +47,10 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Nothing but address resolution can tell: all else is lost.
+/// All other packets are dropped, so only address resolution shows whether it is exempt.
 #[test]
-fn address_resolution_passes_the_laws_only_where_it_is_asked_for() {
-    let test = "address_resolution_passes_the_laws_only_where_it_is_asked_for";
+fn address_resolution_is_impaired_only_on_request() {
+    let test = "address_resolution_is_impaired_only_on_request";
     let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
     let b = path.lab.host("b").unwrap();
     let addresses = [b.ipv4.to_string(), b.ipv6.to_string()];
@@ -89,7 +89,7 @@ fn settings_are_restored_after_sigkill() {
     until("settings as before", || {
         ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))) == before
     });
-    // Its watchdog was the last to touch anything: nothing is left for the next one to find.
+    // The watchdog has restored everything: the next start finds nothing to do.
     until("nothing is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
     let ended = run(path.weir("m", &["impair", "show"]));
     assert_eq!((ended.refusal().code.as_str(), ended.refusal().exit_code), ("control-socket", 3));
@@ -101,7 +101,7 @@ fn capability_sets(status: &str) -> Vec<u64> {
     ["CapPrm:", "CapEff:"].map(|name| u64::from_str_radix(set(name), 16).unwrap()).to_vec()
 }
 
-/// The greatest real-time priority that a process may take without a capability.
+/// The maximum real-time priority that a process may set without a capability.
 fn real_time_limit(pid: u32) -> u64 {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = limits.lines().find_map(|l| l.strip_prefix("Max realtime priority")).unwrap();
@@ -110,8 +110,8 @@ fn real_time_limit(pid: u32) -> u64 {
 }
 
 #[test]
-fn one_that_the_server_starts_runs_with_its_two_capabilities() {
-    let test = "one_that_the_server_starts_runs_with_its_two_capabilities";
+fn an_emulator_started_by_the_server_has_two_capabilities() {
+    let test = "an_emulator_started_by_the_server_has_two_capabilities";
     let Some(path) = Path::up(test, &["ping"]) else { return };
     const NET_ADMIN: u64 = 1 << 12;
     const NET_RAW: u64 = 1 << 13;
@@ -125,7 +125,7 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
             "link": if words == ["--link", "xdp-generic"] { "xdp-generic" } else { "auto" },
         }));
         let pid = emulator.child.id();
-        // Where the limit could not be raised (without CAP_SYS_RESOURCE), the capability has to do.
+        // If the limit could not be raised (without CAP_SYS_RESOURCE), the capability is needed.
         let is_limited = words != ["--no-real-time"] && real_time_limit(pid) < 10;
         let own = capability_sets(&std::fs::read_to_string("/proc/self/status").unwrap())[0];
         let expected = NET_ADMIN | NET_RAW | if is_limited { SYS_NICE & own } else { 0 };
@@ -135,14 +135,14 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
             assert_eq!(capability_sets(&status), [expected; 2], "{words:?}: {status}");
             threads += 1;
         }
-        assert!(threads >= 3, "a direction each, and the one that waits");
-        // Its watchdog sets interfaces, nothing else.
+        assert!(threads >= 3, "one for each direction, and the main thread");
+        // Its watchdog needs only the capability to configure interfaces.
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let watchdogs: Vec<&str> = children.split_whitespace().collect();
         assert_eq!(watchdogs.len(), 1, "{words:?}: {children}");
         let status = std::fs::read_to_string(format!("/proc/{}/status", watchdogs[0])).unwrap();
         assert_eq!(capability_sets(&status), [NET_ADMIN; 2], "{words:?}: {status}");
-        // Nothing that it does asks for more: it forwards, is changed, and restores.
+        // These suffice for all that it does: forwarding, changing laws and restoring the interfaces.
         let b = path.lab.host("b").unwrap().ipv4.to_string();
         let text = path.tool("a", &["ping", "-c", "3", "-i", "0.2", &b]).good();
         assert_eq!(round_trips(&text).len(), 3, "{text}");
@@ -155,8 +155,8 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
 }
 
 #[test]
-fn a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched() {
-    let test = "a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched";
+fn an_unusable_control_socket_is_refused_before_anything_is_changed() {
+    let test = "an_unusable_control_socket_is_refused_before_anything_is_changed";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let packet_trace = path.file("packet_trace");
     std::fs::write(&packet_trace, "an earlier measurement").unwrap();
@@ -174,21 +174,21 @@ fn a_control_socket_that_cannot_be_had_is_reported_before_anything_is_touched() 
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
-/// Between the look at its path and its use there are interfaces to be taken: what comes there meanwhile is left alone, and the
-/// emulator does not run without its control socket.
+/// The path of the control socket is checked first and used after the interfaces are locked. A file that appears there in
+/// between is left alone, and the emulator does not run without its control socket.
 #[test]
-fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
-    let test = "a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back";
+fn a_path_taken_after_the_check_ends_the_emulator_and_restores_everything() {
+    let test = "a_path_taken_after_the_check_ends_the_emulator_and_restores_everything";
     let Some(path) = Path::up(test, &["ip", "mkfifo"]) else { return };
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
-    // It blocks opening its packet trace until that has a reader.
+    // Opening the packet trace blocks until the pipe has a reader.
     let (packet_trace, socket) = (path.file("packet_trace"), path.file("socket"));
     path.tool("m", &["mkfifo", packet_trace.to_str().unwrap()]).good();
     let mut command =
         path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms", "--duration", "2s"]);
     command.arg("--packet-trace").arg(&packet_trace).arg("--control-socket").arg(&socket);
     let running = Running::start(command);
-    // The note of offloads is made behind the look at the path.
+    // The note of offloads is written after the check of the path.
     let note = path.file("runtime").join(format!("offloads-{}.restoration", running.child().id()));
     until("the path was looked at", || note.exists());
     std::fs::write(&socket, "mine").unwrap();
@@ -203,8 +203,8 @@ fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
 }
 
 #[test]
-fn a_seed_that_was_drawn_is_reported_and_a_packet_trace_ends_at_its_limit() {
-    let test = "a_seed_that_was_drawn_is_reported_and_a_packet_trace_ends_at_its_limit";
+fn a_drawn_seed_is_reported_and_a_packet_trace_ends_at_its_limit() {
+    let test = "a_drawn_seed_is_reported_and_a_packet_trace_ends_at_its_limit";
     let Some(path) = Path::up(test, &["ping"]) else { return };
     let (laws, packet_trace) = (path.file("laws"), path.file("packet_trace"));
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
@@ -233,7 +233,7 @@ fn an_interface_belongs_to_one_emulator() {
         (&["to-b", "to-a", "--force"], "to-b"),
     ] {
         let mut command = path.weir("m", &[&["impair"], words].concat());
-        // As another user's would be.
+        // As for an emulator of another user.
         command.env("WEIR_RUNTIME_DIR", path.file("other"));
         let ended = run(command);
         let pid = emulator.child.id();
@@ -249,15 +249,15 @@ fn an_interface_belongs_to_one_emulator() {
 }
 
 #[test]
-fn a_socket_that_a_dead_emulator_has_left_goes_with_the_next_start() {
-    let test = "a_socket_that_a_dead_emulator_has_left_goes_with_the_next_start";
+fn a_socket_left_by_a_killed_emulator_is_removed_at_the_next_start() {
+    let test = "a_socket_left_by_a_killed_emulator_is_removed_at_the_next_start";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let emulator = path.emulator(&["--both", "delay 1ms"]);
     let socket = path.file("runtime").join(format!("impair-{}.socket", emulator.child.id()));
     signal("KILL", &emulator.child);
     drop(emulator);
     until("the watchdog has removed it", || !socket.exists());
-    // As where the watchdog was killed too.
+    // As if the watchdog was killed too.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let next = path.emulator(&["--both", "delay 1ms"]);
     let all = std::fs::read_dir(path.file("runtime")).unwrap();
@@ -268,7 +268,7 @@ fn a_socket_that_a_dead_emulator_has_left_goes_with_the_next_start() {
     assert_eq!(next.interrupt().0, Some(130));
 }
 
-/// Two ends of an output that takes nothing more.
+/// The two ends of an output whose buffer is full.
 fn full() -> (UnixStream, OwnedFd) {
     let (reader, mut writer) = UnixStream::pair().unwrap();
     writer.set_nonblocking(true).unwrap();
@@ -279,10 +279,10 @@ fn full() -> (UnixStream, OwnedFd) {
     (reader, writer.into())
 }
 
-/// It hangs at an output without a reader, so that it can't stop in order.
+/// It blocks on an output that nobody reads, so that it can't stop in order.
 #[test]
-fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
-    let test = "three_signals_end_it_wherever_it_hangs_and_leave_nothing";
+fn three_signals_end_a_blocked_emulator_and_leave_nothing() {
+    let test = "three_signals_end_a_blocked_emulator_and_leave_nothing";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
     let (reader, writer) = full();
@@ -295,10 +295,10 @@ fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
         let names = all.map(|entry| entry.file_name().into_string().unwrap());
         names.filter(|name| name.contains(&child.id().to_string())).count()
     };
-    // The socket, and the note of offloads.
+    // The control socket and the note of offloads.
     until("it runs", || left() == 2);
     assert_ne!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
-    // Again and again, as two of one kind may be taken as one.
+    // Repeatedly, since two pending signals of one kind may be merged.
     let id = child.id().to_string();
     until("nothing is left", || {
         let _ = Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
@@ -311,7 +311,7 @@ fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
     drop(reader);
 }
 
-/// A test through an emulator of its own: its record, and the packet trace.
+/// Runs a test through its own emulator; returns the record and the packet trace.
 fn measured(path: &Path, laws: &[&str], words: &[&str]) -> (Record, Vec<(Verdict, Judged)>) {
     let packet_trace = path.file("packet_trace");
     let with = ["--seed", "7", "--packet-trace", packet_trace.to_str().unwrap()];
@@ -336,8 +336,8 @@ fn measured(path: &Path, laws: &[&str], words: &[&str]) -> (Record, Vec<(Verdict
 }
 
 #[test]
-fn one_percent_is_lost_as_the_packet_trace_says_and_the_receiver_counts() {
-    let test = "one_percent_is_lost_as_the_packet_trace_says_and_the_receiver_counts";
+fn loss_of_one_percent_agrees_in_packet_trace_and_receiver() {
+    let test = "loss_of_one_percent_agrees_in_packet_trace_and_receiver";
     let Some(path) = Path::up(test, &[]) else { return };
     let (record, packet_trace) =
         measured(&path, &["--a-to-b", "loss 1%"], &["-b", "4000pps", "-k", "8000"]);
@@ -354,15 +354,15 @@ fn one_percent_is_lost_as_the_packet_trace_says_and_the_receiver_counts() {
         }
     }
     assert_eq!((lost + forwarded, Some(lost)), (sent, receiver.lost_packets));
-    // 80 are expected; five standard deviations.
+    // The expected value is 80; the bounds are five standard deviations.
     assert!((35..=125).contains(&lost), "{lost}");
 }
 
 #[test]
-fn the_same_seed_loses_the_same_packets_whatever_was_probed() {
-    let test = "the_same_seed_loses_the_same_packets_whatever_was_probed";
+fn the_same_seed_loses_the_same_packets_with_any_number_of_probes() {
+    let test = "the_same_seed_loses_the_same_packets_with_any_number_of_probes";
     let Some(path) = Path::up(test, &[]) else { return };
-    // The flow of the test's datagrams, its hellos, probes and feedback; the control connection is another flow's.
+    // The flow of the test's datagrams, hellos, probes and feedback; the control connection belongs to another flow.
     let laws = path.file("laws");
     let text = r#"
         schema = "weir.impair/1"
@@ -383,17 +383,17 @@ fn the_same_seed_loses_the_same_packets_whatever_was_probed() {
         assert_eq!(receiver.lost_packets, Some(lost.len() as u64));
         (probes.count(), lost)
     };
-    // As many datagrams in a fourth of the time: fewer probes, about 10 a second, among them.
+    // The same number of datagrams in a quarter of the time, hence fewer probes, which are sent about 10 times a second.
     let (probes, lost) = outcome("2000pps");
     let (more, again) = outcome("500pps");
-    assert!(probes < more, "the runs differ in what was probed: {probes} {more}");
+    assert!(probes < more, "the runs differ in the number of probes: {probes} {more}");
     assert!(!lost.is_empty());
     assert_eq!(lost, again);
 }
 
 #[test]
-fn laws_are_changed_while_packets_are_held() {
-    let test = "laws_are_changed_while_packets_are_held";
+fn laws_can_be_changed_while_packets_are_queued() {
+    let test = "laws_can_be_changed_while_packets_are_queued";
     let Some(path) = Path::up(test, &["ping"]) else { return };
     let emulator = path.emulator(&["--both", "delay 400ms"]);
     let b = path.lab.host("b").unwrap().ipv4.to_string();
@@ -443,18 +443,18 @@ fn interfaces_in_use_are_refused_with_the_reason() {
         let force = refused.accepted.unwrap().contains("force");
         assert_eq!(force, may_be_forced, "{words:?}");
     }
-    // The session that one works through.
+    // The interface that carries this session.
     let mut command = path.weir("a", &["impair", "eth0", "peer"]);
     command.env("SSH_CONNECTION", "198.18.0.2 51000 198.18.0.1 22");
     assert!(run(command).refusal().message.contains("198.18.0.2"), "the session's peer");
 }
 
 #[test]
-fn an_interface_that_others_work_through_is_refused() {
-    let test = "an_interface_that_others_work_through_is_refused";
+fn an_interface_under_a_used_upper_interface_is_refused() {
+    let test = "an_interface_under_a_used_upper_interface_is_refused";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let ip = |words: &[&str]| path.tool("m", &[&["ip"], words].concat());
-    // Where the kernel has neither kind there is nothing to be refused for.
+    // If the kernel supports neither kind, there is nothing to refuse.
     let kinds = [&["vlan", "id", "7"][..], &["macvlan", "mode", "bridge"]];
     let add = |kind: &&[&str]| {
         let words = [&["link", "add", "link", "to-a", "name", "upper", "type"], *kind].concat();
@@ -478,15 +478,15 @@ fn an_interface_that_others_work_through_is_refused() {
     let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
     command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
     assert!(run(command).refusal().message.contains("203.0.113.2"), "the session's peer");
-    // An unused upper interface is no reason.
+    // An unused upper interface is no reason to refuse.
     ip(&["address", "flush", "dev", "upper"]).good();
     let emulator = path.emulator(&["--both", "delay 1ms"]);
     assert_eq!(emulator.interrupt().0, Some(130));
 }
 
 #[test]
-fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
-    let test = "an_interface_that_is_removed_ends_it_with_what_was_counted";
+fn a_removed_interface_ends_the_emulator_with_a_report() {
+    let test = "a_removed_interface_ends_the_emulator_with_a_report";
     let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
     let words = ["impair", "to-a", "to-b", "--both", "delay 1ms", "--json"];
     let emulator = Running::start(path.weir("m", &words));
@@ -497,7 +497,7 @@ fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
     let ended = emulator.finish();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("error: ") && ended.stderr.contains("gone"), "{}", ended.stderr);
-    // One object, which tells the reason as well.
+    // One JSON object, which includes the reason.
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let reason = report["end_reason"].as_str().unwrap();
     assert!(reason.contains("to-b") && reason.contains("gone"), "{reason}");
@@ -505,8 +505,8 @@ fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
 }
 
 #[test]
-fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
-    let test = "a_lab_with_an_emulator_is_impaired_and_takes_it_along";
+fn a_lab_runs_its_emulator_and_removes_it() {
+    let test = "a_lab_runs_its_emulator_and_removes_it";
     if effective_user_id() != 0 {
         return skip(test, "needs root");
     }
@@ -550,7 +550,7 @@ fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
     let process = Process::open(pid, process_start_time(pid).unwrap()).unwrap().unwrap();
     weir(&["lab", "down", "--lab", "g3lab"]).good();
     assert!(process.wait(std::time::Duration::from_secs(10)).unwrap(), "the emulator has ended");
-    // The same where the lab's holder is killed: its emulator's socket goes too.
+    // The same if the lab's holder is killed: the emulator's socket is removed too.
     weir(&["lab", "up", "--lab", "g3lab", "--impair", "delay 30ms"]).good();
     assert_eq!(sockets().len(), 1);
     let entry = std::fs::read(dir.path().join("runtime/labs/g3lab.json")).unwrap();
@@ -560,8 +560,8 @@ fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
     until("the socket is gone", || sockets().is_empty());
 }
 
-/// A test in a host of a lab finds the lab's emulator: its laws, seed and counters are in the record, and what it dropped is
-/// placed in the ledger, exactly, though the control connection and probes are lost there too.
+/// A test in a host of a lab finds the lab's emulator: the record has its laws, seed and counters, and the ledger its exact
+/// drops of test data, although it also drops packets of the control connection and probes.
 #[test]
 fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
     let test = "a_test_in_a_lab_attributes_the_losses_of_its_emulator";
@@ -576,7 +576,7 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
         command
     };
     let weir = |words: &[&str]| run(command(words));
-    // A queue that is too short for the rate offered below: both kinds of planned loss.
+    // A queue that is too short for the offered rate, and loss: both kinds of planned drops.
     let laws = "loss 10%, rate 4M queue 50ms";
     weir(&["lab", "up", "--lab", "g3own", "--impair", laws, "--seed", "9"]).good();
     let servers = ["a", "b"].map(|host| {
@@ -615,18 +615,18 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
         assert_eq!(used.config.other.a_to_b, laws.parse().unwrap());
         assert_eq!(used.changes, None);
         let flow = used.flows.iter().find(|f| f.direction == direction).unwrap();
-        // Counted since this test began, and not the one before it; the control connection is in these as well.
+        // Counted since the start of this test, without the one before it; they include the control connection.
         let sent = record.flows[0].sender.as_ref().unwrap().packets;
         let received = flow.counters["received_packets"];
         assert!(received > sent && received < sent + 500, "{received} of {sent}");
         assert!(flow.counters["lost_packets"] >= planned[0].0);
     }
-    // What does not cross the emulator has no part of it.
+    // A test that does not cross the emulator has no losses attributed to it.
     let own = tested("a", &["127.0.0.1", "-b", "6M"]);
     assert!(own.impairment.is_none());
     let not_crossed =
         |record: &Record| record.warnings.iter().any(|w| w.code == "emulator-not-on-path");
-    assert!(!not_crossed(&own), "nothing says that it should");
+    assert!(!not_crossed(&own), "it was not expected to cross the emulator");
     let socket = std::fs::read_dir(dir.path().join("runtime")).unwrap().find_map(|entry| {
         let path = entry.unwrap().path();
         path.extension().is_some_and(|e| e == "socket").then_some(path)
@@ -636,7 +636,7 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
     let own = tested("a", &["127.0.0.1", "-b", "6M", "--emulator", socket]);
     assert!(own.impairment.is_none() && not_crossed(&own), "{:?}", own.warnings);
     let set = |laws: &str| weir(&["impair", "set", "--both", laws, "--socket", socket]).good();
-    // Laws that come into force while it runs are a warning if they differ from those before.
+    // Laws that change during the test cause a warning, but the same laws set again do not.
     let changed = |laws: [&str; 2]| {
         std::thread::scope(|scope| {
             let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));
@@ -656,7 +656,7 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
     set("none");
     let same = changed(["none", "none"]);
     assert!(!is_told(&same) && same.impairment.unwrap().changes.is_none());
-    // Damage that the receiver's kernel drops is the emulator's, in either direction, and not the path's.
+    // Corrupted packets that the receiver's kernel drops are attributed to the emulator, in either direction.
     set("corrupt 3% leave");
     for more in [&[][..], &["-R"]] {
         let record = tested(
@@ -712,7 +712,7 @@ fn a_command_behind_the_emulator_reaches_this_host() {
         "{}",
         ended.stderr
     );
-    // Handshake and answer: three ways of 50 ms.
+    // Handshake and answer: three one-way delays of 50 ms.
     assert!(start.elapsed().as_millis() >= 150);
     assert!(
         ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"),
@@ -723,7 +723,7 @@ fn a_command_behind_the_emulator_reaches_this_host() {
 }
 
 #[test]
-fn captures_and_profiles_need_no_rights() {
+fn captures_and_profiles_need_no_privileges() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     // Classic pcap, µs, one frame of 60 bytes at 1 s.
@@ -750,19 +750,19 @@ fn captures_and_profiles_need_no_rights() {
     let out = std::fs::read(file("out")).unwrap();
     assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
     assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
-    // By whatever name: a second name of a file is that file.
+    // A hard link or symbolic link is the same file.
     std::fs::hard_link(&from, file("again")).unwrap();
     for same in [from.clone(), file("again")] {
         refused(&["impair", "--pcap-in", &from, "--pcap-out", &same], "--pcap-out");
     }
-    // Nor is either of them the packet trace, there or not; and nothing was cut for being refused.
+    // Neither may be the packet trace, whether it exists or not; a refusal truncates no file.
     let new = file("new");
     for (to, packet_trace) in [(&to, &from), (&to, &to), (&new, &new)] {
         let words =
             ["impair", "--pcap-in", &from, "--pcap-out", to, "--packet-trace", packet_trace];
         refused(&words, "--packet-trace");
     }
-    // A packet trace is a file, and has another beside it.
+    // A packet trace is a file with a second file next to it.
     for packet_trace in ["-", dir.path().to_str().unwrap()] {
         for words in [
             &["impair", "--pcap-in", &from, "--pcap-out", &to][..],
@@ -777,7 +777,7 @@ fn captures_and_profiles_need_no_rights() {
             );
         }
     }
-    // What is no capture, and a packet trace that cannot be, leave an earlier result as it was.
+    // An invalid capture or an invalid packet trace leaves an earlier result unchanged.
     std::fs::write(file("nonsense"), "nonsense").unwrap();
     let directory = dir.path().to_str().unwrap();
     for (input, more) in [
@@ -789,7 +789,7 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(weir(&words).status.code(), Some(2), "{words:?}");
         assert_eq!(std::fs::read(&to).unwrap(), out, "{words:?}");
     }
-    // Nor is what a packet trace has beside it, and removes, either of them.
+    // Neither may be the second file of the packet trace, which would be removed.
     let (beside, own) = (file("j.configurations"), file("j"));
     std::fs::copy(&from, &beside).unwrap();
     for (from, to) in [(&beside, &new), (&from, &beside)] {
@@ -798,12 +798,12 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
     }
     assert_eq!(std::fs::read(&beside).unwrap(), bytes);
-    // A name that leads to nothing yet is what it leads to.
+    // A dangling link counts as its target.
     std::os::unix::fs::symlink("new", file("dangling")).unwrap();
     let words =
         ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--packet-trace", &new];
     assert_eq!(weir(&words).status.code(), Some(2));
-    // The laws are read, and not overwritten by a packet trace.
+    // A packet trace must not overwrite the file of laws.
     let laws = file("laws");
     std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
     refused(&["impair", "a", "b", "--config", &laws, "--packet-trace", &laws], "--packet-trace");
@@ -816,7 +816,7 @@ fn captures_and_profiles_need_no_rights() {
         .output()
         .unwrap();
     assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
-    assert_eq!(piped.stdout, out, "nothing but the capture");
+    assert_eq!(piped.stdout, out, "only the capture");
     assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
     assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();

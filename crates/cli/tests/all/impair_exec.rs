@@ -1,5 +1,5 @@
-//! `weir impair exec`: a command behind the emulator reaches this host's services and what is beyond, by TCP and UDP,
-//! and names are answered.
+//! `weir impair exec`: a command behind the emulator reaches this host's services and other hosts by TCP and UDP, and can
+//! resolve names.
 
 use crate::common;
 use std::io::Write;
@@ -12,7 +12,7 @@ use common::{Running, WEIR, has_tools, run, signal, skip, until};
 use weir_lab::{Lab, LabSpec};
 use weir_net::namespace::{ChildSetup, effective_user_id};
 
-/// Two hosts that play the machine on which the command is run, and another beyond it.
+/// Two hosts: one stands for the machine that runs the command, one for a host beyond it.
 fn world(test: &str) -> Option<Lab> {
     if effective_user_id() != 0 {
         skip(test, "needs root");
@@ -42,7 +42,7 @@ fn greets(lab: &Lab, host: &str, address: &str, word: &'static str) -> u16 {
     port
 }
 
-/// Answers each datagram by what `answer` makes of it.
+/// Answers each datagram with the result of `answer`.
 fn answers(
     lab: &Lab,
     host: &str,
@@ -60,7 +60,7 @@ fn answers(
     port
 }
 
-/// The answer to a DNS query: 192.0.2.99 for an address of IPv4, nothing for other kinds.
+/// The answer to a DNS query: 192.0.2.99 for type A, no records for other types.
 fn name(query: &[u8]) -> Vec<u8> {
     let end = 12 + query[12..].iter().position(|&b| b == 0).unwrap() + 5;
     let is_a = query[end - 4..end - 2] == [0, 1];
@@ -73,8 +73,8 @@ fn name(query: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn services_here_and_beyond_are_reached_and_names_answered() {
-    let test = "services_here_and_beyond_are_reached_and_names_answered";
+fn local_and_remote_services_are_reached_and_names_resolved() {
+    let test = "local_and_remote_services_are_reached_and_names_resolved";
     let Some(lab) = world(test) else { return };
     let here = greets(&lab, "a", "127.0.0.1:0", "here");
     let beyond = greets(&lab, "b", "192.0.2.7:0", "beyond");
@@ -95,7 +95,7 @@ fn services_here_and_beyond_are_reached_and_names_answered() {
          ping -c 1 -W 1 192.0.2.7 >/dev/null; echo ping $?
          (tcp 192.0.2.7 1) 2>/dev/null; echo closed"
     );
-    // This host's own resolv.conf, for the time of the test, in a mount namespace.
+    // Replaces this host's resolv.conf during the test, in a mount namespace.
     let mut command = lab.command("a", "unshare").unwrap();
     let with = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
     command.args(["--mount", "sh", "-c", with]).arg(&resolver).args([WEIR, "impair", "exec"]);
@@ -111,18 +111,18 @@ fn services_here_and_beyond_are_reached_and_names_answered() {
         ended.stderr
     );
     assert!(ended.stderr.contains("TCP and UDP over IPv4 go out too"), "{}", ended.stderr);
-    // Six exchanges, each behind the delay.
+    // Six exchanges, each subject to the delay.
     assert!(started.elapsed() > Duration::from_millis(6 * 50));
     assert!(std::fs::read_dir(directory.path().join("runtime")).unwrap().next().is_none());
 }
 
 #[test]
-fn without_the_tools_only_services_here_are_reached_and_that_is_said() {
-    let test = "without_the_tools_only_services_here_are_reached_and_that_is_said";
+fn without_the_tools_only_local_services_are_reached_with_a_message() {
+    let test = "without_the_tools_only_local_services_are_reached_with_a_message";
     let Some(lab) = world(test) else { return };
     let here = greets(&lab, "a", "127.0.0.1:0", "here");
     let directory = tempfile::tempdir().unwrap();
-    // A kernel or machine without nft: nothing of that name is found.
+    // As on a machine without nft: no program of that name is found.
     let mut command = lab.command("a", "unshare").unwrap();
     let hide = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /sbin; exec \"$@\"";
     let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{here}; cat <&3");
@@ -134,7 +134,7 @@ fn without_the_tools_only_services_here_are_reached_and_that_is_said() {
     assert!(ended.stderr.contains("no access beyond the lab (nft"), "{}", ended.stderr);
 }
 
-/// `weir impair exec` around a command, not of the terminal that the tests may run in.
+/// The command `weir impair exec`, detached from the terminal that the tests may run in.
 fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
     let mut command = lab.command("a", WEIR).unwrap();
     ChildSetup::new().new_session().apply(&mut command).unwrap();
@@ -144,8 +144,9 @@ fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs until it is signalled, and reports that.
-const TOLD: &str = "trap 'echo told; touch $DIRECTORY/told' TERM INT; touch $DIRECTORY/ready
+/// A script that runs until it is signalled, and reports the signal.
+const UNTIL_SIGNAL: &str =
+    "trap 'echo told; touch $DIRECTORY/told' TERM INT; touch $DIRECTORY/ready
     while [ ! -e $DIRECTORY/told ]; do sleep 0.05; done";
 
 fn is_left(directory: &Path) -> bool {
@@ -153,13 +154,13 @@ fn is_left(directory: &Path) -> bool {
 }
 
 #[test]
-fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
-    let test = "what_ends_this_program_ends_the_command_and_leaves_a_report";
+fn a_signal_ends_the_command_and_the_report_is_printed() {
+    let test = "a_signal_ends_the_command_and_the_report_is_printed";
     let Some(lab) = world(test) else { return };
     for (name, code) in [("TERM", 143), ("HUP", 143), ("INT", 130)] {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
-        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", UNTIL_SIGNAL]));
         until("the command runs", || file("ready").exists());
         signal(name, running.child());
         let ended = running.finish();
@@ -171,8 +172,8 @@ fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
 }
 
 #[test]
-fn a_first_packet_waits_for_no_address_behind_the_laws() {
-    let test = "a_first_packet_waits_for_no_address_behind_the_laws";
+fn the_first_packet_does_not_wait_for_address_resolution() {
+    let test = "the_first_packet_does_not_wait_for_address_resolution";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let mut command = lab.command("a", WEIR).unwrap();
@@ -182,17 +183,17 @@ fn a_first_packet_waits_for_no_address_behind_the_laws() {
     let said = run(command).good();
     let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
     let milliseconds: f64 = time.unwrap().parse().unwrap();
-    // Once there and back; with an address asked for on the same way it would be twice.
+    // One round trip; with address resolution through the laws it would be two.
     assert!((1400.0..2800.0).contains(&milliseconds), "{said}");
 }
 
-/// The command's output is not mixed with Weir's; errors are reported nevertheless.
+/// With `--quiet` the output is only the command's; errors are still reported.
 #[test]
-fn a_quiet_one_says_only_what_goes_wrong() {
-    let test = "a_quiet_one_says_only_what_goes_wrong";
+fn quiet_prints_only_errors() {
+    let test = "quiet_prints_only_errors";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
-    // As on a machine without nft, whose name is not found.
+    // As on a machine without nft.
     let hide = "mount -t tmpfs none /usr/sbin && mount -t tmpfs none /sbin; exec \"$@\"";
     for (quiet, prepare) in [("--quiet", "exec \"$@\""), ("-q", hide)] {
         let mut command = lab.command("a", "unshare").unwrap();
@@ -209,7 +210,7 @@ fn a_quiet_one_says_only_what_goes_wrong() {
     }
 }
 
-/// How often the thread that takes signals has gone to sleep.
+/// How often the thread that receives signals has gone to sleep.
 fn sleeps_of_the_listener(process: u32) -> Option<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let read = |name: &str, task: &Path| std::fs::read_to_string(task.join(name)).ok();
@@ -225,10 +226,10 @@ fn sleeps_of_the_listener(process: u32) -> Option<u64> {
         .ok()
 }
 
-/// `weir impair exec`, held where it opens the way out until the file `go` is there.
+/// Runs `weir impair exec`, which blocks while it sets up access to other hosts until the file `go` exists.
 fn held(lab: &Lab, directory: &Path) -> Running {
     let file = |name: &str| directory.join(name);
-    // Its nft is one that waits, for a minute at most: the test may fail.
+    // Its nft is a script that waits, but at most for a minute, in case the test fails.
     let nft = "#!/bin/sh\ntouch $DIRECTORY/asked\n\
                n=0; while [ ! -e $DIRECTORY/go ] && [ $n -lt 3000 ]; do sleep 0.02; n=$((n+1)); done; exit 1\n";
     std::fs::write(file("nft"), nft).unwrap();
@@ -261,8 +262,8 @@ fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
 }
 
 #[test]
-fn the_third_signal_while_it_starts_ends_it_whatever_it_waits_for() {
-    let test = "the_third_signal_while_it_starts_ends_it_whatever_it_waits_for";
+fn the_third_signal_during_the_start_ends_it_immediately() {
+    let test = "the_third_signal_during_the_start_ends_it_immediately";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
@@ -273,17 +274,17 @@ fn the_third_signal_while_it_starts_ends_it_whatever_it_waits_for() {
         signal("TERM", running.child());
         until("the signal is taken", || sleeps_of_the_listener(id) > Some(slept));
     }
-    assert!(running.child_mut().try_wait().unwrap().is_none(), "two let it end in order");
+    assert!(running.child_mut().try_wait().unwrap().is_none(), "two signals end it in order");
     signal("TERM", running.child());
     until("it ends", || running.child_mut().try_wait().unwrap().is_some());
     std::fs::write(file("go"), "").unwrap();
     assert_eq!(running.finish().status.code(), Some(143));
-    // What it had begun ends by itself: the lab is gone, and of the emulator nothing is left for its next start.
+    // Lab and emulator end by themselves, and the next start finds nothing to restore.
     until("nothing is left", || !is_left(directory.path()));
     assert!(!file("ready").exists());
 }
 
-/// Types Ctrl-C as soon as the words are there behind which the command is started; prints the exit code.
+/// Types Ctrl-C as soon as the output appears after which the command is started; prints the exit code.
 const TYPED: &str = "
 import os, pty, sys
 child, terminal = pty.fork()
@@ -304,10 +305,10 @@ while True:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
-/// Between the last check and the start of the command, no process would be ended by the terminal's signal.
+/// An interrupt between the last check and the exec of the command would otherwise reach no process that ends by it.
 #[test]
-fn an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost() {
-    let test = "an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost";
+fn an_interrupt_typed_while_the_command_starts_is_not_lost() {
+    let test = "an_interrupt_typed_while_the_command_starts_is_not_lost";
     let Some(lab) = world(test).filter(|_| has_tools(test, &["python3"])) else { return };
     for _ in 0..8 {
         let directory = tempfile::tempdir().unwrap();
@@ -345,7 +346,7 @@ fn an_emulator_that_dies_ends_the_command_and_is_reported() {
     for (name, code) in [("KILL", 70), ("TERM", 3)] {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
-        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", UNTIL_SIGNAL]));
         until("the command runs", || file("ready").exists());
         let parent = running.child().id().to_string();
         let emulator = Command::new("sh")
@@ -368,7 +369,7 @@ fn an_emulator_that_dies_ends_the_command_and_is_reported() {
     }
 }
 
-/// In a mount namespace in which `prepare` was run, with `$0` a file of the test's.
+/// The command, in a mount namespace in which `prepare` has run with `$0` as a file of the test.
 fn after(lab: &Lab, prepare: &str, file: &Path, directory: &Path, words: &[&str]) -> Command {
     let mut command = lab.command("a", "unshare").unwrap();
     command.args(["--mount", "sh", "-c", &format!("{prepare} && exec \"$@\"")]).arg(file);
@@ -378,8 +379,8 @@ fn after(lab: &Lab, prepare: &str, file: &Path, directory: &Path, words: &[&str]
 }
 
 #[test]
-fn without_a_resolv_conf_the_command_runs_all_the_same() {
-    let test = "without_a_resolv_conf_the_command_runs_all_the_same";
+fn without_a_resolv_conf_the_command_still_runs() {
+    let test = "without_a_resolv_conf_the_command_still_runs";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     for prepare in [
@@ -395,8 +396,8 @@ fn without_a_resolv_conf_the_command_runs_all_the_same() {
 }
 
 #[test]
-fn a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ours() {
-    let test = "a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ours";
+fn a_missing_program_is_reported_with_and_without_our_resolv_conf() {
+    let test = "a_missing_program_is_reported_with_and_without_our_resolv_conf";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let resolver = directory.path().join("resolv.conf");
@@ -409,7 +410,7 @@ fn a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ou
         assert!(!ended.stderr.contains("control socket"), "built a path: {}", ended.stderr);
         assert_eq!(on(&["./wexec-no-such"]).status.code(), Some(127));
         assert_eq!(on(&["/etc"]).status.code(), Some(126));
-        // What the command sees, and that nothing of it has a name elsewhere.
+        // The command sees the mounted file, which has no name outside its namespace.
         let seen =
             on(&["sh", "-c", "cat /etc/resolv.conf; ls $WEIR_RUNTIME_DIR; ls -d /sys/class"]);
         let own = if server == "127.0.0.53" { "198.18.0.2" } else { server };
@@ -420,7 +421,7 @@ fn a_program_that_is_missing_is_reported_alike_with_and_without_a_resolver_of_ou
     }
 }
 
-/// From so many ports, one after the other; each waits for its answer.
+/// Sends from many ports, one after the other, each time waiting for the answer.
 const MANY: &str = "
 import socket, sys
 good = 0
@@ -438,8 +439,8 @@ print(good)
 ";
 
 #[test]
-fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
-    let test = "more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest";
+fn too_many_datagram_exchanges_end_the_oldest() {
+    let test = "too_many_datagram_exchanges_end_the_oldest";
     let Some(lab) = world(test) else { return };
     if !has_tools(test, &["python3"]) {
         return;
@@ -448,7 +449,7 @@ fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
     for (limit, count) in [("soft", 1100), ("hard", 200)] {
         let directory = tempfile::tempdir().unwrap();
         let mut command = lab.command("a", "sh").unwrap();
-        // Fewer descriptors than exchanges, and no way to have more.
+        // Fewer descriptors than exchanges, with a hard limit.
         let limited = if limit == "hard" { "ulimit -n 100" } else { "ulimit -Sn 256" };
         command.args(["-c", &format!("{limited} && exec \"$@\""), "sh", WEIR, "impair", "exec"]);
         command.args(["--both", "delay 100us", "--", "python3", "-c", MANY, "192.0.2.7"]);
@@ -461,7 +462,7 @@ fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
     }
 }
 
-/// A test behind the emulator finds it: what that drops is placed in the loss ledger.
+/// A test behind the emulator finds it: the loss ledger has the emulator's drops.
 #[test]
 fn a_test_behind_the_emulator_attributes_its_losses() {
     let test = "a_test_behind_the_emulator_attributes_its_losses";

@@ -1,5 +1,4 @@
-//! What `weir impair` does when something goes wrong around it (docs/emulator.md): each fault has its behaviour, and what
-//! was lost by it is counted.
+//! Faults around `weir impair` (docs/emulator.md): each has its defined behaviour, and packets lost by it are counted.
 
 use crate::common;
 use crate::impair_path;
@@ -25,7 +24,7 @@ fn alarms(report: &Value, kind: &str) -> Vec<bool> {
     all.filter(|a| a["kind"] == kind).map(|a| a["active"].as_bool().unwrap()).collect()
 }
 
-/// Stops a process and waits until each of its threads stands.
+/// Stops a process and waits until each of its threads is stopped.
 fn stop(child: &Child) {
     signal("STOP", child);
     let tasks = format!("/proc/{}/task", child.id());
@@ -54,20 +53,20 @@ impl Path {
         round_trips(&self.tool("a", &words).stdout).len()
     }
 
-    /// Neighbours that are known for good: nothing but the test's own packets crosses.
+    /// Adds permanent neighbour entries, so that only the test's own packets cross.
     fn introduce(&self) {
         for (host, other) in [("a", "b"), ("b", "a")] {
             let mac = self.lab.run_in(other, || weir_net::interface::interface("eth0")).unwrap();
             let mac = mac.unwrap().mac.unwrap().map(|octet| format!("{octet:02x}")).join(":");
             let address = self.lab.host(other).unwrap().ipv4;
             self.ip(host, &format!("neigh replace {address} lladdr {mac} dev eth0 nud permanent"));
-            // A router solicitation or a report of groups would cross some seconds later.
+            // Otherwise a router solicitation or a multicast listener report would cross some seconds later.
             let off = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
             self.lab.run_in(host, off).unwrap().unwrap();
         }
     }
 
-    /// A socket in b with room for everything, and one in a connected to it.
+    /// A socket in b with a large buffer, and one in a connected to it.
     fn datagrams(&self) -> (UdpSocket, UdpSocket) {
         let b = self.lab.host("b").unwrap().ipv4;
         let receiver = self.lab.run_in("b", || UdpSocket::bind((b, 5000)).unwrap()).unwrap();
@@ -82,8 +81,8 @@ impl Path {
 }
 
 #[test]
-fn an_interface_that_goes_down_costs_what_is_sent_meanwhile_and_comes_back() {
-    let test = "an_interface_that_goes_down_costs_what_is_sent_meanwhile_and_comes_back";
+fn packets_sent_while_an_interface_is_down_are_counted_as_lost() {
+    let test = "packets_sent_while_an_interface_is_down_are_counted_as_lost";
     for words in [&["--both", "delay 5ms"][..], &["--link", "xdp"]] {
         let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
         path.introduce();
@@ -111,15 +110,15 @@ fn an_interface_that_goes_down_costs_what_is_sent_meanwhile_and_comes_back() {
 }
 
 #[test]
-fn an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted() {
-    let test = "an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted";
+fn a_changed_mtu_is_followed_or_long_packets_are_counted() {
+    let test = "a_changed_mtu_is_followed_or_long_packets_are_counted";
     for link in ["packet", "xdp"] {
         let Some(path) = Path::up(test, &["ip"]) else { return };
         path.introduce();
         let emulator = path.emulator(&["--link", link]);
         let (sender, receiver) = path.datagrams();
         let mut expected_loss = 0;
-        // Sends three datagrams of `bytes` (of IP) and says whether they arrive, or are counted.
+        // Sends three datagrams of `bytes` (IP length); returns whether they arrive. If not, they must be counted.
         let mut send = |bytes: usize, arrive: bool| {
             for _ in 0..3 {
                 sender.send(&vec![7; bytes - 28]).unwrap();
@@ -138,13 +137,13 @@ fn an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted() {
         send(1400, true);
         path.ip("m", "link set dev to-b mtu 1000");
         send(900, true);
-        // AF_XDP sends whatever fits its memory, as the cable behind it would take it.
+        // AF_XDP sends any frame that fits its memory; the virtual cable accepts it.
         send(1400, link == "xdp");
         for (host, interface) in [("m", "to-a"), ("m", "to-b"), ("a", "eth0"), ("b", "eth0")] {
             path.ip(host, &format!("link set dev {interface} mtu 3000"));
         }
         send(1400, true);
-        // The memory that AF_XDP shares with the kernel is cut into pieces when the link is opened.
+        // AF_XDP's shared memory is divided into chunks of a fixed size when the link is opened.
         send(2900, link == "packet");
         send(1400, true);
         let (code, _, stderr) = emulator.interrupt();
@@ -153,8 +152,8 @@ fn an_mtu_that_changes_is_followed_or_what_is_too_long_is_counted() {
 }
 
 #[test]
-fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts() {
-    let test = "a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts";
+fn a_stopped_emulator_delays_a_full_ring_and_counts_packets_beyond_it() {
+    let test = "a_stopped_emulator_delays_a_full_ring_and_counts_packets_beyond_it";
     for link in ["packet", "xdp"] {
         let Some(path) = Path::up(test, &["ip"]) else { return };
         path.introduce();
@@ -166,7 +165,7 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
                 receiver.recv(&mut [0; 100]).unwrap();
             }
         };
-        // As many as surely fit.
+        // A number that is sure to fit.
         stop(&emulator.child);
         for _ in 0..50 {
             sender.send(&[1; 18]).unwrap();
@@ -182,10 +181,10 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
             "{link}"
         );
         if link == "packet" {
-            // The kernel's stamp tells how long they waited; AF_XDP has none, and dates them when they are read.
+            // The kernel's time stamps show how long they waited. AF_XDP has no stamps, so arrival is when they are read.
             assert!(count(&forward(&fit)["late_packets"]) >= 50, "{}", forward(&fit));
         }
-        // More than any ring of that size holds.
+        // More than a ring of that size can hold.
         stop(&emulator.child);
         for _ in 0..2000 {
             sender.send(&[2; 18]).unwrap();
@@ -213,8 +212,8 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
 }
 
 #[test]
-fn what_the_memory_cap_drops_is_counted_and_reported() {
-    let test = "what_the_memory_cap_drops_is_counted_and_reported";
+fn drops_by_the_memory_limit_are_counted_and_reported() {
+    let test = "drops_by_the_memory_limit_are_counted_and_reported";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     path.introduce();
     let file = path.file("cap.toml");
@@ -231,7 +230,7 @@ fn what_the_memory_cap_drops_is_counted_and_reported() {
         count(&forward(&report)["received_packets"]) >= 1000
     });
     let held = count(&forward(&report)["held_packets"]);
-    // 60 bytes and what the bookkeeping of each counts.
+    // 60 bytes plus the bookkeeping for each packet.
     assert!(held > 100 && held <= (64 << 10) / 60, "{held}");
     assert_eq!(
         count(&forward(&report)["unplanned_dropped_packets"]),
@@ -242,7 +241,7 @@ fn what_the_memory_cap_drops_is_counted_and_reported() {
         alarms(&report, "memory-cap-near") == [true]
             && !alarms(&report, "unplanned-drop").is_empty()
     });
-    // Packets delayed for an hour do not delay the end: two seconds, and less after a second signal.
+    // Packets delayed by an hour do not delay the end: it takes two seconds at most, and less after a second signal.
     signal("INT", &emulator.child);
     let (code, stdout, stderr) = emulator.interrupt();
     assert_eq!(code, Some(130), "{stderr}");
@@ -254,10 +253,10 @@ fn what_the_memory_cap_drops_is_counted_and_reported() {
 }
 
 #[test]
-fn offloads_and_promiscuous_mode_return_however_it_ends() {
-    let test = "offloads_and_promiscuous_mode_return_however_it_ends";
+fn offloads_and_promiscuous_mode_are_restored_after_any_end() {
+    let test = "offloads_and_promiscuous_mode_are_restored_after_any_end";
     let Some(path) = Path::up(test, &["ip"]) else { return };
-    // One more than a virtual cable has on by itself.
+    // One offload more than a virtual cable has enabled by default.
     let on = || weir_net::interface::set_offload("to-a", "rx-gro", true).unwrap();
     path.lab.run_in("m", on).unwrap();
     let offloads = || ["to-a", "to-b"].map(|i| path.offloads(i));
@@ -282,7 +281,7 @@ fn offloads_and_promiscuous_mode_return_however_it_ends() {
     }
 }
 
-/// Processes of one name that a process has started.
+/// Child processes of a process that have this name.
 fn children(parent: u32, name: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let is_child = |stat: &str| {
@@ -298,8 +297,8 @@ fn children(parent: u32, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
-    let test = "what_the_watchdog_has_put_back_is_no_business_of_the_next_start";
+fn the_next_start_does_not_repeat_the_watchdogs_restoration() {
+    let test = "the_next_start_does_not_repeat_the_watchdogs_restoration";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let set = |on: bool| {
         let set = || weir_net::interface::set_offload("to-a", "rx-gro", on).unwrap();
@@ -312,7 +311,7 @@ fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
     drop(emulator);
     until("settings as before", || path.offloads("to-a") == before);
     until("no note is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
-    // The administrator wants it off, before, during and after the next emulator.
+    // The administrator disables it; it must stay disabled before, during and after the next emulator.
     set(false);
     let (code, _, stderr) = path.emulator(&[]).interrupt();
     assert_eq!((code, stderr.contains("is enabled again")), (Some(130), false), "{stderr}");
@@ -320,8 +319,8 @@ fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
 }
 
 #[test]
-fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
-    let test = "what_was_killed_with_its_watchdog_is_put_back_by_the_next_start";
+fn the_next_start_restores_after_emulator_and_watchdog_were_killed() {
+    let test = "the_next_start_restores_after_emulator_and_watchdog_were_killed";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     let on = || weir_net::interface::set_offload("to-a", "rx-gro", true).unwrap();
     path.lab.run_in("m", on).unwrap();
@@ -351,7 +350,7 @@ fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
     );
     signal("KILL", &emulator.child);
     drop(emulator);
-    // A start elsewhere is none of theirs.
+    // A start on other interfaces does not restore these.
     let elsewhere = path.weir("a", &["impair", "eth0", "nosuch"]);
     assert_eq!(common::run(elsewhere).status.code(), Some(2));
     assert_eq!((offloads(), noted().len()), (off, 1));

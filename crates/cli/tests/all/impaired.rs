@@ -1,4 +1,4 @@
-//! Loss made by nftables and a queue made by tbf are measured as they were made.
+//! Measurements of known impairments: loss by nftables, and a queue of tbf.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use common::{Bench, run};
 use serde_json::Value;
 use weir_model::record::Record;
 
-/// Drops some of the data datagrams (8 + 200 bytes) as they reach host b, and counts them all.
+/// Rules that drop some of the data datagrams (8 + 200 bytes) as they reach host b, and count both all and the dropped.
 fn rules(which: &str) -> String {
     format!(
         "table inet weir {{
@@ -23,7 +23,7 @@ fn rules(which: &str) -> String {
 
 const LOSSY: [&str; 8] = ["-u", "-b", "4000pps", "-l", "200", "--loss-threshold", "1s", "-k"];
 
-/// Sent, received and lost of the only flow, after checks that hold whatever was dropped.
+/// Sent, received and lost packets of the only flow, after checks that hold for any loss.
 fn counts(record: &Record) -> (u64, u64, u64) {
     let (sender, receiver) =
         (record.flows[0].sender.as_ref().unwrap(), record.flows[0].receiver.as_ref().unwrap());
@@ -45,14 +45,14 @@ fn runs(record: &Record) -> BTreeMap<u64, u64> {
     runs.iter().map(|(length, count)| (length.parse().unwrap(), *count)).collect()
 }
 
-/// A filter's drops are in no counter that we read: the ledger must leave them as remainder and claim nothing.
+/// A packet filter's drops are in no counter that Weir reads: the ledger must leave them as its remainder.
 fn is_left_as_remainder(record: &Record, lost: u64) {
     let ledger = record.loss_ledger.as_ref().unwrap();
     assert_eq!(ledger.missing_packets, lost as i64);
     assert_eq!((ledger.remainder_packets, &ledger.rows), (lost as i64, &vec![]));
 }
 
-/// The least and greatest number of successes of n trials that is not beyond a tail of `tail`.
+/// The minimum and maximum number of successes in n trials, excluding a probability of `tail` at each end.
 fn binomial_bounds(n: u64, p: f64, tail: f64) -> (u64, u64) {
     let mut probability = (1.0 - p).powi(n as i32);
     let (mut below, mut least) = (0.0, None);
@@ -70,8 +70,8 @@ fn binomial_bounds(n: u64, p: f64, tail: f64) -> (u64, u64) {
 }
 
 #[test]
-fn random_loss_is_the_filters_own_count() {
-    let Some(mut bench) = Bench::alone("random_loss_is_the_filters_own_count", &["nft"]) else {
+fn random_loss_equals_the_filters_counter() {
+    let Some(mut bench) = Bench::alone("random_loss_equals_the_filters_counter", &["nft"]) else {
         return;
     };
     bench.serve(&[]);
@@ -82,17 +82,19 @@ fn random_loss_is_the_filters_own_count() {
     assert_eq!(bench.nft_counter("b", "inet", "seen").0, sent);
     assert_eq!(bench.nft_counter("b", "inet", "dropped").0, lost);
     let (least, most) = binomial_bounds(sent, 0.05, 1e-9);
-    assert!(least > 100 && most < 320, "the bounds mean nothing: {least} to {most}");
+    assert!(least > 100 && most < 320, "the bounds are too wide: {least} to {most}");
     assert!((least..=most).contains(&lost), "{lost} of {sent}, not {least} to {most}");
     assert_eq!(runs(&record).iter().map(|(length, count)| length * count).sum::<u64>(), lost);
     is_left_as_remainder(&record, lost);
 }
 
 #[test]
-fn every_tenth_lost_is_runs_of_one() {
-    let Some(mut bench) = Bench::alone("every_tenth_lost_is_runs_of_one", &["nft"]) else { return };
+fn losing_every_tenth_gives_bursts_of_one() {
+    let Some(mut bench) = Bench::alone("losing_every_tenth_gives_bursts_of_one", &["nft"]) else {
+        return;
+    };
     bench.serve(&[]);
-    // The first datagram is lost, and then each tenth.
+    // The first datagram is lost, then every tenth.
     bench.nft("b", &rules("numgen inc mod 10 == 0"));
     let record = bench.test(&[&LOSSY[..], &["2000"]].concat());
     let (sent, received, lost) = counts(&record);
@@ -108,7 +110,7 @@ fn runs_and_a_lost_tail_are_reported() {
         return;
     };
     bench.serve(&[]);
-    // Of each twenty the last three; and with 1000 sent the very last ones too.
+    // The last three of every twenty, hence also the last three of the 1000 sent.
     bench.nft("b", &rules("numgen inc mod 20 >= 17"));
     let record = bench.test(&[&LOSSY[..], &["1000"]].concat());
     assert_eq!(counts(&record), (1000, 850, 150));
@@ -116,7 +118,7 @@ fn runs_and_a_lost_tail_are_reported() {
     is_left_as_remainder(&record, 150);
 }
 
-/// All that was lost was dropped by tbf at `side`'s eth0, and the ledger says so with the kernel's own count.
+/// Asserts that tbf on `side`'s eth0 dropped all lost packets, and that the ledger has the kernel's count.
 fn is_placed_in_the_queue(record: &Record, side: &str, dropped: u64) {
     let ledger = record.loss_ledger.as_ref().unwrap();
     assert_eq!(ledger.rows.len(), 1, "{ledger:?}");
@@ -128,8 +130,8 @@ fn is_placed_in_the_queue(record: &Record, side: &str, dropped: u64) {
 }
 
 #[test]
-fn what_a_short_queue_drops_is_placed_there_at_either_end() {
-    let test = "what_a_short_queue_drops_is_placed_there_at_either_end";
+fn drops_of_a_short_queue_are_attributed_to_it_at_either_end() {
+    let test = "drops_of_a_short_queue_are_attributed_to_it_at_either_end";
     let Some(mut bench) = Bench::alone(test, &["tc"]) else { return };
     bench.serve(&[]);
     let shape = "qdisc add dev eth0 root tbf rate 2mbit burst 4kb limit 6000";
@@ -147,7 +149,7 @@ fn what_a_short_queue_drops_is_placed_there_at_either_end() {
     }
 }
 
-/// Bytes of a full frame as tbf counts them: without check sequence.
+/// Bytes of a full frame as counted by tbf: without frame check sequence.
 const FRAME: f64 = 1514.0;
 const RATE: f64 = 10e6;
 
@@ -168,8 +170,8 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
     let (sender, receiver) =
         (record.flows[0].sender.as_ref().unwrap(), record.flows[0].receiver.as_ref().unwrap());
 
-    // The rate, once the bucket's first tokens are spent and the queue is full. Of many intervals the middle one: the bucket holds
-    // 26 ms, and what a longer stall of the machine makes it lose is lost to one of them.
+    // The rate, once the initial tokens are spent and the queue is full. The bucket holds 26 ms, so a longer stall of the
+    // machine reduces the rate of one interval: take the median of many.
     let steady: Vec<_> =
         record.intervals.iter().filter(|i| i.start_seconds > 0.9 && i.end_seconds < 4.1).collect();
     assert!(steady.len() >= 11, "{}", steady.len());
@@ -182,7 +184,7 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
     let rate = rates[rates.len() / 2];
     assert!((rate / RATE - 1.0).abs() < 0.03, "{rates:?} bit/s through {RATE} bit/s");
 
-    // The delay: nothing at first, the whole queue later: 400 ms, and the bucket.
+    // The delay: near zero at first, later the whole queue of 400 ms plus the bucket.
     let delay = receiver.one_way_delay.as_ref().unwrap();
     let full = 0.4 + 32.0 * 1024.0 * 8.0 / RATE;
     assert!(delay.min_seconds < 0.1, "{delay:?}");
@@ -191,7 +193,7 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
     let last = steady[steady.len() - 1].flows[0].receiver.as_ref().unwrap().mean_delay_seconds;
     assert!(last.unwrap() > 1.5 * first.unwrap(), "{first:?} {last:?}");
 
-    // The loss: what the queue dropped, which drops probes too.
+    // The loss: the queue's drops, which include probes.
     let lost = receiver.lost_packets.unwrap();
     let probes = record.latency.as_ref().unwrap();
     assert_eq!(sender.packets, receiver.packets + lost);
@@ -200,7 +202,7 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
 
     is_placed_in_the_queue(&record, "local", dropped);
 
-    // The round trip beside it: idle without queue, loaded with it.
+    // The round trip: idle without the queue, loaded with it.
     let (idle, loaded) = (probes.idle.as_ref().unwrap(), probes.loaded.as_ref().unwrap());
     assert!(idle.min_seconds < 0.1, "{idle:?}");
     assert!(loaded.max_seconds > 0.25, "{loaded:?}");
@@ -208,8 +210,8 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
 }
 
 #[test]
-fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
-    let test = "processor_time_is_of_sending_and_apart_from_it_of_waiting";
+fn processor_time_is_reported_separately_for_sending_and_waiting() {
+    let test = "processor_time_is_reported_separately_for_sending_and_waiting";
     let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve(&[]);
     bench.nft("b", &rules("numgen inc mod 10 == 9"));
@@ -219,7 +221,7 @@ fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
     let sent = record.flows[0].sender.as_ref().unwrap().seconds;
     let cpu = record.cpu.as_ref().unwrap();
     for end in [cpu.local.as_ref().unwrap(), cpu.remote.as_ref().unwrap()] {
-        // The last datagram is given up after 4 s; half of that is far more than any end takes to learn of the end.
+        // The last datagram is declared lost after 4 s; both ends learn of the end of sending in far less than half of that.
         assert!(end.seconds >= 0.9 * sent && end.seconds < sent + 2.0, "{sent} {end:?}");
         assert!(end.waiting_seconds.unwrap() > 2.0, "{end:?}");
         assert!(end.waiting_process_ratio.is_some());
@@ -227,11 +229,11 @@ fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
 }
 
 #[test]
-fn the_lines_of_an_outage_add_up_to_what_was_lost() {
-    let test = "the_lines_of_an_outage_add_up_to_what_was_lost";
+fn intervals_of_an_outage_add_up_to_the_loss() {
+    let test = "intervals_of_an_outage_add_up_to_the_loss";
     let Some(mut bench) = Bench::alone(test, &["nft"]) else { return };
     bench.serve(&[]);
-    // A second without arrivals: the lines within it can't know what was lost.
+    // A second without arrivals: the lines of its intervals can't show the loss yet.
     bench.nft("b", &rules("numgen inc mod 4000 { 1000-2999 }"));
     let words = ["-u", "-b", "2000pps", "-l", "200", "-k", "4000", "-i", "0.25", "--json-stream"];
     let text = run(bench.test_command(&words)).good();

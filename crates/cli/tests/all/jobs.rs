@@ -1,5 +1,5 @@
-//! Jobs as programs of their own: nothing that starts one reads text that is meant for people (those that the API starts:
-//! `ui.rs`; the demo's: `demo.rs`), and a job whose starter is gone ends.
+//! Jobs as separate processes. No program that starts a job reads its texts for people, and a job ends when its starter has
+//! ended. `ui.rs` tests the jobs of the API, `demo.rs` those of the demo.
 
 use crate::common;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Ends a broken run; no good one comes near it.
+/// Time limit of a job. Only a broken test reaches it.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn weir(directory: &Path, arguments: &[&str]) -> Command {
@@ -27,7 +27,7 @@ fn everything_works_with_all_messages_replaced() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // Servers, tests and an emulator as jobs. No expectations: a busy host would make them inconclusive.
+    // Servers, tests and an emulator as jobs. Without expectations, which would be inconclusive on a busy host.
     let scenario = json!({
         "schema": "weir.scenario/1", "name": "muted", "lab": { "middle": true }, "emulator": { "m": {} },
         "step": [
@@ -50,7 +50,7 @@ fn everything_works_with_all_messages_replaced() {
         ["impair", "exec", "--both", "delay 1ms", "--", "sh", "-c", "test -n \"$WEIR_EMULATOR\""];
     let status = weir(dir.path(), &exec).stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert_eq!(status.unwrap().code(), Some(0));
-    // A lab with an emulator in the middle, without which it is not up.
+    // A lab with an emulator in the middle: `up` fails if the emulator does not start.
     for words in [["lab", "up", "--impair=delay 1ms"].as_slice(), &["lab", "down"]] {
         let status = weir(dir.path(), words).stdout(Stdio::null()).status();
         assert_eq!(status.unwrap().code(), Some(0), "{words:?}");
@@ -87,7 +87,7 @@ fn ended(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn a_job_ends_when_its_starter_is_gone_or_asks_for_it() {
+fn a_job_ends_with_its_starter_or_on_request() {
     let dir = tempfile::tempdir().unwrap();
     for (asks, code) in [(true, 130), (false, 143)] {
         let mut server =
@@ -128,7 +128,7 @@ fn a_test_is_a_job_with_its_record_at_the_end() {
     let end = all.last().unwrap();
     assert_eq!((&end["event"], &end["data"]["labels"]["a"]), (&json!("end"), &json!("b")));
     let sender = &end["data"]["flows"][0]["sender"];
-    // A busy host skips slots, and counts them.
+    // A busy host skips slots and counts them.
     let missed = sender["missed_slots"].as_u64().unwrap_or(0);
     assert_eq!(sender["packets"].as_u64().unwrap() + missed, 150, "{sender}");
     drop(server.stdin.take());
@@ -136,7 +136,7 @@ fn a_test_is_a_job_with_its_record_at_the_end() {
 }
 
 #[test]
-fn what_is_no_job_is_refused_by_its_field() {
+fn an_invalid_job_is_refused_by_field() {
     let dir = tempfile::tempdir().unwrap();
     for (line, field, accepted) in [
         (json!({ "job": "serve", "prot": 1 }), "prot", "port"),

@@ -1,4 +1,4 @@
-//! The kernel's own counters beside ours: of the protocol, of the interface, and of a packet filter on its way.
+//! Comparison with the kernel's own counters: of UDP, of the interface, and of a packet filter on the path.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use common::Bench;
 use serde_json::Value;
 
-/// `Udp` of /proc/net/snmp in a host.
+/// The `Udp` counters in /proc/net/snmp of a host.
 fn udp(bench: &Bench, host: &str) -> BTreeMap<String, u64> {
     let text = bench.tool(host, "cat", &["/proc/self/net/snmp"]);
     let mut lines = text.lines().filter_map(|l| l.strip_prefix("Udp: "));
@@ -32,7 +32,7 @@ fn link(bench: &Bench, host: &str) -> BTreeMap<String, u64> {
     all
 }
 
-/// Counts frames as they come to host b's interface: our data by its size, control datagrams by theirs, all others.
+/// Rules that count frames arriving at host b's interface: data and control datagrams, each by size, and all others.
 const INGRESS: &str = "
 table netdev weir {
     counter data {}
@@ -46,7 +46,7 @@ table netdev weir {
     }
 }
 ";
-/// Counts what host a sends to itself: the program tries segmentation offload there before it uses it.
+/// Rules that count what host a sends to itself: the program tests segmentation offload on loopback before it uses it.
 const LOOPBACK: &str = "
 table inet weir {
     counter own {}
@@ -84,14 +84,14 @@ fn the_kernels_counts_equal_ours_exactly() {
     let (sender, receiver) =
         (record.flows[0].sender.as_ref().unwrap(), record.flows[0].receiver.as_ref().unwrap());
 
-    // The filter saw our data, no more and no less, headers included.
+    // The filter counted exactly our data, including headers.
     assert_eq!((sender.packets, receiver.packets), (data, data));
     assert_eq!((receiver.lost_packets, receiver.duplicate_packets), (Some(0), Some(0)));
     assert_eq!(data_bytes, data * (PAYLOAD + 28));
     assert_eq!((sender.bytes, receiver.bytes), (data * PAYLOAD, data * PAYLOAD));
 
-    // UDP's own counts are that and the control datagrams: probes, and hellos for the flow and the probes. A hello
-    // is retransmitted when its answer takes 100 ms.
+    // The UDP counters hold the data and the control datagrams: probes, and hellos for the flow and for the probes. A hello
+    // is retransmitted if its answer takes 100 ms.
     let probes = record.latency.as_ref().unwrap();
     assert_eq!(probes.lost, 0);
     let hellos = control - probes.sent;
@@ -105,11 +105,11 @@ fn the_kernels_counts_equal_ours_exactly() {
             assert_eq!(count(host, name), 0, "{name} of {}", hosts[host]);
         }
     }
-    // What b answers: each control datagram by one as long.
+    // b answers each control datagram with one of the same length.
     assert_eq!(count(1, "OutDatagrams"), count(0, "InDatagrams"));
     assert_eq!(count(1, "OutDatagrams"), control);
 
-    // The interface: every frame is one of the three kinds; it counts 14 bytes of Ethernet to each.
+    // The interface: every frame is of one of the three kinds; 14 bytes of Ethernet are added to each.
     let link_since = |name: &str| link_after[name] - link_before[name];
     let frames = data + control + others;
     let stray = link_since("rx_packets").abs_diff(frames);
@@ -118,7 +118,7 @@ fn the_kernels_counts_equal_ours_exactly() {
         assert_eq!(link_since("rx_bytes"), data_bytes + control_bytes + other_bytes + 14 * frames);
     }
 
-    // The record's own readings lie within, and hold all data.
+    // The record's counters are within these bounds and include all data.
     let host = record.remote.as_ref().unwrap();
     assert_eq!(host.interfaces.len(), 1, "{:?}", host.interfaces);
     let interface = &host.interfaces[0];
@@ -138,12 +138,12 @@ fn the_kernels_counts_equal_ours_exactly() {
 }
 
 #[test]
-fn what_a_full_socket_drops_is_counted_as_the_kernel_does() {
-    let test = "what_a_full_socket_drops_is_counted_as_the_kernel_does";
+fn drops_of_a_full_socket_equal_the_kernels_counter() {
+    let test = "drops_of_a_full_socket_equal_the_kernels_counter";
     let Some(mut bench) = Bench::up(test, &[]) else { return };
     bench.serve(&[]);
     let before = udp(&bench, "b");
-    // A small buffer and a receiver that shares its processors with the sender.
+    // A small buffer, and a receiver that shares its processors with the sender.
     let words = ["-u", "-b", "0", "-l", "1000", "-t", "0.5", "-w", "4K", "--gso", "off"];
     let more = ["--gro", "off", "--loss-threshold", "300ms"];
     let record = bench.test(&[&words[..], &more[..]].concat());
@@ -162,7 +162,7 @@ fn what_a_full_socket_drops_is_counted_as_the_kernel_does() {
     assert_eq!(row.packets, dropped);
 }
 
-/// Writes a wrong UDP checksum into each 20th data datagram (8 + 400 bytes), counts them, and lets the rest pass.
+/// Rules that set a wrong UDP checksum in every 20th data datagram (8 + 400 bytes) and count these.
 const DAMAGING: &str = "table netdev weir {
     counter damaged {}
     chain ingress {
@@ -177,7 +177,7 @@ fn damage_on_the_path_is_distinguished_from_a_full_socket_by_the_kernels_counter
     let Some(mut bench) = Bench::up(test, &["nft", "ethtool"]) else { return };
     bench.serve(&[]);
     bench.nft("b", DAMAGING);
-    // A checksum that the sender's card would fill in is never looked at on a virtual link.
+    // A virtual link does not verify checksums that are left to the sender's interface: disable that offload.
     bench.tool("a", "ethtool", &["-K", "eth0", "tx", "off"]);
     let words = ["-u", "-b", "2000pps", "-k", "2000", "-l", "400", "--loss-threshold", "300ms"];
     let more = ["--gso", "off", "--gro", "off"];

@@ -1,5 +1,5 @@
-//! `weir lab` as a user meets it: the program, its files, its processes.
-// Helper functions of tests: a failure is a failed test.
+//! `weir lab` from outside: the program, its files and its processes.
+// A helper that fails is a failed test.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -16,7 +16,7 @@ use weir_net::namespace::ChildSetup;
 
 const NOBODY: u32 = 65_534;
 
-/// A user with a runtime directory of its own.
+/// A user with its own runtime directory.
 struct User {
     directory: tempfile::TempDir,
     program: PathBuf,
@@ -24,27 +24,27 @@ struct User {
 }
 
 impl User {
-    /// The caller, which must be root, or `None` after saying why the test is skipped.
+    /// The caller, which must be root, or `None` after printing why the test is skipped.
     fn root(test: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("wlab-").tempdir().unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_weir"));
         Self { directory, program, id: None }.if_able(test)
     }
 
-    /// An ordinary user, with a copy of the program that it may run wherever it was built.
+    /// An ordinary user, with a copy of the program, since it may not have access to the build directory.
     fn nobody(test: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("wlab-").tempdir().unwrap();
         let program = directory.path().join("weir");
-        // Not fs::copy: a fork of another test at that moment would keep the file open for writing,
-        // and running it would fail with ETXTBSY.
+        // Not fs::copy: a concurrent fork by another test would keep the file open for writing, and running it would fail with
+        // ETXTBSY.
         let copy = [Path::new(env!("CARGO_BIN_EXE_weir")), &program];
         assert!(Command::new("cp").args(copy).status().unwrap().success());
-        // Refused to all but root, which is then told by `if_able`.
+        // Only root can do this; otherwise `if_able` skips the test.
         let _ = chown(directory.path(), Some(NOBODY), Some(NOBODY));
         Self { directory, program, id: Some(NOBODY) }.if_able(test)
     }
 
-    /// With CI set, root that cannot make a lab is a failure.
+    /// This user, if it can create a lab; else the test is skipped, or fails for root in CI.
     fn if_able(self, test: &str) -> Option<Self> {
         if fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).unwrap() != 0
         {
@@ -70,7 +70,7 @@ impl User {
         command.stdin(Stdio::null());
         ChildSetup::new().default_signals().apply(&mut command).unwrap();
         if let Some(id) = self.id {
-            // A PATH through directories closed to this user turns "not found" into "not permitted".
+            // With directories in PATH that this user can't access, "not found" would become "not permitted".
             command.uid(id).gid(id).env("PATH", "/usr/local/bin:/usr/bin:/bin");
         }
         command
@@ -80,7 +80,7 @@ impl User {
         self.command(args).output().unwrap()
     }
 
-    /// Runs and expects success; the answer on standard output.
+    /// Runs the program, which must succeed; returns its standard output.
     fn ok(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -133,7 +133,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether a process is there; one that has ended but was not waited for is not.
+/// Whether a process is running; a zombie is not.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -161,7 +161,7 @@ fn files(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A datagram from b to a in both families, by programs run inside with `exec`.
+/// Sends a datagram from b to a in both families, with programs run by `exec`.
 fn exchange(user: &User, lab: &str) {
     for (family, address) in [("AF_INET", "198.18.0.1"), ("AF_INET6", "2001:2::1")] {
         let receive = format!(
@@ -188,7 +188,7 @@ fn exchange(user: &User, lab: &str) {
     }
 }
 
-/// The whole life of a lab, the same for every user.
+/// Creates, uses and removes a lab; the same for every user.
 fn life(user: &User) -> String {
     let said = user.ok(&["up", "--mtu", "9000", "--no-offload"]);
     let expected = json!({ "labs": [{ "name": "default", "hosts": [
@@ -203,13 +203,13 @@ fn life(user: &User) -> String {
     let code = user.run(&["exec", "a", "--", "sh", "-c", "exit 37"]).status.code();
     assert_eq!(code, Some(37), "the command's own exit code");
     let signal = user.run(&["exec", "a", "--", "sh", "-c", "kill -USR1 $$"]).status.signal();
-    assert_eq!(signal, Some(libc::SIGUSR1), "the command's own death");
+    assert_eq!(signal, Some(libc::SIGUSR1), "the signal that ended the command");
     let given = |words: &[&str]| user.refused(words, 2).given.unwrap_or_default();
     assert_eq!(given(&["exec", "c", "--", "true"]), "c");
     assert_eq!(given(&["exec", "a", "--", "wlab-no-such"]), "wlab-no-such");
     user.refused(&["up"], 2); // The name is in use.
 
-    // A process inside that left its parent and its session goes with the lab.
+    // A process in the lab that left its parent and its session is ended with the lab.
     let said_pid =
         user.ok(&["exec", "a", "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]);
     let inside: u32 = said_pid.trim().parse().unwrap();
@@ -217,28 +217,28 @@ fn life(user: &User) -> String {
     let holder = user.holder("default");
     user.ok(&["down"]);
     assert!(!lives(holder));
-    // It has left its namespaces, or `down` would still wait; the kernel may yet be burying it.
+    // It has left its namespaces, else `down` would still wait; the kernel may not have removed the process yet.
     until("the end of the process inside", || !lives(inside));
     assert_eq!(user.labs(), json!({ "labs": [] }));
-    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(!user.entries().exists(), "an empty directory is left");
     assert_eq!(given(&["down"]), "default");
     assert_eq!(given(&["exec", "a", "--", "true"]), "default");
     said
 }
 
 #[test]
-fn life_of_a_lab_of_root() {
-    let Some(user) = User::root("life_of_a_lab_of_root") else { return };
+fn a_lab_of_root_from_up_to_down() {
+    let Some(user) = User::root("a_lab_of_root_from_up_to_down") else { return };
     assert!(!life(&user).contains("user namespace"));
 }
 
 #[test]
-fn life_of_a_lab_of_an_ordinary_user() {
-    let Some(user) = User::nobody("life_of_a_lab_of_an_ordinary_user") else { return };
+fn a_lab_of_an_ordinary_user_from_up_to_down() {
+    let Some(user) = User::nobody("a_lab_of_an_ordinary_user_from_up_to_down") else { return };
     assert!(life(&user).contains("BPF is not permitted"));
 }
 
-/// SIGKILL gives the holder no chance: the kernel and the watchdog do it all.
+/// After a SIGKILL the holder can't clean up: the kernel and the watchdog do.
 fn killed_holder(user: &User) {
     user.ok(&["up", "--lab", "wlab-k"]);
     let mut inside = user.command(&["exec", "--lab", "wlab-k", "b", "--", "sleep", "60"]);
@@ -249,13 +249,13 @@ fn killed_holder(user: &User) {
     };
     until("inside", cable);
     kill(user.holder("wlab-k"), "-KILL");
-    assert_eq!(inside.wait().unwrap().signal(), Some(libc::SIGKILL), "the watchdog's doing");
+    assert_eq!(inside.wait().unwrap().signal(), Some(libc::SIGKILL), "killed by the watchdog");
     assert!(user.entry("wlab-k").exists(), "no process was left to remove it");
-    // The next start heals, and so does the next look.
+    // The next `up` removes the entry, and so does the next `list`.
     user.ok(&["up", "--lab", "wlab-k"]);
     kill(user.holder("wlab-k"), "-KILL");
     until("healed", || user.names().is_empty());
-    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(!user.entries().exists(), "an empty directory is left");
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn a_killed_holder_of_an_ordinary_user_leaves_nothing() {
 }
 
 #[test]
-fn two_labs_at_once_do_not_meet() {
-    let Some(user) = User::root("two_labs_at_once_do_not_meet") else { return };
+fn two_concurrent_labs_are_separate() {
+    let Some(user) = User::root("two_concurrent_labs_are_separate") else { return };
     user.ok(&["up", "--lab", "wlab-two"]);
     user.ok(&["up", "--lab", "wlab-one", "--hosts", "3"]);
     assert_eq!(user.names(), ["wlab-one", "wlab-two"]);
@@ -289,8 +289,8 @@ fn two_labs_at_once_do_not_meet() {
 }
 
 #[test]
-fn of_starters_with_one_name_one_wins() {
-    let Some(user) = User::root("of_starters_with_one_name_one_wins") else { return };
+fn only_one_of_several_starters_of_a_name_succeeds() {
+    let Some(user) = User::root("only_one_of_several_starters_of_a_name_succeeds") else { return };
     let start = || {
         let mut command = user.command(&["up", "--lab", "wlab-race"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
@@ -306,7 +306,7 @@ fn of_starters_with_one_name_one_wins() {
 #[test]
 fn an_interrupt_during_up_leaves_nothing() {
     let Some(user) = User::root("an_interrupt_during_up_leaves_nothing") else { return };
-    // Held by the test, the lock stops the holder at a known place.
+    // The test holds the lock, which stops the holder at a known point.
     let entries = user.entries();
     if !entries.exists() {
         let mut builder = fs::DirBuilder::new();
@@ -322,21 +322,21 @@ fn an_interrupt_during_up_leaves_nothing() {
     until("a holder", || {
         let text = fs::read_to_string(&children).unwrap_or_default();
         holder = text.split_whitespace().next().map_or(0, |pid| pid.parse().unwrap());
-        // From then on it is out of the terminal's reach and hears only its socket.
+        // From then on the terminal's signals don't reach it; it reads only its socket.
         holder != 0
             && fs::read(format!("/proc/{holder}/cmdline")).is_ok_and(|c| c.ends_with(b"hold\0"))
     });
     kill(starter.id(), "-INT");
     assert_eq!(starter.wait().unwrap().signal(), Some(libc::SIGINT));
-    lock.unlock().unwrap(); // dropping would not do while another test forks
+    lock.unlock().unwrap(); // dropping it does not unlock while another test forks
     until("the holder's end", || !lives(holder));
-    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(!user.entries().exists(), "an empty directory is left");
     assert!(user.names().is_empty());
 }
 
 #[test]
-fn a_starter_that_never_says_keep_leaves_nothing() {
-    let Some(user) = User::root("a_starter_that_never_says_keep_leaves_nothing") else { return };
+fn a_starter_that_never_confirms_leaves_nothing() {
+    let Some(user) = User::root("a_starter_that_never_confirms_leaves_nothing") else { return };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut command = user.command(&["hold"]);
     let mut holder = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
@@ -356,7 +356,7 @@ fn a_starter_that_never_says_keep_leaves_nothing() {
         status.is_some()
     });
     assert!(status.unwrap().success());
-    assert!(!user.entries().exists(), "an empty directory stays");
+    assert!(!user.entries().exists(), "an empty directory is left");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_hostile_registry_is_survived() {
     let good = fs::read(user.entry("wlab-good")).unwrap();
     let secret = user.directory.path().join("secret");
     fs::write(&secret, "untouched").unwrap();
-    // These are not locked: stale, whatever they contain.
+    // These are not locked, hence stale, whatever they contain.
     fs::write(user.entry("wlab-copy"), &good).unwrap();
     fs::write(user.entry("wlab-junk"), [0xff; 4096]).unwrap();
     fs::write(user.entry("wlab-empty"), "").unwrap();
@@ -376,7 +376,7 @@ fn a_hostile_registry_is_survived() {
     assert_eq!(user.names(), ["wlab-good"]);
     assert_eq!(files(&user.entries()), ["no entry.json", "wlab-good.json"]);
     assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
-    // Locked, and so believed to be alive, but a lie: refused, and no process is touched.
+    // Locked and so considered alive, but invalid: refused, and no process is signalled.
     let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
     let mut entry: Value = serde_json::from_slice(&good).unwrap();
     entry["name"] = json!("wlab-lie");
@@ -387,11 +387,11 @@ fn a_hostile_registry_is_survived() {
     user.refused(&["exec", "--lab", "wlab-lie", "a", "--", "true"], 2);
     assert_ne!(user.run(&["down", "--lab", "wlab-lie"]).status.code(), Some(0));
     assert!(bystander.try_wait().unwrap().is_none());
-    held.unlock().unwrap(); // dropping would not do while another test forks
+    held.unlock().unwrap(); // dropping it does not unlock while another test forks
     bystander.kill().unwrap();
     bystander.wait().unwrap();
     assert_eq!(user.names(), ["wlab-good"]);
-    // Whom its user lets write there is the user's decision.
+    // Its user may let others write there.
     fs::set_permissions(user.entries(), PermissionsExt::from_mode(0o777)).unwrap();
     assert_eq!(user.names(), ["wlab-good"]);
 }
@@ -413,7 +413,7 @@ fn bad_flags_are_refused_by_name() {
         let parts = (refused.field.as_deref(), refused.given.as_deref());
         assert_eq!(parts, (Some(field), Some(given)), "{args:?}");
     }
-    assert!(!user.entries().exists(), "nothing was half-started");
+    assert!(!user.entries().exists(), "no part of a lab is left");
 }
 
 #[test]

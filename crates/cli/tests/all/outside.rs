@@ -1,5 +1,5 @@
-//! What a command does where stdout takes nothing: a reader that left (`weir … | head -1`) is no failure, and what was to be
-//! done is done; a full disk is an error. Early interruption, and waiting where requested.
+//! Commands whose stdout can't be written: a closed pipe (`weir … | head -1`) is no failure and the command does its work; a
+//! full disk is an error. Also early interruption, and requested pauses.
 
 use crate::faults_common;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use faults_common::{INT, Serve, Watched, until, weir};
 
-/// A pipe whose reader has left.
+/// A pipe whose reader has closed its end.
 fn left() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -27,7 +27,7 @@ fn command(home: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A run that is kept, and a capture of no frame.
+/// Stores a run and creates a capture without frames, for the commands that need them.
 fn with_things(home: &Path) -> Serve {
     let server = Serve::start(&[]);
     let words = ["test", "127.0.0.1", "-p", &server.port, "-u", "-b", "100pps", "-t", "0.2"];
@@ -42,7 +42,7 @@ fn with_things(home: &Path) -> Serve {
     server
 }
 
-/// What prints and ends; `None`: its exit code is what it finds.
+/// Commands that print and end, with their exit codes; `None`: the code depends on what they find.
 const PRINTING: [(&[&str], Option<i32>); 21] = [
     (&["--version"], Some(0)),
     (&["--help"], Some(0)),
@@ -67,13 +67,13 @@ const PRINTING: [(&[&str], Option<i32>); 21] = [
     (&["impair", "--pcap-in", "HOME/in.pcap", "--pcap-out", "HOME/out.pcap"], Some(0)),
 ];
 
-/// The words, with the directory in them.
+/// The arguments, with the directory filled in.
 fn at(home: &Path, words: &[&str]) -> Vec<String> {
     words.iter().map(|word| word.replace("HOME", home.to_str().unwrap())).collect()
 }
 
 #[test]
-fn a_reader_that_left_is_no_failure_of_any_command() {
+fn a_closed_pipe_is_no_failure_of_any_command() {
     let home = tempfile::tempdir().unwrap();
     let server = with_things(home.path());
     for (words, code) in PRINTING {
@@ -82,11 +82,11 @@ fn a_reader_that_left_is_no_failure_of_any_command() {
         let wanted = code.or_else(|| ended(home.path(), &words, Stdio::piped()).status.code());
         let done = ended(home.path(), &words, left());
         let said = String::from_utf8_lossy(&done.stderr);
-        // A signal (SIGPIPE) would have no code.
+        // A process ended by a signal (SIGPIPE) would have no exit code.
         assert_eq!(done.status.code(), wanted, "{words:?}: {said}");
         assert!(!said.contains("error") && !said.contains("panicked"), "{words:?}: {said}");
     }
-    // A test that tells as it goes ends with its only reader; one that tells at its end comes to it. Both are kept.
+    // A test that prints while it runs ends when its only reader is gone; one that prints at its end completes. Both are stored.
     let kept = || {
         let list = ended(home.path(), &["runs", "list", "--json"], Stdio::piped());
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
@@ -112,9 +112,9 @@ fn a_reader_that_left_is_no_failure_of_any_command() {
     assert_eq!((done.status.code(), kept()), (Some(0), before + 1), "{said}");
 }
 
-/// The parser prints help and version, and ignores write errors.
+/// Except for help and version: the parser prints these and ignores write errors.
 #[test]
-fn a_disk_that_is_full_is_an_error_of_the_printer() {
+fn a_full_disk_is_an_error_of_every_command() {
     let home = tempfile::tempdir().unwrap();
     let _server = with_things(home.path());
     // stderr says that there is no lab.
@@ -133,7 +133,7 @@ fn a_disk_that_is_full_is_an_error_of_the_printer() {
     }
 }
 
-/// As many points as a sweep may have take their time to be checked.
+/// Checking the maximum number of points takes some time.
 #[test]
 fn an_interrupt_while_a_sweep_is_checked_runs_nothing() {
     let home = tempfile::tempdir().unwrap();
@@ -150,12 +150,12 @@ fn an_interrupt_while_a_sweep_is_checked_runs_nothing() {
     assert_eq!(sweep.ended(), Some(130));
     let said = sweep.errors();
     assert!(said.contains("nothing was run"), "{said}");
-    assert!(!home.path().join("weir/experiments").exists(), "nothing was kept");
+    assert!(!home.path().join("weir/experiments").exists(), "nothing was stored");
 }
 
-/// Each by itself: a step that waits, two in a row, the pause behind each run. No less than asked; how much more is the host's.
+/// A step that waits, two such steps, and the pause after each run each take at least the requested time.
 #[test]
-fn waits_and_pauses_are_kept() {
+fn waits_and_pauses_take_at_least_their_time() {
     let home = tempfile::tempdir().unwrap();
     let server = Serve::start(&[]);
     let head = format!(
@@ -177,7 +177,7 @@ fn waits_and_pauses_are_kept() {
         let path = home.path().join("w.toml");
         let done = ended(home.path(), &["run", "--json", path.to_str().unwrap()], Stdio::piped());
         let said = String::from_utf8_lossy(&done.stderr);
-        // 5: the host was busy, which does not affect waiting.
+        // 5: the host was busy, which does not shorten the waits.
         assert!(matches!(done.status.code(), Some(0 | 5)), "{steps}: {said}");
         let result: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         let seconds = result["seconds"].as_f64().unwrap();

@@ -1,16 +1,16 @@
-//! iperf3 and ping on the same lab: they and Weir measure the same network, within their own spread.
+//! iperf3, ping and Weir measure the same lab, and their results agree within their spread.
 //!
-//! Each side measures several times, in turn, so that a disturbance of the machine meets both. What one side says of itself is
-//! the range of its figures, or their mean and its error, and the two must not be further apart.
+//! The tools measure alternately, several times, so that a disturbance of the machine affects both. The difference between
+//! them must be within the range of their figures, or within the error of the mean.
 
 use crate::common;
 use common::{Bench, Running};
 use serde_json::Value;
 
-/// Runs iperf3 from host a to host b and gives its result.
+/// Runs iperf3 from host a to host b and returns its result.
 fn iperf3(bench: &Bench, words: &[&str]) -> Value {
     let mut command = bench.lab.command("b", "iperf3").unwrap();
-    // Unbuffered, so that its first line tells that it listens.
+    // Unbuffered, so that its first line shows that it listens.
     let (log, port) = (bench.file("iperf3.log"), "5201");
     let _ = std::fs::remove_file(&log);
     command.args(["-s", "-1", "-p", port, "--forceflush", "--logfile"]).arg(&log);
@@ -27,16 +27,16 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-/// How often iperf3 may lose packets of its own, or not send them, in a path that loses none.
+/// Maximum number of attempts, since iperf3 on a busy machine may lose or not send packets on a path without loss.
 const MAX_ATTEMPTS: usize = 6;
 
 #[test]
 fn a_paced_rate_is_iperf3s() {
     let Some(mut bench) = Bench::alone("a_paced_rate_is_iperf3s", &["iperf3"]) else { return };
     bench.serve(&[]);
-    // Its socket has the default buffer, which a stall of a busy machine fills: at 10 Mbit/s one of 100 ms, and then again.
+    // Its socket has the default buffer, which overflows when a busy machine stalls, at 10 Mbit/s for 100 ms: retry then.
     let words = ["-u", "-b", "10M", "-l", "1400", "-t", "2"];
-    // What a stall at the end kept it from sending is not made up for either.
+    // Nor does it make up for packets that a stall at the end prevented.
     let whole = |sum: &Value| {
         number(&sum["lost_packets"]) < 0.01 * number(&sum["packets"])
             && number(&sum["bits_per_second"]) > 0.99 * 10e6
@@ -44,7 +44,7 @@ fn a_paced_rate_is_iperf3s() {
     let mut sums = (0..MAX_ATTEMPTS).map(|_| iperf3(&bench, &words)["end"]["sum"].clone());
     let theirs = sums.find(whole).expect("iperf3 lost or kept back 1 % each time");
     drop(sums);
-    // A slot that a busy machine made us miss is skipped and counted: as few of these, in as many tries.
+    // Weir skips and counts slots that a busy machine makes it miss: allow the same number, with the same number of attempts.
     let mut missed = vec![];
     let record = (0..MAX_ATTEMPTS).map(|_| bench.test(&words)).find(|record| {
         let sender = record.flows[0].sender.as_ref().unwrap();
@@ -55,33 +55,33 @@ fn a_paced_rate_is_iperf3s() {
     let ours = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
     assert_eq!(ours.lost_packets, Some(0));
     let sender = record.flows[0].sender.as_ref().unwrap();
-    // Those few are no fault of the pace.
+    // The skipped slots are not an error of the pacing.
     let slots = sender.packets + sender.missed_slots.unwrap();
     let ours = ours.bits_per_second.unwrap() * slots as f64 / sender.packets as f64;
     let theirs = number(&theirs["bits_per_second"]);
     assert!((ours / theirs - 1.0).abs() < 0.01, "weir {ours}, iperf3 {theirs} bit/s: {sender:?}");
 }
 
-/// How often each side measures at least.
+/// Minimum number of rounds.
 const ROUNDS: usize = 3;
 
-/// How often at most, where a busy machine scatters what either measures.
+/// Maximum number of rounds, for a busy machine on which the figures scatter.
 const MAX_ROUNDS: usize = 40;
 
-/// The middle one.
+/// The median.
 fn median(figures: &[f64]) -> f64 {
     let mut figures = figures.to_vec();
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-/// Between the least and the greatest.
+/// The difference between maximum and minimum.
 fn spread(figures: &[f64]) -> f64 {
     let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
     figures.iter().copied().fold(0.0, f64::max) - least
 }
 
-/// How far from 1 the mean of ratios may lie: its distance, and three standard errors.
+/// An upper bound of how far the mean of ratios is from 1: its distance plus three standard errors.
 fn distance_at_most(ratios: &[f64]) -> f64 {
     let n = ratios.len() as f64;
     let mean = ratios.iter().sum::<f64>() / n;
@@ -89,9 +89,9 @@ fn distance_at_most(ratios: &[f64]) -> f64 {
     (mean - 1.0).abs() + 3.0 * (variance / n).sqrt()
 }
 
-/// TCP through a path of 50 Mbit/s in both directions: what decides is the path, and each side says what it carried. They
-/// are found to be within 5 % of each other, which takes more rounds where a busy machine scatters them; that a figure that
-/// is wrong by 5 % is found so is as rare as a mean three standard errors off.
+/// TCP through a path of 50 Mbit/s in both directions, so that the path is the limit. The tools must agree within 5 %; on a
+/// busy machine, where figures scatter, that takes more rounds. A figure that is wrong by 5 % passes only if the mean is
+/// three standard errors off.
 #[test]
 fn tcp_through_a_narrow_path_is_iperf3s() {
     let Some(mut bench) = Bench::alone("tcp_through_a_narrow_path_is_iperf3s", &["iperf3", "tc"])
@@ -137,10 +137,10 @@ fn the_idle_round_trip_is_pings() {
         assert_eq!(times.len(), 40, "{text}");
         theirs.extend(times);
     }
-    // ping's times hold its own call; ours are from the kernel's stamps at both hosts.
+    // ping's times include its own system call; ours are from the kernel's stamps on both hosts.
     let (apart, own) = (median(&medians) - median(&theirs), spread(&ours) + spread(&theirs));
     assert!(apart.abs() <= own, "weir {medians:?} in {ours:?}, ping {theirs:?} s");
-    // On so short a path the spread is as wide as the time itself.
+    // On such a short path the spread is as large as the time itself.
     let ratio = median(&medians) / median(&theirs);
     assert!((0.2..5.0).contains(&ratio), "weir {medians:?}, ping {theirs:?} s");
 }

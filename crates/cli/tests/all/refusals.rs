@@ -1,4 +1,4 @@
-//! What is refused before anything starts: code, field, given, accepted and the wording of each, in one golden file.
+//! Refusals before anything is started: code, field, given, accepted and message of each, in one golden file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,9 +8,9 @@ use weir_model::Refusal;
 
 use crate::common::{golden, refusal};
 
-/// Command lines that nothing is run for. `'…'` is one argument.
+/// Command lines that are refused. `'…'` is one argument.
 const LINES: &[&str] = &[
-    // What is not there.
+    // Missing or unknown.
     "",
     "frob",
     "tset h",
@@ -20,7 +20,7 @@ const LINES: &[&str] = &[
     "runs frob",
     "schema x",
     "completions x",
-    // As other tools have it.
+    // The syntax of other tools.
     "-s",
     "-c h",
     "test -c h",
@@ -68,7 +68,7 @@ const LINES: &[&str] = &[
     "serve --max-sessions 0",
     "serve --hello-time 0",
     "serve -B nowhere",
-    // What does not go together.
+    // Conflicts.
     "test h -u -M 1000",
     "test h -N -u",
     "test h --verify --skip-rx-copy",
@@ -121,7 +121,7 @@ const LINES: &[&str] = &[
     "ctl --socket /no/such/socket status",
 ];
 
-/// Plans behind their first line, for `weir test h --plan p.toml`.
+/// Plans without their first line, for `weir test h --plan p.toml`.
 const PLANS: &[&str] = &[
     "[[connection]]\nspeed = 1\n",
     "[[connection]]\nrate = \"10Q\"\n",
@@ -160,7 +160,7 @@ const STEPS: &[&str] = &[
 ];
 
 #[test]
-fn refusals_are_what_was_agreed() {
+fn refusals_match_the_golden_file() {
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     std::fs::create_dir(dir.path().join("sub")).unwrap();
@@ -187,7 +187,7 @@ fn refusals_are_what_was_agreed() {
     golden("refusals.txt", &text);
 }
 
-/// Runs a command line, which must be refused as data and nothing else.
+/// Runs a command line, which must print nothing but a refusal as data.
 fn refused(dir: &Path, line: &str) -> Refusal {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     for (i, part) in line.split('\'').enumerate() {

@@ -1,5 +1,5 @@
-//! `weir report`: from kept runs and files to pages, charts and exit codes; the page in a real browser.
-// Clippy knows test functions, not their helpers.
+//! `weir report`: pages and charts of stored runs and files, exit codes, and the page in a real browser.
+// Clippy exempts test functions, but not their helpers.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use weir_model::Refusal;
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
-/// The record of a test of the crate that draws.
+/// A golden record of the report crate.
 fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden").join(name)
 }
@@ -20,7 +20,7 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs `weir` in a directory of its own, with its kept runs there.
+/// Runs `weir` in a directory, with its stored runs there.
 fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
     let mut child = Command::new(WEIR)
         .args(words)
@@ -32,7 +32,7 @@ fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A program that does not read is no failure of the test.
+    // The program may end without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let done = child.wait_with_output().unwrap();
     Ended {
@@ -42,7 +42,7 @@ fn weir(dir: &Path, words: &[&str], input: &str) -> Ended {
     }
 }
 
-/// What the command is refused for, with exit code 2.
+/// The refusal of the command, which must have exit code 2.
 #[track_caller]
 fn refused(dir: &Path, words: &[&str], input: &str) -> Refusal {
     let done = weir(dir, words, input);
@@ -78,12 +78,12 @@ fn a_file_becomes_a_page_that_is_not_overwritten() {
     assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "mine");
     assert_eq!(weir(dir.path(), &["report", file, "--force"], "").code, 0);
     assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), page);
-    assert_eq!(files(dir.path()), [name], "nothing else is left");
+    assert_eq!(files(dir.path()), [name], "no other file is left");
     assert_eq!(weir(dir.path(), &["report", file, "-o", "-"], "").stdout, page);
 }
 
 #[test]
-fn kept_runs_by_id_beginning_or_last() {
+fn stored_runs_by_id_prefix_or_last() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(refused(dir.path(), &["report"], "").code, "not-found");
     for name in ["everything.json", "udp_loss.json", "partial.json"] {
@@ -152,7 +152,7 @@ fn charts_as_svg_and_csv() {
         assert_eq!(one.stdout, text);
     }
     assert_eq!(files(&dir.path().join("charts/of this")).len(), 24);
-    // What is named is replaced; a name that Weir gives replaces nothing.
+    // A named output is replaced; a default name replaces nothing.
     let throughput = dir.path().join("charts/of this/throughput.svg");
     std::fs::write(&throughput, "old").unwrap();
     let again = weir(dir.path(), &["report", file, "--format", "svg", "-o", "charts/of this"], "");
@@ -171,7 +171,7 @@ fn charts_as_svg_and_csv() {
 }
 
 #[test]
-fn what_can_not_be_written_is_named() {
+fn an_output_that_can_not_be_written_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = record("udp_loss.json");
     let file = file.to_str().unwrap();
@@ -183,14 +183,14 @@ fn what_can_not_be_written_is_named() {
         assert_eq!(full.code, 4, "{}", full.stderr);
         assert_eq!(weir(dir.path(), &["report", file, "-o", "/dev/null"], "").code, 0);
     }
-    // An id from a hostile file makes no path.
+    // An id from a hostile file can't become a path.
     let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
     let hostile = text.replace("20261121-203009-ab12cd", "../../x/../y");
     assert_eq!(weir(dir.path(), &["report", "-"], &hostile).code, 0);
     assert_eq!(files(dir.path()), ["weir-report-....x..y.html"]);
 }
 
-/// A comparison with itself would show that nothing differs.
+/// A comparison of a run with itself would show no difference.
 #[test]
 fn a_run_is_not_compared_with_itself() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn a_run_is_not_compared_with_itself() {
     }
 }
 
-/// Keeps an experiment as `weir run` does, and a checkpoint without a result.
+/// Stores an experiment as `weir run` does, and a checkpoint without a result.
 fn keep_experiments(dir: &Path) {
     let kept = dir.join("data/experiments");
     std::fs::create_dir_all(&kept).unwrap();
@@ -217,7 +217,7 @@ fn keep_experiments(dir: &Path) {
 }
 
 #[test]
-fn a_kept_experiment_becomes_a_page_tables_and_charts() {
+fn a_stored_experiment_becomes_a_page_tables_and_charts() {
     let dir = tempfile::tempdir().unwrap();
     keep_experiments(dir.path());
     let md = weir(dir.path(), &["report", "20261122-09", "--format", "md"], "");
@@ -226,7 +226,7 @@ fn a_kept_experiment_becomes_a_page_tables_and_charts() {
     let done = weir(dir.path(), &["report", "20261122-090000-aaaaaa"], "");
     assert_eq!(done.code, 0, "{}", done.stderr);
     assert_eq!(files(dir.path()), ["weir-report-20261122-090000-aaaaaa.html"]);
-    // The same from its file, and from stdin.
+    // The same from a file and from stdin.
     let file = record("experiment.json");
     let text = std::fs::read_to_string(&file).unwrap();
     let of_file = weir(dir.path(), &["report", file.to_str().unwrap(), "--format", "md"], "");
@@ -249,7 +249,7 @@ fn a_kept_experiment_becomes_a_page_tables_and_charts() {
 }
 
 #[test]
-fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
+fn an_ambiguous_or_unknown_experiment_is_refused_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     keep_experiments(dir.path());
     let refused = |words: &[&str], code: &str| {
@@ -266,7 +266,7 @@ fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
     refused(&["20261122-09", "20261122-10"], "usage");
     let last = weir(dir.path(), &["report", "last-experiment~1", "--format", "md"], "");
     assert!(last.stdout.contains("20261122-100000-bbbbbb"), "{}{}", last.stdout, last.stderr);
-    // Runs beside them.
+    // Experiments together with runs.
     let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
     let run = text.replace("20261121-203009-ab12cd", "20261122-093000-dddddd");
     assert_eq!(weir(dir.path(), &["runs", "import", "-"], &run).code, 0);
@@ -276,7 +276,7 @@ fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
     assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);
     let one = weir(dir.path(), &["report", "20261122-093000", "--format", "md"], "");
     assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
-    // The last run of an experiment says that there is more.
+    // For the last run of an experiment, a note names the experiment.
     assert_eq!(weir(dir.path(), &["runs", "tag", "last", "experiment=x1"], "").code, 0);
     let part = weir(dir.path(), &["report", "--format", "md"], "");
     assert!(part.stderr.contains("weir report x1"), "{}", part.stderr);
@@ -288,7 +288,7 @@ fn chromium() -> Option<PathBuf> {
     std::env::split_paths(&path).flat_map(|d| names.map(|n| d.join(n))).find(|p| p.is_file())
 }
 
-/// Pages of one run, of a poor one and of several, as a browser shows them. With WEIR_PICTURES set, screenshots go there.
+/// Pages of a complete run, of a partial run and of several runs in a browser. Screenshots are written to WEIR_PICTURES, if set.
 #[test]
 fn pages_in_a_browser() {
     const NAME: &str = "pages_in_a_browser";

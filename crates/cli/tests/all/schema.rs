@@ -1,4 +1,4 @@
-//! What the program really prints, against the published schema and by other programs' parsers.
+//! The program's actual output, checked by the published schemas and read by other programs' parsers.
 
 use crate::common;
 use std::path::Path;
@@ -8,8 +8,8 @@ use common::{Bench, Running, run, signal, until};
 use serde_json::Value;
 use weir_model::record::{Record, Status};
 
-/// Validates by Python's `jsonschema`, an implementation that knows nothing of ours, and asks of every number that it
-/// be finite and of every value that it be there: what was not measured is absent, never null.
+/// Validates with Python's `jsonschema`, an independent implementation. Also checks that every number is finite and that no
+/// value is null: values that were not measured are absent.
 const VALIDATE: &str = r#"
 import json, math, sys
 import jsonschema
@@ -35,7 +35,7 @@ walk(record, "")
 print("\n".join(errors))
 "#;
 
-/// Reads a table as Python's csv module does, and prints it as JSON: a list of rows by column.
+/// Reads a table with Python's csv module and prints it as JSON: a list of rows by column.
 const READ_CSV: &str = r#"
 import csv, json, sys
 with open(sys.argv[1], newline="") as table:
@@ -51,7 +51,7 @@ fn python(program: &str, script: &str, words: &[&Path]) -> String {
     run(command).good()
 }
 
-/// A Python that has `jsonschema`: the first in PATH, or Debian's, whose package it is.
+/// A Python with `jsonschema`: the first in PATH, or Debian's, which has it as a package.
 fn jsonschema(test: &str) -> Option<&'static str> {
     let has = |python: &&str| {
         let output = Command::new(python).args(["-c", "import jsonschema"]).output();
@@ -64,14 +64,14 @@ fn jsonschema(test: &str) -> Option<&'static str> {
     found
 }
 
-/// The record as printed must be what the schema says.
+/// Validates a printed record by its schema.
 #[track_caller]
 fn validate(bench: &Bench, python3: &str, text: &str) -> Record {
     validate_as("weir.run-1", &bench.file("record.json"), python3, text);
     serde_json::from_str(text).unwrap()
 }
 
-/// The same of any published schema; `file` is where the text is put for it.
+/// Validates a text by a published schema; `file` is the path to which the text is written.
 #[track_caller]
 fn validate_as(schema: &str, file: &Path, python3: &str, text: &str) {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -82,9 +82,8 @@ fn validate_as(schema: &str, file: &Path, python3: &str, text: &str) {
 }
 
 #[test]
-fn printed_experiments_and_comparisons_are_what_their_schemas_say() {
-    let Some(python3) =
-        jsonschema("printed_experiments_and_comparisons_are_what_their_schemas_say")
+fn printed_experiments_and_comparisons_match_their_schemas() {
+    let Some(python3) = jsonschema("printed_experiments_and_comparisons_match_their_schemas")
     else {
         return;
     };
@@ -97,7 +96,7 @@ fn printed_experiments_and_comparisons_are_what_their_schemas_say() {
     };
     let file = dir.path().join("text.json");
     let scenario = root.join("../../scenarios/voice-over-bad-path.toml");
-    // What is expected of its TCP flow is not judged: no success, and a result like others.
+    // The expectations of its TCP flow are not judged: the exit code is not 0, but the result is valid.
     let mut command = Command::new(common::WEIR);
     command.args(["run", "--simulate", "--json", scenario.to_str().unwrap()]);
     let text = run(command).stdout;
@@ -108,7 +107,7 @@ fn printed_experiments_and_comparisons_are_what_their_schemas_say() {
     for name in ["everything.json", "udp_loss.json", "partial.json", "tcp_bidir.json"] {
         weir(&["runs", "import", golden.join(name).to_str().unwrap()]);
     }
-    // Two runs by their intervals, one cut short; and sets of runs.
+    // Two runs by their intervals, one of them incomplete, and sets of runs.
     let ids = ["20261122-081500-e0e0e0", "20261121-203009-ab12cd"];
     for words in [
         &["runs", "diff", "--json", ids[0], ids[1]][..],
@@ -129,8 +128,8 @@ fn printed_experiments_and_comparisons_are_what_their_schemas_say() {
 }
 
 #[test]
-fn printed_records_are_what_the_schema_says() {
-    let test = "printed_records_are_what_the_schema_says";
+fn printed_records_match_the_schema() {
+    let test = "printed_records_match_the_schema";
     let Some(mut bench) = Bench::up(test, &["python3"]) else { return };
     let Some(python3) = jsonschema(test) else { return };
     bench.serve(&[]);
@@ -144,7 +143,7 @@ fn printed_records_are_what_the_schema_says() {
         &["-k", "1"],
     ] {
         let words = [&short[..], words].concat();
-        // A length is one thing or another.
+        // A length has several alternative forms.
         let words: Vec<&str> =
             if words.contains(&"-k") { vec!["--json", "-k", "1"] } else { words };
         let mut command = bench.test_command(&words);
@@ -159,8 +158,8 @@ fn printed_records_are_what_the_schema_says() {
 }
 
 #[test]
-fn an_interrupted_run_prints_a_whole_record() {
-    let test = "an_interrupted_run_prints_a_whole_record";
+fn an_interrupted_run_prints_a_valid_record() {
+    let test = "an_interrupted_run_prints_a_valid_record";
     let Some(mut bench) = Bench::up(test, &["python3"]) else { return };
     let Some(python3) = jsonschema(test) else { return };
     bench.serve(&[]);
@@ -181,8 +180,8 @@ fn an_interrupted_run_prints_a_whole_record() {
 }
 
 #[test]
-fn stream_and_table_hold_the_records_figures() {
-    let test = "stream_and_table_hold_the_records_figures";
+fn stream_and_table_have_the_records_figures() {
+    let test = "stream_and_table_have_the_records_figures";
     let Some(mut bench) = Bench::up(test, &["python3"]) else { return };
     bench.serve(&[]);
     let table = bench.file("table.csv");
@@ -210,7 +209,7 @@ fn stream_and_table_hold_the_records_figures() {
     let rows: Vec<Value> = serde_json::from_str(&python("python3", READ_CSV, &[&table])).unwrap();
     let of = |kind: &str| rows.iter().filter(|r| r["kind"] == kind).collect::<Vec<_>>();
     assert_eq!((of("summary").len(), of("total").len()), (2, 2));
-    // A row for each flow of each interval: the last interval may hold one flow's tail only.
+    // One row for each flow of each interval; the last interval may have only one flow.
     let flows_of = |e: &Value| e["data"]["flows"].as_array().unwrap().len();
     let expected: usize = events.iter().filter(|e| e["event"] == "interval").map(flows_of).sum();
     assert!(expected >= 10, "{expected}");
@@ -224,7 +223,7 @@ fn stream_and_table_hold_the_records_figures() {
         assert_eq!(number(row, "sender_packets"), sender.packets as f64);
         assert_eq!(number(row, "receiver_packets"), receiver.packets as f64);
         assert_eq!(number(row, "receiver_lost_packets"), 0.0);
-        // Full precision: the same double.
+        // Full precision: the same double-precision value.
         let jitter = number(row, "receiver_jitter_seconds");
         assert_eq!(jitter.to_bits(), receiver.jitter_seconds.unwrap().to_bits());
         let rate = number(row, "receiver_bits_per_second");

@@ -1,4 +1,4 @@
-//! `weir serve` from outside: what it says when it listens, signals, and the background.
+//! `weir serve` from outside: its first lines, signals, and running in the background.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::refusal;
 
-/// A port that was free a moment ago.
+/// A port that is probably free.
 fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
@@ -20,7 +20,7 @@ fn serve(words: &[&str]) -> Command {
     command
 }
 
-/// Starts a server and reads what it says first.
+/// Starts a server and reads its first line.
 fn listening(words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let mut child = serve(words).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -34,7 +34,7 @@ fn signal(name: &str, process: &str) {
     assert!(sent.success(), "kill -s {name} {process}");
 }
 
-/// Waits for something that comes surely; the limit only ends a broken test.
+/// Waits for a condition that is sure to become true; the limit only ends a broken test.
 fn until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -44,7 +44,7 @@ fn until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn it_says_where_it_listens_and_that_it_is_open() {
+fn addresses_and_the_lack_of_a_key_are_printed() {
     let port = free_port();
     let (mut child, mut stdout, line) = listening(&["-p", &port]);
     assert!(line.contains(&format!("listening on 127.0.0.1:{port}")), "{line}");
@@ -56,7 +56,7 @@ fn it_says_where_it_listens_and_that_it_is_open() {
 }
 
 #[test]
-fn with_a_key_it_is_not_open_and_an_interrupt_ends_it() {
+fn with_a_key_it_is_not_open_and_sigint_ends_it() {
     let key = Command::new(env!("CARGO_BIN_EXE_weir")).arg("keygen").output().unwrap();
     let key = String::from_utf8(key.stdout).unwrap();
     let port = free_port();
@@ -108,14 +108,14 @@ fn the_background_listens_when_the_foreground_returns() {
     signal("TERM", &pid);
     until("the pid file goes", || !pidfile.exists());
     if Path::new("/proc/self").exists() {
-        // This test does not reap it: an ended process may stay as a zombie.
+        // This test does not reap the process, which may remain as a zombie.
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         until("the process ends", || state().is_empty() || state().contains(") Z "));
     }
 }
 
 #[test]
-fn a_background_that_does_not_start_says_why() {
+fn a_background_process_that_does_not_start_reports_why() {
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port().to_string();
     let output = serve(&["-p", &port, "-D"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Ordinary set-ups that must work: umask 002 with a home that the group can write, and sudo; and a job whose starter dies.
+//! Common set-ups that must work: umask 002 with a group-writable home, sudo, and a job whose starter is killed.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 use crate::common::{WEIR, skip, until};
 use crate::impair_path;
 
-/// An ordinary user's number.
+/// The user id of an ordinary user.
 const USER: u32 = 65_534;
 
-/// Runs a command line of a shell, with `weir` as its first argument, in a home with umask 002.
+/// Runs a shell command in a home with umask 002; `$1` is the program `weir`.
 fn in_home(home: &Path, line: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("umask 002; weir() {{ \"$0\" \"$@\"; }}; {line}")]).arg(WEIR);
@@ -40,7 +40,7 @@ fn a_home_that_the_group_can_write_is_used() {
     assert_eq!(run("weir runs list").lines().count(), 2);
     run("weir report last -o page.html && weir report last --format md -o - >page.md");
     assert!(home.path().join("page.html").metadata().unwrap().len() > 1000);
-    // The directory of the results was there before, as the user's shell would make it.
+    // The directory of the results exists already, created by the user's shell.
     let other = home.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::set_permissions(&other, PermissionsExt::from_mode(0o775)).unwrap();
@@ -73,20 +73,20 @@ fn under_sudo_files_of_the_caller_are_read_and_results_are_the_callers() {
     run(&format!("weir runs import '{}'", record.display()));
     let owner = |path: &Path| path.metadata().unwrap().uid();
     assert_eq!([owner(&data), owner(&data.join("runs.db"))], [USER; 2]);
-    // Without root again.
+    // Then as the ordinary user again.
     let mut listed = Command::new("sh");
     listed.args(["-c", "exec \"$0\" runs list"]).arg(WEIR).env("WEIR_DATA_DIR", &data);
     assert_eq!(good(listed.output().unwrap()).lines().count(), 2);
 }
 
-/// The starter is killed, so that nothing but the end of its pipe tells the emulator.
+/// The starter is killed, so that only the end of the pipe tells the emulator to end.
 #[test]
 fn an_emulator_whose_starter_is_killed_restores_the_interfaces() {
     let test = "an_emulator_whose_starter_is_killed_restores_the_interfaces";
     let Some(path) = impair_path::Path::up(test, &["ip", "mkfifo"]) else { return };
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
     let job = serde_json::json!({ "job": "emulator", "interfaces": ["to-a", "to-b"] });
-    // The shell alone holds the other end of the job's standard input.
+    // Only the shell holds the other end of the job's standard input.
     let pipe = path.file("pipe");
     path.tool("m", &["mkfifo", pipe.to_str().unwrap()]).good();
     let mut starter = path.lab.command("m", "sh").unwrap();

@@ -1,4 +1,4 @@
-//! The speed test through an impaired lab shows the impairment.
+//! The speed test shows the impairment of the path.
 
 use crate::common;
 use crate::impair_path;
@@ -6,7 +6,7 @@ use common::{Running, run, signal, until};
 use impair_path::Path;
 use serde_json::Value;
 
-/// A rate of 40 Mbit/s one way and 20 the other, and 10 ms more either way, are what a page sees.
+/// With 40 Mbit/s in one direction, 20 Mbit/s in the other and 10 ms more delay in each, the page measures these values.
 #[test]
 fn a_speed_test_shows_the_impairment() {
     let Some(path) = Path::up("a_speed_test_shows_the_impairment", &["python3"]) else { return };
@@ -29,8 +29,8 @@ fn a_speed_test_shows_the_impairment() {
     });
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/speed_client.py");
-    // On the wire 20 and 40 Mbit/s: with headers of Ethernet, IP and TCP on 1500 bytes a payload of 95 %. A client that a busy
-    // machine starves takes less, and measures again; none takes more.
+    // 20 and 40 Mbit/s on the wire. With the headers of Ethernet, IP and TCP on 1500 bytes, 95 % is payload. On a busy machine the
+    // client may measure less and repeats the test; it never measures more.
     let mut tries = 0;
     let result = loop {
         let told = path.tool("a", &["python3", client, &b, "9349"]).good();

@@ -1,5 +1,4 @@
-//! Sweeps and their like from outside, without a lab: servers that go away, what is refused before the first run, and in which
-//! words.
+//! Sweeps and similar commands from outside, without a lab: servers that die, refusals before the first run, and output files.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What a command line is refused for, with exit code 2.
+/// The refusal of a command line, which must have exit code 2.
 #[track_caller]
 fn refused(home: &Path, words: &[&str]) -> Refusal {
     let refused = refusal(&weir(home, words).env("WEIR_ERRORS", "json").output().unwrap());
@@ -33,21 +32,21 @@ fn refused(home: &Path, words: &[&str]) -> Refusal {
     refused
 }
 
-/// A file of `flag` that is the one of `other`.
+/// Asserts the refusal of `flag` because its file is that of `other`.
 #[track_caller]
 fn assert_apart(refused: &Refusal, flag: &str, other: &str) {
     assert_eq!(refused.field.as_deref(), Some(flag), "{refused:?}");
     let accepted = refused.accepted.as_deref();
-    assert_eq!(accepted, Some(&*format!("another file than that of {other}")), "{refused:?}");
+    assert_eq!(accepted, Some(&*format!("a file other than that of {other}")), "{refused:?}");
 }
 
-/// A server on loopback that dies with this.
+/// A server on loopback, killed when this is dropped.
 struct Server(Child);
 
 impl Server {
-    /// On a free port, which is named too.
+    /// Starts a server on a free port; returns the port too.
     fn start() -> (Server, String) {
-        // Another program may bind a port that was free, or have it in UDP.
+        // Another program may have bound the port in the meantime, or use it in UDP.
         for _ in 0..20 {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port().to_string();
@@ -59,7 +58,7 @@ impl Server {
         panic!("no server in 20 attempts");
     }
 
-    /// Absent where it cannot listen.
+    /// Starts a server on this port; `None` if it can't listen.
     fn at(port: &str) -> Option<Server> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(["serve", "-B", "127.0.0.1", "-p", port]).env_remove("WEIR_KEY");
@@ -71,7 +70,7 @@ impl Server {
     }
 }
 
-/// A server on the port of one that is gone; a connection of another program may have it for a moment.
+/// Starts a server on the port of one that was killed; retries, since another program may use the port for a moment.
 fn again(port: &str) -> Server {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -90,7 +89,7 @@ impl Drop for Server {
     }
 }
 
-/// Lines of the one checkpoint that is kept in a home.
+/// Number of lines of the only checkpoint that is stored in a home.
 fn checkpoint_lines(home: &Path) -> usize {
     let entries = std::fs::read_dir(home.join("weir/experiments"));
     let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
@@ -103,8 +102,8 @@ fn checkpoint_lines(home: &Path) -> usize {
         .count()
 }
 
-/// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried forever, and the
-/// last line says how to go on, which makes what is missing.
+/// A server dies during a sweep: the exit code is 3, the results are stored, the sweep gives up after some attempts, and the
+/// last line says how to resume. Resuming makes the missing runs.
 #[test]
 fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     let dir = tempfile::tempdir().unwrap();
@@ -114,7 +113,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     let mut command = weir(dir.path(), &words);
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    // The first line names the experiment, each other one a run.
+    // The first line is the header, each further line a run.
     while checkpoint_lines(dir.path()) < 3 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -132,7 +131,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     let runs = kept["steps"][0]["runs"].as_array().unwrap();
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
     assert!(whole >= 2, "{kept}");
-    // Three in a row, and no more is tried.
+    // Three consecutive failures end the sweep.
     assert_eq!(runs.iter().filter(|r| r["peer_unreachable"] == true).count(), 3, "{kept}");
     assert_eq!(runs.len(), whole + 3, "{kept}");
     let reason = kept["steps"][0]["reason"].as_str().unwrap();
@@ -140,7 +139,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
         let rest = format!("the remaining {} runs were not made", 20 - whole - 3);
         assert!(reason.contains(&rest), "{reason}");
     }
-    // As one object on stdout, messages on stderr; the resumed experiment is named first.
+    // One JSON object on stdout, messages on stderr; the first message names the resumed experiment.
     let (code, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(code, Some(3), "no server: {out}{err}");
     let first = format!("resuming experiment {id}: sweep, started ");
@@ -156,7 +155,8 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     assert!(!out.contains("to resume"), "{out}");
 }
 
-/// Where each point runs once, none of those behind the loss had its peer before: one more run of one that had tells.
+/// If each point runs once, the failed points never reached the peer. To decide whether the server is gone, one of the earlier
+/// points is run again.
 #[test]
 fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
     let runs = kept["steps"][0]["runs"].as_array().unwrap();
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
-    // The one more is no run of the result.
+    // That additional run is not in the result.
     assert_eq!((runs.len(), &kept["status"]), (whole + 3, &"partial".into()), "{kept}");
     if whole < 9 {
         let reason = kept["steps"][0]["reason"].as_str().unwrap();
@@ -199,7 +199,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     assert_eq!(code, Some(0), "{out}{err}");
 }
 
-/// Nothing is measured where the result could not be written.
+/// Nothing is measured if the result could not be written.
 #[test]
 fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -244,15 +244,15 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
         let both = ["run", &scenario, "--csv", &csv, "--junit", &junit];
         assert_apart(&refused(dir.path(), &both), "--csv", "--junit");
     }
-    // Nothing was started, and nothing is left of the check.
+    // Nothing was started, and the check left no files.
     assert!(!dir.path().join("weir").exists());
     assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
 }
 
-/// A plan, a scenario, what a step runs, a checkpoint and a result that are read are written over by nothing.
+/// No output may overwrite an input: a plan, a scenario, the command of a step, a checkpoint or a result.
 #[test]
-fn nothing_that_is_read_is_written_over() {
+fn inputs_of_experiments_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let of = |name: &str| dir.path().join(name).display().to_string();
     let make = |name: &str, text: &str| std::fs::write(of(name), text).unwrap();
@@ -264,7 +264,7 @@ fn nothing_that_is_read_is_written_over() {
     make("s.toml", scenario);
     std::fs::create_dir(of("svg")).unwrap();
     std::fs::hard_link(of("s.toml"), of("svg/a.svg")).unwrap();
-    // An experiment that did not end, and its id.
+    // An incomplete experiment and its id.
     let (code, out, err) = run(dir.path(), &["run", &of("s.toml")]);
     assert_eq!(code, Some(3), "{out}{err}");
     let id = out.lines().last().unwrap().rsplit(' ').next().unwrap();
@@ -301,9 +301,9 @@ fn nothing_that_is_read_is_written_over() {
     assert_eq!(text(&of("svg/a.svg")), text(&of("s.toml")));
 }
 
-/// What grows while a test runs goes on behind what is in the file of a descriptor.
+/// Rows written during a test are appended to the file of a descriptor.
 #[test]
-fn rows_of_a_test_continue_in_a_descriptors_file() {
+fn rows_of_a_test_are_appended_to_a_descriptors_file() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, port) = Server::start();
     let all = dir.path().join("all");
@@ -331,9 +331,9 @@ fn rows_of_a_test_continue_in_a_descriptors_file() {
     }
 }
 
-/// What is named is replaced, whole, and a device stays one.
+/// A named file is replaced completely, and a device is written to.
 #[test]
-fn files_that_are_named_are_replaced() {
+fn named_files_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let of = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(of("x.csv"), "old").unwrap();
@@ -349,14 +349,14 @@ fn files_that_are_named_are_replaced() {
     use std::os::unix::fs::FileTypeExt;
     assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     assert!(std::fs::read_dir(of("a/b")).unwrap().count() > 0);
-    // Through the link of standard output, which stays where it is.
+    // Through the link /dev/stdout, which is not replaced.
     let (code, out, err) = run(&["--csv", "/dev/stdout", "--json"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("\nstep,size,"), "{out}");
     assert!(Path::new("/dev/stdout").is_symlink());
 }
 
-/// The path of a scenario of no traffic, run on the virtual clock.
+/// Writes a scenario without traffic, for the virtual clock; returns its path.
 fn simulated(dir: &Path) -> String {
     let path = dir.join("s.toml").display().to_string();
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n\
@@ -365,9 +365,9 @@ fn simulated(dir: &Path) -> String {
     path
 }
 
-/// Standard output that goes into a file is written on where it is: what stands there before, and what the program prints, stay.
+/// If standard output is a file, results are appended: the earlier content and the program's other output are preserved.
 #[test]
-fn descriptors_are_written_on() {
+fn descriptors_are_appended_to() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = simulated(dir.path());
     let all = dir.path().join("all");
@@ -405,7 +405,7 @@ fn descriptors_are_written_on() {
 
 /// A file that is a mount point (as in containers) is rewritten in place.
 #[test]
-fn a_mounted_file_is_written_where_it_is() {
+fn a_mounted_file_is_written_in_place() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = simulated(dir.path());
     std::fs::write(dir.path().join("source"), "old\n".repeat(10_000)).unwrap();
@@ -420,18 +420,18 @@ fn a_mounted_file_is_written_where_it_is() {
             .unwrap()
     };
     let read_only = "mount --bind source x.csv && mount -o remount,bind,ro x.csv";
-    // Root needs no user namespace, and others may not be given one.
+    // Root needs no user namespace; other users may be refused one.
     let ways: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
     let can = |way: &&&[&str]| in_namespaces(way, read_only).status.success();
     let Some(way) = ways.iter().find(can) else {
-        println!("SKIPPED a_mounted_file_is_written_where_it_is: files can't be mounted here");
+        println!("SKIPPED a_mounted_file_is_written_in_place: files can't be mounted here");
         return;
     };
     let inside = |line: &str| in_namespaces(way, line);
     let weir = "\"$0\" run --no-store --simulate \"$1\" --csv x.csv";
     let done = inside(&format!("mount --bind source x.csv && {weir} --json >json"));
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    // One that may not be written either is refused before anything is measured.
+    // A file that can't be written in place either is refused before anything is measured.
     let refused = inside(&format!("{read_only} && {weir}"));
     let text = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && refused.stdout.is_empty(), "{text}");
@@ -446,13 +446,13 @@ fn a_mounted_file_is_written_where_it_is() {
     assert_eq!(names, ["json", "s.toml", "source", "x.csv"]);
 }
 
-/// A scenario with an emulator in its lab, and a host from elsewhere.
+/// `--host` in a scenario with an emulator in its lab.
 #[test]
-fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
+fn an_outside_host_leaves_out_the_labs_emulator_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let of = |name: &str| scenarios.join(name).display().to_string();
-    // As their own words say.
+    // The message names the reason.
     for name in ["saturation.toml", "rfc2544.toml"] {
         let words = ["run", "--check", "--quick", &of(name), "--host", "b=192.0.2.1"];
         let (code, out, err) = run(dir.path(), &words);
@@ -463,9 +463,9 @@ fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
     assert_eq!(refused(dir.path(), &words).field.as_deref(), Some("--host"));
 }
 
-/// Nothing is written over what it is read from, whatever it is called there.
+/// No output may overwrite an input, under any name.
 #[test]
-fn what_is_read_is_not_written_over() {
+fn inputs_of_other_commands_are_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let of = |name: &str| dir.path().join(name).display().to_string();
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\ntest = { args = \"-u -k 9 -b 900pps\" }\n";

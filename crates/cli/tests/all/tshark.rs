@@ -1,4 +1,4 @@
-//! What a capture by Wireshark's programs says of our datagrams, and what a second implementation makes of their times.
+//! Captures by Wireshark's programs are compared with our datagrams, and a second implementation recomputes our figures.
 
 use crate::common;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use weir_model::record::Record;
 
 const MARKER: &str = "all of it is here";
 
-/// dumpcap on host b's interface until told to stop.
+/// A running dumpcap on host b's interface.
 struct Capture {
     file: PathBuf,
     running: Running,
@@ -28,12 +28,12 @@ impl Capture {
         command.arg(&file).arg(&said);
         let running = Running::start(command);
         let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
-        // It names its file once the interface is open.
+        // It prints the file's name once the interface is open.
         until("dumpcap captures", || text(&said).contains("File: "));
         Capture { file, running, said }
     }
 
-    /// Ends it when it has written everything that came before; it must have missed nothing.
+    /// Ends it after it has written all earlier packets; it must not have dropped any.
     fn stop(self, bench: &Bench) -> PathBuf {
         let send = format!("printf '{MARKER}' >/dev/udp/{}/9", bench.b());
         bench.tool("a", "bash", &["-c", &send]);
@@ -49,7 +49,7 @@ impl Capture {
     }
 }
 
-/// A datagram as tshark decodes it.
+/// A datagram decoded by tshark.
 struct Frame {
     /// CLOCK_REALTIME, ns.
     at_ns: u64,
@@ -60,7 +60,7 @@ struct Frame {
 fn decode(file: &Path, filter: &str) -> Vec<Frame> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
-    // Whatever a dissector may think of our port: it is data.
+    // Decode our port as data, even if a dissector claims it.
     command.args(["-d", "udp.port==9347,data", "-e", "frame.time_epoch", "-e", "udp.length"]);
     command.args(["-e", "udp.payload"]);
     let text = run(command).good();
@@ -92,7 +92,7 @@ fn numbers(value: &Value) -> Vec<u64> {
     value.as_array().unwrap().iter().map(number).collect()
 }
 
-/// The record's figures of its only flow are what the script makes of the log, to the last digit.
+/// Asserts that the figures of the record's only flow equal those that the script computed from the log, to the last digit.
 #[track_caller]
 fn agrees(record: &Record, recomputed: &Value) {
     let receiver = record.flows[0].receiver.as_ref().unwrap();
@@ -152,7 +152,7 @@ fn every_datagram(test: &str, over_ipv6: bool) {
     let sequences: Vec<u64> = frames.iter().map(|f| number(&f.payload[..8])).collect();
     assert_eq!(sequences, (0..sender.packets).collect::<Vec<_>>());
 
-    // The send time in each header is before the capture's, by less than a packet can wait here.
+    // The send time in each header is before the capture's time, by less than the maximum delay of a packet here.
     let slew_ns = before.abs_diff(after) as i64 + 100_000;
     for frame in &frames {
         let sent = number(&frame.payload[8..16]);
@@ -160,7 +160,7 @@ fn every_datagram(test: &str, over_ipv6: bool) {
         assert!((-slew_ns..1_000_000_000).contains(&delay), "{delay} ns");
     }
 
-    // What we logged is what was captured: the same send times, and arrivals by the same kernel stamps.
+    // The log equals the capture: the same send times, and arrivals by the same kernel stamps.
     let recomputed = recompute(&log);
     agrees(&record, &recomputed);
     assert_eq!(numbers(&recomputed["sequences"]), sequences);
@@ -173,8 +173,8 @@ fn every_datagram(test: &str, over_ipv6: bool) {
         assert!(mapped.abs_diff(arrival as i64) < slew_ns as u64, "{mapped} {arrival}");
     }
 
-    // The jitter of the capture alone. Its stamps are of another clock than ours, to which ours were brought by a relation
-    // that is looked at now and then: by as much as that moved may the figures differ, and by nothing where it stood still.
+    // Jitter computed from the capture alone. Its stamps are by another clock, to which ours are related by a mapping that is
+    // updated from time to time. The figures may differ by as much as the mapping changed; without a change they are equal.
     let arrivals = numbers(&recomputed["arrivals_ns"]);
     let apart = frames.iter().zip(&arrivals).map(|(frame, &at)| frame.at_ns as i64 - at as i64);
     let (least, most) = apart.fold((i64::MAX, i64::MIN), |(l, m), a| (l.min(a), m.max(a)));
@@ -234,7 +234,7 @@ fn a_capture_holds_the_bytes_of_a_stream() {
     assert_eq!(record.flows[0].sender.as_ref().unwrap().bytes, received);
     assert!(received > 100_000, "{received}");
 
-    // What went to our port, by connection; nothing is counted twice that was sent twice.
+    // The bytes sent to our port, by connection; retransmissions are counted once.
     let mut command = Command::new("tshark");
     let filter = "tcp.dstport == 9347 && tcp.len > 0 && !tcp.analysis.retransmission";
     command.args(["-n", "-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields"]);
@@ -244,7 +244,7 @@ fn a_capture_holds_the_bytes_of_a_stream() {
         let (stream, len) = line.split_once('\t').unwrap();
         *streams.entry(stream.parse().unwrap()).or_default() += len.parse::<u64>().unwrap();
     }
-    assert_eq!(streams.len(), 2, "one of control, one of data: {streams:?}");
+    assert_eq!(streams.len(), 2, "one control and one data connection: {streams:?}");
     let preface = weir_wire::preface::DATA_LEN as u64;
     assert!(streams.values().any(|&bytes| bytes == received + preface), "{streams:?} {received}");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::WEIR;
 
-/// A port that was free a moment ago.
+/// A port that is probably free.
 fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
@@ -20,7 +20,7 @@ fn weir(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A program that is ended with the test.
+/// A program, killed at the end of the test.
 struct Running(Child, BufReader<ChildStdout>);
 
 impl Drop for Running {
@@ -80,7 +80,7 @@ fn a_test_is_served_reported_and_stored() {
         let record = json_of(&output);
         assert_eq!((&record["peer"], &record["labels"]["site"]), (&json!("ttcp"), &json!("here")));
         assert_eq!(record["flows"][0]["sender"]["bytes"], 20_000);
-        // What ttcp prints goes where it prints it.
+        // The lines of ttcp are printed on the same stream as by ttcp itself.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.starts_with("ttcp-t: buflen=1000, nbuf=20, "), "{said}");
         assert!(said.contains("ttcp-t: 20000 bytes in "), "{said}");
@@ -93,7 +93,7 @@ fn a_test_is_served_reported_and_stored() {
 }
 
 #[test]
-fn a_job_runs_it_as_the_command_does() {
+fn a_job_runs_ttcp_as_the_command_does() {
     let directory = tempfile::tempdir().unwrap();
     let (mut server, port) = server(directory.path());
     let mut command = weir(directory.path(), &["job"]);
@@ -121,7 +121,7 @@ fn refusals_name_the_flag_or_the_option() {
     let error = refused(&["ttcp", "-t", "-s", "-u", "-l", "4", "h", "--json"]);
     assert_eq!((&error["field"], &error["given"]), (&json!("-l"), &json!("4")));
     assert_eq!(error["accepted"], "5 to 65507");
-    // A server that ends after one client would end whichever came first.
+    // Refused, since a one-off server would end after the first client of either protocol.
     let output = weir(directory.path(), &["serve", "-1", "--ttcp"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_net::namespace::effective_user_id;
 
-/// A server with its page, in a namespace of a lab or here.
+/// A server with its page, in a host of a lab or in this namespace.
 struct Ui<'a> {
     child: Child,
     address: SocketAddr,
@@ -58,7 +58,7 @@ impl<'a> Ui<'a> {
         let address = loop {
             let mut line = String::new();
             assert!(stdout.read_line(&mut line).unwrap() > 0, "weir serve --ui ended");
-            // With the page in the program or without.
+            // The program may be built with or without the page.
             if let Some((_, at)) = line.split_once("API on http://") {
                 break at.split('/').next().unwrap().trim().parse().unwrap();
             }
@@ -73,7 +73,7 @@ impl<'a> Ui<'a> {
             stream
         };
         match self.lab {
-            // A socket stays in the namespace that it was made in.
+            // A socket stays in the namespace in which it was created.
             Some((lab, host)) => lab.run_in(host, connect).unwrap(),
             None => connect(),
         }
@@ -118,7 +118,7 @@ fn udp(packets: u64, rate: &str) -> Value {
 }
 
 #[test]
-fn a_test_is_started_watched_and_kept() {
+fn a_test_is_started_watched_and_stored() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
@@ -142,7 +142,7 @@ fn a_test_is_started_watched_and_kept() {
     let kept = ui.get(&format!("/runs/{run}"));
     assert_eq!((&kept["id"], &kept["labels"]["from"]), (&json!(run), &json!("page")));
     assert_eq!(kept["flows"], record["flows"]);
-    // Later readers get it too.
+    // Clients that connect later get it too.
     let now = ui.get(&format!("/tests/{id}"));
     let warned = record["warnings"].as_array().cloned().unwrap_or_default();
     assert_eq!(now["warnings"].as_array(), Some(&warned), "{now}");
@@ -162,7 +162,7 @@ fn all_jobs_work_with_all_messages_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let ui = Ui::start_with(&common::mute(dir.path()), dir.path(), None, &["-p", &port]);
-    // In the background of the others: it takes some seconds.
+    // Runs concurrently with the others, since it takes some seconds.
     ui.ask("POST", "/calibration", Some(json!({ "no_lab": true }))).expect(202);
     let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": udp(200, "1000pps") });
     let test = ui.ask("POST", "/tests", Some(request)).expect(201);
@@ -172,7 +172,7 @@ fn all_jobs_work_with_all_messages_replaced() {
     let record = ui.get(&format!("/tests/{}/record", test["id"].as_str().unwrap()));
     assert_eq!(record["flows"][0]["sender"]["packets"], 200);
     assert!(ui.get("/doctor")["findings"].as_array().is_some_and(|all| !all.is_empty()));
-    // A refusal of a job has its field.
+    // The refusal of a job names the field.
     let lab = json!({ "name": "muted", "middle": true });
     ui.ask("POST", "/labs", Some(lab)).expect(201);
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -189,7 +189,7 @@ fn all_jobs_work_with_all_messages_replaced() {
     if let Err(why) = found {
         std::panic::resume_unwind(why);
     }
-    // A lab, servers, an emulator and tests of its own.
+    // A scenario with its own lab, servers, emulator and tests.
     let scenario = json!({
         "schema": "weir.scenario/1", "name": "muted", "lab": { "middle": true }, "emulator": { "m": { "both": "delay 1ms" } },
         "step": [{ "name": "tcp", "test": { "plan": { "schema": "weir.plan/1",
@@ -246,7 +246,7 @@ fn a_new_token_is_reported_once_and_in_no_log() {
 }
 
 #[test]
-fn a_test_is_stopped_and_what_it_measured_is_kept() {
+fn a_stopped_tests_results_are_stored() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
@@ -268,7 +268,7 @@ fn a_test_is_stopped_and_what_it_measured_is_kept() {
     let run = ui.get(&format!("/runs/{}", ended["run_id"].as_str().unwrap()));
     assert_eq!(run["status"], "interrupted");
     assert!(run["flows"][0]["sender"]["packets"].as_u64() > Some(0), "{run}");
-    // One that can't be reached fails with the program's words.
+    // A test of an unreachable server fails with the program's message.
     let nobody = json!({ "host": format!("127.0.0.1:{}", free_port()), "plan": udp(1, "1M") });
     let test = ui.ask("POST", "/tests", Some(nobody)).expect(201);
     let failed = events.until("state", |e| e["id"] == test["id"] && e["state"] == "failed");
@@ -276,7 +276,7 @@ fn a_test_is_stopped_and_what_it_measured_is_kept() {
 }
 
 #[test]
-fn what_runs_ends_with_the_server() {
+fn running_jobs_end_with_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
@@ -286,7 +286,7 @@ fn what_runs_ends_with_the_server() {
     events.until("sample", |e| e["id"] == test["id"]);
     ui.child.kill().unwrap();
     ui.child.wait().unwrap();
-    // The launcher notices, and stops the test server too: its port is free again.
+    // The launcher detects it and stops the test server too: its port is free again.
     until("the test server has ended", || {
         std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
     });
@@ -327,8 +327,8 @@ fn an_experiment_is_simulated_and_reported() {
 }
 
 #[test]
-fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
-    const TEST: &str = "an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server";
+fn an_emulator_applies_its_laws_and_outlives_its_server() {
+    const TEST: &str = "an_emulator_applies_its_laws_and_outlives_its_server";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -347,7 +347,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let made = m.ask("POST", "/emulators", Some(request)).expect(201);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     let mut events = m.events("");
-    // Staged, then applied together; a conflicting change is refused.
+    // Changes are staged, then applied together; a conflicting change is refused.
     let read = m.ask("GET", &format!("{path}/configuration"), None);
     let mut laws = read.expect(200);
     laws["flow"] = json!([{
@@ -370,7 +370,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
         refused["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"),
         "{refused}"
     );
-    // Asked, shown before and measured are one.
+    // The requested, the previewed and the measured values agree.
     let b = lab.host("b").unwrap().ipv4.to_string();
     let request = json!({ "host": b, "plan": udp(1000, "1000pps") });
     let mut of_a = a.events("?topics=tests");
@@ -379,7 +379,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let record = a.get(&format!("/tests/{}/record", test["id"].as_str().unwrap()));
     let receiver = &record["flows"][0]["receiver"];
     assert_eq!(preview["lost_packets"], 100);
-    // Hellos and feedback are packets of the flow too, and do not move the count.
+    // Hellos and feedback are packets of the flow too, but do not advance the counter of the law.
     let lost = receiver["lost_packets"].as_i64().unwrap();
     assert_eq!(preview["lost_packets"], lost, "{receiver}");
     let delay = receiver["one_way_delay"]["p50_seconds"].as_f64().unwrap();
@@ -393,7 +393,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
         .unwrap()
         .clone();
     assert!(flow["counters"]["lost_packets"].as_i64() >= Some(lost), "{flow}");
-    // The flow came with its laws; a reset starts a new period and leaves the counters since the start alone.
+    // The flow was added with its laws. A reset starts a new period and does not change the counters since the start.
     let current = || {
         let counters = m.get(&format!("{path}/counters"));
         let flows = counters["impairment"]["flows"].as_array().unwrap().clone();
@@ -413,7 +413,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     m.ask("POST", &format!("{path}/flows/weir/stop"), None).expect(200);
     assert_eq!(m.get(&path)["stopped_flows"], json!(["weir"]));
     m.ask("POST", &format!("{path}/flows/unknown/stop"), None).expect(404);
-    // The server goes, the emulator stays, and another server finds it.
+    // The server ends, the emulator continues, and another server finds it.
     m.child.kill().unwrap();
     m.child.wait().unwrap();
     // The first test server may still be stopping.
@@ -423,16 +423,16 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     assert!(again.get(&path)["lab"].is_null(), "its lab has no name");
     again.ask("DELETE", &path, None).expect(204);
     assert_eq!(again.get("/emulators")["emulators"], json!([]));
-    // What it is refused is said in its words.
+    // A refusal has the emulator's message.
     let request = json!({ "interfaces": ["to-a", "lo"] });
     let refused = again.ask("POST", "/emulators", Some(request)).expect(422);
     assert!(refused["detail"].as_str().unwrap().contains("lo"), "{refused}");
 }
 
 #[test]
-fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
+fn a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emulator() {
     const TEST: &str =
-        "a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulator";
+        "a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emulator";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -447,7 +447,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         m.ask("POST", "/emulators", Some(request))
     };
-    // A client can't choose where it is written.
+    // A client can't choose the path.
     let named = start(json!({ "packet_trace": "/tmp/x" })).expect(422);
     assert_eq!(named["errors"][0]["field"], "/packet_trace", "{named}");
     let bare = start(json!({})).expect(201);
@@ -504,7 +504,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
     m.ask("DELETE", &path, None).expect(204);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
     m.ask("GET", &format!("{path}/packet-trace"), None).expect(404);
-    // One that ends by itself leaves its packet trace until it is asked to go.
+    // The packet trace of an emulator that ended by itself is stored until the emulator is removed.
     let made = start(json!({ "packet_trace": true, "duration_seconds": 1 })).expect(201);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     until("it has ended", || m.ask("GET", &path, None).status == 404);
@@ -512,7 +512,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
     m.ask("DELETE", &path, None).expect(204);
     m.ask("DELETE", &path, None).expect(404);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
-    // Those of killed emulators, whose sockets have no listener, are deleted like others.
+    // Packet traces of killed emulators, whose sockets have no listener, are deleted like others.
     let most = m.get("/system")["limits"]["emulators"].as_u64().unwrap();
     for n in 0..most + 2 {
         std::fs::write(file.with_file_name(format!("k{n}.packets")), "").unwrap();
@@ -522,7 +522,7 @@ fn a_packet_trace_is_written_where_the_server_wants_it_and_goes_with_its_emulato
     let made = start(json!({ "packet_trace": true })).expect(201);
     let left = std::fs::read_dir(file.parent().unwrap()).unwrap().flatten();
     let left = left.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"k")).count();
-    assert_eq!(left as u64, most - 1, "with the new one as many as there may be emulators");
+    assert_eq!(left as u64, most - 1, "with the new one the maximum number of emulators");
     m.ask("DELETE", &format!("/emulators/{}", made["id"].as_str().unwrap()), None).expect(204);
 }
 
@@ -538,7 +538,7 @@ fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
     let ui = Ui::start(dir.path(), None, &words);
     let lab = json!({ "name": "the_lab", "middle": true });
     ui.ask("POST", "/labs", Some(lab.clone())).expect(201);
-    // What was made goes, whatever is found.
+    // Remove the lab before the assertions, which may fail.
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let refused = ui.ask("POST", "/labs", Some(lab)).expect(422);
         assert_eq!(refused["errors"][0]["field"], "/name", "{refused}");
@@ -548,7 +548,7 @@ fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
         let wanted = json!({ "interfaces": ["to-a", "to-b"], "lab": "the_lab/m" });
         let made = ui.ask("POST", "/emulators", Some(wanted)).expect(201);
         assert_eq!(made["lab"], "the_lab/m");
-        // Another server knows it too.
+        // Another server finds the lab too.
         let other = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
         let path = format!("/emulators/{}", made["id"].as_str().unwrap());
         assert_eq!(other.get(&path)["lab"], "the_lab/m");
@@ -559,7 +559,7 @@ fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
     }
 }
 
-/// The network namespaces, other than this program's, of what was started with this directory: processes by their environment.
+/// The network namespaces, other than this program's, of processes that were started with this directory, by their environment.
 fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
     let own = std::fs::read_link("/proc/self/ns/net").unwrap();
     let mark = format!("WEIR_DATA_DIR={}", directory.join("data").display());
@@ -568,7 +568,7 @@ fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
         let words = std::fs::read(path.join("environ")).unwrap_or_default();
         words.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
     };
-    // One that ends meanwhile is none.
+    // Skip a process that has ended in the meantime.
     let found = all.map(|entry| entry.path()).filter(|path| is_of(path));
     found
         .filter_map(|path| std::fs::read_link(path.join("ns/net")).ok())
@@ -577,8 +577,8 @@ fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn the_demo_that_is_stopped_leaves_nothing_behind() {
-    const TEST: &str = "the_demo_that_is_stopped_leaves_nothing_behind";
+fn a_stopped_demo_leaves_nothing_behind() {
+    const TEST: &str = "a_stopped_demo_leaves_nothing_behind";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -601,8 +601,8 @@ fn the_demo_that_is_stopped_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_keepalive_timeout_lets_everything_pass() {
-    const TEST: &str = "the_keepalive_timeout_lets_everything_pass";
+fn after_the_keepalive_timeout_packets_are_forwarded_unchanged() {
+    const TEST: &str = "after_the_keepalive_timeout_packets_are_forwarded_unchanged";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -628,8 +628,8 @@ fn the_keepalive_timeout_lets_everything_pass() {
 }
 
 #[test]
-fn a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer() {
-    const TEST: &str = "a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer";
+fn a_client_that_reads_nothing_does_not_renew_the_keepalive_timer() {
+    const TEST: &str = "a_client_that_reads_nothing_does_not_renew_the_keepalive_timer";
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
@@ -640,7 +640,7 @@ fn a_reader_that_takes_nothing_does_not_hold_the_keepalive_timer() {
     let request = json!({ "interfaces": ["to-a", "to-b"], "keepalive_timeout_seconds": 1 });
     let made = m.ask("POST", "/emulators", Some(request)).expect(201);
     let id = made["id"].as_str().unwrap();
-    // One that reads, of other things; one that asks for its samples and takes none.
+    // One client reads other events; one requests the emulator's samples and reads nothing.
     let _elsewhere = m.events("?samples=tests");
     let _dead = m.events(&format!("?samples=emulators:{id}"));
     let log = dir.path().join(format!("runtime/impair-{id}.log"));
@@ -660,10 +660,10 @@ fn an_experiment_outlives_its_server_and_is_resumed_by_the_next() {
     let sweep = json!({
         "host": format!("127.0.0.1:{port}"), "plan": udp(100, "200pps"), "over": ["payload=100,200,300"], "runs": 1000,
     });
-    // Half a second each, so that no server is slow enough to see their end: it is stopped here.
+    // Half a second each, so that the server is stopped before they end, however slow it is.
     let first = Ui::start(dir.path(), None, &words);
     let begun = first.ask("POST", "/sweeps", Some(sweep)).expect(201);
-    // Its runs are found by its id while it runs.
+    // Its runs can be found by its id while it runs.
     let label = format!("/runs?tag=experiment={}", begun["id"].as_str().unwrap());
     until("a run is done", || first.get(&label)["total"].as_u64() >= Some(1));
     drop(first);
@@ -691,7 +691,7 @@ fn an_experiment_outlives_its_server_and_is_resumed_by_the_next() {
         (&json!("interrupted"), &json!(true)),
         "{ended}"
     );
-    // The same experiment, with the runs of both; what was done was not made again.
+    // The same experiment, with the runs of both sessions; completed runs were not repeated.
     assert_eq!(ended["outcome"]["id"], one["id"]);
     let runs = ended["outcome"]["steps"][0]["runs"].as_array().unwrap();
     let total = total().unwrap();

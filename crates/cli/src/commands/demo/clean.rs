@@ -1,9 +1,9 @@
-//! The rows without an emulator: what two hosts measure of a plain link.
+//! The rows without an emulator: two hosts measure a plain link.
 
 use weir_experiment::demo::{self, Row, Verdict};
 use weir_report::{Align, Style, Table, Units, duration, percent};
 
-/// The table of asked and measured.
+/// The table of asked and measured values.
 pub(super) fn table(rows: &[Row], style: &Style) -> String {
     let right = Align::Right;
     let mut table = Table::new([
@@ -64,13 +64,13 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
     table.render(style)
 }
 
-/// What a row that holds lost all the same.
+/// The loss of a row that passed in spite of it.
 fn lossy(row: &Row) -> Option<String> {
     let record = row.outcome.as_ref().ok()?;
     (row.verdict == Verdict::Passed).then(|| demo::losses(record))?
 }
 
-/// What is behind the rows' verdicts, a line each.
+/// The reasons for the rows' verdicts, one a line.
 pub(super) fn reasons(rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The evidence of failed rows, stored so that a failure that does not come again can be looked into.
+//! Stores the evidence of failed rows, so that a failure that does not recur can still be analysed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// The directory of evidence, next to the stored runs.
 pub(super) const DIRECTORY: &str = "demo-evidence";
-/// Rows whose evidence is stored: a new one replaces the oldest.
+/// Maximum number of rows whose evidence is stored: a new one replaces the oldest.
 const MAX_ROWS: usize = 8;
 
-/// A file of a row.
+/// A file of a row: its name and content.
 pub(super) type File = (&'static str, Vec<u8>);
 
 /// Stores the files of a row of the demo `id`; returns the pattern of their paths.
@@ -33,7 +33,7 @@ pub(super) fn store(place: &Path, id: &str, row: &str, files: &[File]) -> io::Re
     Ok(path.join(format!("{prefix}.*")))
 }
 
-/// The files that have to go before a row with this prefix is added: those of the oldest rows. Prefixes begin with the time.
+/// The files to remove before a row with this prefix is added: those of the oldest rows. Prefixes start with the time.
 fn surplus<'a>(names: &'a [String], prefix: &str) -> Vec<&'a str> {
     let row_of = |name: &'a str| name.split_once('.').map(|(row, _)| row);
     let rows: BTreeSet<&str> =
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_rows_stay_and_all_others_go() {
+    fn only_the_latest_rows_are_stored() {
         let place = tempfile::tempdir().unwrap();
         let files = || vec![("row.json", b"{}".to_vec()), ("a.packets", vec![1, 2])];
         for n in 0..MAX_ROWS + 3 {
@@ -73,7 +73,7 @@ mod tests {
         assert!(names[0].starts_with("20260101-000003-"), "{names:?}");
         let kept = directory.join("20260101-000010-abcdef-tcp-ipv6-4-streams.a.packets");
         assert_eq!(std::fs::read(kept).unwrap(), [1, 2]);
-        // The same row again replaces its own.
+        // The same row of the same demo replaces its earlier files.
         store(place.path(), "20260101-000010-abcdef", "TCP IPv6, 4 streams", &files()).unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2 * MAX_ROWS);
     }

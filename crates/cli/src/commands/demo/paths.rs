@@ -1,4 +1,4 @@
-//! Asked, realised, measured: the rows with the emulator in the middle, of real hosts and of the virtual clock.
+//! The rows with an emulator, on real hosts or on the virtual clock: asked, realised and measured values.
 
 use weir_experiment::demo::Verdict;
 use weir_experiment::demo::path::{Judgement, Line, PathCase, Tolerance, Value};
@@ -7,7 +7,7 @@ use weir_model::counted;
 use weir_model::record::LossLedger;
 use weir_report::{Align, Style, Table, Units, duration, volume};
 
-/// A row as it is shown.
+/// A row to print.
 pub(super) struct Shown<'a> {
     pub(super) case: &'a PathCase,
     /// Absent when nothing was measured.
@@ -43,7 +43,7 @@ fn verdict(verdict: &Verdict, style: &Style) -> String {
     }
 }
 
-/// Asked, realised, measured: one line for each figure, and one for the packets of a row.
+/// The table of asked, realised and measured values: a line for each figure, and one for the packets of each row.
 pub(super) fn table(rows: &[Shown<'_>], style: &Style) -> String {
     let right = Align::Right;
     let mut table = Table::new([
@@ -85,7 +85,8 @@ pub(super) fn table(rows: &[Shown<'_>], style: &Style) -> String {
         let name = if judged.lines.len() == 1 { format!("  {}", case.laws) } else { String::new() };
         table.row([
             name,
-            // Asked: sent; realised: as predicted, copies included; measured: both opinions agree.
+            // Asked: packets sent. Realised: dispositions as predicted, copies included. Measured: packets on which emulator and
+            // receiver agree.
             "dispositions".into(),
             if is_stream { (a.predicted + a.unpredicted).to_string() } else { a.sent.to_string() },
             a.predicted.to_string(),
@@ -146,7 +147,7 @@ pub(super) fn residuals(rows: &[Shown<'_>], style: &Style) -> String {
     table.render(style)
 }
 
-/// Where all that is missing is, over all rows.
+/// The loss ledger over all rows: missing packets by stage.
 fn ledger(rows: &[Shown<'_>]) -> Option<String> {
     let ledgers: Vec<_> = rows.iter().filter_map(|row| row.ledger).collect();
     if ledgers.is_empty() {
@@ -170,7 +171,7 @@ fn ledger(rows: &[Shown<'_>]) -> Option<String> {
     ))
 }
 
-/// Reasons and sums.
+/// The lines after the tables: reasons of verdicts, then totals.
 pub(super) fn closing(rows: &[Shown<'_>]) -> String {
     let mut out = String::new();
     for Shown { case, verdict, attempts, .. } in rows {

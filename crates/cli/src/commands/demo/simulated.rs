@@ -12,11 +12,11 @@ use crate::error::CliError;
 use crate::output::{print, print_object};
 use crate::signals;
 
-/// Runs the rows; 0 all hold, 1 one does not.
+/// Runs the rows. Exit code: 0 all rows passed, 1 a row failed.
 pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
-    // There is nothing to remove. A process that was started with SIGINT ignored, as by a shell's `&`, ends too.
+    // Nothing has to be removed. This also ends a process that was started with SIGINT ignored, as by a shell's `&`.
     signals::each(|reason| std::process::exit(reason.exit_code()))?;
-    let begun = Instant::now();
+    let start = Instant::now();
     let internal =
         |what: &str, e: &dyn std::fmt::Display| CliError::Internal(format!("demo row {what}: {e}"));
     let mut rows = vec![];
@@ -41,7 +41,7 @@ pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
         })
         .collect();
     let passed = shown.iter().filter(|row| row.verdict == Verdict::Passed).count();
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     if json {
         let summary = Summary {
             id: None,

@@ -7,7 +7,7 @@ use weir_experiment::triangulation::quantile;
 
 use super::paths::Shown;
 
-/// All that was found.
+/// The results of a demo.
 pub(super) struct Summary<'a> {
     /// Label of the stored runs, `demo=ID`.
     pub(super) id: Option<&'a str>,
@@ -75,7 +75,7 @@ fn line(line: &path::Line) -> Value {
     out
 }
 
-/// Quantiles of an ascending series of ns; absent when there is none.
+/// Quantiles of an ascending series of ns, in seconds; absent when the series is empty.
 fn distribution(series: &[i64]) -> Option<Value> {
     let at = |q| quantile(series, q).map(|ns| ns as f64 / 1e9);
     Some(json!({

@@ -1,11 +1,11 @@
-//! A flag beside an axis that sets the same field is refused: the axis sets it at each point, and the flag would do nothing.
+//! Refuses a flag that sets the same field as an axis: the axis sets it at each point, so the flag would have no effect.
 
 use weir_model::experiment::parameter_of;
 
 use crate::commands::test::flags::{Flag, spelled};
 use crate::error::CliError;
 
-/// Refuses a flag whose field is an axis. Names that the emulator's `laws` hold as `{NAME}` are no fields.
+/// Refuses a flag whose field is an axis. An axis that occurs in the emulator's `laws` as `{NAME}` is not a field.
 pub(super) fn refuse_beside(
     flags: &[Flag],
     over: &[String],
@@ -47,7 +47,7 @@ mod tests {
         Line::try_parse_from(words).unwrap().args
     }
 
-    /// What refuses a flag beside an axis.
+    /// The field of the refusal of a flag and an axis, if they are refused.
     fn refused(flags: &[Flag], axis: &str, laws: &[&str]) -> Option<String> {
         let refused = refuse_beside(flags, &[format!("{axis}=1,2")], laws);
         refused.err().and_then(|error| error.refusal().field)
@@ -60,7 +60,7 @@ mod tests {
             ("--transport udp", "--transport", &["transport"]),
             ("-t 3", "--time", &["duration", "time"]),
             ("-P 4", "--parallel", &["count", "connections"]),
-            // The rate is for the number of connections in -P, which an axis would change.
+            // The rate is divided by the number of connections (-P), which the axis changes.
             ("-b 8M --total-rate", "--total-rate", &["count"]),
             ("-R", "--reverse", &["direction"]),
             ("--bidir", "--bidir", &["direction"]),
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(refused(&flags, "device", &[]).as_deref(), Some("--bind"));
     }
 
-    /// Every axis that a sweep may have is the field of a flag, but for those that no flag sets.
+    /// Every possible axis of a sweep is the field of a flag, except the fields in `WITHOUT`.
     #[test]
     fn every_axis_of_a_plan_has_its_flags() {
         const WITHOUT: &[&str] = &["name", "start_after", "autostart"];
@@ -96,7 +96,7 @@ mod tests {
             schema["properties"].as_object().unwrap().keys().cloned().collect()
         };
         let all = Plan { connections: vec![Connection::default()], ..Plan::default() };
-        // What is known as a parameter is refused for its value, what is not by its name.
+        // A known parameter is refused for its value, an unknown one for its name.
         let is_axis = |name: &String| {
             let refused = set_parameters(&all, [(name.as_str(), "?")]).err().map(|e| e.to_string());
             refused.is_none_or(|e| !e.contains("no parameter of a plan"))

@@ -1,5 +1,5 @@
-//! Whether the file that a resumed experiment was started with has changed. The experiment uses the text as it was, and
-//! the user has to know.
+//! Detects that the file of a resumed experiment has changed since its start. The experiment still uses the original text,
+//! which the user has to know.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,10 @@ use weir_net::output::descriptor_of;
 use super::read_text;
 use crate::app::{ScenarioSource, file_of};
 
-/// The file of the scenario, or of the plan, where it is there and differs from what the experiment began with. The command tells
-/// which it was.
+/// The file of the scenario or plan, by the experiment's command, if it exists and differs from the text used at the start.
 pub(super) fn changed(head: &CheckpointHeader, scenario: &Scenario) -> Option<PathBuf> {
     match file_of(&head.command)? {
-        // The directory is the file's own.
+        // `head.directory` is the directory of the scenario's file.
         ScenarioSource::Scenario(file) => {
             let file = plain(head.directory.join(file.file_name()?))?;
             (read_text(&file).ok()? != head.scenario).then_some(file)
@@ -25,7 +24,7 @@ pub(super) fn changed(head: &CheckpointHeader, scenario: &Scenario) -> Option<Pa
             let now = Plan::parse(&read_text(&file).ok()?);
             let Some(Action::Sweep(sweep)) = scenario.steps.first()?.action() else { return None };
             let before = test_plan(sweep.test.plan.as_ref()?).ok()?;
-            // Those are the command line's.
+            // These fields are set by the command line.
             let own = |plan: Plan| Plan {
                 host: None,
                 port: before.port,
@@ -37,7 +36,7 @@ pub(super) fn changed(head: &CheckpointHeader, scenario: &Scenario) -> Option<Pa
     }
 }
 
-/// What is read twice alike: standard input and pipes were another text then, and are not waited for.
+/// The path if it is a regular file. Standard input and pipes can't be read twice, and reading one would block.
 fn plain(file: PathBuf) -> Option<PathBuf> {
     (descriptor_of(&file).is_none() && file.is_file()).then_some(file)
 }
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stays_is_compared() {
+    fn only_regular_files_are_compared() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("s.toml");
         std::fs::write(&file, "").unwrap();

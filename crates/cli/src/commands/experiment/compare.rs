@@ -1,4 +1,4 @@
-//! `weir compare`: the same path measured by Weir and by the other tools that are installed.
+//! `weir compare`: measures the same path with Weir and with the other tools that are installed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -95,7 +95,11 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         |name: &str| args.over.iter().any(|a| a.split('=').next().map(str::trim) == Some(name));
     if load.bitrate.is_some() && !load.udp && !is_axis("transport") {
         let why = "given without -u: every tool sends TCP as fast as it goes";
-        return Err(CliError::flag("-b/--bitrate", why, "-u, or --over transport=udp, with it"));
+        return Err(CliError::flag(
+            "-b/--bitrate",
+            why,
+            "-b together with -u or --over transport=udp",
+        ));
     }
     let mut with: BTreeMap<String, Value> = BTreeMap::from([
         ("seconds".to_owned(), load.time.unwrap_or(10).into()),

@@ -1,4 +1,4 @@
-//! Errors of a scenario that was made from flags, by the flags: a user of `--over size=…` has never seen
+//! Errors of a scenario that was made from flags name the flags: a user of `--over size=…` does not know the field
 //! `step[0].sweep.over`.
 
 use weir_model::ModelError;
@@ -6,7 +6,7 @@ use weir_model::experiment::parameter_of;
 
 use crate::commands::test::flags::flag_of_field;
 
-/// Fields of a scenario, of its one step and of what that does, and the flags that set them.
+/// Fields of a scenario, of its only step and of that step's action, and the flags that set them.
 const FLAGS: &[(&str, &str)] = &[
     ("over", "--over"),
     ("expect", "--expect"),
@@ -31,7 +31,7 @@ pub(super) fn named(error: ModelError, axes: &[String]) -> ModelError {
         ModelError::Field { field, given, accepted } => {
             ModelError::Field { field: flag_of(&field, axes), given, accepted }
         }
-        // The document was made of flags: its lines mean nothing to the user.
+        // The document was made from flags: its line numbers mean nothing to the user.
         ModelError::Document(error) => ModelError::Field {
             field: flag_of(&error.field, axes),
             given: error.given.clone(),
@@ -43,7 +43,7 @@ pub(super) fn named(error: ModelError, axes: &[String]) -> ModelError {
 
 /// The flag of a field: `--over size` for a parameter that is an axis. A field without a flag keeps its name.
 pub(super) fn flag_of(field: &str, axes: &[String]) -> String {
-    // Behind the path of a field is what is wrong inside of it.
+    // The text after the path of a field says what is wrong with it.
     let end = field.find([' ', ':']).unwrap_or(field.len());
     let (path, rest) = field.split_at(end);
     let (around, last) = path.rsplit_once('.').unwrap_or(("", path));

@@ -1,4 +1,4 @@
-//! Running an experiment: its checkpoint, its place in the store, its exit code.
+//! Runs an experiment: its checkpoint, its stored result, its exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use weir_model::units::Seed;
 use weir_runs::{DataDirectory, Experiments};
 
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
-use super::telling::{cleaned, estimate_text, head, told};
+use super::telling::{cleaned, estimate_text, head, print_event};
 use super::{ResultArgs, flags, plan_from_flags, refused};
 use crate::app::note;
 use crate::commands::runs::RunsError;
@@ -29,14 +29,14 @@ use crate::stamp::{COMMIT, Identity, VERSION};
 use crate::time::since_epoch;
 use crate::{random, signals};
 
-/// What is to be done.
+/// An experiment to run.
 pub(crate) struct Job {
     pub(crate) scenario: Scenario,
-    /// Its file, where it was named.
+    /// The scenario's file, if one was named.
     pub(crate) file: Option<PathBuf>,
-    /// The file of `--plan`, where flags made it.
+    /// The file of `--plan`, if the scenario was made from flags.
     pub(crate) plan_file: Option<PathBuf>,
-    /// Its text, for the checkpoint.
+    /// The scenario's text, for the checkpoint.
     pub(crate) text: String,
     pub(crate) directory: PathBuf,
     pub(crate) quick: bool,
@@ -44,17 +44,17 @@ pub(crate) struct Job {
     pub(crate) set: Variables,
     pub(crate) hosts: BTreeMap<String, HostSpec>,
     pub(crate) seed: Option<Seed>,
-    /// The checkpoint of an earlier session.
+    /// The checkpoint of an earlier session, if the experiment is resumed.
     pub(crate) earlier: Option<(Checkpoint, CheckpointHeader)>,
-    /// What is to be known of the result, in words, before anything is measured.
+    /// Warnings about the result, printed before anything is measured.
     pub(crate) warnings: Vec<String>,
-    /// The axes that flags name, if they made the scenario: its errors then name flags.
+    /// The axes named by flags, if the scenario was made from flags: its errors then name flags.
     pub(crate) axes: Option<Vec<String>>,
 }
 
 impl Job {
-    /// A scenario that flags made. It goes through its text, as one of a file would come: checked the same, and kept for
-    /// `weir run --resume`.
+    /// The job of a scenario that was made from flags. The scenario is serialized and parsed again, so that it is checked like
+    /// one from a file and can be resumed by `weir run --resume`.
     pub(crate) fn of_flags(scenario: &Scenario) -> Result<Job, CliError> {
         let text =
             serde_json::to_string(scenario).map_err(|e| CliError::Internal(e.to_string()))?;
@@ -80,7 +80,7 @@ impl Job {
         })
     }
 
-    /// Its source files, those that its commands name, and those from which it is resumed.
+    /// The files that it reads: its sources, files that its commands name, and those from which it is resumed.
     fn inputs(&self, files: &Files) -> Result<Vec<(&'static str, PathBuf)>, CliError> {
         let mut named = vec![];
         steps_files(&self.scenario.steps, &mut named);
@@ -103,7 +103,7 @@ impl Job {
         Ok(file.chain(plan).chain(read).chain(keys).chain(named).chain(kept).collect())
     }
 
-    /// What is wrong with it, by the flags that made it.
+    /// An error of the scenario, by the flags that made it.
     fn refused(&self, error: ScenarioError) -> CliError {
         refused(match (&self.axes, error) {
             (Some(axes), ScenarioError::Model(error)) => {
@@ -120,7 +120,7 @@ impl Job {
     }
 }
 
-/// Words of commands that may be files, and files that are collected, of all steps.
+/// Collects from all steps the arguments of commands, which may be files, and the files that steps collect.
 fn steps_files<'s>(steps: &'s [Step], out: &mut Vec<&'s str>) {
     for step in steps {
         match step.action() {
@@ -133,7 +133,7 @@ fn steps_files<'s>(steps: &'s [Step], out: &mut Vec<&'s str>) {
     }
 }
 
-/// Names of the axes of a scenario that flags made: those of its one step.
+/// Names of the axes of a scenario that was made from flags: those of its only step.
 fn axes_of(scenario: &Scenario) -> Vec<String> {
     let over = scenario.steps.iter().flat_map(|step| match step.action() {
         Some(Action::Sweep(sweep)) => sweep.over.clone(),
@@ -143,14 +143,14 @@ fn axes_of(scenario: &Scenario) -> Vec<String> {
     over.filter_map(|axis| Some(axis.split_once('=')?.0.trim().to_owned())).collect()
 }
 
-/// The stored experiments of this user, to be written.
+/// Opens this user's stored experiments for writing.
 fn kept() -> Result<(DataDirectory, Experiments), CliError> {
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::prepare(&data).map_err(RunsError::from)?;
     Ok((data, experiments))
 }
 
-/// Begins the checkpoint of a new experiment.
+/// Creates the checkpoint of a new experiment.
 fn begin(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError> {
     let (data, experiments) = kept()?;
     let path = experiments.checkpoint(&head.id);
@@ -162,7 +162,7 @@ fn begin(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError>
     Ok((checkpoint, experiments))
 }
 
-/// This program, on this host, from now on.
+/// The session of this program on this host, starting now.
 fn session(started_at: &str) -> Session {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Session {
@@ -175,7 +175,7 @@ fn session(started_at: &str) -> Session {
     }
 }
 
-/// Nothing is mixed of files as they were and as they are now.
+/// Refuses to resume if a file has changed: results of the old and the new content must not be mixed.
 fn same_files(
     id: &str,
     before: &BTreeMap<String, String>,
@@ -193,7 +193,7 @@ fn same_files(
 
 /// Runs it and reports its progress; returns the exit code.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
-    // First of all: many points take seconds to be checked.
+    // Before the check, which takes seconds if there are many points.
     let stop = Stop::new();
     signals::listen(&stop)?;
     check_outputs(args)?;
@@ -201,7 +201,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let parse_flags: ParseTestFlags<'_> = &plan_from_flags;
     let files = Files::new(job.directory.clone());
     let is_stopped = || stop.reason().is_some();
-    // Before anything of it is kept.
+    // Before anything is stored.
     let estimate = match check_unless(&is_stopped, &job.scenario, &files, parse_flags) {
         Ok(estimate) => estimate,
         Err(ScenarioError::Stopped) => return Ok(nothing_run(&stop)),
@@ -213,9 +213,9 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     }
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(command, Default::default(), now, random::u64());
-    // A seed that people can type, and that JSON keeps.
+    // 32 bits: a seed that people can type, and that JSON numbers represent exactly.
     let drawn = Seed(random::u64() >> 32);
-    // The command that repeats the experiment; one that resumes it repeats nothing.
+    // A resumed experiment stores its original command, since that is the one that repeats it.
     let (id, started_at, seed, command) = match &job.earlier {
         Some((_, head)) => {
             (head.id.clone(), head.started_at.clone(), head.seed, head.command.clone())
@@ -266,7 +266,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let telling = Mutex::new(());
     let tell = |happening: &ScenarioEvent<'_>| {
         let _one = telling.lock().unwrap_or_else(|e| e.into_inner());
-        told(happening, is_quiet);
+        print_event(happening, is_quiet);
     };
     let monotonic_ns = || weir_net::clock::Clock::System.monotonic_ns();
     let options = Options {
@@ -286,10 +286,11 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         monotonic_ns: &monotonic_ns,
         warnings: job.warnings.clone(),
     };
-    let much = estimate_text(&estimate, job.simulate, is_resumed.then(|| checkpoint.repetitions()));
+    let estimate_line =
+        estimate_text(&estimate, job.simulate, is_resumed.then(|| checkpoint.repetitions()));
     if !is_quiet {
-        print(&head(&job.scenario, &options, much.as_deref()))?;
-    } else if let Some(words) = much {
+        print(&head(&job.scenario, &options, estimate_line.as_deref()))?;
+    } else if let Some(words) = estimate_line {
         note(&words);
     }
     let Ended { experiment, error } = match scenario::run(&job.scenario, &options, checkpoint) {
@@ -303,21 +304,21 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         Err(error) => return Err(refused(error)),
     };
     let written = finish(&experiment, args, experiments.as_ref());
-    let to_go_on = (experiments.is_some() && experiment.status != Status::Complete)
+    let how_to_resume = (experiments.is_some() && experiment.status != Status::Complete)
         .then(|| format!("to resume: weir run --resume {id}"));
     let mut closing = text::closing(&experiment);
-    closing.extend(to_go_on.as_ref().map(|line| format!("{line}\n")));
+    closing.extend(how_to_resume.as_ref().map(|line| format!("{line}\n")));
     if !is_quiet {
         print(&cleaned(&closing))?;
     } else if !args.json {
-        // A table on standard output has no verdict in it.
+        // Standard output holds only a table: the verdict goes to standard error.
         note(cleaned(&closing).trim_end());
-    } else if let Some(line) = to_go_on {
+    } else if let Some(line) = how_to_resume {
         note(&line);
     }
     match error.map(refused).map_or(written, Err) {
         Ok(()) => Ok(exit_code(&experiment, &stop)),
-        // The one object of --json has been printed.
+        // The single object of --json has been printed already.
         Err(error) if args.json => {
             note(&cleaned(&format!("error: {}", error.chain())));
             Ok(error.exit_code())
@@ -326,14 +327,14 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     }
 }
 
-/// Prints that an experiment was stopped before its first run; its exit code.
+/// Prints that an experiment was stopped before its first run; returns the exit code.
 fn nothing_run(stop: &Stop) -> i32 {
     let reason = stop.reason().unwrap_or(StopReason::Interrupted);
     note(&format!("{}; nothing was run", reason.text()));
     reason.exit_code()
 }
 
-/// The exit code of the contract.
+/// The exit code of an experiment.
 fn exit_code(experiment: &Experiment, stop: &Stop) -> i32 {
     if experiment.status == Status::Interrupted {
         return stop.reason().unwrap_or(StopReason::Interrupted).exit_code();
@@ -361,6 +362,9 @@ mod tests {
         let refused = changed.unwrap_err().refusal();
         assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--resume"), 2));
         assert!(refused.given.unwrap().contains("laws.toml"));
-        assert!(same_files("x", &of(&[]), &before).is_err(), "one that was not known");
+        assert!(
+            same_files("x", &of(&[]), &before).is_err(),
+            "a file that was not known at the start"
+        );
     }
 }

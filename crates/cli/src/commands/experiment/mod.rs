@@ -26,7 +26,7 @@ use crate::parsed;
 
 use job::{Job, execute};
 
-/// Flags that both commands have.
+/// Flags of the result, the same for all three commands.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Result")]
 pub(crate) struct ResultArgs {
@@ -48,18 +48,18 @@ pub(crate) struct ResultArgs {
     /// Store neither the runs nor a checkpoint
     #[arg(long)]
     pub(crate) no_store: bool,
-    /// The id that its starter gave it; a job's alone.
+    /// The experiment's id, given by the process that started it; set only for jobs.
     #[arg(skip)]
     pub(crate) id: Option<String>,
 }
 
-/// Whether it is an id, which becomes the name of a file.
+/// Whether a text is a valid id. An id becomes the name of a file.
 fn is_id(text: &str) -> bool {
     let right = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !text.is_empty() && text.len() <= 64 && text.chars().all(right)
 }
 
-/// Reads flags of `weir test`, as a scenario's `args` hold them.
+/// Parses flags of `weir test` from the `args` of a scenario.
 pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
     #[derive(Debug, Parser)]
     #[command(name = "weir test", no_binary_name = true, disable_help_flag = true)]
@@ -68,7 +68,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
         args: TestArgs,
     }
     const HOST: &str = "host.invalid";
-    // The host is the step's own; what is behind it are flags.
+    // The step itself names the host, so everything after this placeholder is a flag.
     let line = std::iter::once(HOST).chain(words.iter().map(String::as_str));
     let line = Line::try_parse_from(line).map_err(|e| {
         let typed = ["weir", "test", HOST].into_iter().chain(words.iter().map(String::as_str));
@@ -116,8 +116,7 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
 /// Accepted in place of a flag that concerns the whole run.
 const OWN_FIELD: &str = "the scenario's own field for it";
 
-/// Why it did not run, as a message of the command line: what is wrong with the scenario, or what a program that was
-/// running said.
+/// The error of an experiment that did not run: what is wrong with the scenario, or what a program that it started reported.
 pub(crate) fn refused(error: ScenarioError) -> CliError {
     let message = error.to_string();
     match error {
@@ -141,7 +140,7 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
     }
 }
 
-/// Whether a program has the checkpoint of an experiment now.
+/// Whether a process is running the experiment of a checkpoint.
 pub(crate) fn is_running(checkpoint: &Path) -> bool {
     scenario::checkpoint::read_header(checkpoint).is_ok_and(|(_, is_running)| is_running)
 }
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_no_path() {
+    fn a_path_is_not_an_id() {
         assert!(is_id("20261122-203009-ab12cd"));
         for text in ["", "../x", "a/b", ".", "a b", &"x".repeat(65)] {
             assert!(!is_id(text), "{text}");
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_for_which_a_scenario_has_words_are_refused_by_name() {
+    fn flags_that_a_scenario_has_fields_for_are_refused() {
         let of = |line: &str| {
             plan_from_flags(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>())
         };

@@ -1,4 +1,4 @@
-//! What is written of an experiment at its end.
+//! Writes the results of an experiment at its end.
 
 use std::path::{Path, PathBuf};
 
@@ -17,24 +17,24 @@ use crate::job::is_job;
 use crate::named::{NamedFile, apart};
 use crate::output::{print, print_object};
 
-/// The files that are written at the end, by their flags.
+/// The files to write at the end, by their flags.
 fn outputs(args: &ResultArgs) -> Vec<NamedFile<'_>> {
     let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
     let named = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
     named.map(|(flag, path)| NamedFile { flag, path, is_written: true }).collect()
 }
 
-/// Standard output, as other tools name it.
+/// Whether a path means standard output.
 fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Whether standard output has a result only: messages then go to standard error.
+/// Whether standard output is reserved for a result: messages then go to standard error.
 pub(super) fn has_stdout(args: &ResultArgs) -> bool {
     args.json || outputs(args).iter().any(|named| is_stdout(named.path))
 }
 
-/// Refuses two results in one stream, and standard output as a directory.
+/// Refuses two results on standard output, and standard output as a directory.
 fn check_streams(args: &ResultArgs) -> Result<(), CliError> {
     let given = outputs(args);
     let json = args.json.then_some("--json");
@@ -50,7 +50,7 @@ fn check_streams(args: &ResultArgs) -> Result<(), CliError> {
     }
 }
 
-/// Whether a file would be among the figures of a directory.
+/// Whether a path is that of a figure that may be written into `directory`.
 fn is_figure_of(path: &Path, directory: &Path) -> bool {
     let there = |path: &Path| {
         std::path::absolute(path).ok().and_then(|p| p.canonicalize().ok().or(Some(p)))
@@ -59,13 +59,13 @@ fn is_figure_of(path: &Path, directory: &Path) -> bool {
     path.extension().is_some_and(|e| e == "svg") && parent.and_then(there) == there(directory)
 }
 
-/// Refuses what would be written over a file that the experiment is read from.
+/// Refuses outputs that would overwrite a file from which the experiment is read.
 pub(super) fn check_inputs(
     args: &ResultArgs,
     inputs: &[(&'static str, PathBuf)],
 ) -> Result<(), CliError> {
     let read = inputs.iter().map(|(flag, path)| NamedFile { flag, path, is_written: false });
-    // Which figures there will be is not known yet: none that is there already may be read.
+    // The figures' names are not known yet: no existing figure in the directory may be an input.
     let entries = args.svg.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
     let figures: Vec<PathBuf> = entries
         .flat_map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())))
@@ -79,9 +79,9 @@ pub(super) fn check_inputs(
     apart(&[read, outputs(args)].concat())
 }
 
-/// Refuses what could not be written at the end, before anything is measured.
+/// Refuses, before anything is measured, outputs that could not be written at the end.
 pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
-    // Devices and pipes take what several write.
+    // Several outputs may share a device or a pipe, but not standard output.
     check_streams(args)?;
     let given = outputs(args);
     let svg = args.svg.as_deref().map(|path| NamedFile { flag: "--svg", path, is_written: true });
@@ -94,14 +94,14 @@ pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
         return Err(CliError::flag(
             inside.flag,
             format!("{}, where --svg writes its figures", inside.path.display()),
-            "a file elsewhere, or of another ending",
+            "a file in another directory, or with another extension",
         ));
     }
     args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
 }
 
-/// Prints JSON if requested, stores the result next to its checkpoint, and writes the requested files. What
-/// can be written is, even if others fail; the first failure is returned.
+/// Prints JSON if requested, stores the result next to its checkpoint, and writes the requested files. A failure does not
+/// prevent the other outputs; the first failure is returned.
 pub(super) fn finish(
     experiment: &Experiment,
     args: &ResultArgs,
@@ -127,7 +127,7 @@ pub(super) fn finish(
     let is_kept = kept.is_some() && first.is_ok();
     let mut done = |outcome: Result<(), CliError>, again: &str| {
         if outcome.is_err() && is_kept {
-            // What was measured is not lost with the file.
+            // The file failed, but the result is not lost.
             note(&format!("the result is stored: {again}"));
         }
         if first.is_ok() {

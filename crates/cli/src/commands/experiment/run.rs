@@ -176,7 +176,7 @@ fn is_field(error: &ModelError, name: &str) -> bool {
     matches!(error, ModelError::Field { field, .. } if field == name)
 }
 
-/// Reads the scenario of a job; `path` is its file, where it has one.
+/// Reads the scenario of a job; `path` is its file, if it has one.
 fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
     let parse = |hosts: &BTreeMap<String, HostSpec>| {
         Scenario::parse(&job.text, job.quick, &job.set, hosts).map_err(|error| match path {
@@ -187,7 +187,7 @@ fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
         })
     };
     let scenario = parse(&job.hosts)?;
-    // The user of --host, or a reader of the result, may expect the laws of the lab's path.
+    // With --host the laws of the lab's path do not apply, which a reader of the result has to know.
     let whole = (!job.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
     left_out.iter().for_each(|words| note(words));
@@ -208,7 +208,7 @@ fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
     })
 }
 
-/// What `--host` leaves out of a scenario with its lab, in words.
+/// A warning about the emulators that a scenario loses because `--host` replaces its lab.
 fn left_out(whole: &Scenario, left: &Scenario) -> Option<String> {
     let gone = whole.emulators.keys().filter(|name| !left.emulators.contains_key(*name));
     let gone: Vec<&str> = gone.map(String::as_str).collect();
@@ -220,7 +220,7 @@ fn left_out(whole: &Scenario, left: &Scenario) -> Option<String> {
     })
 }
 
-/// A number or a boolean where it reads as one.
+/// The value of a variable: a number or a boolean if the text is one, else the text.
 fn value_of(text: &str) -> Value {
     match text {
         "true" => true.into(),
@@ -233,7 +233,7 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// Whether a session's process has ended, as far as this host can tell.
+/// Whether a session's process has ended, as far as this host knows.
 fn is_gone(session: &Session) -> bool {
     let here = boot_id();
     here.is_some() && here == session.boot_id && process_start_time(session.pid).is_none()
@@ -253,7 +253,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         Scenario::parse(&head.scenario, head.quick, &head.set, hosts)
     };
     let refuse = |error| CliError::Plan { path: path.clone(), error };
-    let scenario = parse(&head.hosts).map_err(refuse).inspect_err(|_| note(&begin_anew(&head)))?;
+    let scenario = parse(&head.hosts).map_err(refuse).inspect_err(|_| note(&start_again(&head)))?;
     let whole = (!head.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let warnings = whole.and_then(|whole| left_out(&whole, &scenario)).into_iter().collect();
     note(&cleaned(&format!(
@@ -287,8 +287,8 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
     execute(job, args, command)
 }
 
-/// What to do where today's rules refuse what an earlier version began.
-fn begin_anew(head: &CheckpointHeader) -> String {
+/// What to do if this version refuses an experiment that an earlier version started.
+fn start_again(head: &CheckpointHeader) -> String {
     let by = &head.session;
     let commit = by.commit.as_ref().map_or_else(String::new, |c| format!(" (commit {c})"));
     let words = format!(

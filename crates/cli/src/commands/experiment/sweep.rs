@@ -137,7 +137,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
     execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &args.result, command)
 }
 
-/// `weir test --runs`: the one point of a sweep, repeated.
+/// Runs `weir test --runs` as a sweep with a single point.
 pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliError> {
     let output = &args.output;
     let refused = [
@@ -167,7 +167,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
     };
     let sweep = GridArgs {
         runs: repeat.runs,
-        // Until it is precise enough, within reason.
+        // A limit for tests that never become precise enough.
         max_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(0).max(100)),
         confidence: repeat.confidence,
         precision: repeat.precision,
@@ -186,8 +186,8 @@ struct RepeatArgs {
     precision: Option<f64>,
 }
 
-/// A scenario of one step, which repeats a test at each point of a grid, or at its only one; it and its step have this name.
-/// `file` is the text of `--plan`.
+/// A scenario with one step that repeats a test at each point of a grid. `name` is the name of both, `file` the text of
+/// `--plan`.
 fn scenario(
     grid: GridArgs,
     test: TestArgs,
@@ -203,8 +203,8 @@ fn scenario(
     if impairing.is_empty() && grid.emulator.is_some() {
         return Err(CliError::flag(
             "--emulator",
-            "no laws to give it",
-            "--both, --a-to-b or --b-to-a with it",
+            "no laws to apply",
+            "--emulator together with --both, --a-to-b or --b-to-a",
         ));
     }
     if !impairing.is_empty() && !grid.lab && grid.emulator.is_none() {
@@ -219,7 +219,7 @@ fn scenario(
     refuse_beside(&test.flags(), &grid.over, &laws)?;
     refuse_unrepeatable(&test)?;
     let general = &test.general;
-    // The hosts of a lab are this host too.
+    // The hosts of a lab run on this host's CPUs.
     general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     let threads = Threads {
         affinity: general.affinity.as_ref().map(Cpus::to_string),
@@ -301,7 +301,7 @@ fn scenario(
     })
 }
 
-/// Refuses flags that a test on its own has and a repeated one has not, instead of leaving them without effect.
+/// Refuses flags of a single test that have no effect on repeated tests.
 fn refuse_unrepeatable(test: &TestArgs) -> Result<(), CliError> {
     let general = &test.general;
     let refused = [
@@ -313,7 +313,7 @@ fn refuse_unrepeatable(test: &TestArgs) -> Result<(), CliError> {
         return Err(CliError::flag(flag, "given with several runs", "one run of weir test"));
     }
     if test.measure.nominal == Some(Nominal::Auto) {
-        let accepted = "a rate, such as 1G: what is repeated has it in its plan";
+        let accepted = "a rate such as 1G, which the repeated plan can store";
         return Err(CliError::flag("--nominal", "auto", accepted));
     }
     if general.connect_timeout != CONNECT_TIMEOUT {
@@ -323,10 +323,10 @@ fn refuse_unrepeatable(test: &TestArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What --connect-timeout is by default.
+/// Default of `--connect-timeout`.
 pub(super) const CONNECT_TIMEOUT: Span = Span::from_seconds(3);
 
-/// What repetitions of one test are called.
+/// The title of the repetitions of one test.
 fn title_of(grid: &GridArgs, host: Option<&str>) -> String {
     let test = host.map_or("test".into(), |host| format!("test of {host}"));
     match (grid.precision, grid.runs) {
@@ -348,7 +348,7 @@ mod tests {
         test: TestArgs,
     }
 
-    /// The scenario, and titles of it, of `weir test` with these words.
+    /// The scenario of `weir test` with these arguments, or of `weir sweep` if there are axes.
     fn of(words: &str, over: &[&str], name: &str) -> Scenario {
         let test = Line::try_parse_from(["x"].into_iter().chain(words.split(' '))).unwrap().test;
         let grid = GridArgs {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn repetitions_of_a_test_are_called_a_test_and_those_of_a_grid_a_sweep() {
+    fn repeated_tests_are_named_test_and_grids_sweep() {
         let named = |s: &Scenario| (s.name.clone(), s.steps[0].name.clone().unwrap());
         let both = |name: &str| (name.to_owned(), name.to_owned());
         for (words, title) in [
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn how_threads_run_goes_with_every_repetition() {
+    fn thread_settings_apply_to_every_repetition() {
         let made = of("h --runs 2 -A 0 --scheduling normal --spin 1ms -t 1", &[], "test");
         let Some(Action::Sweep(sweep)) = made.steps[0].action() else { panic!("{made:?}") };
         let wanted = Threads {
@@ -408,7 +408,7 @@ mod tests {
             spin: Some(Span(1_000_000)),
         };
         assert_eq!(sweep.test.threads, wanted);
-        // As the scenario is written and read again.
+        // They survive serializing and parsing the scenario.
         let text = serde_json::to_string(&made).unwrap();
         let read = Scenario::parse(&text, false, &Default::default(), &Default::default());
         assert_eq!(read.unwrap(), made);

@@ -1,4 +1,4 @@
-//! What is said of an experiment while it runs.
+//! Prints the progress of an experiment.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use weir_report::clean;
 use crate::app::note;
 use crate::output::print;
 
-/// Lines of text in which a scenario, a program or a peer may have words: nothing in them steers the terminal.
+/// Removes terminal control sequences from lines that may quote a scenario, a program or a peer.
 pub(super) fn cleaned(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
@@ -20,13 +20,17 @@ pub(super) fn cleaned(text: &str) -> String {
         .collect()
 }
 
-/// What is about to be done.
-pub(super) fn head(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> String {
-    cleaned(&heading(scenario, options, much))
+/// The heading printed before an experiment runs.
+pub(super) fn head(
+    scenario: &Scenario,
+    options: &Options<'_>,
+    estimate_line: Option<&str>,
+) -> String {
+    cleaned(&heading(scenario, options, estimate_line))
 }
 
-/// How much is about to be done, and how many runs of it are done if it is resumed; the virtual clock has a time of its
-/// own. Absent for a single run.
+/// Number of runs and estimated time of an experiment, and how many runs are done if it is resumed. A simulated experiment
+/// has no estimated time. Absent for a single run.
 pub(super) fn estimate_text(
     estimate: &Estimate,
     is_simulated: bool,
@@ -39,9 +43,9 @@ pub(super) fn estimate_text(
     estimate.is_worth_showing().then(|| estimate.text(done))
 }
 
-fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> String {
+fn heading(scenario: &Scenario, options: &Options<'_>, estimate_line: Option<&str>) -> String {
     let mut out = format!("{}\n", scenario.title.as_ref().unwrap_or(&scenario.name));
-    if let Some(words) = much {
+    if let Some(words) = estimate_line {
         out += &format!("{words}\n");
     }
     if let Some(method) = &scenario.method {
@@ -55,7 +59,7 @@ fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> St
 }
 
 /// Reports events: progress on stderr, results on stdout unless they come as JSON at the end.
-pub(super) fn told(happening: &ScenarioEvent<'_>, json: bool) {
+pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool) {
     match happening {
         ScenarioEvent::Began { name, action, depth } => {
             if *action != "wait" {
@@ -102,7 +106,7 @@ pub(super) fn told(happening: &ScenarioEvent<'_>, json: bool) {
         }
         ScenarioEvent::Ended { step, depth } => {
             if *depth == 0 && !json {
-                // A closed stdout is reported at the end.
+                // If stdout is closed, that is reported at the end.
                 let _ = print(&cleaned(&text::whole(step, 0)));
             }
         }
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_of_a_scenario_steers_the_terminal() {
+    fn text_of_a_scenario_can_not_control_the_terminal() {
         assert_eq!(
             cleaned("a\x1b[2Jb\nc\u{9b}d\r\n\te"),
             "a\u{fffd}[2Jb\nc\u{fffd}d\u{fffd}\n\u{fffd}e"

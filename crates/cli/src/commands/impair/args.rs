@@ -41,7 +41,7 @@ pub(crate) struct ImpairArgs {
     pub(crate) run: RunArgs,
 }
 
-/// What is to happen to packets.
+/// The flags that define an impairment.
 #[derive(Debug, Args, Default)]
 pub(crate) struct LawArgs {
     /// Laws of both directions, in one line
@@ -65,7 +65,7 @@ pub(crate) struct LawArgs {
 }
 
 impl LawArgs {
-    /// Whether nothing is asked.
+    /// Whether none of these flags is given.
     pub(crate) fn is_empty(&self) -> bool {
         self.both.is_none()
             && self.a_to_b.is_none()
@@ -74,7 +74,7 @@ impl LawArgs {
             && self.config.is_none()
     }
 
-    /// The impairment that is asked for.
+    /// The impairment that these flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
         let mut config = match &self.config {
             Some(path) => {
@@ -85,13 +85,13 @@ impl LawArgs {
                 config
             }
             None => {
-                let way = |own: &Option<Laws>| {
+                let laws_of = |own: &Option<Laws>| {
                     own.clone().or_else(|| self.both.clone()).unwrap_or_default()
                 };
                 let other = Other {
                     profile: self.profile.clone(),
-                    a_to_b: way(&self.a_to_b),
-                    b_to_a: way(&self.b_to_a),
+                    a_to_b: laws_of(&self.a_to_b),
+                    b_to_a: laws_of(&self.b_to_a),
                 };
                 Impairment { other, seed: Seed(random::u64()), ..Impairment::default() }
             }
@@ -101,7 +101,7 @@ impl LawArgs {
         Ok(config)
     }
 
-    /// A refused field, by the flag that set it, where it is not of a file.
+    /// An error with the flag that set the refused field, unless the field is from a file.
     fn by_flag(&self, error: ModelError) -> CliError {
         let field = match &error {
             ModelError::Field { field, .. } if self.config.is_none() => field.as_str(),
@@ -119,7 +119,7 @@ impl LawArgs {
     }
 }
 
-/// Reads a file of type weir.impair/1; whether it names its seed, too.
+/// Reads a weir.impair/1 file; also returns whether the file states a seed.
 fn read(path: &PathBuf) -> Result<(Impairment, bool), CliError> {
     let text = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
@@ -194,7 +194,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The impairment that is asked for.
+    /// The impairment that the flags define.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
         let mut config = self.laws.impairment()?;
         config.impair_arp |= self.impair_arp;
@@ -203,7 +203,7 @@ impl RunArgs {
     }
 }
 
-/// Which running emulator is meant.
+/// Selects a running emulator.
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
     /// Its control socket [default: that of the only one that runs]
@@ -317,7 +317,7 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
     let bytes: Option<Vec<u8>> = text
         .split([':', '-'])
         .map(|part| {
-            // `from_str_radix` takes a sign.
+            // `from_str_radix` would accept a sign.
             let is_octet = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
             is_octet.then(|| u8::from_str_radix(part, 16).ok())?
         })
@@ -352,7 +352,7 @@ mod tests {
         let none = "schema = 'weir.impair/1'";
         assert_ne!(seed(none), seed(none));
         assert_ne!(seed(r#"{"schema":"weir.impair/1"}"#), Seed(0));
-        // Zero is a seed like others.
+        // Zero is a valid seed.
         assert_eq!(seed("schema = 'weir.impair/1'\nseed = 0"), Seed(0));
         assert_eq!(seed(r#"{"schema":"weir.impair/1","seed":"0x7"}"#), Seed(7));
     }

@@ -1,4 +1,4 @@
-//! `weir impair --pcap-in F --pcap-out F`: the same engine on a capture's own clock.
+//! `weir impair --pcap-in F --pcap-out F`: runs the emulator's engine on a capture, by the capture's clock.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write, stdin, stdout};
@@ -20,7 +20,7 @@ fn is_pipe(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Reads, impairs, writes.
+/// Reads the capture, impairs it and writes the result.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(from), Some(to)) = (&args.pcap_in, &args.pcap_out) else {
         return Err(CliError::flag(
@@ -43,7 +43,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     } else {
         Box::new(File::open(from).map_err(CliError::io("read capture", from))?)
     };
-    // What is written would be read, or written over: told before anything is cut to nothing.
+    // Refuse an output that is also an input or another output, before any file is truncated.
     let written = |flag, path| NamedFile { flag, path, is_written: true };
     let mut named = vec![
         NamedFile { flag: "--pcap-in", path: from, is_written: false },
@@ -74,7 +74,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         (BufReader::with_capacity(1 << 18, input), &names.0),
         (BufWriter::with_capacity(1 << 18, output), &names.1),
     )?;
-    // Where the capture goes to stdout, nothing else does.
+    // If the capture is written to stdout, all text goes to stderr.
     let print = |text: &str| {
         if piped_out {
             note(text.trim_end());
@@ -95,11 +95,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     outcome(error, false, 0)
 }
 
-/// A file that stays what it is until something is written: an input that is no capture does not destroy an earlier result.
+/// A file that is unchanged until something is written: an input that is not a capture does not destroy an earlier result.
 enum OutputTarget {
-    /// There already, as it was; what is in it is removed where that is so.
+    /// Exists and is unchanged; the flag says whether its content is removed before the first write.
     Before(File, bool),
-    /// Not there yet.
+    /// Does not exist yet.
     Absent(PathBuf),
     /// Written to.
     Begun(File),
@@ -118,7 +118,7 @@ impl OutputTarget {
             OutputTarget::Begun(file) => return Ok(file),
             OutputTarget::Absent(path) => begin(path)?,
             OutputTarget::Before(file, is_emptied) => {
-                // A device or a pipe has no length to cut, and a descriptor's file is written on.
+                // A device or a pipe can't be truncated, and the file of a descriptor is appended to.
                 if *is_emptied {
                     file.set_len(0)?;
                 }

@@ -1,4 +1,5 @@
-//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `reset`, `save`: a line to a running emulator, and its answer.
+//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `reset` and `save`: each sends one request to a running
+//! emulator and prints the answer.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::output::print;
 pub(super) const PREFIX: &str = "impair-";
 pub(super) const SUFFIX: &str = ".socket";
 
-/// Asks and prints.
+/// Sends the request of a verb and prints the answer.
 pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
     let named = |verb: &str, flow: &Option<String>| match flow {
         Some(flow) => json!({ "verb": verb, "flow": flow }),
@@ -28,10 +29,10 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
     match verb {
         Verb::Set { laws, flow, socket } => {
             let request = changes(laws, flow.as_deref())?;
-            told(&talk(socket, &request)?)
+            print_in_force(&talk(socket, &request)?)
         }
-        Verb::Start { flow, socket } => told(&talk(socket, &named("start", flow))?),
-        Verb::Stop { flow, socket } => told(&talk(socket, &named("stop", flow))?),
+        Verb::Start { flow, socket } => print_in_force(&talk(socket, &named("start", flow))?),
+        Verb::Stop { flow, socket } => print_in_force(&talk(socket, &named("stop", flow))?),
         Verb::Reset { flow, socket } => {
             talk(socket, &named("reset", flow))?;
             Ok(0)
@@ -67,7 +68,7 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
                 Some(path) => crate::files::write("write", path, toml).map(|()| 0),
             }
         }
-        // Dispatched before.
+        // The caller has handled it.
         Verb::Exec(_) => Err(CliError::Internal("exec is no control verb".into())),
     }
 }
@@ -103,7 +104,7 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
     Ok(request.into())
 }
 
-/// `on` or `off` and a flow's name, in either order: what could be both is the state where it stands first.
+/// Parses `on` or `off` and a flow's name, in either order. If the flow is itself named `on` or `off`, the state is first.
 fn switched(words: &[String]) -> Result<(bool, Option<String>), CliError> {
     let state = words.iter().position(|word| matches!(word.as_str(), "on" | "off"));
     let Some(state) = state else {
@@ -114,7 +115,7 @@ fn switched(words: &[String]) -> Result<(bool, Option<String>), CliError> {
     Ok((words[state] == "on", flow))
 }
 
-/// The answer to `show` as an object of its own; that it is one goes without saying.
+/// The answer to `show` as JSON, without the protocol's `ok` field.
 fn shown(mut answer: Value) -> String {
     if let Some(fields) = answer.as_object_mut() {
         fields.remove("ok");
@@ -122,7 +123,7 @@ fn shown(mut answer: Value) -> String {
     format!("{answer:#}\n")
 }
 
-fn told(answer: &Value) -> Result<i32, CliError> {
+fn print_in_force(answer: &Value) -> Result<i32, CliError> {
     let mut out = format!("configuration {} is in force\n", answer["configuration"]);
     if let Some(note) = answer["note"].as_str() {
         out += &format!("note: {note}\n");
@@ -160,7 +161,7 @@ fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliErr
         .map_err(|e| CliError::Internal(format!("the emulator's answer is invalid: {e}")))
 }
 
-/// Asks the emulator that is meant; its refusal is an error.
+/// Sends a request to the selected emulator; its refusal is an error.
 fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
     let path = match &socket.socket {
         Some(path) => path.clone(),
@@ -182,18 +183,18 @@ fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
     Err(refused(reason, exit_code(answer["kind"].as_str())))
 }
 
-/// The contract's exit code for a kind of refusal.
+/// The exit code for a kind of refusal.
 fn exit_code(kind: Option<&str>) -> i32 {
     match kind {
         Some("ended") => 3,
         Some("not-available") => 4,
         Some("internal") => 70,
-        // What was asked cannot be.
+        // The request is invalid.
         _ => 2,
     }
 }
 
-/// The control socket of the only emulator of this user that runs.
+/// The control socket of this user's only running emulator.
 fn the_only_one() -> Result<PathBuf, CliError> {
     let directory = weir_lab::runtime_directory()?;
     let mut alive = running(&directory)?;
@@ -214,13 +215,13 @@ fn the_only_one() -> Result<PathBuf, CliError> {
     }
 }
 
-/// Whether the process runs that a socket is named after.
+/// Whether the process in a socket's name is running.
 fn is_alive(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
     pid.and_then(|pid| process_start_time(pid.parse().ok()?)).is_some()
 }
 
-/// Control sockets that someone listens on; those left by the dead are removed.
+/// Control sockets with a listener; sockets left behind by emulators that were killed are removed.
 pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut alive = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
@@ -231,7 +232,7 @@ pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
         }
         match UnixStream::connect(&path) {
             Ok(_) => alive.push(path),
-            // One that is alive may be about to listen: its socket has its name before that.
+            // An emulator that is starting has bound its socket but may not listen yet: keep it.
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused && !is_alive(name) => {
                 let _ = std::fs::remove_file(&path);
             }
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_say_what_was_asked() {
+    fn requests_hold_the_verb_and_its_arguments() {
         let laws = LawArgs {
             both: Some("loss 1%".parse().unwrap()),
             seed: Some(weir_model::units::Seed(7)),
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(read("off other").unwrap(), (false, other.clone()));
         assert_eq!(read("other off").unwrap(), (false, other));
         assert_eq!(read("on").unwrap(), (true, None));
-        // A flow of that name is reached in the order of the help.
+        // A flow named `on` is selected by the order in the help: the state first.
         assert_eq!(read("off on").unwrap(), (false, Some("on".to_owned())));
         let error = read("other").unwrap_err();
         let refused = error.refusal();
@@ -279,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_as_json_is_the_answer() {
+    fn show_as_json_prints_the_answer() {
         let answer =
             json!({ "ok": true, "interfaces": ["a", "b"], "stopped": [], "packet_trace": null });
         let shown: Value = serde_json::from_str(&shown(answer)).unwrap();
         assert_eq!(shown, json!({ "interfaces": ["a", "b"], "stopped": [], "packet_trace": null }));
     }
 
-    /// An emulator's socket that gives one answer.
+    /// A socket that answers one request.
     fn answering(answer: &'static str) -> (tempfile::TempDir, SocketArgs) {
         use std::io::{BufRead, BufReader, Write};
         let dir = tempfile::tempdir().unwrap();
@@ -307,7 +308,7 @@ mod tests {
             (r#"{"ok":false,"error":"flow: x; accepted: other","kind":"refused"}"#, 2),
             (r#"{"ok":false,"error":"cannot open","kind":"not-available"}"#, 4),
             (r#"{"ok":false,"error":"no answer","kind":"internal"}"#, 70),
-            // Of one that has no kinds.
+            // A refusal without a kind.
             (r#"{"ok":false,"error":"flow: x; accepted: other"}"#, 2),
         ] {
             let (_dir, socket) = answering(answer);
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_the_dead_are_not_offered() {
+    fn sockets_of_killed_emulators_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let living = std::os::unix::net::UnixListener::bind(path("impair-1.socket")).unwrap();

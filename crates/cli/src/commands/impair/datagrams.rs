@@ -1,5 +1,5 @@
-//! Datagrams on the way out of a lab: one thread and one table of exchanges, each a socket of this host for what one port
-//! of the command sends to one address.
+//! Relays datagrams from a lab to other hosts, on one thread. Each exchange has a socket on this host; it relays what one
+//! port of the command sends to one address.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -15,23 +15,23 @@ use weir_net::transparent::{self, TransparentUdp};
 use super::outward::{DNS_PORT, LOOK, Lost, Targets};
 use super::relay::Protocol;
 
-/// Maximum number of exchanges at once; one more ends the one that would be forgotten first.
+/// Maximum number of concurrent exchanges; a further one ends the exchange that would expire first.
 const MAX_EXCHANGES: usize = 1024;
-/// How long an exchange may be silent before it is forgotten.
+/// An exchange expires after this time without a datagram.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The same where a name was asked for and the answer has come: most ask from a new port each time.
+/// The same for a DNS query that was answered: most resolvers use a new port for each query.
 const ANSWERED: Duration = Duration::from_secs(5);
-/// Datagrams taken from one socket before the others have their turn.
+/// Maximum number of datagrams read from one socket before the others are served.
 const BATCH: usize = 64;
-/// Exchanges that are ended when this process has no descriptor left.
+/// Number of exchanges that are ended when this process has no descriptor left.
 const MAKE_ROOM: usize = 8;
-/// The token of what comes from the lab.
-const TAKEN: u64 = u64::MAX;
+/// Poll token of the socket that receives datagrams from the lab.
+const FROM_LAB: u64 = u64::MAX;
 
-/// Who asked whom.
+/// Source address in the lab, destination address.
 type Key = (SocketAddr, SocketAddr);
 
-/// Values by key and number, the next to be forgotten first.
+/// Values by key and by number, ordered by expiry.
 struct Table<T> {
     numbers: HashMap<Key, u64>,
     entries: HashMap<u64, (Key, Instant, T)>,
@@ -57,7 +57,7 @@ impl<T> Table<T> {
         self.entries.get(&number).map(|(key, _, value)| (key, value))
     }
 
-    /// A key that is new, under the next number.
+    /// Inserts a new key under the next number.
     fn insert(&mut self, key: Key, until: Instant, value: T) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -67,7 +67,7 @@ impl<T> Table<T> {
         number
     }
 
-    /// Keeps it until then.
+    /// Sets the expiry of an entry.
     fn keep(&mut self, number: u64, until: Instant) {
         if let Some((_, before, _)) = self.entries.get_mut(&number) {
             self.order.remove(&(*before, number));
@@ -76,7 +76,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes out the next to be forgotten; only one whose time has come where `now` is given.
+    /// Removes the entry that expires first; with `now`, only if it has expired.
     fn forget(&mut self, now: Option<Instant>) -> Option<T> {
         let &(until, number) = self.order.first()?;
         if now.is_some_and(|now| until > now) {
@@ -90,13 +90,13 @@ impl<T> Table<T> {
 }
 
 struct Exchange {
-    /// This host's, connected to who is asked.
+    /// Socket of this host, connected to the destination.
     service: UdpSocket,
-    /// In the lab; sends as if from who is asked.
+    /// Socket in the lab, bound to the destination's address: answers appear to come from there.
     back: Arc<UdpSocket>,
 }
 
-/// What passes datagrams.
+/// The relay of datagrams.
 pub(super) struct Datagrams {
     taken: TransparentUdp,
     namespace: NetNamespace,
@@ -104,16 +104,16 @@ pub(super) struct Datagrams {
     lost: Arc<Lost>,
     poller: Poller,
     table: Table<Exchange>,
-    /// Exchanges with one address send back by one socket.
+    /// The sockets for answers, one for each destination.
     backs: HashMap<SocketAddrV4, Weak<UdpSocket>>,
     buffer: Vec<u8>,
 }
 
 impl Datagrams {
-    /// Takes what comes to `taken`, a socket in `namespace`.
+    /// A relay for the datagrams that `taken`, a socket in `namespace`, receives.
     ///
     /// # Errors
-    /// Of polling.
+    /// The poller can't be created.
     pub(super) fn new(
         taken: TransparentUdp,
         namespace: NetNamespace,
@@ -121,13 +121,13 @@ impl Datagrams {
         lost: Arc<Lost>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
-        poller.add(&taken, TAKEN, Interest::READ)?;
+        poller.add(&taken, FROM_LAB, Interest::READ)?;
         let (table, backs) = (Table::new(), HashMap::new());
         let buffer = vec![0; 65_536];
         Ok(Datagrams { taken, namespace, targets, lost, poller, table, backs, buffer })
     }
 
-    /// Passes them until it is over.
+    /// Relays datagrams until `over` is set.
     pub(super) fn pass(mut self, over: &AtomicBool) {
         let mut events = Events::new(BATCH);
         while !over.load(Ordering::Relaxed) {
@@ -139,7 +139,7 @@ impl Datagrams {
             }
             for token in events.iter().map(|event| event.token).collect::<Vec<_>>() {
                 match token {
-                    TAKEN => self.pass_out(),
+                    FROM_LAB => self.pass_out(),
                     number => self.pass_back(number),
                 }
             }
@@ -168,9 +168,9 @@ impl Datagrams {
         self.table.keep(number, Instant::now() + SILENCE);
         let Some((_, exchange)) = self.table.get(number) else { return Ok(()) };
         let bytes = &self.buffer[..len];
-        // The first may be refused for what became of an earlier datagram.
+        // The first attempt may return the error of an earlier datagram.
         match exchange.service.send(bytes).or_else(|_| exchange.service.send(bytes)) {
-            // No service there: that is its answer and not our loss.
+            // No service listens there: the destination refused the datagram, the relay did not drop it.
             Err(e) if e.kind() != io::ErrorKind::ConnectionRefused => Err(e),
             _ => Ok(()),
         }
@@ -181,7 +181,7 @@ impl Datagrams {
             self.make_room(1);
         }
         let opened = match self.open(key.1) {
-            // EMFILE, ENFILE: as if the table was full.
+            // EMFILE, ENFILE: treat it like a full table.
             Err(e) if matches!(e.raw_os_error(), Some(23 | 24)) => {
                 self.make_room(MAKE_ROOM);
                 self.open(key.1)
@@ -193,7 +193,7 @@ impl Datagrams {
         Ok(self.table.insert(key, Instant::now() + SILENCE, exchange))
     }
 
-    /// Ends exchanges before their time.
+    /// Ends up to `count` exchanges before they expire.
     fn make_room(&mut self, count: usize) {
         for _ in 0..count {
             let Some(exchange) = self.table.forget(None) else { return };
@@ -202,7 +202,7 @@ impl Datagrams {
         }
     }
 
-    /// Closes its sockets; that for the way back unless another exchange has it.
+    /// Closes the sockets of an exchange; the one for answers only if no other exchange uses it.
     fn close(&mut self, exchange: Exchange) {
         let Exchange { service, back } = exchange;
         drop(service);
@@ -240,7 +240,7 @@ impl Datagrams {
     }
 
     fn pass_back(&mut self, number: u64) {
-        // One that was ended meanwhile has no number any more.
+        // The exchange may have ended since the event.
         let Some(((source, asked), exchange)) = self.table.get(number) else { return };
         let mut until = None;
         for _ in 0..BATCH {
@@ -253,7 +253,7 @@ impl Datagrams {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // What became of an earlier datagram; told once.
+                // The error of an earlier datagram; the socket reports it only once.
                 Err(_) => {}
             }
         }
@@ -272,19 +272,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_silent_is_forgotten_first_and_none_before_its_time() {
+    fn exchanges_expire_in_order_and_not_early() {
         let mut table = Table::new();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let numbers: Vec<u64> = (0..3).map(|i| table.insert(key(i), at(10), i)).collect();
-        // Two at one time are two.
+        // Entries with the same expiry are distinct.
         assert_eq!(table.len(), 3);
         table.keep(numbers[0], at(30));
         table.keep(numbers[1], at(20));
         assert_eq!(table.forget(Some(at(9))), None);
         assert_eq!(table.forget(Some(at(10))), Some(2));
         assert_eq!(table.forget(Some(at(10))), None);
-        // Where room has to be made.
+        // Without `now`, an entry is removed before it expires.
         assert_eq!(table.forget(None), Some(1));
         assert_eq!((table.number(&key(1)), table.number(&key(0))), (None, Some(numbers[0])));
         table.keep(numbers[1], at(40));

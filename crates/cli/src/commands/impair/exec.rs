@@ -1,5 +1,5 @@
-//! `weir impair exec -- COMMAND`: a command in a namespace of its own, behind the emulator, with a way to this host's
-//! services and, where the kernel lets it be made, out.
+//! `weir impair exec -- COMMAND`: runs a command in a namespace of its own, behind the emulator. The command reaches this
+//! host's services and, where the kernel permits it, other hosts.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
@@ -29,21 +29,21 @@ use crate::engine::StopReason;
 use crate::error::CliError;
 use crate::signals;
 
-/// Between two looks at the command, the emulator and signals.
+/// Interval at which the command, the emulator and signals are checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time after the start of the command in which an earlier signal may be reported, since another thread receives it.
-const BECOMING: Duration = Duration::from_millis(500);
-/// Time that the command has to end after SIGTERM.
+/// After the start of the command, a signal that arrived before it may be reported up to this late: another thread receives it.
+const SIGNAL_DELAY: Duration = Duration::from_millis(500);
+/// The command is killed if it has not ended this long after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 /// ENOENT, as every Unix numbers it.
 const NO_ENTRY: i32 = 2;
 /// SIGINT, as every Unix numbers it.
 const INTERRUPT: i32 = 2;
-/// Descriptors that the ways to services and out may need: two for a connection, two for an exchange of datagrams.
+/// Descriptors that the relays may need: two for each connection, two for each exchange of datagrams.
 const DESCRIPTORS: u64 = 8192;
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// Runs the command behind an emulator; its exit code is returned.
+/// Runs the command behind an emulator; returns its exit code.
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     super::files::packet_trace_apart(&args.laws, args.packet_trace.as_deref())?;
     let impairment = args.laws.impairment()?;
@@ -62,13 +62,13 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         return Err(CliError::Command { program, source: io::Error::from_raw_os_error(NO_ENTRY) });
     }
     if effective_user_id() != 0 {
-        // Before there are threads; threads of ours then may enter the lab's namespaces.
+        // Must happen before threads are started; they may then enter the lab's namespaces.
         enter_user_namespace().map_err(weir_lab::Error::from)?;
     }
-    let (sender, told) = channel();
-    // From here on there is something to take down. Until the command runs, a third signal ends this program whatever it
-    // waits for; the lab and the emulator then end by themselves, as when it is killed. Once it runs, the command's end is what
-    // is waited for, and SIGKILL ends that.
+    let (sender, requests) = channel();
+    // From here on there is a lab to remove. Until the command runs, a third signal ends this program immediately; the lab and
+    // the emulator then end by themselves, as when it is killed. Once the command runs, this program waits for its end, and a
+    // further signal kills the command.
     let runs = Arc::new(AtomicBool::new(false));
     let (is_running, mut count) = (runs.clone(), 0);
     signals::each(move |reason| {
@@ -76,7 +76,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         if count >= 3 && !is_running.load(Ordering::Relaxed) {
             std::process::exit(reason.exit_code());
         }
-        // The receiver no longer exists once the command has ended; then this program is about to end, too.
+        // The receiver is dropped when the command has ended; this program is then ending too.
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
@@ -113,7 +113,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         command.env(OF_COMMAND, socket);
     }
     let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
-    if let Ok(reason) = told.try_recv() {
+    if let Ok(reason) = requests.try_recv() {
         drop((relay, outward));
         let _ = emulator.finish();
         note("stopped before the command was started");
@@ -121,15 +121,15 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let started = command.spawn();
     runs.store(true, Ordering::Relaxed);
-    // With it goes this process's end of the pipe that reports the mount.
+    // Closes this process's end of the pipe that reports a failed mount.
     drop(command);
     if let Some(reason) = resolver.and_then(refusal) {
         note(&format!("names are not resolved: another {RESOLVER} cannot be mounted: {reason}"));
     }
-    // Only now: the command has the limit that this program was started with.
+    // After the spawn, so that the command inherits the original limit.
     let _ = raise_descriptor_limit(DESCRIPTORS);
     let done = match started {
-        Ok(mut child) => watch(&mut child, &mut emulator, &told)
+        Ok(mut child) => watch(&mut child, &mut emulator, &requests)
             .map_err(|e| CliError::Internal(format!("the command cannot be waited for: {e}"))),
         Err(source) => {
             Err(CliError::Command { program: program.to_string_lossy().into_owned(), source })
@@ -150,19 +150,19 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         return Err(CliError::EmulatorEnded { reason, exit_code });
     }
     let status = done.status;
-    // As a shell reports it.
+    // The convention of shells: 128 plus the signal's number.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
     Ok(done.asked.map_or(code, StopReason::exit_code))
 }
 
-/// Whether nothing of this name is to be found (execvp(3)): told before a path is built for it. What is found and cannot be
-/// run tells it itself.
+/// Whether no program of this name exists, by the search of execvp(3); checked before the lab is created. If one exists but
+/// can't be run, the exec reports it.
 fn is_missing(program: &OsStr) -> bool {
     let is_there = |file: &Path| file.symlink_metadata().is_ok();
     if program.as_bytes().contains(&b'/') {
         return !is_there(Path::new(program));
     }
-    // Without the variable the system has places of its own.
+    // Without PATH the system searches its default directories.
     let path = std::env::var_os("PATH");
     path.is_some_and(|path| !std::env::split_paths(&path).any(|at| is_there(&at.join(program))))
 }
@@ -170,7 +170,7 @@ fn is_missing(program: &OsStr) -> bool {
 /// How the command ended.
 struct Done {
     status: ExitStatus,
-    /// Why this program told it to.
+    /// Why this program asked it to end.
     asked: Option<StopReason>,
 }
 
@@ -179,7 +179,7 @@ struct Done {
 fn watch(
     child: &mut Child,
     emulator: &mut Spawned,
-    told: &Receiver<StopReason>,
+    requests: &Receiver<StopReason>,
 ) -> io::Result<Done> {
     let (mut asked, mut kill_at) = (None, None);
     let mut has_path = true;
@@ -188,11 +188,11 @@ fn watch(
         if let Some(status) = child.try_wait()? {
             return Ok(Done { status, asked });
         }
-        match told.recv_timeout(LOOK) {
-            // The terminal told the command as well, and what that makes of it is its own affair. Only one that came while it
-            // was not the command yet, it has not heard.
+        match requests.recv_timeout(LOOK) {
+            // The terminal sends the interrupt to the command as well, and the command decides what it does. Only an interrupt
+            // from before the exec has not reached the command.
             Ok(StopReason::Interrupted) if is_in_foreground() => {
-                if begun.elapsed() < BECOMING {
+                if begun.elapsed() < SIGNAL_DELAY {
                     tell(child, INTERRUPT);
                 }
             }
@@ -221,14 +221,14 @@ fn watch(
     }
 }
 
-/// Whether this process is of its terminal's foreground group, as its command then is: an interrupt came from there.
+/// Whether this process, and thus its command, is in the terminal's foreground group: an interrupt then came from the terminal.
 fn is_in_foreground() -> bool {
     std::fs::read("/proc/self/stat")
         .is_ok_and(|stat| is_foreground(&String::from_utf8_lossy(&stat)))
 }
 
 /// By proc_pid_stat(5): the process group is field 5, the terminal's foreground group field 8. The name, field 2, may
-/// hold anything and ends at the last parenthesis.
+/// contain any character; it ends at the last parenthesis.
 fn is_foreground(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();
@@ -236,8 +236,8 @@ fn is_foreground(stat: &str) -> bool {
     group.is_some() && group == fields.nth(2)
 }
 
-/// Shows the command a resolv.conf that names `server`, where it has to be another than this host's and can be. What is
-/// returned reports a refusal.
+/// Mounts a resolv.conf that names `server` for the command, if this host's would not work in the lab. The child reports
+/// a failed mount through the returned pipe.
 fn resolver(
     command: &mut Command,
     outward: &Result<Outward, String>,
@@ -263,7 +263,7 @@ fn resolver(
     Ok(Some(reader))
 }
 
-/// What the child said of a refusal before it became the command.
+/// The error that the child reported before it became the command.
 fn refusal(mut reader: PipeReader) -> Option<io::Error> {
     let mut errno = [0; 4];
     reader.read_exact(&mut errno).ok()?;

@@ -1,4 +1,4 @@
-//! The files of a packet trace, checked before anything is written.
+//! Checks the files of a packet trace before anything is written.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::args::LawArgs;
 use crate::error::CliError;
 use crate::named::{NamedFile, apart};
 
-/// The packet trace's own two files: later configurations are next to it, and those of an earlier packet trace are removed.
+/// The two files of a packet trace: the trace, and the later configurations, which replace those of an earlier trace.
 pub(super) fn packet_trace(path: &Path) -> (NamedFile<'_>, PathBuf) {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".configurations");
     (NamedFile { flag: "--packet-trace", path, is_written: true }, beside.into())
 }
 
-/// Refuses a packet trace that is no file with a place for its second one, or a directory.
+/// Refuses a packet trace that is a stream or a directory: the second file's name is derived from the path.
 ///
 /// # Errors
 /// [`CliError::Flag`] with what was given.
@@ -27,7 +27,7 @@ pub(super) fn packet_trace_is_file(path: &Path) -> Result<(), CliError> {
     Err(CliError::flag("--packet-trace", given, accepted))
 }
 
-/// Refuses a packet trace that is no file, and one that is, itself or by its second file, the file of laws.
+/// Refuses a packet trace that is not a file, and one of whose two files is the file of laws.
 ///
 /// # Errors
 /// As [`packet_trace_is_file`] and [`apart`].
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_trace_is_a_file_whether_or_not_there_is_one_of_laws() {
+    fn a_packet_trace_must_be_a_file_with_or_without_a_config() {
         let dir = tempfile::tempdir().unwrap();
         let laws = LawArgs::default();
         for given in [Path::new("-"), dir.path()] {
@@ -57,7 +57,7 @@ mod tests {
             assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--packet-trace"), 2));
         }
         assert!(packet_trace_apart(&laws, Some(&dir.path().join("new"))).is_ok());
-        // A name with a directory is one like others.
+        // `./-` is a file, not a stream.
         assert!(packet_trace_apart(&laws, Some(Path::new("./-"))).is_ok());
     }
 

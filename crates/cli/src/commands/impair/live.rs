@@ -26,10 +26,10 @@ use crate::job::{emit, is_job, warn};
 use crate::output::print;
 use crate::signals;
 
-/// Between two looks at signals, alarms and the time.
+/// Interval at which signals, alarms and the time are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs the command until the time is over, a signal, or the loss of an interface.
+/// Runs the command until its time is over, a signal arrives, or an interface is removed.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::flag("B", "nothing", "two interfaces: weir impair A B"));
@@ -51,7 +51,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     emulate(job, if args.json { Form::Json } else { Form::Text }).map_err(with_flag)
 }
 
-/// A refusal of an interface, with the flag that overrides it.
+/// Adds the overriding flag to the refusal of an interface.
 fn with_flag(error: CliError) -> CliError {
     match &error {
         CliError::Emulator(refused) if refused.may_be_forced() => {
@@ -63,7 +63,7 @@ fn with_flag(error: CliError) -> CliError {
     }
 }
 
-/// Where an emulator's report goes.
+/// How an emulator's report is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Text on standard output.
@@ -74,7 +74,7 @@ pub(super) enum Form {
     Events,
 }
 
-/// Runs an emulator; its exit code.
+/// Runs an emulator; returns the exit code.
 pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     let [a, b] = &job.interfaces;
     let link = match &job.link {
@@ -85,12 +85,12 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         super::files::packet_trace_is_file(path)?;
     }
     let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
-    // What opens the packet trace in a directory of another user (under sudo) is given up below.
+    // The capabilities that open the packet trace in another user's directory (under sudo) are dropped below.
     let opened =
         job.packet_trace.as_deref().filter(|_| job.few_capabilities).map(packet_trace_files);
     let packet_trace_files = opened.transpose()?.map(Arc::new);
     if job.few_capabilities {
-        // Before there are threads: each has capabilities of its own.
+        // Before threads are started: each thread has its own capabilities.
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
     job.impairment.check().map_err(CliError::Model)?;
@@ -99,8 +99,8 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     if let Some(path) = job.control_socket.as_ref().filter(|_| job.controlled) {
         ControlSocket::check(path)?;
     }
-    // Ends after the emulator, when its watchdog has had its turn.
-    let restoration = if job.disposable { None } else { second_line(&[a, b]) };
+    // Dropped after the emulator, so that its watchdog acts first.
+    let restoration = if job.disposable { None } else { restore_after_kill(&[a, b]) };
     let config = EmulatorConfig {
         link,
         // Clients of the control socket may have another working directory.
@@ -119,7 +119,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         ..EmulatorConfig::new(a, b, job.impairment.clone())
     };
     let leavings = Arc::new(Mutex::new(Leavings { socket: None, restoration }));
-    // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
+    // Emulator::start forks its watchdog, which must not inherit the signal thread's state: start that thread afterwards.
     let mut emulator = Emulator::start(config)?;
     settle(&leavings);
     let stop = Stop::new();
@@ -129,11 +129,11 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     });
     // A weak reference: everything is released when this function ends.
     let left = Arc::downgrade(&leavings);
-    signals::listen_until(&stop, move || take_away(&left))?;
+    signals::listen_until(&stop, move || clean_up(&left))?;
     let socket = listen(&job, emulator.remote())?;
     note_socket(&leavings, socket.as_ref().ok().map(ControlSocket::path));
     if let Ok(socket) = &socket {
-        // Without it a socket that is left goes with the next start.
+        // If this fails, a socket that is left behind is removed at the next start.
         let _ = emulator.remove_at_death(socket.path());
     }
     let mut head = format!("{a} ⇄ {b}, seed {}\n", job.impairment.seed);
@@ -167,12 +167,12 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         );
     }
     let why = watch(&stop, emulator.remote(), until, keepalive);
-    // From now on the second request is the one that ends it at once.
+    // From now on a second request to stop ends the emulator immediately.
     let over = Arc::new(AtomicBool::new(false));
-    let impatient = impatience(&stop, emulator.remote(), over.clone());
+    let second_stop = end_on_second_stop(&stop, emulator.remote(), over.clone());
     let ending = emulator.finish(why.map_or("time is over", StopReason::text));
     over.store(true, Ordering::Relaxed);
-    let _ = impatient.join();
+    let _ = second_stop.join();
     note_socket(&leavings, None);
     drop(socket);
     let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
@@ -189,7 +189,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::exit_code))
 }
 
-/// New files of a packet trace that a server has asked for, with the owner of the runs.
+/// Creates the files of a packet trace that a server requested, with the owner of the stored runs.
 fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
@@ -205,31 +205,33 @@ fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
     Ok(PacketTraceFiles { packet_trace: open(path.into())?, configurations: open(beside.into())? })
 }
 
-/// The second line of restoration, for when this program and its watchdog are both killed: what earlier ones left off is
-/// switched on, and what this one will switch off is noted for the next.
-fn second_line(interfaces: &[&str]) -> Option<Restoration> {
-    let untold = |reason: &dyn std::fmt::Display| {
+/// Restores offloads after this program and its watchdog were both killed: enables the offloads that an earlier emulator left
+/// disabled, and notes the ones that this emulator will disable for the next start.
+fn restore_after_kill(interfaces: &[&str]) -> Option<Restoration> {
+    let warn_not_restored = |reason: &dyn std::fmt::Display| {
         note(&format!(
             "warning: offloads can't be restored at the next start after a SIGKILL: {reason}"
         ));
     };
-    let directory = weir_lab::runtime_directory().inspect_err(|e| untold(e)).ok()?;
+    let directory = weir_lab::runtime_directory().inspect_err(|e| warn_not_restored(e)).ok()?;
     for done in restore(&directory, &weir_link::UNWANTED) {
         let (interface, feature) = (&done.interface, &done.feature);
         note(&format!(
             "{interface}: {feature} is enabled again; a killed emulator had left it disabled"
         ));
     }
-    Restoration::note(&directory, interfaces, &weir_link::UNWANTED).inspect_err(|e| untold(e)).ok()
+    Restoration::note(&directory, interfaces, &weir_link::UNWANTED)
+        .inspect_err(|e| warn_not_restored(e))
+        .ok()
 }
 
-/// What would outlive this process if it ended in the middle.
+/// What would remain if this process ended without cleaning up.
 struct Leavings {
     socket: Option<PathBuf>,
     restoration: Option<Restoration>,
 }
 
-/// Leaves in the note what was in fact switched off.
+/// Reduces the note to the offloads that were in fact disabled.
 fn settle(leavings: &Mutex<Leavings>) {
     let mut leavings = lock(leavings);
     if let Some(Err(reason)) = leavings.restoration.as_mut().map(Restoration::settle) {
@@ -242,9 +244,9 @@ fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {
     leavings.socket = path.map(Path::to_owned);
 }
 
-/// The last deed of a process that three signals end: the socket goes, the interfaces have their offloads again, and
-/// nothing is noted for the next start. The watchdog, which comes after, finds its work done.
-fn take_away(leavings: &Weak<Mutex<Leavings>>) {
+/// Cleans up a process that three signals end: removes the socket, enables the interfaces' offloads again and removes the
+/// note for the next start. The watchdog then has nothing left to do.
+fn clean_up(leavings: &Weak<Mutex<Leavings>>) {
     let Some(leavings) = leavings.upgrade() else { return };
     let mut leavings = lock(&leavings);
     if let Some(path) = leavings.socket.take() {
@@ -253,7 +255,7 @@ fn take_away(leavings: &Weak<Mutex<Leavings>>) {
     drop(leavings.restoration.take());
 }
 
-/// Waits for the end and reports alarms meanwhile.
+/// Waits for the end and prints alarms in the meantime.
 fn watch(
     stop: &Stop,
     remote: &Remote,
@@ -301,8 +303,12 @@ fn alarmed(alarm: &Alarm) {
     }
 }
 
-/// Ends at once what is asked to end for the second time.
-fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+/// Ends the emulator immediately on the second request to stop.
+fn end_on_second_stop(
+    stop: &Stop,
+    remote: &Remote,
+    over: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
     let (stop, remote) = (stop.clone(), remote.clone());
     std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
@@ -315,8 +321,8 @@ fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::threa
     })
 }
 
-/// The control socket if it is wanted, or why there is none. If its path was given and it is unavailable, that is
-/// an error: clients would look for it in vain.
+/// The control socket, or why there is none. If its path was given and can't be used, that is an error: clients would not
+/// find the emulator there.
 fn listen(job: &EmulatorJob, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
     if !job.controlled {
         return Ok(Err("none is wanted".into()));
@@ -334,7 +340,7 @@ fn default_path() -> Result<PathBuf, weir_lab::Error> {
     let name =
         format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
     let directory = weir_lab::runtime_directory()?;
-    // Looking at them removes those of emulators that were killed.
+    // This also removes the sockets of emulators that were killed.
     let _ = super::control::running(&directory);
     Ok(directory.join(name))
 }

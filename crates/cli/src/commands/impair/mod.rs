@@ -1,5 +1,5 @@
-//! `weir impair`: the emulator between two interfaces, from capture to capture, or around a command; and the control of
-//! one that runs.
+//! `weir impair`: the emulator between two interfaces, from capture to capture, or around a command; and the commands that
+//! control a running one.
 
 mod args;
 mod capture;
@@ -38,8 +38,8 @@ pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
     live::emulate(job, live::Form::Events)
 }
 
-/// What the program ends with behind a report that is printed: `code`, or what went wrong. With `--json` the report is the
-/// one object on stdout; it names the error as its `end_reason`, which stderr tells with its sources.
+/// The outcome after the report was printed: `code`, or the error. With `--json` the report is the only object on stdout;
+/// it holds the error as `end_reason`, and stderr gets the error with its sources.
 fn outcome(error: Option<Error>, json: bool, code: i32) -> Result<i32, CliError> {
     match error.map(CliError::from) {
         None => Ok(code),
@@ -51,7 +51,7 @@ fn outcome(error: Option<Error>, json: bool, code: i32) -> Result<i32, CliError>
     }
 }
 
-/// What the emulator refused: the field, its value, and what is accepted.
+/// An emulator's error as a refusal: the field, its value, and what is accepted.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     if let Error::Refusal { what, given, accepted } = error {
         return Refusal::of_field("emulator", what, given, accepted);
@@ -69,11 +69,11 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// The contract's exit code for an error of the emulator.
+/// The exit code for an error of the emulator.
 pub(crate) fn exit_code(error: &Error) -> i32 {
     use Error as E;
     let of_system = |errno: Option<i32>| match errno {
-        // ENODEV, EISDIR: an interface that is not there, or a directory for a file, is a mistyped argument.
+        // ENODEV, EISDIR: a missing interface or a directory in place of a file is a mistyped argument.
         Some(19 | 21) => 2,
         _ => 4,
     };
@@ -91,7 +91,7 @@ pub(crate) fn exit_code(error: &Error) -> i32 {
         },
         E::Guard(_) | E::PacketTrace { .. } | E::System { .. } | E::Pending(_) => 4,
         E::Ended => 3,
-        // Panicked: a defect of this program.
+        // A thread panicked: a defect of this program.
         _ => 70,
     }
 }

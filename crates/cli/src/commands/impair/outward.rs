@@ -1,6 +1,6 @@
-//! The way out of a lab: what a command sends to any IPv4 address by TCP or UDP is taken by this program in the lab's
-//! far host (nftables' `tproxy`) and sent on by sockets of this host. Nothing of this host's network is changed, and no
-//! rights over it are needed. To the far host's own address answer this host's services.
+//! Access from a lab to other hosts. This program intercepts the TCP and UDP traffic of the command to any IPv4 address in
+//! the lab's far host (nftables' `tproxy`) and relays it through sockets of this host. This host's network is not changed, and
+//! no privileges over it are needed. Traffic to the far host's own address reaches this host's services.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -15,13 +15,13 @@ use weir_net::transparent::{self, TransparentUdp};
 use super::datagrams::Datagrams;
 use super::relay::{self, Protocol};
 
-/// How long a service may take to answer a connection request.
+/// Timeout of a connection to a service.
 const CONNECT: Duration = Duration::from_secs(30);
-/// Between two looks at whether it is over.
+/// Interval at which threads check whether to end.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 pub(super) const DNS_PORT: u16 = 53;
 
-/// Ends the way out when dropped.
+/// Access to other hosts; it ends when this is dropped.
 pub(super) struct Outward {
     over: Arc<AtomicBool>,
     lost: Arc<Lost>,
@@ -34,13 +34,13 @@ impl Drop for Outward {
 }
 
 impl Outward {
-    /// What was not passed on so far, in words.
+    /// A text that counts the traffic dropped so far; `None` if there is none.
     pub(super) fn lost(&self) -> Option<String> {
         self.lost.text()
     }
 }
 
-/// What the way out did not pass on.
+/// Counts traffic that the relay dropped.
 #[derive(Default)]
 pub(super) struct Lost {
     datagrams: AtomicU64,
@@ -49,12 +49,12 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// A datagram that this host did not take.
+    /// Counts a datagram that this host did not send.
     pub(super) fn datagram(&self) {
         self.datagrams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An exchange of datagrams that was ended before its time.
+    /// Counts an exchange of datagrams that was ended before it expired.
     pub(super) fn exchange(&self) {
         self.exchanges.fetch_add(1, Ordering::Relaxed);
     }
@@ -79,12 +79,12 @@ impl Lost {
     }
 }
 
-/// Where packets to an address of the lab go from here.
+/// Maps destinations of the command to addresses reachable from this host.
 #[derive(Clone, Copy)]
 pub(super) struct Targets {
     /// The far host's address: this host's services.
     own: Ipv4Addr,
-    /// Who answers names asked of the far host.
+    /// The DNS server for queries to the far host.
     names: Option<IpAddr>,
 }
 
@@ -101,17 +101,17 @@ impl Targets {
     }
 }
 
-/// Opens the way from host `from` by way of host `by`. `names`: who answers names asked of `by`.
+/// Opens the way from host `from` through host `by`. `names` is the DNS server for queries to `by`.
 ///
 /// # Errors
-/// Why there is none: a tool that is missing, a kernel that cannot.
+/// A text: a tool is missing, or the kernel lacks a feature.
 pub(super) fn open(
     lab: &Lab,
     from: &str,
     by: &str,
     names: Option<IpAddr>,
 ) -> Result<Outward, String> {
-    let told = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
+    let error_text = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
     let host = lab.host(by).map_err(|e| e.to_string())?;
     let namespace = lab.namespace(by).map_err(|e| e.to_string())?.clone();
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
@@ -122,8 +122,8 @@ pub(super) fn open(
             Ok((listener, TransparentUdp::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?))
         })
         .map_err(|e| e.to_string())?
-        .map_err(told("open transparent sockets"))?;
-    let port = listener.local_addr().map_err(told("open transparent sockets"))?.port();
+        .map_err(error_text("open transparent sockets"))?;
+    let port = listener.local_addr().map_err(error_text("open transparent sockets"))?.port();
     let (own, interface) = (host.ipv4, &host.interface);
     let rules = format!(
         "table ip weir {{
@@ -138,19 +138,19 @@ pub(super) fn open(
         }}\n"
     );
     run(lab, by, &["nft", "-f", "-"], &rules)?;
-    // Whatever is asked for is taken in here.
+    // Deliver packets to any destination locally, for tproxy.
     run(lab, by, &["ip", "route", "add", "local", "default", "dev", "lo"], "")?;
     let gateway = own.to_string();
     run(lab, from, &["ip", "route", "add", "default", "via", &gateway], "")?;
     let (over, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(Lost::default()));
     let targets = Targets { own, names };
     let datagrams = Datagrams::new(datagrams, namespace, targets, lost.clone())
-        .map_err(told("wait for datagrams"))?;
+        .map_err(error_text("wait for datagrams"))?;
     let start = |work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name("weir-outward".into())
             .spawn(work)
-            .map_err(told("start a thread"))
+            .map_err(error_text("start a thread"))
     };
     let (ending, refused) = (over.clone(), lost.clone());
     start(Box::new(move || {
@@ -168,26 +168,26 @@ pub(super) fn open(
 
 /// Runs a tool in a host of the lab.
 fn run(lab: &Lab, host: &str, words: &[&str], input: &str) -> Result<(), String> {
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", words.join(" "));
-    let mut command: Command = lab.command(host, words[0]).map_err(|e| failed(&e))?;
-    // Where administrators' tools are, for users whose path lacks them.
+    let error_text = |e: &dyn std::fmt::Display| format!("{}: {e}", words.join(" "));
+    let mut command: Command = lab.command(host, words[0]).map_err(|e| error_text(&e))?;
+    // Add the directories of administrators' tools, which a user's PATH may lack.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| failed(&e))?;
+    let mut child = command.spawn().map_err(|e| error_text(&e))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ended of something else tells it on stderr.
+        // If the tool has ended already, stderr says why.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().map_err(|e| failed(&e))?;
+    let output = child.wait_with_output().map_err(|e| error_text(&e))?;
     if output.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    Err(failed(&text.lines().next().unwrap_or("failed")))
+    Err(error_text(&text.lines().next().unwrap_or("failed")))
 }
 
-/// Passes a connection on to whom it was made to.
+/// Relays a connection to its destination.
 fn serve(stream: TcpStream, targets: Targets) {
     let service = stream
         .local_addr()
@@ -199,8 +199,8 @@ fn serve(stream: TcpStream, targets: Targets) {
     }
 }
 
-/// Who answers names on this host, by `text`, its /etc/resolv.conf, when the command cannot ask them itself: they listen
-/// on this host alone, or have IPv6 addresses, for which there is no way out.
+/// The DNS server of this host, by `text`, its /etc/resolv.conf, if the command can't reach it directly: because it listens
+/// on loopback only, or has an IPv6 address, which is not relayed.
 pub(super) fn names_to_relay(text: &str) -> Option<IpAddr> {
     let servers: Vec<IpAddr> = text
         .lines()
@@ -210,11 +210,11 @@ pub(super) fn names_to_relay(text: &str) -> Option<IpAddr> {
     if servers.iter().any(reachable) {
         return None;
     }
-    // Without any, the resolver asks this host itself.
+    // Without a server, the resolver queries this host.
     Some(servers.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into()))
 }
 
-/// What of `text`, a resolv.conf, is not a server, with `server` as the only one.
+/// Replaces the servers in `text`, a resolv.conf, by `server`.
 pub(super) fn with_server(text: &str, server: Ipv4Addr) -> String {
     let kept = text.lines().filter(|line| !line.trim().starts_with("nameserver"));
     let mut out: String = kept.map(|line| format!("{line}\n")).collect();
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_reported_and_nothing_when_nothing_was() {
+    fn dropped_traffic_is_reported_if_there_is_any() {
         let lost = Lost::default();
         assert_eq!(lost.text(), None);
         lost.datagram();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_be_asked_for_the_command() {
+    fn dns_servers_that_need_the_relay() {
         let ip = |text: &str| text.parse::<IpAddr>().ok();
         assert_eq!(names_to_relay("nameserver 192.0.2.53\n"), None);
         assert_eq!(names_to_relay("nameserver 127.0.0.53\nnameserver 192.0.2.53"), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_far_hosts_address_is_this_host() {
+    fn the_far_hosts_address_reaches_this_host() {
         let own = Ipv4Addr::new(198, 18, 0, 2);
         let targets = Targets { own, names: Some("127.0.0.53".parse().unwrap()) };
         let of = |text: &str| targets.of(text.parse().unwrap(), Protocol::Udp).to_string();

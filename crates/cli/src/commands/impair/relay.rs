@@ -1,5 +1,5 @@
-//! The way from a lab's host to the services of this host: every TCP port that this host listens on is answered in the
-//! lab too, byte streams are passed on. No rights are needed for that, and nothing of this host's network is changed.
+//! Access from a lab's host to this host's services: the relay listens in the lab on every TCP port that this host listens
+//! on, and relays the byte streams. It needs no privileges and does not change this host's network.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use weir_lab::Lab;
 
-/// Between two looks at what this host listens on.
+/// Interval at which this host's listening ports are read.
 const LOOK: Duration = Duration::from_millis(250);
-/// Maximum number of connections at once.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 1024;
-/// States of a socket that anybody may address, in /proc/net/tcp and /proc/net/udp.
+/// State of a TCP socket that accepts connections, in /proc/net/tcp.
 const LISTENING: &str = "0A";
+/// State of a UDP socket that receives from any peer, in /proc/net/udp.
 const UNCONNECTED: &str = "07";
 
-/// Whose ports are meant.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Tcp,
@@ -48,8 +49,8 @@ pub(super) fn listening(protocol: Protocol) -> HashMap<u16, IpAddr> {
     found
 }
 
-/// Port and address of a line of /proc/net/tcp, tcp6, udp or udp6, when the socket is in `state`. The wildcard is
-/// reached by the loopback address.
+/// Port and address of a line of /proc/net/tcp, tcp6, udp or udp6, if the socket is in `state`. For the wildcard address,
+/// the loopback address is returned.
 fn listener(line: &str, state: &str) -> Option<(u16, IpAddr)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
@@ -58,7 +59,7 @@ fn listener(line: &str, state: &str) -> Option<(u16, IpAddr)> {
     }
     let (address, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    // Words of 32 bits, each in the order of this machine's bytes.
+    // 32-bit words, each in this machine's byte order.
     let words: Option<Vec<u8>> = (0..address.len() / 8)
         .map(|i| u32::from_str_radix(address.get(i * 8..i * 8 + 8)?, 16).ok())
         .collect::<Option<Vec<u32>>>()
@@ -69,7 +70,7 @@ fn listener(line: &str, state: &str) -> Option<(u16, IpAddr)> {
     };
     let address = match address {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        // Dual-stack sockets, mostly, and those of IPv6 alone answer here too.
+        // Mostly dual-stack sockets; IPv6-only sockets are reachable at this address too.
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(v6.into(), IpAddr::V4),
         v4 => v4,
@@ -77,8 +78,8 @@ fn listener(line: &str, state: &str) -> Option<(u16, IpAddr)> {
     Some((port, address))
 }
 
-/// Answers in host `host` of the lab, on its addresses, for what this host listens on now and later. Returns once what
-/// is there now is answered.
+/// Listens in host `host` of the lab, on its addresses, on each port that this host listens on now or later. Returns once
+/// the present ports are served.
 pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
     let over = Arc::new(AtomicBool::new(false));
     let addresses = [IpAddr::from(lab.host(host)?.ipv4), lab.host(host)?.ipv6.into()];
@@ -104,17 +105,17 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
         }
     };
     open(&over);
-    let looking = over.clone();
+    let scanning = over.clone();
     let _ = std::thread::Builder::new().name("weir-relay".into()).spawn(move || {
-        while !looking.load(Ordering::Relaxed) {
+        while !scanning.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK);
-            open(&looking);
+            open(&scanning);
         }
     });
     Ok(Relay(over))
 }
 
-/// Serves each connection on a thread of its own until it is over; beyond [`MAX_CONNECTIONS`] they are refused.
+/// Serves each connection on a thread of its own until `over` is set; connections beyond [`MAX_CONNECTIONS`] are refused.
 pub(super) fn accept<S>(
     listener: &TcpListener,
     over: &AtomicBool,
@@ -148,15 +149,15 @@ pub(super) fn accept<S>(
     }
 }
 
-/// Passes a connection on to a service.
+/// Relays a connection to a service.
 fn serve(stream: &TcpStream, target: SocketAddr) {
-    // A service that no longer runs: the connection is closed, as it would be without us.
+    // If the service no longer runs, the connection is closed.
     if let Ok(service) = TcpStream::connect(target) {
         join(stream, &service);
     }
 }
 
-/// Passes bytes both ways until both have ended.
+/// Relays bytes in both directions until both have ended.
 pub(super) fn join(one: &TcpStream, other: &TcpStream) {
     let _ = (one.set_nodelay(true), other.set_nodelay(true));
     std::thread::scope(|scope| {
@@ -173,7 +174,7 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream) {
             _ => break,
         }
     }
-    // The end is passed on; an error ends both ways.
+    // Forward the end of the stream. After an error also stop the sender.
     let _ = to.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);
 }
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_pass_both_ways_and_the_end_too() {
+    fn bytes_and_the_end_are_relayed_in_both_directions() {
         let service = TcpListener::bind("127.0.0.1:0").unwrap();
         let front = TcpListener::bind("127.0.0.1:0").unwrap();
         let (target, entry) = (service.local_addr().unwrap(), front.local_addr().unwrap());

@@ -17,23 +17,23 @@ use crate::error::CliError;
 pub(super) const TERMINATE: i32 = 15;
 /// SIGKILL, likewise.
 pub(super) const KILL: i32 = 9;
-/// How long it may take to end: queued packets leave within 2 s, and its packet trace is written out.
+/// Time for the emulator to end: queued packets leave within 2 s, and the packet trace is flushed.
 const END: Duration = Duration::from_secs(10);
 
-/// The job of an emulator in a lab's middle, where its interfaces end with the lab.
+/// The job of an emulator in a lab's middle; its interfaces are removed with the lab.
 pub(crate) fn in_the_middle(impairment: &Impairment) -> EmulatorJob {
     let interfaces = ["to-a", "to-b"].map(ToOwned::to_owned);
     EmulatorJob { disposable: true, ..EmulatorJob::new(interfaces, impairment.clone()) }
 }
 
-/// An emulator that runs.
+/// A running emulator.
 pub(crate) struct Spawned {
     process: JobProcess,
     /// What it printed when it was ready: links, laws, control socket.
     pub(crate) head: String,
     /// Its control socket.
     pub(crate) control_socket: Option<PathBuf>,
-    /// Its last events, alarms left out.
+    /// Its report and error, from its last events.
     last: Last,
 }
 
@@ -48,7 +48,7 @@ struct Last {
 pub(crate) struct Ended {
     /// Its report.
     pub(crate) report: Option<Report>,
-    /// What went wrong, if anything did, and the exit code for it.
+    /// The error, if there was one, and its exit code.
     pub(crate) failure: Option<(String, i32)>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Ended {
 pub(crate) fn start(mut command: Command, job: EmulatorJob) -> Result<Spawned, CliError> {
     let internal =
         |e: &dyn std::fmt::Display| CliError::Internal(format!("start the emulator: {e}"));
-    // Not in the terminal's process group: its parent decides when it ends.
+    // Outside the terminal's process group: the parent decides when it ends.
     ChildSetup::new().new_session().apply(&mut command).map_err(|e| internal(&e))?;
     let job = weir_jobs::Job::Emulator(Box::new(job));
     let mut process = JobProcess::start(command, &job, END).map_err(|e| internal(&e))?;
@@ -68,7 +68,8 @@ pub(crate) fn start(mut command: Command, job: EmulatorJob) -> Result<Spawned, C
     Ok(Spawned { process, head: message, control_socket, last: Last::default() })
 }
 
-/// Sends a signal to a child that was not waited for yet: the number is its own. Whether it was sent.
+/// Sends a signal to a child; returns whether it was sent. The child must not have been waited for, else its process id may
+/// be reused.
 pub(super) fn tell(child: &Child, signal: i32) -> bool {
     let pid = child.id();
     let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
@@ -87,7 +88,7 @@ impl Last {
 }
 
 impl Spawned {
-    /// Whether it has ended without having been asked to. Its alarms are printed meanwhile.
+    /// Whether the emulator has ended by itself. Prints its pending alarms.
     pub(crate) fn has_ended(&mut self) -> bool {
         while let Ok(event) = self.process.next_within(Duration::ZERO) {
             self.last.take(event);
@@ -101,14 +102,14 @@ impl Spawned {
         self.head
     }
 
-    /// Stops it; one that does not end is killed.
+    /// Stops the emulator; kills it if it does not end within [`END`].
     pub(crate) fn finish(mut self) -> Ended {
         let early = self.has_ended();
         let (events, code) = self.process.finish();
         events.into_iter().for_each(|event| self.last.take(event));
         let Last { report, error } = self.last;
         let failure = match code {
-            // As it was asked.
+            // Ended as requested.
             Some(130 | 143) if !early => None,
             code => {
                 let when = if early { "ended early" } else { "did not stop when asked" };
@@ -116,7 +117,7 @@ impl Spawned {
                     || code.map_or("it was killed".into(), |code| format!("exit code {code}")),
                     |error| error.message,
                 );
-                // 3: its path was lost, or another process ended it; 4: the system refused it something.
+                // 3: the path was lost, or another process ended the emulator; 4: the system refused an operation.
                 let code = match code {
                     Some(code @ (3 | 4)) => code,
                     Some(0 | 130 | 143) => 3,
@@ -133,8 +134,8 @@ impl Spawned {
 mod tests {
     use super::*;
 
-    /// A shell in the emulator's place.
-    fn in_its_place(script: &str) -> Result<Spawned, CliError> {
+    /// Starts a shell script in place of the emulator.
+    fn shell_emulator(script: &str) -> Result<Spawned, CliError> {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         std::fs::write(&program, format!("#!/bin/sh\nread job\n{script}\n")).unwrap();
@@ -146,8 +147,8 @@ mod tests {
     const READY: &str = r#"echo '{"event":"ready","data":{"message":"up"}}'"#;
 
     #[test]
-    fn more_alarms_than_a_pipe_holds_do_not_keep_it_from_ending() {
-        // Twice what a pipe holds, all of it before it is asked to end.
+    fn more_alarms_than_a_pipe_holds_do_not_block_the_end() {
+        // Twice the capacity of a pipe, all written before the stop.
         let script = format!(
             r#"{READY}; i=0
             while [ $i -lt 2000 ]; do i=$((i+1))
@@ -155,7 +156,7 @@ mod tests {
             done
             read stop; exit 130"#
         );
-        let ended = in_its_place(&script).unwrap().finish();
+        let ended = shell_emulator(&script).unwrap().finish();
         assert_eq!(ended.failure, None);
     }
 
@@ -163,7 +164,7 @@ mod tests {
     fn an_early_end_is_reported_with_its_reason() {
         let error = r#"echo '{"event":"error","data":{"message":"gone"}}'"#;
         for (end, wanted) in [("exit 3", 3), ("exit 0", 3), ("exit 101", 70), ("kill -9 $$", 70)] {
-            let mut spawned = in_its_place(&format!("{READY}; {error}; {end}")).unwrap();
+            let mut spawned = shell_emulator(&format!("{READY}; {error}; {end}")).unwrap();
             while !spawned.has_ended() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn a_refusal_keeps_its_exit_code() {
         let refused = r#"echo '{"event":"error","data":{"code":"usage","message":"no","exit_code":2}}'; exit 2"#;
-        let error = in_its_place(refused).err().unwrap();
+        let error = shell_emulator(refused).err().unwrap();
         assert_eq!((error.refusal().code.as_str(), error.exit_code()), ("usage", 2));
     }
 }

@@ -1,4 +1,4 @@
-//! What the emulator tells people: what was taken, which laws, and at the end the counters.
+//! The emulator's output as text: laws at the start, counters at the end.
 
 use weir_emulator::Report;
 use weir_model::counted;
@@ -7,19 +7,19 @@ use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
 
 /// Maximum number of flows whose laws are printed one by one.
-const MAX_TOLD: usize = 16;
+const MAX_LISTED: usize = 16;
 
-/// The laws of each way, a line for each flow.
+/// The laws of each direction, a line for each flow.
 pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
-    for flow in config.flows.iter().take(MAX_TOLD) {
-        let resting = if flow.run.0 { "" } else { " (run = false, forwarded unchanged)" };
-        let name = format!("{}{resting}", flow.name);
+    for flow in config.flows.iter().take(MAX_LISTED) {
+        let state = if flow.run.0 { "" } else { " (run = false, forwarded unchanged)" };
+        let name = format!("{}{state}", flow.name);
         out += &ways(&name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
-    if config.flows.len() > MAX_TOLD {
-        // Of their laws nothing is said: they have some.
-        out += &format!("  … and {}\n", counted(config.flows.len() - MAX_TOLD, "further flow"));
+    if config.flows.len() > MAX_LISTED {
+        // Only their number: their laws are not listed.
+        out += &format!("  … and {}\n", counted(config.flows.len() - MAX_LISTED, "further flow"));
     }
     for aggregate in config.aggregates.iter().take(16) {
         let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
@@ -98,7 +98,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             time(lateness.map(|l| l.max_seconds)),
         ]);
     }
-    // What is lost before a flow is known belongs to none, and is unplanned all the same.
+    // Packets lost before classification belong to no flow, but are unplanned losses too.
     for direction in &report.directions {
         let unplanned = direction.link.unplanned_packets();
         if unplanned > 0 {
@@ -173,8 +173,8 @@ mod tests {
             "schema = \"weir.impair/1\"\n{flows}[[aggregate]]\n\
              flows = [\"f1\", \"f2\", \"f3\", \"f4\", \"f5\"]\na_to_b = {{ rate = {{ bits = \"1M\" }} }}\n"
         );
-        let told = laws(&Impairment::parse(&text).unwrap());
-        let lines: Vec<&str> = told.lines().collect();
+        let listed = laws(&Impairment::parse(&text).unwrap());
+        let lines: Vec<&str> = listed.lines().collect();
         assert_eq!(lines.len(), 9);
         assert_eq!(lines[0], "  f0: both ways: none");
         assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn why_a_packet_trace_lacks_verdicts_is_reported() {
-        let told = |bytes: u64, limit: Option<u64>| {
+        let table_of = |bytes: u64, limit: Option<u64>| {
             let report = serde_json::json!({
                 "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [],
                 "configurations": [], "impairment": { "config": Impairment::default(), "flows": [] },
@@ -198,28 +198,28 @@ mod tests {
             table(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
         };
         let of = |why| format!("packet trace j: 5 verdicts, 7 MISSING: {why}\n");
-        assert!(told(4040, Some(4096)).contains(&of("its limit was reached")));
-        assert!(told(4032, Some(4096)).contains(&of("it could not keep up")));
-        assert!(told(4040, None).contains(&of("it could not keep up")));
+        assert!(table_of(4040, Some(4096)).contains(&of("its limit was reached")));
+        assert!(table_of(4032, Some(4096)).contains(&of("it could not keep up")));
+        assert!(table_of(4040, None).contains(&of("it could not keep up")));
     }
 
     #[test]
-    fn nothing_untrue_is_reported_flows_that_do_not_run_or_are_too_many() {
+    fn stopped_flows_and_flows_beyond_the_limit_are_marked() {
         let flow = |i| {
             let loss = "{ loss = { percentage = 1 } }";
             format!("[[flow]]\nname = \"f{i}\"\nrun = {}\na_to_b = {loss}\n", i > 0)
         };
         let flows: String = (0..18).map(flow).collect();
         let config = Impairment::parse(&format!("schema = \"weir.impair/1\"\n{flows}")).unwrap();
-        let told = laws(&config);
-        let lines: Vec<&str> = told.lines().collect();
+        let listed = laws(&config);
+        let lines: Vec<&str> = listed.lines().collect();
         assert!(lines[0].starts_with("  f0 (run = false, forwarded unchanged): A to B: loss 1%"));
         assert!(lines[1].starts_with("  f1: A to B: loss 1%"));
         assert_eq!(lines[16], "  … and 2 further flows");
     }
 
     #[test]
-    fn what_the_link_loses_is_unplanned_in_the_table_and_has_its_cause() {
+    fn losses_of_the_link_are_unplanned_and_have_their_cause() {
         use weir_emulator::{
             Alarm, AlarmKind, AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport,
             REPORT_SCHEMA,
@@ -271,10 +271,10 @@ mod tests {
         assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
         assert!(text.contains("71 frames dropped by the kernel: too long"), "{text}");
         assert!(!text.contains("ring was full"), "{text}");
-        for told in
+        for line in
             ["alarm at 1.2 s: packets are lost", "alarm at 1.2 s (passed): packets are lost"]
         {
-            assert!(text.contains(told), "{text}");
+            assert!(text.contains(line), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `weir report`: runs or an experiment as a page, as Markdown for a ticket, or their charts as SVG and CSV.
+//! `weir report`: renders runs or an experiment as a page, as Markdown, or as charts in SVG and CSV.
 
 mod subject;
 
@@ -19,7 +19,7 @@ use crate::named::{NamedFile, apart};
 use crate::output::print;
 use subject::Subject;
 
-/// The table of an experiment among its charts' data.
+/// Name of the table of all points of an experiment, written with the data of its charts.
 const POINTS: &str = "points";
 
 /// `weir report …`.
@@ -58,13 +58,13 @@ enum Format {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`], whose exit code is the program's: 2 for an invalid run or file and for a file that exists already,
-/// 4 for what may not be read or written.
+/// [`CliError`] with the program's exit code: 2 for an invalid run or file and for a file that exists already, 4 for a file
+/// that can't be read or written.
 pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
         return Err(CliError::flag("--figure", "with a page", "--format svg or csv"));
     }
-    // Before standard input is waited for; what ids lead to is known later.
+    // Before standard input is read; the files of stored runs are added later.
     let mut read: Vec<PathBuf> = subject::files(&args.runs).map(Into::into).collect();
     apart_from(&read, args.output.as_deref())?;
     let subject = Subject::read(&args.runs)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     }
     let document = subject.document();
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    // What the user names is the user's to replace.
+    // A file that the user named may be replaced.
     let may_replace = args.force || args.output.is_some();
     match (args.format, &args.figure) {
         (Format::Html | Format::Md, _) => {
@@ -133,7 +133,7 @@ fn apart_from(read: &[PathBuf], output: Option<&Path>) -> Result<(), CliError> {
     apart(&read.chain(written).collect::<Vec<_>>())
 }
 
-/// Writes each chart, and a table if there is one, into a directory, which is made where it is missing.
+/// Writes each chart, and a table if there is one, into a directory, which is created if missing.
 fn charts(
     document: &Document,
     format: Format,
@@ -155,7 +155,7 @@ fn charts(
             "a run with intervals or distributions, an experiment with a sweep",
         ));
     }
-    // All or nothing, as far as is known before.
+    // Check every file before the first one is written.
     files.iter().try_for_each(|(path, _)| apart_from(read, Some(path)))?;
     if let Some((path, _)) =
         files.iter().find(|(path, _)| !may_replace && path.symlink_metadata().is_ok())
@@ -196,7 +196,7 @@ fn exists(path: &Path) -> CliError {
     )
 }
 
-/// Writes a file by the rule of [`files`]; one that is there only where it may be replaced.
+/// Writes a file by the rules of [`files`]; an existing file only if `may_replace`.
 fn write(path: &Path, text: &str, may_replace: bool) -> Result<(), CliError> {
     if !may_replace && path.symlink_metadata().is_ok() {
         return Err(exists(path));
@@ -205,7 +205,7 @@ fn write(path: &Path, text: &str, may_replace: bool) -> Result<(), CliError> {
     if may_replace {
         return files::write("--output: write", path, text);
     }
-    // The name may have been taken since.
+    // A file of this name may have been created since the check.
     files::write_new(path, text).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => exists(path),
         _ => CliError::io("--output: write", path)(e),

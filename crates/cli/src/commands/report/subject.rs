@@ -1,4 +1,4 @@
-//! What a page is about: which runs, or which experiment, the words of the command line mean.
+//! The subject of a page: the runs, or the experiment, that the arguments select.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,23 +17,23 @@ use crate::commands::experiment::is_running;
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 
-/// Maximum number of runs on one page: what is more can't be read side by side.
+/// Maximum number of runs on one page: more can't be read side by side.
 const MAX_RUNS: usize = 50;
-/// Maximum number of characters of an id in a file's name.
+/// Maximum length of an id in a file's name, characters.
 const NAME: usize = 64;
-/// The newest experiment, as `last` is the newest run.
+/// Selects the newest experiment, as `last` selects the newest run.
 const LAST_EXPERIMENT: &str = "last-experiment";
 
-/// What a page is about.
+/// The subject of a page.
 pub(super) enum Subject {
-    /// Runs side by side, in the order in which they were named.
+    /// Runs side by side, in the order of the arguments.
     Runs(Vec<Record>),
     /// One experiment.
     Experiment(Box<Experiment>),
 }
 
 impl Subject {
-    /// What all words mean; everything is read before anything is written.
+    /// Reads everything that the arguments select, before anything is written.
     pub(super) fn read(words: &[OsString]) -> Result<Subject, CliError> {
         let mut runs = vec![];
         let mut experiment = None;
@@ -92,7 +92,7 @@ impl Subject {
         }
     }
 
-    /// The files of this user in which it is kept, or would be: the database of runs, an experiment's result and checkpoint.
+    /// This user's data files that an output must not overwrite: the database of runs, an experiment's result and checkpoint.
     pub(super) fn stored(&self) -> Vec<PathBuf> {
         let Ok(data) = DataDirectory::of_this_user() else { return vec![] };
         let mut files = vec![data.file()];
@@ -110,7 +110,7 @@ impl Subject {
         }
     }
 
-    /// `weir-report-ID`, with how many more there are.
+    /// `weir-report-ID`, with the number of further runs.
     pub(super) fn file_name(&self) -> String {
         let (id, count) = match self {
             Subject::Runs(runs) => (runs.first().map_or("", |r| &r.id), runs.len()),
@@ -125,7 +125,7 @@ impl Subject {
         }
     }
 
-    /// The experiment that the last run belongs to, where nothing but `last` was asked for.
+    /// The experiment that the last run belongs to, if `last` is the only argument.
     pub(super) fn experiment_of_last(&self, words: &[OsString]) -> Option<&str> {
         match (self, words) {
             (Subject::Runs(runs), [word]) if word == "last" => {
@@ -136,7 +136,7 @@ impl Subject {
     }
 }
 
-/// The id of a run that occurs more than once; runs without an id are not compared.
+/// The id of a run that is listed more than once; runs without an id are ignored.
 fn twice(runs: &[Record]) -> Option<&str> {
     let mut seen = std::collections::BTreeSet::new();
     let ids = runs.iter().map(|run| run.id.as_str()).filter(|id| !id.is_empty());
@@ -158,7 +158,7 @@ impl UserData {
         Ok(UserData { data, store, experiments })
     }
 
-    /// The run or the experiment that a word means; a beginning that both have means neither.
+    /// The run or experiment that an argument selects; a prefix that matches both is ambiguous.
     fn find(&self, word: &str) -> Result<Subject, CliError> {
         if let Some(back) = word.strip_prefix(LAST_EXPERIMENT)
             && (back.is_empty() || back.starts_with('~'))
@@ -170,7 +170,7 @@ impl UserData {
             Some(store) => store.resolve(word),
             None => Err(StoreError::NotFound { selector: word.into(), path: self.data.file() }),
         };
-        // `last` is a run's.
+        // `last` and `last~N` select runs only.
         let named = match word.starts_with("last") {
             true => vec![],
             false => self.experiments.matching(word).map_err(RunsError::from)?,
@@ -226,12 +226,12 @@ impl UserData {
     }
 }
 
-/// Those of the words that name files.
+/// The arguments that name files.
 pub(super) fn files(words: &[OsString]) -> impl Iterator<Item = &Path> {
     words.iter().map(Path::new).filter(|path| path.as_os_str() != "-" && is_file(path))
 }
 
-/// Whether a word names a file and not a run: it says where, or looks like one, or is there. Ids have no such form.
+/// Whether an argument names a file and not a run: it has a directory or a file's extension, or it exists. Ids have neither.
 fn is_file(path: &Path) -> bool {
     let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl");
     json || path.components().count() > 1 || path.is_absolute() || path.is_file()
@@ -244,7 +244,7 @@ fn experiment(name: &str, text: &str) -> Result<Subject, CliError> {
     Ok(Subject::Experiment(Box::new(read)))
 }
 
-/// What a file holds: an experiment, or records (one, one a line, or an array of them).
+/// Reads a file: an experiment, or records (one, one a line, or an array of them).
 fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
     let fail = |number: usize, reason: String| {
         CliError::flag(

@@ -1,4 +1,4 @@
-//! `weir runs diff`: which figures moved.
+//! `weir runs diff`: compares two runs or two sets of runs, figure by figure.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use weir_runs::{
 use super::search::key_and_value;
 use super::{RunsError, existing};
 
-/// Lines of the set-up that are printed; all are in the JSON.
+/// Maximum number of set-up differences that are printed; the JSON has all.
 const SETUP_LINES: usize = 20;
 
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The runs of a side: those with all its labels, and those that are named.
+/// The runs of a side: those that have all its labels, and those named individually.
 fn load(store: &Store, flag: &'static str, words: &[String]) -> Result<Side, RunsError> {
     let (labels, named): (Vec<&String>, Vec<&String>) = words.iter().partition(|w| w.contains('='));
     let mut ids = vec![];
@@ -115,7 +115,7 @@ fn load(store: &Store, flag: &'static str, words: &[String]) -> Result<Side, Run
     Ok(side)
 }
 
-/// The comparison for a person.
+/// The comparison as text.
 fn text(found: &Diff, options: &TextOptions) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
@@ -229,7 +229,7 @@ fn name(name: &str) -> String {
 /// A value in the unit that its name ends in.
 fn shown(name: &str, value: f64, units: Units) -> String {
     if name.ends_with("_bits_per_second") {
-        // The unit is chosen by size, and the sign is put before it.
+        // The unit is chosen by magnitude; the sign is added afterwards.
         let sign = if value < 0.0 { "-" } else { "" };
         format!("{sign}{}", units.rate(value.abs()))
     } else if name.ends_with("_seconds") {
@@ -247,7 +247,7 @@ fn p(p: f64) -> String {
     if p < 0.0001 { "<0.0001".into() } else { format!("{p:.4}") }
 }
 
-/// How many values were compared, and how many they are worth where that is fewer.
+/// The number of values compared, and the number of independent values if that is smaller.
 fn samples(figure: &FigureDifference) -> String {
     let side = |side: &SideFigure| {
         let count = side.samples.unwrap_or(0);
@@ -272,7 +272,7 @@ fn moved(moved: Moved) -> &'static str {
     }
 }
 
-/// What a reader has to know of the figures above.
+/// Notes on how to read the figures.
 fn notes(found: &Diff) -> Vec<String> {
     let mut notes = vec![];
     let any = |samples| found.figures.iter().any(|f| f.samples == Some(samples));

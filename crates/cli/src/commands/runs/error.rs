@@ -1,4 +1,4 @@
-//! What can go wrong with `weir runs`, with the exit code of the contract.
+//! Errors of `weir runs` and their exit codes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use weir_runs::StoreError;
 
 use crate::engine::file_exit_code;
 
-/// What can go wrong with `weir runs`.
+/// An error of `weir runs`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunsError {
     /// The store.
@@ -40,7 +40,7 @@ pub(crate) enum RunsError {
         /// Where.
         path: PathBuf,
     },
-    /// A word that means an experiment, where a run is meant.
+    /// The id of an experiment in place of a run's.
     #[error(
         "{id} is an experiment, not a run: weir report {id} shows it, weir runs list --label experiment={id} its runs"
     )]
@@ -56,7 +56,7 @@ pub(crate) enum RunsError {
         /// The labels.
         given: String,
     },
-    /// A run that would be compared with itself.
+    /// A run that is on both sides of a comparison.
     #[error("run {id} is on both sides: a comparison needs runs that differ")]
     BothSides {
         /// The run.
@@ -68,7 +68,7 @@ pub(crate) enum RunsError {
 }
 
 impl RunsError {
-    /// Code, field and values as data; the message and the exit code are [`crate::error::CliError`]'s.
+    /// Code, field and values as data; [`crate::error::CliError`] adds the message and the exit code.
     pub(crate) fn refusal(&self) -> Refusal {
         let of = |code: &str, field: Option<&str>, given: Option<String>| Refusal {
             code: code.into(),
@@ -112,10 +112,10 @@ impl RunsError {
         }
     }
 
-    /// The exit code of the contract.
+    /// The exit code for the error.
     pub(crate) fn exit_code(&self) -> i32 {
         match self {
-            // A reader that had enough (`| head`) is no failure of ours.
+            // A reader that closes the pipe early (`| head`) is no failure.
             RunsError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             RunsError::Output(e) => file_exit_code(e.kind()),
             RunsError::Nothing { .. }

@@ -55,7 +55,7 @@ pub(super) fn run(
         let found = store.list(&args.search.filter(now_unix_ms)?)?;
         found.into_iter().rev().map(|r| r.id).collect()
     } else {
-        // All words are understood before a file is touched.
+        // Resolve every argument before a file is touched.
         args.runs.iter().map(|r| store.resolve(r)).collect::<Result<_, _>>()?
     };
     if let Some(path) = &args.output {
@@ -82,7 +82,7 @@ pub(super) fn run(
     }
 }
 
-/// The error of a file that was written, by its name.
+/// An error while writing, with the file's name.
 fn of_file(path: &Path, error: RunsError) -> RunsError {
     let fail = |source| RunsError::File { operation: "write", path: path.into(), source };
     match error {
@@ -112,7 +112,7 @@ fn write_runs(
     Ok(())
 }
 
-/// Writes the tables beside their names and puts them there when all went well; how many histograms were left out.
+/// Writes the tables under temporary names and renames them when all are complete; returns the number of omitted histograms.
 fn write_tables(store: &Store, ids: &[String], directory: &Path) -> Result<u64, RunsError> {
     let fail = |operation, path: &Path| {
         let path = path.to_path_buf();
@@ -128,7 +128,7 @@ fn write_tables(store: &Store, ids: &[String], directory: &Path) -> Result<u64, 
             outs.push(BufWriter::new(file.map_err(fail("create", part))?));
         }
         let Ok(outs) = <[_; TABLE_FILES.len()]>::try_from(outs) else {
-            // One writer was made for each part.
+            // One writer exists for each part.
             return Err(fail("create", directory)(std::io::Error::other("a table is missing")));
         };
         let written = fail("write", directory);
@@ -148,13 +148,13 @@ fn write_tables(store: &Store, ids: &[String], directory: &Path) -> Result<u64, 
     };
     let done = write();
     if done.is_err() {
-        // The first error is the one to tell.
+        // Report the first error, not one of removing the parts.
         parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
     }
     done
 }
 
-/// The name that a file has while it is written.
+/// The temporary name of a file while it is written.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or(OsStr::new("")).to_os_string();
     name.push(format!(".{}.part", std::process::id()));

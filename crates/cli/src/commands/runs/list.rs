@@ -1,4 +1,4 @@
-//! `weir runs list`. A store may hold a hundred thousand runs: rows are laid out as they are read, in one text.
+//! `weir runs list`. A store may hold a hundred thousand runs, so rows are formatted while they are read, into one text.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -89,7 +89,7 @@ fn json(store: Option<&Store>, filter: &Filter) -> Result<Vec<u8>, RunsError> {
 struct Rows<'a> {
     store: Option<&'a Store>,
     filter: &'a Filter,
-    /// What the store said, since a serializer's errors can't hold it.
+    /// The store's error, which a serializer's error can't hold.
     failure: RefCell<Option<StoreError>>,
 }
 
@@ -120,7 +120,7 @@ impl Serialize for Rows<'_> {
     }
 }
 
-/// The columns: heading, and whether numbers are in it.
+/// The columns: heading, and whether the column is numeric.
 const COLUMNS: [(&str, bool); 10] = [
     ("run", false),
     ("started (UTC)", false),
@@ -134,10 +134,10 @@ const COLUMNS: [(&str, bool); 10] = [
     ("title", false),
 ];
 
-/// Bytes that are printed at once.
+/// Bytes per write.
 const CHUNK: usize = 64 << 10;
 
-/// The cells of all rows one behind the other, the headings first.
+/// The text of all cells, row by row, the headings first.
 struct Lines {
     text: String,
     /// End and width of each cell.
@@ -157,7 +157,7 @@ impl Lines {
     }
 
     fn cell(&mut self, text: &str) {
-        // Nearly all cells are plain; only the others are looked at by character.
+        // Nearly all cells are plain ASCII; only the others are processed by character.
         let plain = text.bytes().all(|b| (b' '..0x7f).contains(&b));
         let text = if plain { Cow::Borrowed(text) } else { clean(text) };
         let width = if plain { text.len() } else { text.chars().count() };
@@ -171,7 +171,7 @@ impl Lines {
         let rate = |v: Option<f64>| v.map_or("-".into(), |v| options.units.rate(v));
         self.rows += 1;
         self.cell(row.id);
-        // To the second: the id has no more, and a list is for skimming.
+        // To the second, as in the id.
         self.cell(&row.started_at.get(..19).unwrap_or(row.started_at).replacen('T', " ", 1));
         self.cell(row.host.unwrap_or("-"));
         self.cell(row.transport);
@@ -183,7 +183,7 @@ impl Lines {
         self.cell(row.title.unwrap_or(""));
     }
 
-    /// Prints all lines, some at a time.
+    /// Prints all lines in chunks of [`CHUNK`] bytes.
     fn print(&self, options: &TextOptions, to: &mut dyn Write) -> io::Result<()> {
         let mut out = String::with_capacity(2 * CHUNK);
         let mut begin = 0;

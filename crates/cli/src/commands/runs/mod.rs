@@ -100,7 +100,7 @@ struct RmArgs {
     runs: Vec<String>,
 }
 
-/// Runs the command at `data`, writing results to `out` and remarks to `err`; the exit code when it went well.
+/// Runs the command on the store at `data`, with results to `out` and notes to `err`; returns the exit code.
 ///
 /// # Errors
 /// [`RunsError`]; its [`RunsError::exit_code`] is the program's.
@@ -130,7 +130,7 @@ pub(crate) fn run(
     Ok(0)
 }
 
-/// The store of a command that needs a run to be there.
+/// Opens the store for a command that needs a stored run.
 fn existing(data: &DataDirectory, selector: Option<&String>) -> Result<Store, RunsError> {
     Store::open_existing(data)?.ok_or_else(|| RunsError::Nothing {
         selector: selector.cloned().unwrap_or_default(),
@@ -178,7 +178,7 @@ fn show(
     Ok(())
 }
 
-/// A word that means no run may mean an experiment: then that is said, with the commands that take it.
+/// If an unknown run is the id of an experiment, returns an error that says so and names the commands that accept it.
 fn of_experiment(error: RunsError, data: &DataDirectory, word: &str) -> RunsError {
     let is_unknown = matches!(
         error,
@@ -204,17 +204,17 @@ fn tag(args: &TagArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), 
     let labels: Vec<(&str, &str)> =
         args.labels.iter().map(|l| (l.key.as_str(), l.value.as_str())).collect();
     let id = store.tag(&args.run, &labels)?;
-    tell_labels(&store, &id, err)
+    print_labels(&store, &id, err)
 }
 
 fn untag(args: &UntagArgs, data: &DataDirectory, err: &mut dyn Write) -> Result<(), RunsError> {
     let mut store = existing(data, Some(&args.run))?;
     let id = store.untag(&args.run, &args.keys)?;
-    tell_labels(&store, &id, err)
+    print_labels(&store, &id, err)
 }
 
-/// What the labels of a run are now.
-fn tell_labels(store: &Store, id: &str, err: &mut dyn Write) -> Result<(), RunsError> {
+/// Prints the present labels of a run.
+fn print_labels(store: &Store, id: &str, err: &mut dyn Write) -> Result<(), RunsError> {
     let left = store.labels(id)?;
     let words = if left.is_empty() { "no labels".into() } else { labels(&left) };
     writeln!(err, "{id}: {words}")?;

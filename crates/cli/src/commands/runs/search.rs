@@ -1,4 +1,4 @@
-//! The flags that runs are searched by, the same for each command that takes several.
+//! The flags that select runs, the same for every command that accepts several.
 
 use clap::Args;
 use weir_runs::{Condition, Edge, Filter, moment_of};
@@ -31,7 +31,7 @@ pub(super) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// The flags by name, for commands that want one of them or something else.
+    /// Names of the flags, for commands that require one of them or another argument.
     pub(super) const FLAGS: [&str; 6] = ["host", "label", "since", "until", "conditions", "title"];
 
     /// The filter, without a limit.
@@ -54,7 +54,7 @@ impl SearchArgs {
     }
 }
 
-/// A label that is searched for: its key, and its value when one is given.
+/// A label to search for: its key, and its value if one is given.
 pub(super) fn key_and_value(label: &str) -> (String, Option<String>) {
     match label.split_once('=') {
         Some((key, value)) => (key.trim().into(), Some(value.into())),

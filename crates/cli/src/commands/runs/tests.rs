@@ -1,4 +1,4 @@
-//! The command against stores in temporary directories.
+//! Tests of the command with stores in temporary directories.
 
 use super::*;
 use clap::Parser;
@@ -33,7 +33,7 @@ fn filled() -> tempfile::TempDir {
 }
 
 #[test]
-fn nothing_kept_yet() {
+fn commands_on_an_empty_store() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) = weir(dir.path(), &[]);
     assert_eq!((code.unwrap(), out.as_str()), (0, ""));
@@ -41,7 +41,7 @@ fn nothing_kept_yet() {
     assert_eq!(weir(dir.path(), &["list", "--json"]).1, "{\n  \"runs\": []\n}\n");
     let error = weir(dir.path(), &["show"]).0.unwrap_err();
     assert_eq!((error.refusal().code.as_str(), error.exit_code()), ("not-found", 2));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "looking makes nothing");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "reading creates no files");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn bad_imports_are_named() {
 const FIRST: &str = "20261121-203009-ab12cd";
 const SECOND: &str = "20261121-203240-000001";
 
-/// How many runs a list finds.
+/// The number of runs that a list prints.
 fn found(dir: &Path, words: &[&str]) -> usize {
     let (code, out, _) = weir(dir, &[&["list"], words].concat());
     assert_eq!(code.unwrap(), 0);
@@ -160,7 +160,7 @@ fn lists_are_searched() {
 }
 
 #[test]
-fn labels_are_given_and_taken() {
+fn labels_are_set_and_removed() {
     let dir = filled();
     let dir = dir.path();
     let (code, _, err) = weir(dir, &["tag", "last", "site=annex", "note=a b"]);
@@ -177,7 +177,7 @@ fn labels_are_given_and_taken() {
 }
 
 #[test]
-fn runs_that_are_searched_are_exported() {
+fn exports_accept_search_flags() {
     let dir = filled();
     let dir = dir.path();
     let (_, one, _) = weir(dir, &["export", "--where", "status=complete"]);
@@ -198,7 +198,7 @@ fn runs_that_are_searched_are_exported() {
     assert_eq!(files, ["flows.csv", "histograms.csv", "intervals.csv", "runs.csv"]);
     let runs = std::fs::read_to_string(tables.join("runs.csv")).unwrap();
     assert!(runs.lines().next().unwrap().ends_with(",labels_site"));
-    // Oldest first, and again in place of what is there.
+    // Oldest first; a second export replaces the files.
     assert!(runs.lines().nth(1).unwrap().starts_with(FIRST), "{runs}");
     weir(dir, &["export", "last", "--tables", name]).0.unwrap();
     let runs = std::fs::read_to_string(tables.join("runs.csv")).unwrap();
@@ -228,10 +228,10 @@ fn runs_are_compared() {
     assert!(out.contains("plan.connection[0].rate  1000pps  2000pps"), "{out}");
     let line = out.lines().find(|l| l.starts_with("forward throughput")).unwrap();
     assert!(line.contains("11.8 Mbit/s") && line.contains("+100%"), "{line}");
-    assert!(line.ends_with("too few"), "three intervals tell nothing: {line}");
+    assert!(line.ends_with("too few"), "three intervals are too few: {line}");
     assert!(out.contains("not tested"), "{out}");
 
-    // The last two runs, when none is named.
+    // Without arguments, the last two runs.
     let (_, json, _) = weir(dir, &["diff", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "weir.runs-diff/1");
@@ -240,7 +240,7 @@ fn runs_are_compared() {
         (&"20261122-000002-000000".into(), &"20261122-000003-000000".into())
     );
 
-    // The last run alone stands against the one before it, by whatever name.
+    // If only the last run is given, in whatever form, it is compared with the one before.
     let sides = |words: &[&str]| {
         let (code, json, _) = weir(dir, words);
         assert_eq!(code.unwrap(), 0, "{words:?}");

@@ -1,4 +1,4 @@
-//! The flags of `weir serve`, by heading, and the configuration that they make.
+//! The flags of `weir serve`, by heading, and the configuration made from them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -139,11 +139,11 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
     match (Host::parse(text), text.strip_prefix(UNIX)) {
         (Ok(_), Some(path)) => Ok(path.into()),
         (Err(ModelError::Field { given, .. }), Some(_)) => Err(given),
-        _ => Err("expected unix:PATH; addresses of IP are given with --bind".into()),
+        _ => Err("expected unix:PATH; --bind accepts IP addresses".into()),
     }
 }
 
-/// A limit that the engine keeps in whole seconds.
+/// A limit in whole seconds, from 1.
 fn seconds(text: &str) -> Result<Span, String> {
     values::positive(text)?;
     let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
@@ -154,7 +154,7 @@ fn seconds(text: &str) -> Result<Span, String> {
     }
 }
 
-/// The same, long enough for a client's signs of life.
+/// A silence time in whole seconds, from 5: clients at low rates send a message every 5 s.
 fn silence(text: &str) -> Result<Span, String> {
     seconds(text).and_then(|span| match span.0 {
         5_000_000_000.. => Ok(span),
@@ -162,7 +162,7 @@ fn silence(text: &str) -> Result<Span, String> {
     })
 }
 
-/// The job of the flags.
+/// The job that the flags define.
 pub(crate) fn job(args: &ServeArgs) -> ServeJob {
     let (general, limits) = (&args.general, &args.limits);
     let bind = match (general.ipv4, general.ipv6) {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_the_design() {
+    fn defaults() {
         let config = of("").unwrap();
         assert_eq!((config.port, config.bind.len(), config.one_off), (9347, 0, false));
         assert_eq!(config.limits, Limits::default());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_its_place() {
+    fn every_flag_sets_its_field() {
         let config = of(
             "-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
                          --hello-time 1 --scheduling normal --spin 500us --idle-timeout 500ms --packet-log f --max-half-open 9 --silence-time 7s \
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_protocols_have_their_port_or_the_one_given() {
+    fn protocols_of_other_tools_use_their_default_port_or_the_given_one() {
         let peers = |words: &str| {
             let words = std::iter::once("serve").chain(words.split_whitespace());
             Line::try_parse_from(words)

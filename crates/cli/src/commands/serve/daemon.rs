@@ -1,7 +1,7 @@
-//! `weir serve -D`: the same command again in the background; the foreground stays until it listens.
+//! `weir serve -D`: starts the same command in the background and waits until it listens.
 //!
-//! Starting the program again instead of forking avoids trouble with threads and locks. The background process has a session
-//! of its own, so that a terminal's keys don't reach it, and none of the terminal's streams.
+//! Starting the program again instead of forking avoids problems with threads and locks. The background process has its own
+//! session, so that the terminal's signals don't reach it, and none of the terminal's streams.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,15 +15,15 @@ use super::args::ServeArgs;
 use crate::error::CliError;
 use crate::output::{Sink, print};
 
-/// The line by which the background says that it listens.
+/// The line that the background process prints once it listens.
 const READY: &str = "weir: in the background";
-/// What is read of an error that keeps it from starting.
+/// Maximum length of the error of a background process that does not start, bytes.
 const MAX_ERROR_BYTES: u64 = 64 << 10;
 
-/// Starts the background process, prints what it says until it listens, and returns.
+/// Starts the background process, prints its output until it listens, and returns.
 ///
 /// # Errors
-/// [`CliError::Daemon`] with its words and exit code when it ends before it listens.
+/// [`CliError::Daemon`] with its message and exit code if it ends before it listens.
 pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
     let mut command = Command::new(own_program());
@@ -37,7 +37,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     lead_session(&mut command).map_err(|e| CliError::Unavailable(e.to_string()))?;
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
 
-    let mut said = String::new();
+    let mut lines = String::new();
     let mut ready = false;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -45,22 +45,22 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
             if ready {
                 break;
             }
-            said += &line;
-            said.push('\n');
+            lines += &line;
+            lines.push('\n');
         }
     }
     if ready {
         if !args.output.json_stream {
-            said += &format!("running in the background, process {}\n", child.id());
+            lines += &format!("running in the background, process {}\n", child.id());
         }
-        return print(&said);
+        return print(&lines);
     }
     let code = child.wait().ok().and_then(|status| status.code()).filter(|code| *code != 0);
-    let refused = said.lines().rev().find_map(refusal);
+    let refused = lines.lines().rev().find_map(refusal);
     Err(refused.unwrap_or_else(|| {
         let mut reason = String::new();
         if let Some(stderr) = child.stderr.take() {
-            // What can't be read is not reported; the exit code is.
+            // If the message can't be read, the exit code is still reported.
             let _ = stderr.take(MAX_ERROR_BYTES).read_to_string(&mut reason);
         }
         let reason = if reason.is_empty() { "it ended without an error" } else { reason.trim() };
@@ -68,7 +68,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     }))
 }
 
-/// The error in a line of the background's output: an object, or an event of `--json-stream`.
+/// The error in a line that the background process printed: an object, or an event of `--json-stream`.
 fn refusal(line: &str) -> Option<CliError> {
     let mut line: serde_json::Value = serde_json::from_str(line).ok()?;
     let key = if line["event"] == "error" { "data" } else { "error" };
@@ -77,14 +77,14 @@ fn refusal(line: &str) -> Option<CliError> {
     Some(CliError::Refused(Box::new(Refusal { message, ..refusal })))
 }
 
-/// The background's side: passes the first lines to the foreground and lets it go.
+/// Called in the background process: passes the first lines to the foreground process, which then exits.
 pub(crate) fn hand_over(lines: &str) {
     let mut stdout = std::io::stdout();
     // If the foreground process has ended, its user ended it; the server continues.
     let _ = writeln!(stdout, "{lines}{READY}").and_then(|()| stdout.flush());
 }
 
-/// Where the background's output goes: the logfile, else nowhere.
+/// The output of the background process: the logfile, if there is one.
 ///
 /// # Errors
 /// [`CliError::Io`] when the file can't be opened.
@@ -95,7 +95,7 @@ pub(crate) fn sink(args: &ServeArgs) -> Result<Sink, CliError> {
     }
 }
 
-/// A process id in a file, for as long as this lives.
+/// A file with the process id, removed when this is dropped.
 pub(crate) struct PidFile {
     path: PathBuf,
     text: String,
@@ -115,7 +115,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another server may have taken the name since; a file that can't be removed does no harm.
+        // Another server may have replaced the file since; a file that can't be removed does no harm.
         if std::fs::read_to_string(&self.path).is_ok_and(|now| now == self.text) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pid_file_goes_with_its_process_only() {
+    fn a_pid_file_is_removed_only_by_its_process() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         let file = PidFile::write(&path).unwrap();

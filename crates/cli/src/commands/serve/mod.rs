@@ -1,4 +1,4 @@
-//! `weir serve`: flags become a configuration, the server runs, its events become lines.
+//! `weir serve`: makes a configuration from flags, runs the server and prints its events.
 
 mod args;
 mod daemon;
@@ -81,7 +81,7 @@ pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
-/// Stops the others when the one that holds it ends, by a panic too.
+/// Stops the other servers when dropped, so that they also stop after a panic.
 struct Ending(Stop);
 
 impl Drop for Ending {
@@ -90,7 +90,7 @@ impl Drop for Ending {
     }
 }
 
-/// Runs the engine, and the servers of other tools' protocols until it ends; the events of all go to `observe`.
+/// Runs Weir's server, and the servers of other tools' protocols until it ends; `observe` gets all events.
 fn serve_all(
     config: ServerConfig,
     stop: &Stop,
@@ -99,7 +99,7 @@ fn serve_all(
     + Send,
     observe: &mut dyn FnMut(Event),
 ) -> Result<(), TrafficError> {
-    let (events, told) = std::sync::mpsc::channel();
+    let (events, received) = std::sync::mpsc::channel();
     let peers_stop = Stop::new();
     std::thread::scope(|scope| {
         for peer in peers {
@@ -111,13 +111,13 @@ fn serve_all(
                 let _ = events.send(output::event_of(event));
             })
         });
-        told.iter().for_each(observe);
-        // A panic there is one of this program.
+        received.iter().for_each(observe);
+        // Propagate a panic of the server's thread.
         own.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Runs the servers and prints their events; `head` is printed once Weir's own listens.
+/// Runs the servers and prints their events; `head` is printed once Weir's own server listens.
 fn answer(
     args: &ServeArgs,
     sink: &mut Sink,

@@ -1,4 +1,4 @@
-//! What a server prints: where it listens, who comes, how it ends.
+//! The output of a server: its addresses, sessions and refusals.
 
 use weir_jobs::{Event, Listening};
 use weir_model::names::UNIX;
@@ -12,14 +12,14 @@ use crate::stamp::VERSION;
 /// How events are printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling {
-    /// One JSON object a line instead of text.
+    /// Print one JSON object a line instead of text.
     pub(crate) json: bool,
-    /// Each session's result, in text.
+    /// Print each session's result, if the output is text.
     pub(crate) verbose: bool,
 }
 
 impl Telling {
-    /// The lines for an event; empty for one that is not a server's.
+    /// The lines for an event; empty for an event that a server does not print.
     pub(crate) fn lines(&self, event: &Event) -> String {
         if self.json { event.to_line().unwrap_or_default() } else { self.words(event) }
     }
@@ -86,7 +86,7 @@ pub(crate) fn event_of(event: ServerEvent) -> Event {
     }
 }
 
-/// What this side sent or received of a flow, on one line.
+/// The packets that this side sent or received in a flow, on one line.
 fn flow_line(flow: &FlowReport) -> String {
     let rate = |bits: Option<f64>| bits.map_or("-".into(), |b| Units::ADAPTIVE.rate(b));
     let mut text = format!("[{:>3}] {} <-> {}", flow.id, clean(&flow.local), clean(&flow.remote));
@@ -105,7 +105,7 @@ fn flow_line(flow: &FlowReport) -> String {
     text + "\n"
 }
 
-/// What a line of another protocol's session begins with.
+/// The prefix of lines about sessions of another protocol.
 fn of_protocol(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!("{name} "))
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_where_it_listens_and_when_it_is_open() {
+    fn addresses_and_the_lack_of_a_key_are_printed() {
         let text = telling(false, false).lines(&listening(true));
         assert!(text.contains("0.0.0.0:9347, [::]:9347"), "{text}");
         assert!(text.contains("open: no key"), "{text}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_shown_when_asked_for() {
+    fn results_are_printed_with_verbose() {
         let receiver = Receiver {
             bytes: 1 << 20,
             bits_per_second: Some(1e6),
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(line.lines().count(), 1);
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["data"]["report"]["flows"][0]["receiver"]["lost_packets"], 3);
-        // What was not measured is absent.
+        // Values that were not measured are absent.
         let report = line["data"]["report"].to_string();
         assert!(!report.contains("null") && !report.contains("{}"), "{report}");
     }

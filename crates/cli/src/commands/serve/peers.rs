@@ -1,5 +1,4 @@
-//! `weir serve --ttcp` and the like: servers of other tools' protocols next to Weir's own, as they are declared
-//! ([`weir_peers::PROTOCOLS`]).
+//! `weir serve --ttcp` and similar flags: servers of other tools' protocols ([`weir_peers::PROTOCOLS`]) alongside Weir's own.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -15,7 +14,7 @@ use crate::commands::values;
 use crate::engine::{ServerConfig, Stop};
 use crate::error::CliError;
 
-/// Ports by the names of protocols.
+/// The port of each protocol to serve, by the protocol's name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PeersArgs(pub(super) BTreeMap<String, u16>);
 
@@ -63,7 +62,7 @@ impl FromArgMatches for PeersArgs {
     }
 }
 
-/// A server of a protocol that listens.
+/// A listening server of a protocol.
 pub(super) struct Listening {
     protocol: &'static Protocol,
     server: Box<dyn Server>,

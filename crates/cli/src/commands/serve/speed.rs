@@ -1,4 +1,4 @@
-//! `weir serve --speed-test`: the speed test of a visitor's browser, next to the server on a thread of its own.
+//! `weir serve --speed-test`: a speed test for browsers, on its own thread alongside the server.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -34,7 +34,7 @@ pub(crate) struct SpeedArgs {
 }
 
 impl SpeedArgs {
-    /// What is asked, if a speed test is.
+    /// The job of the speed test, if one is requested.
     pub(super) fn job(&self) -> Option<SpeedTestJob> {
         Some(SpeedTestJob {
             address: self.speed_test?,

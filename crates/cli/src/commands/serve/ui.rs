@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_page_may_stand_apart() {
+    fn the_address_of_the_page_may_be_a_separate_argument() {
         let of = |line: &str| {
             let command =
                 clap::Command::new("serve").arg(clap::Arg::new("one_off").long("one-off"));

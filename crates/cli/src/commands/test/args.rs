@@ -1,5 +1,5 @@
-//! The flags of `weir test`, by heading. One that shapes the test names the field that it sets ([`super::flags`]); what
-//! several mean together is decided in [`super::plan`].
+//! The flags of `weir test`, by heading. A flag that shapes the test declares the field that it sets ([`super::flags`]);
+//! [`super::plan`] decides what several flags mean together.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -154,7 +154,7 @@ flags! {
     }
 }
 
-/// The help of `--spacing`, with the laws that there are.
+/// The help of `--spacing`, with all laws.
 fn spacing() -> String {
     format!(
         "Intervals between packets: {}. Their mean is that of -b unless the law states it, instead of -b [default: constant]",
@@ -162,7 +162,7 @@ fn spacing() -> String {
     )
 }
 
-/// The help of `-l`, with the laws that there are.
+/// The help of `-l`, with all laws.
 fn length() -> String {
     format!(
         "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: {} \
@@ -302,7 +302,7 @@ pub(crate) struct OutputArgs {
     pub(crate) no_store: bool,
 }
 
-/// Repetition, and flags of the contract whose issues come later: known, so that they are refused by what they are.
+/// Flags of repetition, and flags that are not implemented yet, which are parsed so that the refusal can explain them.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
@@ -321,14 +321,14 @@ pub(crate) struct LaterArgs {
 }
 
 impl LaterArgs {
-    /// Whether the test is to run several times.
+    /// Whether the test is repeated.
     pub(crate) fn is_repeated(&self) -> bool {
         self.runs.is_some() || self.precision.is_some() || self.confidence.is_some()
     }
 }
 
 impl TrafficArgs {
-    /// The transport that these flags name; without any, the path of a Unix socket means the one that has no IP.
+    /// The transport that these flags name; without a flag, the path of a Unix socket implies a transport without IP.
     pub(crate) fn transport(&self, host: Option<&str>) -> TransportName {
         let is_path = host.is_some_and(|host| host.starts_with(UNIX));
         let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
@@ -341,7 +341,7 @@ impl TrafficArgs {
         }
     }
 
-    /// Who sends: one entry for each group of connections.
+    /// The sending directions, one for each group of connections.
     pub(crate) fn directions(&self) -> &'static [Direction] {
         match (self.bidir, self.reverse) {
             (true, _) => &[Direction::Forward, Direction::Reverse],

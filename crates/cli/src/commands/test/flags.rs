@@ -1,5 +1,5 @@
-//! The table of flags that shape a test. Each is declared once, in [`super::args`]: its help, its type and the field that it
-//! sets. The plan, refusals beside an axis or a plan file, and the flag that an error names follow from that.
+//! The table of flags that shape a test. Each flag is declared once, in [`super::args`], with its help, its type and the field
+//! that it sets. The plan, the refusal of a flag with an axis or a plan file, and the flag named by an error derive from that.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub(crate) struct Flag {
     pub(crate) id: &'static str,
     /// The field of a plan or of its connections, which is also the name of the axis.
     pub(crate) field: &'static str,
-    /// Whether the command line has it.
+    /// Whether the flag is on the command line.
     pub(crate) is_given: bool,
 }
 
@@ -47,8 +47,8 @@ impl<T: Clone> Given for Option<T> {
     }
 }
 
-/// Declares a group of flags. Behind `=>` is the field that a flag sets: `connection.FIELD` or `plan.FIELD`, with
-/// `= CONVERSION` where the value is another, or the name of a field that [`super::plan`] sets from several flags.
+/// Declares a group of flags. After `=>` is the field that a flag sets: `connection.FIELD` or `plan.FIELD`, with
+/// `= CONVERSION` if the field's type differs, or the name of a field that [`super::plan`] sets from several flags.
 macro_rules! flags {
     (
         $(#[$meta:meta])*
@@ -122,7 +122,7 @@ impl TestArgs {
         let groups: [&dyn Shaping; 4] = [&self.traffic, &self.rate, &self.socket, &self.measure];
         let mut flags: Vec<Flag> = groups.iter().flat_map(|group| group.flags()).collect();
         if let Some(bind) = &self.socket.bind {
-            // One flag for two fields.
+            // -B sets two fields.
             flags
                 .iter_mut()
                 .filter(|f| f.id == "bind")
@@ -138,7 +138,7 @@ impl TestArgs {
         groups.iter().for_each(|group| group.apply(plan, connection));
     }
 
-    /// The flag that a user would look at for a field of the plan: the one that was given, else the first that sets it.
+    /// The flag to name in an error about a field of the plan: the one that was given, else the first that sets the field.
     pub(crate) fn flag_of(&self, field: &str) -> Option<String> {
         let name = field.rsplit('.').next().unwrap_or(field);
         let field = match name {
@@ -156,12 +156,12 @@ impl TestArgs {
     }
 }
 
-/// The flag that sets a field of a test, whatever the command line.
+/// The first flag that sets a field of a test, independent of the command line.
 pub(crate) fn flag_of_field(field: &str) -> Option<String> {
     TABLE.iter().find(|flag| flag.field == field).map(|flag| spelled(flag.id))
 }
 
-/// A text of the model with flags instead of the fields that it names as `` `field` ``.
+/// Replaces the fields that a text of the model quotes as `` `field` `` by their flags.
 pub(crate) fn with_flags(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let parts = parts.map(|(i, part)| match (i % 2, flag_of_field(part)) {
@@ -172,7 +172,7 @@ pub(crate) fn with_flags(text: &str) -> String {
     parts.collect()
 }
 
-/// The flags of a command line without any.
+/// All flags, none of them given.
 static TABLE: LazyLock<Vec<Flag>> = LazyLock::new(|| {
     let matches = PARSER.clone().try_get_matches_from(["weir", "HOST"]).ok();
     let args = matches.and_then(|matches| TestArgs::from_arg_matches(&matches).ok());
@@ -182,7 +182,7 @@ static TABLE: LazyLock<Vec<Flag>> = LazyLock::new(|| {
 static PARSER: LazyLock<clap::Command> =
     LazyLock::new(|| TestArgs::augment_args(clap::Command::new("weir")));
 
-/// A flag of a test as it is written: `-t/--time`, or `--ttl` for one without a letter.
+/// A flag of a test as users write it: `-t/--time`, or `--ttl` if it has no short form.
 pub(crate) fn spelled(id: &str) -> String {
     let flag = PARSER.get_arguments().find(|flag| flag.get_id() == id);
     let long = flag.and_then(|flag| flag.get_long()).unwrap_or(id);

@@ -1,4 +1,4 @@
-//! `weir test`: flags become a plan, the plan runs, its events become output, its record is stored.
+//! `weir test`: makes a plan from flags, runs it, prints its events and stores its record.
 
 pub(crate) mod args;
 pub(crate) mod flags;
@@ -39,10 +39,10 @@ use crate::user_data;
 use output::{Options, Outputs};
 use plan::Planned;
 
-/// A plan file is read up to this many bytes.
+/// Maximum length of a plan file, bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
 
-/// A test that is ready to run: everything was checked and every file is open.
+/// A test that is ready to run: everything is checked and every file is open.
 struct Prepared {
     config: ClientConfig,
     outputs: Outputs,
@@ -51,7 +51,7 @@ struct Prepared {
     emulator: Option<Watched>,
 }
 
-/// Runs the command; errors are printed here, in the form that the flags ask for.
+/// Runs the command; prints errors itself, in the form that the flags request.
 pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     let ready = job_of(args).and_then(|job| match job {
         None => Ok(None),
@@ -86,7 +86,7 @@ fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i
     }
 }
 
-/// The job of the flags, with its key. `None`: a plan was saved and there is nothing to run.
+/// The job that the flags define, with its key. `None` if a plan was saved and there is nothing to run.
 fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
     let file = args.general.plan.as_deref().map(read_plan).transpose()?;
     let Planned { plan, host, nominal_auto, connect_timeout } =
@@ -132,7 +132,7 @@ fn span(time: Duration) -> Span {
     Span(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A job as `weir job` reads it: its host is found in the plan if it names none, and its key is read.
+/// Completes a job of `weir job`: uses the plan's host if the job names none, and reads the key.
 fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
     let host = job.host.take().or_else(|| job.plan.host.clone());
     let host = host.ok_or_else(|| {
@@ -226,15 +226,15 @@ fn read_plan(path: &Path) -> Result<String, CliError> {
     }
 }
 
-/// Runs the engine and turns what comes into output and an exit code.
+/// Runs the engine, prints its events and returns the exit code.
 fn execute(
     mut job: Prepared,
     stop: &Stop,
     engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
     keep: &mut dyn FnMut(&Record) -> Result<(), StoreError>,
 ) -> i32 {
-    let talkative = job.outputs.is_text() && stderr().is_terminal();
-    if talkative {
+    let shows_progress = job.outputs.is_text() && stderr().is_terminal();
+    if shows_progress {
         note(&format!("connecting to {}, port {} …", job.config.host, job.config.plan.port));
     }
     let outputs = &mut job.outputs;
@@ -249,7 +249,7 @@ fn execute(
             Event::Late(interval) => outputs.late(&interval),
         }
         if outputs.is_abandoned() && !left {
-            // Stdout is closed and nothing else is written: end as SIGPIPE would, and store what there is.
+            // Stdout is closed and there is no other output: stop as SIGPIPE would, but store the results so far.
             left = true;
             stop.request(StopReason::Terminated);
         }
@@ -296,7 +296,7 @@ fn execute(
         note(&format!("error: {}", problem.chain()));
     }
     if let Some(record) = record.as_ref().filter(|_| stored && !problems.is_empty()) {
-        // What was measured is not lost with the file.
+        // The file failed, but the result is not lost.
         let id = &record.id;
         note(&format!(
             "the result is stored: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"

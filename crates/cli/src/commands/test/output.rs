@@ -1,4 +1,4 @@
-//! What a test prints and writes while it runs and at its end.
+//! The output of a test while it runs and at its end.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::error::{CliError, error_object};
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
 
-/// What goes to stdout or the logfile.
+/// The form of the output on stdout or in the logfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Text for people.
@@ -30,7 +30,7 @@ pub(crate) enum Form {
     Stream,
 }
 
-/// How output is to look.
+/// Options of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     /// Its form.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What the flags ask for; colour only on a terminal.
+    /// The options that the flags request; colour only on a terminal.
     pub(crate) fn of(args: &OutputArgs) -> Options {
         let form = match (args.json, args.json_stream) {
             (true, _) => Form::Json,
@@ -75,12 +75,12 @@ pub(crate) struct Outputs {
 struct Csv {
     writer: CsvWriter<Box<dyn Write + Send>>,
     path: PathBuf,
-    /// A file, whose rows are replaced by the record's at the end; a pipe keeps what was known as the test ran.
+    /// Whether the rows are replaced by the record's at the end: true for a regular file, false for a pipe.
     is_replaced: bool,
 }
 
 impl Outputs {
-    /// Opens every output, so that a wrong path is refused before anything runs.
+    /// Opens every output, so that a wrong path is refused before the test runs.
     ///
     /// # Errors
     /// [`CliError::Io`] naming the file.
@@ -97,7 +97,7 @@ impl Outputs {
             return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
         }
         let sink = match (to_stdout, &args.logfile) {
-            // Nothing else is among the rows.
+            // Only rows go to stdout.
             (true, None) => Sink::to(Box::new(std::io::stderr())),
             (_, logfile) => Sink::open(logfile.as_deref(), args.timestamps.clone())?,
         };
@@ -121,23 +121,23 @@ impl Outputs {
         Ok(Outputs { options, sink, csv, identity, plan, table, problems })
     }
 
-    /// The same outputs with another reader.
+    /// Replaces the sink of the outputs.
     #[cfg(test)]
     pub(crate) fn with_sink(self, sink: Sink) -> Outputs {
         Outputs { sink, ..self }
     }
 
-    /// Whether people read along.
+    /// Whether the output is text.
     pub(crate) fn is_text(&self) -> bool {
         self.options.form == Form::Text
     }
 
-    /// Whether the only reader has closed its end.
+    /// Whether stdout was closed by its reader and there is no other output.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.sink.is_gone() && self.csv.is_none()
     }
 
-    /// The control connection stands.
+    /// The control connection is established.
     pub(crate) fn connected(&mut self, local: Address, remote: Address) {
         if self.is_text() && self.options.text.verbose {
             note(&format!("connected: {local} -> {remote}"));
@@ -146,7 +146,7 @@ impl Outputs {
 
     /// Traffic starts.
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
-        // A Unix socket has none.
+        // A Unix socket has no address family.
         if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
             self.plan.family = Some(family);
         }
@@ -160,7 +160,7 @@ impl Outputs {
         };
         match self.options.form {
             Form::Text => self.sink.text(&header(&start, &self.options.text)),
-            // A failure is kept in the sink.
+            // The sink stores a failure.
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
             Form::Json => {}
         }
@@ -202,12 +202,12 @@ impl Outputs {
         self.csv_rows(|csv| csv.interval(interval));
     }
 
-    /// What an interval lacked has come: lines that were printed stand, a file of rows gets it whole.
+    /// The missing part of an interval has arrived: printed lines are not corrected, but the CSV file gets the complete interval.
     pub(crate) fn late(&mut self, interval: &Interval) {
         self.csv_rows(|csv| csv.late(interval));
     }
 
-    /// The record is there, whole or partial.
+    /// The record is available, complete or partial.
     pub(crate) fn finish(&mut self, record: &Record, stored: bool) {
         match self.options.form {
             Form::Text => {
@@ -220,7 +220,7 @@ impl Outputs {
         self.csv_end(record);
     }
 
-    /// The test failed. `--json` prints one object: the record where there is one, and the error goes to stderr.
+    /// The test failed. `--json` prints a single object: if there is a record, that, and the error goes to stderr.
     pub(crate) fn failed(&mut self, error: &CliError, with_record: bool) {
         match self.options.form {
             Form::Stream => {
@@ -232,7 +232,7 @@ impl Outputs {
         }
     }
 
-    /// What could not be written.
+    /// The outputs that could not be written, as errors.
     pub(crate) fn problems(&mut self) -> Vec<CliError> {
         self.problems.extend(self.sink.failure());
         std::mem::take(&mut self.problems)
@@ -250,13 +250,13 @@ impl Outputs {
                 .and_then(|file| CsvWriter::new(Box::new(BufWriter::new(file)) as _));
         match whole {
             Ok(writer) => csv.writer = writer,
-            // Moved or removed in the meantime: the open file is finished.
+            // The file was moved or removed in the meantime: complete the open one.
             Err(_) => return self.csv_rows(|csv| csv.end(record)),
         }
         self.csv_rows(|csv| csv.record(record));
     }
 
-    /// Writes to the CSV file; after a failure it is left alone.
+    /// Writes to the CSV file; after a failure nothing more is written.
     fn csv_rows(
         &mut self,
         write: impl FnOnce(&mut CsvWriter<Box<dyn Write + Send>>) -> std::io::Result<()>,
@@ -264,7 +264,7 @@ impl Outputs {
         if let Some(csv) = &mut self.csv
             && let Err(e) = write(&mut csv.writer)
         {
-            // A reader that has enough is no failure.
+            // A reader that closes the pipe early is no failure.
             if e.kind() != ErrorKind::BrokenPipe {
                 self.problems.push(CliError::io("--csv: write", &csv.path)(e));
             }

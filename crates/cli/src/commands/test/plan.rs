@@ -1,7 +1,7 @@
-//! Flags → [`Plan`]: a pure function, so that each meaning is a line of a table in the tests.
+//! Makes a [`Plan`] from flags, by a pure function: each meaning is a line of a table in the tests.
 //!
-//! Where a flag is iperf3's its meaning is iperf3's, with two exceptions that the help states: `-n` and `-k` are per
-//! connection, as `-b` is, and times are seconds everywhere.
+//! A flag with the name of an iperf3 flag has the same meaning, with two exceptions that the help states: `-n` and `-k` are
+//! per connection, as `-b` is, and times are seconds everywhere.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
 use crate::error::CliError;
 
-/// What the flags mean.
+/// The meaning of the flags.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Planned {
-    /// What is to be run.
+    /// The plan to run.
     pub(crate) plan: Plan,
-    /// Who answers; absent only when a plan is written and not run.
+    /// The server; absent only when a plan is saved and not run.
     pub(crate) host: Option<String>,
     /// The nominal rate is the interface's speed.
     pub(crate) nominal_auto: bool,
-    /// How long connecting may take.
+    /// Timeout of connecting.
     pub(crate) connect_timeout: Duration,
 }
 
-/// Makes the plan of a command line; `file` is the text of `--plan`, `fresh_seed` what the seed is where neither names one.
+/// Makes the plan of a command line. `file` is the text of `--plan`; `fresh_seed` is used if neither states a seed.
 ///
 /// # Errors
 /// [`CliError::Flag`] naming the flag, or [`CliError::Plan`] naming the field of the file.
@@ -101,7 +101,7 @@ pub(crate) fn plan(
 fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
     let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
     let mut plan = Plan { seed: fresh_seed, ..Plan::default() };
-    // With the options of any transport: the plan's check refuses those of another.
+    // All options are set, whatever the transport: the plan's check refuses those that it does not have.
     let mut like = ConnectionFields::default();
     args.apply(&mut plan, &mut like);
     like.transport = traffic.transport(args.host.as_deref());
@@ -125,7 +125,11 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
         let port = u64::from(first) + u64::from(count) * direction as u64;
         u16::try_from(port).map_err(|_| {
             let given = format!("{first} for {} connections", u64::from(count) * 2);
-            CliError::flag("--cport", given, "a port from which each has one, up to 65535")
+            CliError::flag(
+                "--cport",
+                given,
+                "a first port that leaves one for each connection, up to 65535",
+            )
         })
     };
     plan.connections = traffic
@@ -160,7 +164,7 @@ fn device(args: &TestArgs) -> Result<Option<String>, CliError> {
     }
 }
 
-/// Flags that the contract has and this version has not.
+/// Refuses flags that are not implemented yet.
 fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
     let given = [(
         later.file.is_some(),
@@ -173,7 +177,7 @@ fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
     }
 }
 
-/// An error of the engine, by the flag that set the field.
+/// An error of the engine, with the flag that set the field.
 pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
     const NOT_AVAILABLE: i32 = 99; // EADDRNOTAVAIL
     match (error, plan.bind) {
@@ -202,7 +206,7 @@ pub(super) fn of_engine(error: TrafficError, plan: &Plan) -> CliError {
     }
 }
 
-/// A refusal of the plan by the flag that set the field.
+/// A refusal of the plan, with the flag that set the field.
 fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
     let flag = match &error {
         ModelError::Field { field, .. } => args.flag_of(field),

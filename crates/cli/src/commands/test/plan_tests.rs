@@ -1,4 +1,4 @@
-//! Command lines and the plans that they mean: `tests/golden/plans.txt`, rewritten with WEIR_BLESS=1.
+//! Command lines and their plans: `tests/golden/plans.txt`, rewritten with WEIR_BLESS=1.
 
 use clap::Parser;
 use weir_model::Refusal;
@@ -27,7 +27,7 @@ fn planned(line: &str) -> Planned {
     try_planned(line, None).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
-/// Each meaning that iperf3 users rely on, and each flag once.
+/// Command lines that iperf3 users rely on, and each flag once.
 const LINES: [&str; 34] = [
     "h",
     "h -u",
@@ -66,7 +66,7 @@ const LINES: [&str; 34] = [
 ];
 
 #[test]
-fn command_lines_mean_these_plans() {
+fn command_lines_and_their_plans() {
     let mut text = String::new();
     for line in LINES {
         let p = planned(line);
@@ -88,7 +88,7 @@ fn command_lines_mean_these_plans() {
 }
 
 #[test]
-fn what_only_iperf3_users_would_notice() {
+fn flags_mean_what_they_mean_in_iperf3() {
     let one = |line: &str| planned(line).plan.connections[0].clone();
     assert_eq!(one("h -b 10M -P 4").rate, "10M".parse().ok(), "-b is per connection");
     assert_eq!(one("h -u").rate, None, "-u alone leaves the default, 1M");
@@ -147,9 +147,9 @@ fn a_refusal_has_the_flag_and_what_was_given() {
     assert_eq!((&*later.code, later.field.as_deref()), ("not-yet", Some("--file")));
 }
 
-/// What no plan may hold is refused by its flag and by the field of a plan file, with the same value and the same choices.
+/// An invalid plan is refused by flag or by field of the plan file, with the same value and the same accepted values.
 #[test]
-fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
+fn invalid_plans_are_refused_by_flag_and_by_field() {
     use clap::error::{ContextKind, ContextValue};
 
     let table = include_str!("../../../../model/tests/refused_plans.json");
@@ -170,7 +170,7 @@ fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
         let host = if row["plan"]["host"].is_null() { vec!["h"] } else { vec![] };
         let words = ["test"].into_iter().chain(host).chain(line.split(' '));
         match Line::try_parse_from(words) {
-            // A value that is out of range on its own.
+            // The parser refuses a value that is out of range by itself.
             Err(error) => {
                 let argument = error.get(ContextKind::InvalidArg);
                 let Some(ContextValue::String(argument)) = argument else {
@@ -184,7 +184,7 @@ fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
                     panic!("{row}: {refused:?}")
                 };
                 assert!(named.ends_with(flag), "{row}: {named}");
-                // HOST and -p are two places on a command line, and --cport is the port of both directions.
+                // These differ: the port may be in HOST or in -p, and --cport sets the ports of both directions.
                 if !["--port", "--cport"].contains(&flag) {
                     let there = (with_flags(&given_there), with_flags(&accepted_there));
                     assert_eq!((given, accepted), there, "{row}");
@@ -207,7 +207,7 @@ const FILE: &str =
     "schema = 'weir.plan/1'\nhost = 'from-plan'\nport = 7000\n[[connection]]\ntransport = 'udp'\n";
 
 #[test]
-fn a_plan_file_is_taken_and_the_command_line_s_host_wins() {
+fn the_command_lines_host_overrides_the_plan_files() {
     let p = try_planned("--plan f", Some(FILE)).unwrap();
     assert_eq!((p.host.as_deref(), p.plan.port), (Some("from-plan"), 7000));
     let p = try_planned("other:8000 --plan f -T title", Some(FILE)).unwrap();
@@ -265,6 +265,6 @@ fn an_error_of_the_engine_has_the_flag() {
 }
 
 #[test]
-fn iperf3_s_older_name_of_the_rate_is_taken() {
+fn the_older_iperf3_name_of_the_rate_is_accepted() {
     assert_eq!(planned("h --bandwidth 10M").plan, planned("h -b 10M").plan);
 }

@@ -1,4 +1,4 @@
-//! A test's output and exit codes, with an engine that plays a script.
+//! Tests of output and exit codes, with an engine that plays a script.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ struct Line {
     args: TestArgs,
 }
 
-/// What one scripted test left behind.
+/// The results of one scripted test.
 struct Seen {
     code: i32,
     output: String,
@@ -29,7 +29,7 @@ fn prepared(args: &TestArgs, words: &[OsString]) -> Result<Prepared, CliError> {
     prepare(job, key, &args.output, words)
 }
 
-/// Runs a command line against a script, its output in a logfile.
+/// Runs a command line against a script, with its output in a logfile.
 fn play(flags: &str, stop: &Stop, script: Script) -> Seen {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
@@ -62,7 +62,7 @@ fn interval(second: u32) -> Interval {
     }
 }
 
-/// Connects, starts, passes two intervals and ends as told.
+/// A script that connects, starts, reports two intervals and ends with `end`.
 fn two_intervals(end: impl FnOnce(Record) -> Result<Record, Failure> + 'static) -> Script {
     Box::new(move |config, _, observe| {
         let address = "127.0.0.1:9347".parse().unwrap();
@@ -85,7 +85,7 @@ fn lost(record: Option<Record>) -> Result<Record, Failure> {
 }
 
 #[test]
-fn a_whole_test_prints_header_intervals_and_summary_and_is_kept() {
+fn a_complete_test_is_printed_and_stored() {
     let seen = play("--label site=lab", &Stop::new(), two_intervals(Ok));
     assert_eq!(seen.code, 0);
     assert!(seen.output.contains("test with h, port 9347"), "{}", seen.output);
@@ -101,7 +101,7 @@ fn a_whole_test_prints_header_intervals_and_summary_and_is_kept() {
 }
 
 #[test]
-fn a_run_that_is_not_to_be_kept_is_not() {
+fn no_store_is_respected() {
     let seen = play("--no-store", &Stop::new(), two_intervals(Ok));
     assert_eq!((seen.code, seen.kept.is_some()), (0, false));
 }
@@ -127,7 +127,7 @@ fn the_stream_is_one_event_a_line() {
 }
 
 #[test]
-fn what_was_measured_before_a_failure_is_printed_and_kept() {
+fn results_before_a_failure_are_printed_and_stored() {
     let seen = play("", &Stop::new(), two_intervals(|r| lost(Some(r))));
     assert_eq!(seen.code, 3);
     assert!(seen.output.contains(&seen.kept.unwrap().id), "{}", seen.output);
@@ -170,7 +170,7 @@ fn exit_codes_follow_the_record_and_the_signal() {
     );
 }
 
-/// A pipe whose reader is gone.
+/// A pipe whose reader has closed its end.
 struct Gone;
 impl std::io::Write for Gone {
     fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -182,7 +182,7 @@ impl std::io::Write for Gone {
 }
 
 #[test]
-fn without_a_reader_the_test_is_stopped_once_and_kept() {
+fn without_a_reader_the_test_is_stopped_once_and_stored() {
     let words: Vec<OsString> = ["test", "h", "-t", "0"].iter().map(Into::into).collect();
     let mut job = prepared(&Line::parse_from(&words).args, &words).unwrap();
     job.outputs = job.outputs.with_sink(crate::output::Sink::to(Box::new(Gone)));
@@ -204,7 +204,7 @@ fn csv_has_intervals_and_summary() {
     play(&format!("--csv {}", path.display()), &Stop::new(), two_intervals(Ok));
     let csv = std::fs::read_to_string(&path).unwrap();
     assert_eq!(csv.lines().filter(|l| l.starts_with("interval,")).count(), 2, "{csv}");
-    // What became known after a row was written is in the file all the same.
+    // The file also has the figures that became known after a row was written.
     let whole = |mut record: Record| {
         let receiver = IntervalCount { lost_packets: Some(7), ..IntervalCount::default() };
         let whole = |mut interval: Interval| {

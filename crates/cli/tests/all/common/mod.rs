@@ -1,6 +1,6 @@
-//! What the tests against outside references share: a lab whose host `b` answers, tests run in host `a`, and outside
-//! tools, every one of them bounded in time and ended with the test.
-// Each test file is a crate of its own and uses its part; a helper that can't go on is a failed test.
+//! Helpers of the tests against outside references: a lab with a server in host `b`, tests in host `a`, and outside tools.
+//! Each program has a time limit and is ended with the test.
+// Not every test uses each helper; a helper that fails is a failed test.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -17,11 +17,11 @@ use weir_net::namespace::{ChildSetup, ClockOffset, effective_user_id};
 
 /// The program under test.
 pub(crate) const WEIR: &str = env!("CARGO_BIN_EXE_weir");
-/// Ends a broken run; no good one comes near it.
+/// Time limit of a program. Only a broken test reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A script in `directory` for `WEIR_PROGRAM`: Weir with every text that is meant for people replaced, in its events and on
-/// standard error. Why an emulator's period began is no text, although its field is called `reason`.
+/// Writes a script into `directory` for `WEIR_PROGRAM`. It runs Weir and replaces every text for people in its events and on
+/// standard error. The `reason` of an emulator's period stays: it is a code, not a text.
 pub(crate) fn mute(directory: &Path) -> PathBuf {
     let path = directory.join("mute");
     let script = format!(
@@ -34,31 +34,31 @@ pub(crate) fn mute(directory: &Path) -> PathBuf {
     path
 }
 
-/// Tests that measure hold it for reading; those whose figures depend on a processor's being free, for writing.
+/// Measuring tests hold it for reading; tests whose figures need a free processor hold it for writing.
 static MEASURING: RwLock<()> = RwLock::new(());
 
-/// The time in which a test measures, until it is dropped.
+/// The right of a test to measure, until it is dropped.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// With other tests that measure.
+    /// Concurrently with other measuring tests.
     Shared(#[expect(dead_code, reason = "held until dropped")] RwLockReadGuard<'static, ()>),
-    /// Without.
+    /// While no other test measures.
     Alone(#[expect(dead_code, reason = "held until dropped")] RwLockWriteGuard<'static, ()>),
 }
 
-/// Waits until no test measures alone.
+/// Waits until no test that measures alone is running.
 pub(crate) fn turn() -> Turn {
     Turn::Shared(MEASURING.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Waits until no other test measures.
+/// Waits until no other measuring test is running.
 fn turn_alone() -> Turn {
     Turn::Alone(MEASURING.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Two hosts, `a` and `b`, and what runs in them.
+/// Two hosts, `a` and `b`, and the programs that run in them.
 pub(crate) struct Bench {
-    // Dropped in this order: the server first, then the namespaces.
+    // Fields are dropped in this order: the server first, then the namespaces.
     server: Option<Server>,
     pub(crate) lab: Lab,
     pub(crate) directory: tempfile::TempDir,
@@ -77,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// How a program ended and what it said.
+/// The exit status and output of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -93,7 +93,7 @@ impl Ended {
         self.stdout
     }
 
-    /// What it was refused for, where it printed errors as JSON.
+    /// Its refusal, if it printed errors as JSON.
     #[track_caller]
     pub(crate) fn refusal(&self) -> Refusal {
         refusal_in(&self.stdout).unwrap_or_else(|| panic!("no refusal: {self:?}"))
@@ -107,7 +107,7 @@ impl Ended {
     }
 }
 
-/// What a program refused that printed errors as JSON: with `--json`, or under `WEIR_ERRORS=json`.
+/// The refusal that a program printed as JSON, because of `--json` or `WEIR_ERRORS=json`.
 #[track_caller]
 pub(crate) fn refusal(output: &Output) -> Refusal {
     let out = String::from_utf8_lossy(&output.stdout);
@@ -121,7 +121,7 @@ fn refusal_in(out: &str) -> Option<Refusal> {
     out.lines().rev().find_map(error).map(|error| serde_json::from_value(error).unwrap())
 }
 
-/// Compares with a committed file; WEIR_BLESS=1 writes it again.
+/// Compares a text with a committed file; WEIR_BLESS=1 rewrites the file.
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -132,16 +132,16 @@ pub(crate) fn golden(name: &str, text: &str) {
     assert!(committed == text, "{name} differs: WEIR_BLESS=1 writes it; got\n{text}");
 }
 
-/// Says why a test is skipped; with CI set, root has no excuse.
+/// Prints why a test is skipped. As root in CI that is a failure.
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(
         std::env::var_os("CI").is_none() || effective_user_id() != 0,
-        "{test}: {why}, and CI wants it run"
+        "{test}: {why}, but CI must run it"
     );
     eprintln!("SKIPPED {test}: {why}");
 }
 
-/// Whether a program is to be found, in the places of administrators' tools too.
+/// Whether a program is installed, in PATH or in a directory of administrators' tools.
 fn is_there(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')
@@ -149,7 +149,7 @@ fn is_there(tool: &str) -> bool {
         .any(|d| Path::new(d).join(tool).is_file())
 }
 
-/// Whether `tools` are there; if not, says that `test` is skipped.
+/// Whether `tools` are installed; if not, prints that `test` is skipped.
 pub(crate) fn has_tools(test: &str, tools: &[&str]) -> bool {
     let missing: Vec<_> = tools.iter().copied().filter(|t| !is_there(t)).collect();
     if !missing.is_empty() {
@@ -159,12 +159,12 @@ pub(crate) fn has_tools(test: &str, tools: &[&str]) -> bool {
 }
 
 impl Bench {
-    /// A lab, when this user and the tools can make it; otherwise says so.
+    /// A lab; `None` after printing that the test is skipped if this user or the tools can't create one.
     pub(crate) fn up(test: &str, tools: &[&str]) -> Option<Bench> {
         Bench::with(turn, test, tools)
     }
 
-    /// The same for a test whose figures depend on a processor's being free.
+    /// Like [`Bench::up`], for a test whose figures need a free processor.
     pub(crate) fn alone(test: &str, tools: &[&str]) -> Option<Bench> {
         Bench::with(turn_alone, test, tools)
     }
@@ -198,7 +198,7 @@ impl Bench {
         self.lab.host("b").unwrap().ipv4.to_string()
     }
 
-    /// A file of this test.
+    /// The path of a file in the test's directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -209,7 +209,7 @@ impl Bench {
         self.start_server(command, words);
     }
 
-    /// The same, with a monotonic clock that is `seconds` ahead of host a's.
+    /// Starts `weir serve` with a monotonic clock that is `seconds` ahead of host a's.
     pub(crate) fn serve_ahead(&mut self, seconds: i64, words: &[&str]) {
         let mut command = Command::new(WEIR);
         ChildSetup::new()
@@ -233,7 +233,7 @@ impl Bench {
         self.server = Some(Server { child, _stdout: stdout });
     }
 
-    /// Ends the server as its user would, so that it finishes its files.
+    /// Ends the server by SIGTERM, so that it completes its files.
     pub(crate) fn stop_server(&mut self) {
         let mut server = self.server.take().unwrap();
         signal("TERM", &server.child);
@@ -241,7 +241,7 @@ impl Bench {
         assert_eq!(status.code(), Some(143), "weir serve: {status}");
     }
 
-    /// `weir test` against host b, not yet started.
+    /// The command `weir test` against host b.
     pub(crate) fn test_command(&self, words: &[&str]) -> Command {
         self.command_to(&self.b(), words)
     }
@@ -259,7 +259,7 @@ impl Bench {
         self.test_to(&self.b(), words)
     }
 
-    /// The same against another of its addresses.
+    /// Runs `weir test --json` against another address of host b; it must succeed.
     #[track_caller]
     pub(crate) fn test_to(&self, address: &str, words: &[&str]) -> Record {
         let ended = run(self.command_to(address, &[&["--json"], words].concat()));
@@ -292,13 +292,13 @@ impl Bench {
     }
 }
 
-/// No configuration of the user who runs the tests.
+/// Hides the configuration of the user who runs the tests.
 fn isolate(command: &mut Command, data: &Path) {
     command.env_remove("WEIR_KEY").env("WEIR_DATA_DIR", data).env("NO_COLOR", "1");
     command.env("WEIR_ERRORS", "json");
 }
 
-/// A signal that the test sends takes effect also when the tests were started with it ignored, as by `nohup` or behind a `&`.
+/// Restores the default actions of signals, in case the tests were started with a signal ignored, as by `nohup` or `&`.
 pub(crate) fn default_signals(command: &mut Command) {
     ChildSetup::new().default_signals().apply(command).unwrap();
 }
@@ -308,7 +308,7 @@ pub(crate) fn signal(name: &str, child: &Child) {
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
 }
 
-/// Waits for a child to end; one that doesn't is killed, and the test failed.
+/// Waits for a child to end. If it doesn't, it is killed and the test fails.
 #[track_caller]
 pub(crate) fn wait(child: &mut Child, name: &str) -> ExitStatus {
     let start = Instant::now();
@@ -326,7 +326,7 @@ pub(crate) fn wait(child: &mut Child, name: &str) -> ExitStatus {
     }
 }
 
-/// What the threads of a process do, for the words of a failure.
+/// The states of a process's threads, for the message of a failure.
 fn threads(pid: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let told = |task: std::fs::DirEntry| {
@@ -337,7 +337,7 @@ fn threads(pid: u32) -> String {
     tasks.map(told).collect::<Vec<_>>().join("\n")
 }
 
-/// A program that runs beside the test; killed on drop.
+/// A program that runs during the test; killed on drop.
 pub(crate) struct Running {
     child: Child,
     name: String,
@@ -392,7 +392,7 @@ pub(crate) fn run(command: Command) -> Ended {
     Running::start(command).finish()
 }
 
-/// Waits for something that comes surely; the limit only ends a broken test.
+/// Waits for a condition that is sure to become true; the limit only ends a broken test.
 #[track_caller]
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -402,7 +402,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What `recompute.py` makes of a packet log.
+/// The figures that `recompute.py` computes from a packet log.
 pub(crate) fn recompute(log: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recompute.py");
     let mut command = Command::new("python3");

@@ -1,5 +1,5 @@
-//! The program as two processes: a server whose events are read, and a client that is watched, signalled and killed.
-// Each test file takes what it needs; a failed helper is a failed test.
+//! Helpers of tests with two processes: a server whose events are read, and a client that is watched, signalled or killed.
+// Not every test uses each helper; a helper that fails is a failed test.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use crate::common::refusal;
 
-/// Ends a broken test; nothing that works comes near it.
+/// Time limit of a wait. Only a broken test reaches it.
 pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -23,7 +23,7 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The program, without what the environment of the tests says.
+/// The program, without the settings in the environment of the tests.
 pub fn weir() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_weir")))
 }
@@ -39,7 +39,7 @@ pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A process whose lines of JSON are gathered. Killed when dropped.
+/// A process whose JSON lines are collected. Killed when dropped.
 pub struct Watched {
     child: Child,
     pub lines: Arc<Mutex<Vec<Value>>>,
@@ -53,7 +53,7 @@ impl Watched {
         let (stdout, kept) = (BufReader::new(child.stdout.take().unwrap()), lines.clone());
         let reader = std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // A line that is not JSON fails the test where lines are looked at.
+                // A line that is not JSON fails the test when lines are read.
                 let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
                 kept.lock().unwrap().push(value);
             }
@@ -65,7 +65,7 @@ impl Watched {
         self.child.id()
     }
 
-    /// How many events of this name have come.
+    /// Number of events of this name so far.
     pub fn count(&self, event: &str) -> usize {
         self.lines.lock().unwrap().iter().filter(|l| l["event"] == event).count()
     }
@@ -82,13 +82,13 @@ impl Watched {
     }
 
     pub fn signal(&self, signal: i32) {
-        // It has not been waited for, so its number is still its own.
+        // It has not been waited for, so its process id can't have been reused.
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Waits for its end and gives its exit code (`None`: by a signal), all output read.
+    /// Waits for its end with all output read; returns its exit code (`None`: ended by a signal).
     pub fn ended(&mut self) -> Option<i32> {
         let mut status = None;
         until("the process ends", || {
@@ -101,7 +101,7 @@ impl Watched {
         status.unwrap().code()
     }
 
-    /// Its diagnostics, after its end.
+    /// Its standard error, after its end.
     pub fn errors(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -140,14 +140,14 @@ impl Serve {
         Serve { process, port }
     }
 
-    /// `weir test` against it, not yet started.
+    /// The command `weir test` against this server.
     pub fn client(&self, words: &[&str]) -> Command {
         let mut command = weir();
         command.args(["test", "127.0.0.1", "-p", &self.port]).args(words);
         command
     }
 
-    /// A test without an end that tells its events; returned when it is in the middle.
+    /// Starts a test without an end that prints its events; returns it once it is running.
     pub fn running(&self, words: &[&str]) -> Watched {
         let base = ["--json-stream", "-t", "0", "-i", "0.1", "-b", "2M"];
         let client = Watched::start(self.client(&[&base, words].concat()));
@@ -155,7 +155,7 @@ impl Serve {
         client
     }
 
-    /// A short test comes through.
+    /// Asserts that a short test succeeds.
     pub fn still_serves(&self) {
         let output = self.client(&["-u", "-k", "50", "-b", "1000pps", "--no-store"]).output();
         let output = output.unwrap();
@@ -178,7 +178,7 @@ pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The runs kept in a directory.
+/// The runs stored in a directory.
 pub fn kept(directory: &Path) -> Vec<Value> {
     let output =
         weir().args(["runs", "list", "--json"]).env("WEIR_DATA_DIR", directory).output().unwrap();

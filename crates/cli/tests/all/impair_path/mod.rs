@@ -1,5 +1,5 @@
 //! A lab with an emulator in its middle, for tests of `weir impair`.
-// Each test file is a crate of its own and uses its part.
+// Not every test uses each helper.
 #![allow(dead_code)]
 
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ impl Path {
         self.directory.path().join(name)
     }
 
-    /// `weir …` in a host, with a runtime directory of this test's own.
+    /// The command `weir …` in a host, with the test's own runtime directory.
     pub(crate) fn weir(&self, host: &str, words: &[&str]) -> Command {
         let mut command = self.lab.command(host, WEIR).unwrap();
         command.args(words).env("NO_COLOR", "1").env("WEIR_DATA_DIR", self.directory.path());
@@ -51,7 +51,7 @@ impl Path {
         command
     }
 
-    /// An emulator as a job of another program.
+    /// Starts an emulator as a job.
     pub(crate) fn emulator_job(&self, job: &serde_json::Value) -> Emulator {
         let mut command = self.weir("m", &["job"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -70,7 +70,7 @@ impl Path {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut head = String::new();
-        // With --json the head goes to stderr; tests here read stdout's.
+        // With --json the first lines go to stderr; these tests read them from stdout.
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         loop {
             let mut line = String::new();
@@ -93,14 +93,14 @@ impl Path {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Offloads of an interface of the middle that are on.
+    /// The enabled offloads of an interface of the middle.
     pub(crate) fn offloads(&self, interface: &str) -> BTreeSet<String> {
         let read = || weir_net::interface::offloads(interface).unwrap();
         let all = self.lab.run_in("m", read).unwrap();
         all.into_iter().filter(|f| f.active).map(|f| f.name).collect()
     }
 
-    /// How many ask for promiscuous mode of an interface of the middle.
+    /// The promiscuity count of an interface of the middle.
     pub(crate) fn promiscuity(&self, interface: &str) -> u64 {
         let mut command = self.lab.command("m", "ip").unwrap();
         command.args(["-j", "-d", "link", "show", "dev", interface]);

@@ -1,11 +1,11 @@
-//! The speed test is not available on this system.
+//! Stand-in for the speed test, which is not available on this system.
 
 use weir_jobs::{Event, SpeedTestJob};
 
 use crate::commands::not_available;
 use crate::error::CliError;
 
-/// A speed test, of which there is none.
+/// A running speed test; it has no values on this system.
 pub(crate) enum Serving {}
 
 impl Serving {
@@ -15,7 +15,7 @@ impl Serving {
     }
 }
 
-/// Refused, where it is asked for.
+/// Refuses a speed test, if one is requested.
 pub(crate) fn start(job: Option<&SpeedTestJob>) -> Result<Option<Serving>, CliError> {
     job.map_or(Ok(None), |_| not_available("--speed-test"))
 }

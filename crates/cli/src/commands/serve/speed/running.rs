@@ -1,4 +1,4 @@
-//! The speed test as a thread.
+//! Runs the speed test on a thread.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -13,9 +13,9 @@ use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::stamp::VERSION;
 
-/// A speed test that is being served, until this is dropped.
+/// A running speed test; it stops when this is dropped.
 pub(crate) struct Serving {
-    /// Where.
+    /// The address that it listens on.
     pub(crate) address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -37,7 +37,7 @@ impl Drop for Serving {
     }
 }
 
-/// Starts it, where it is asked for: it listens when this returns.
+/// Starts the speed test, if one is requested; it listens when this returns.
 pub(crate) fn start(job: Option<&SpeedTestJob>) -> Result<Option<Serving>, CliError> {
     let Some(job) = job else { return Ok(None) };
     let address = job.address;
@@ -55,35 +55,35 @@ pub(crate) fn start(job: Option<&SpeedTestJob>) -> Result<Option<Serving>, CliEr
     };
     let failed = |e: std::io::Error| CliError::Unavailable(format!("speed test: {e}"));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let (tell, told) = mpsc::channel::<Result<SocketAddr, CliError>>();
+    let (started, has_started) = mpsc::channel::<Result<SocketAddr, CliError>>();
     let thread = std::thread::Builder::new()
         .name("weir-speed".into())
         .spawn(move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
-                Err(e) => return drop(tell.send(Err(failed(e)))),
+                Err(e) => return drop(started.send(Err(failed(e)))),
             };
             runtime.block_on(async {
                 let server = async {
                     let server = SpeedServer::bind(config).await?;
-                    // Visitors need nothing that takes capabilities; this thread drops its own once it listens.
+                    // Serving visitors needs no capabilities: this thread drops its own once it listens.
                     weir_api::drop_capabilities(for_another)?;
                     let address = server.address()?;
                     Ok::<_, weir_api::ApiError>((server, address))
                 };
                 match server.await {
                     Ok((server, address)) => {
-                        let _ = tell.send(Ok(address));
+                        let _ = started.send(Ok(address));
                         server.run(async { drop(stopped.await) }).await;
                     }
-                    Err(e) => drop(tell.send(Err(e.into()))),
+                    Err(e) => drop(started.send(Err(e.into()))),
                 }
             });
-            // Tests that run go with it; a result that is being kept has a moment.
+            // Running tests are cancelled; a result that is being stored gets 500 ms.
             runtime.shutdown_timeout(Duration::from_millis(500));
         })
         .map_err(failed)?;
     let ended = || CliError::Unavailable("speed test: it ended before it listened".into());
-    let address = told.recv().map_err(|_| ended())??;
+    let address = has_started.recv().map_err(|_| ended())??;
     Ok(Some(Serving { address, stop: Some(stop), thread: Some(thread) }))
 }

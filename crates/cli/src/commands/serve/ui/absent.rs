@@ -1,4 +1,4 @@
-//! The page and the API are not available on this system.
+//! Stand-ins for the page and the API, which are not available on this system.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
-//! The page and the API as a process.
+//! Runs the page and the API as a process.
 //!
-//! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
-//! and starts everything else, the test server included, as programs of their own.
+//! This process becomes the web server and drops its capabilities. Before that it starts the launcher, which keeps them and
+//! starts all other processes, including the test server.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -29,12 +29,12 @@ use crate::output::Sink;
 use crate::signals;
 use crate::stamp::VERSION;
 
-/// How long the launcher may take to end what it started.
+/// Time for the launcher to end the processes that it started.
 const END: Duration = Duration::from_secs(5);
 /// Interval at which it checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs the launcher, whose orders come by its standard input.
+/// Runs the launcher, which reads its requests from standard input.
 pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
     use std::os::fd::AsFd;
     let failed = |e: std::io::Error| CliError::Internal(format!("launcher: {e}"));
@@ -74,17 +74,17 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     if !ui.ip().is_loopback() && config.token_file.is_none() {
         return Err(ApiError::Open(ui).into());
     }
-    let mut told_once = String::new();
+    let mut token_once = String::new();
     let mut head = String::new();
     if let Some(path) = config.token_file.as_deref().filter(|p| !p.exists()) {
         let token = weir_api::make_token_file(path, "first")?;
-        told_once = token_line(&token, path, args.output.json_stream);
+        token_once = token_line(&token, path, args.output.json_stream);
         if !args.general.in_background {
-            // For the user at the terminal: it goes into no log and no file.
-            note(&told_once);
+            // Only to the terminal: the token is written to no log or file.
+            note(&token_once);
         }
     }
-    // By this name, pages of runs know that a plan in it no longer exists.
+    // The page recognizes this name: a run's plan file in it no longer exists.
     let directory = tempfile::Builder::new()
         .prefix("weir-ui-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
@@ -136,8 +136,8 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
                 {
                     text += &head;
                     if in_background {
-                        let token = if told_once.is_empty() { "" } else { "\n" };
-                        daemon::hand_over(&format!("{told_once}{token}{text}"));
+                        let token = if token_once.is_empty() { "" } else { "\n" };
+                        daemon::hand_over(&format!("{token_once}{token}{text}"));
                     }
                 }
                 match event {
@@ -163,7 +163,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
             .await;
         Ok(code)
     });
-    // Readers of the stream and unfinished requests end with the runtime; the launcher notices.
+    // Event streams and unfinished requests end with the runtime; the launcher then sees its socket closed.
     runtime.shutdown_timeout(Duration::from_millis(200));
     let until = Instant::now() + END;
     while matches!(launcher.try_wait(), Ok(None)) && Instant::now() < until {
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     })
 }
 
-/// Where it listens, and for what.
+/// The line with the address, and whether it serves the page or only the API.
 fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
     match (json, has_page) {
         (true, _) => {
@@ -196,7 +196,7 @@ fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
     }
 }
 
-/// The only line that contains a token.
+/// The line that shows a new token, the only one that contains it.
 fn token_line(token: &str, path: &Path, json: bool) -> String {
     let file = path.display();
     if json {
@@ -206,7 +206,7 @@ fn token_line(token: &str, path: &Path, json: bool) -> String {
     format!("token, shown only once (its hash is in {file}): {token}")
 }
 
-/// The launcher: deaf to the terminal, so that it ends what it started in order.
+/// Starts the launcher. It ignores the terminal's signals, so that it can end its processes in order.
 fn start_launcher(directory: &Path, orders: UnixStream) -> Result<Child, CliError> {
     let failed = |e: std::io::Error| CliError::Unavailable(format!("start the launcher: {e}"));
     let program = std::env::current_exe().map_err(failed)?;
@@ -220,15 +220,15 @@ fn start_launcher(directory: &Path, orders: UnixStream) -> Result<Child, CliErro
     command.spawn().map_err(failed)
 }
 
-/// Whether the runs belong to another user than this process: to the caller of sudo.
+/// Whether the stored runs belong to another user than this process, such as the caller of sudo.
 pub(crate) fn is_for_another(data: &DataDirectory) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owner = data.prepare().ok().and_then(|_| data.directory().metadata().ok()).map(|m| m.uid());
     owner.is_some_and(|owner| owner != weir_net::namespace::effective_user_id())
 }
 
-/// Where plans, scenarios and keys are: `WEIR_CONFIG_DIR`, else beside the place of runs under sudo, else
-/// `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
+/// The directory of plans, scenarios and keys: `WEIR_CONFIG_DIR`, else under sudo `~/.config/weir` of the user whose runs
+/// are stored, else `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
 fn config_directory(data: &DataDirectory) -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
@@ -265,7 +265,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
     }
     if scenarios.is_empty() {
         scenarios.push(directory.join("scenarios"));
-        // Those that were installed with the program.
+        // The scenarios installed with the program.
         let program = std::env::current_exe().ok();
         let shared = program.and_then(|p| Some(p.parent()?.parent()?.join("share/weir/scenarios")));
         scenarios.extend(shared.filter(|s| s.is_dir()));
@@ -294,7 +294,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn a_page_that_is_not_there_is_not_named() {
+    fn without_a_page_only_the_api_is_named() {
         let at = "127.0.0.1:9348".parse().unwrap();
         assert_eq!(head_line(at, true, false), "page and API on http://127.0.0.1:9348/\n");
         let without = head_line(at, false, false);
