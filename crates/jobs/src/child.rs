@@ -1,4 +1,4 @@
-//! Child processes: read without blocking them, asked to stop, never left behind.
+//! Child processes: their output is read without blocking them, and they are stopped with their owner.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -13,27 +13,27 @@ pub struct ChildGuard {
     /// The process.
     pub child: Child,
     grace: Duration,
-    /// It leads a process group of its own, which ends with it.
+    /// Whether it leads its own process group, which is ended with it.
     is_group: bool,
-    /// It was ended and waited for, so that its number may belong to another process now, or it was left running.
+    /// Whether it was reaped, so that its process id may have been reused, or was left running.
     is_over: bool,
 }
 
 impl ChildGuard {
-    /// A process that is killed when the guard is dropped.
+    /// Guards a process that is killed when the guard is dropped.
     #[must_use]
     pub fn new(child: Child) -> ChildGuard {
         Self::guarded(child, Duration::ZERO, false)
     }
 
-    /// A process that gets SIGTERM when the guard is dropped, and is killed if it has not ended after `grace`.
+    /// Guards a process that gets SIGTERM when the guard is dropped, and is killed if it has not ended after `grace`.
     #[must_use]
     pub(crate) fn graceful(child: Child, grace: Duration) -> ChildGuard {
         Self::guarded(child, grace, false)
     }
 
-    /// The same for the leader of a session: processes that it leaves in its group end with it. Not for programs that leave
-    /// something behind on purpose, as an emulator leaves its watchdog.
+    /// Like `graceful`, for the leader of a session: processes left in its group are ended with it. Not for programs that
+    /// leave a process behind on purpose, as an emulator leaves its watchdog.
     #[must_use]
     pub fn group(child: Child, grace: Duration) -> ChildGuard {
         Self::guarded(child, grace, true)
@@ -48,21 +48,21 @@ impl ChildGuard {
         self.is_over = true;
     }
 
-    /// Whether it has ended. This does not wait for it, so its process id and its group's stay reserved.
+    /// Whether it has ended. Does not reap it, so that its process id and group id stay reserved.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         process::has_ended(&self.child)
     }
 
-    /// Ends it, with its group where it leads one; returns its exit code where it had one.
+    /// Ends it, and its group if it leads one; returns its exit code if it had one.
     pub fn end(mut self) -> Option<i32> {
         self.stop();
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
-    /// Sends SIGTERM; kills it where the system has no such request.
+    /// Sends SIGTERM; on systems without it, kills the process.
     pub fn terminate(&mut self) {
-        // It was not waited for, or it would not be running.
+        // It is running, so it was not reaped and its id is valid.
         if self.is_group {
             process::terminate_group(&mut self.child);
         } else {
@@ -107,7 +107,7 @@ impl ChildGuard {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        // Before it is waited for: until then the number of its group is its own.
+        // Before it is reaped: until then its group id can't be reused.
         process::kill_group(&mut self.child);
         let _ = self.child.wait();
     }
@@ -119,7 +119,7 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The lines of a stream, each of at most `max_bytes`, read on a thread of their own.
+/// The lines of a stream, each at most `max_bytes` long, read on a separate thread.
 pub fn lines(stream: Option<impl Read + Send + 'static>, max_bytes: u64) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -136,7 +136,7 @@ pub fn lines(stream: Option<impl Read + Send + 'static>, max_bytes: u64) -> mpsc
     receiver
 }
 
-/// The first `max_bytes` of a stream, once it has ended; the rest is read and dropped.
+/// The first `max_bytes` of a stream, sent at its end; the rest is read and discarded.
 pub fn collect(
     stream: Option<impl Read + Send + 'static>,
     max_bytes: u64,
@@ -153,7 +153,7 @@ pub fn collect(
     receiver
 }
 
-/// The last `max_bytes` of a stream, once it has ended.
+/// The last `max_bytes` of a stream, sent at its end.
 pub fn collect_last(
     stream: Option<impl Read + Send + 'static>,
     max_bytes: usize,
@@ -175,7 +175,7 @@ pub fn collect_last(
     receiver
 }
 
-/// What a stream has printed so far.
+/// The output of a stream so far.
 #[derive(Debug)]
 pub struct Output {
     text: Arc<Mutex<Vec<u8>>>,
@@ -186,7 +186,7 @@ impl Output {
     /// Waits at most `timeout` for the stream's end; false if it is still open.
     #[must_use]
     pub fn ends_within(&self, timeout: Duration) -> bool {
-        // Nothing is sent: the other end goes with the thread that reads.
+        // Nothing is ever sent: the sender is dropped when the reading thread ends.
         self.ended.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 
@@ -198,7 +198,7 @@ impl Output {
     }
 }
 
-/// The first `max_bytes` of a stream as they arrive; the rest is read and dropped.
+/// The first `max_bytes` of a stream as they arrive; the rest is read and discarded.
 #[must_use]
 pub fn captured(stream: Option<impl Read + Send + 'static>, max_bytes: usize) -> Output {
     let (open, ended) = mpsc::channel();
@@ -247,13 +247,13 @@ mod tests {
         }
     }
 
-    /// A program that starts others and leaves them, or is ended before they are, takes them with it.
+    /// Processes that a program started are ended with it, whether it ends by itself or is ended.
     #[test]
     fn a_group_ends_with_its_leader() {
         for (script, code) in [
             ("sleep 1000 & echo first; sleep 1000", None),
             ("sleep 1000 & echo first; exit 3", Some(3)),
-            // One that ignores the request.
+            // A process that ignores SIGTERM.
             ("trap '' TERM; (sleep 1000; :) & echo first; exit 0", Some(0)),
         ] {
             let mut command = Command::new("sh");
@@ -265,7 +265,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(2));
             }
             assert_eq!(running.end(), code, "{script}");
-            // A process that is left of the group would hold the stream open for 1000 s.
+            // A remaining process of the group would hold the stream open for 1000 s.
             assert!(output.ends_within(Duration::from_secs(20)), "{script}");
             assert_eq!(output.text(), "firs");
         }

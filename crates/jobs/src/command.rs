@@ -6,7 +6,7 @@ use serde_json::Value;
 use weir_model::document;
 use weir_model::impairment::Impairment;
 
-/// A line of standard input after the job's own.
+/// A line of standard input after the job's line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Command {

@@ -1,4 +1,4 @@
-//! What a running job reports: one JSON object a line, `{"event":…,"data":…}`. `--json-stream` prints the same.
+//! Events of a running job: one JSON object a line, `{"event":…,"data":…}`. `--json-stream` prints the same.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ pub enum Event {
     Interval(Box<Interval>),
     /// The peer has become unreachable, or reachable again.
     Peer(PeerStatus),
-    /// What is being done, for people.
+    /// Progress, for people.
     Progress(Notice),
     /// Something that limits the result, or a part of it that failed.
     Warning(Notice),
@@ -93,7 +93,7 @@ pub enum Event {
     Error(Refusal),
 }
 
-/// Where a server listens.
+/// The addresses on which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Listening {
     /// Its addresses and ports, or `unix:` and a path.
@@ -102,7 +102,7 @@ pub struct Listening {
     pub open: bool,
 }
 
-/// What is known of a job once it works.
+/// A job that is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ready {
@@ -113,14 +113,14 @@ pub struct Ready {
     pub message: String,
 }
 
-/// Something said to people.
+/// A message for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notice {
-    /// Stable name where programs may want to know it, such as [`Notice::NOT_STORED`]; else empty.
+    /// Stable name for programs, such as [`Notice::NOT_STORED`]; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub code: String,
-    /// In words.
+    /// The text.
     pub message: String,
 }
 
@@ -128,13 +128,13 @@ impl Notice {
     /// The code of a warning that a result could not be stored.
     pub const NOT_STORED: &str = "not-stored";
 
-    /// One with a code.
+    /// A notice with a code.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Notice {
         Notice { code: code.into(), message: message.into() }
     }
 
-    /// One in words alone.
+    /// A notice without a code.
     #[must_use]
     pub fn of(message: impl Into<String>) -> Notice {
         Notice::new("", message)
@@ -142,7 +142,7 @@ impl Notice {
 }
 
 impl Event {
-    /// The same event of a server, of a session of another tool's protocol.
+    /// Marks a server's event as belonging to a session of another tool's protocol.
     #[must_use]
     pub fn of_protocol(mut self, name: &str) -> Event {
         if let Event::SessionOpened { protocol, .. }
@@ -154,20 +154,20 @@ impl Event {
         self
     }
 
-    /// The line that stands for it, with its newline. Figures that are not numbers are absent.
+    /// The event as a line of JSON, with its newline. Figures that are not finite are absent.
     ///
     /// # Errors
-    /// Those of serde_json; no event has a map whose keys are not strings.
+    /// Errors of serde_json, which no event causes: all keys of maps are strings.
     pub fn to_line(&self) -> Result<String, serde_json::Error> {
         to_line(self).map(|line| line + "\n")
     }
 
-    /// The event of a line; `None` if it is none that this version knows.
+    /// Parses the event of a line; `None` if this version does not know it.
     #[must_use]
     pub fn parse(line: &str) -> Option<Event> {
         let mut tree = document::json(line.as_bytes()).ok()?;
         let data = tree.get_mut("data")?.take();
-        // Derived, every payload would be compiled once more, for a name behind its data.
+        // A derived implementation would compile every payload a second time, for lines with the name after the data.
         Some(match tree.get("event")?.as_str()? {
             "listening" => Event::Listening(read(&data)?),
             "session_opened" => {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_absent() {
+    fn figures_that_are_not_finite_are_absent() {
         let event = Event::End(Box::new(Record { seconds: f64::NAN, ..Record::default() }));
         let line = event.to_line().unwrap();
         assert!(!line.contains("null"), "{line}");

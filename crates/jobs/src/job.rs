@@ -1,4 +1,4 @@
-//! What one process of Weir can be started to do.
+//! The jobs that a process of Weir can run.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use weir_model::plan::{DEFAULT_PORT, Plan};
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
-/// What one process does. Unknown fields are refused.
+/// The job of one process. Unknown fields are refused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "job", rename_all = "kebab-case")]
 pub enum Job {
@@ -41,7 +41,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// The name of its kind, as in `job`.
+    /// The name of its kind, as in the field `job`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -59,14 +59,14 @@ impl Job {
         }
     }
 
-    /// Whether it runs on when standard input is closed.
+    /// Whether it continues when standard input is closed.
     #[must_use]
     pub fn is_detached(&self) -> bool {
         matches!(self, Job::Emulator(job) if job.detached)
     }
 }
 
-/// Where a shared key comes from. All absent: the environment variable `WEIR_KEY`, else no key.
+/// The source of a shared key. All absent: the environment variable `WEIR_KEY`, else no key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeySource {
@@ -82,7 +82,7 @@ pub struct KeySource {
 }
 
 impl KeySource {
-    /// The key of a file.
+    /// A key in a file.
     #[must_use]
     pub fn file(path: Option<PathBuf>) -> KeySource {
         KeySource { key_file: path, ..KeySource::default() }
@@ -359,7 +359,7 @@ pub struct ScenarioJob {
     pub id: Option<String>,
     /// The scenario's text, `weir.scenario/1` in TOML or JSON.
     pub text: String,
-    /// What its relative paths start from; empty: the working directory.
+    /// The base of its relative paths; empty: the working directory.
     pub directory: PathBuf,
     /// Its `quick` values.
     pub quick: bool,
@@ -418,7 +418,7 @@ pub struct LabUpJob {
     /// With a node in the middle.
     #[serde(default)]
     pub middle: bool,
-    /// What an emulator in the middle does; absent: there is none.
+    /// The impairment of an emulator in the middle; absent: there is no emulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impairment: Option<Box<Impairment>>,
 }

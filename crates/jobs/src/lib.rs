@@ -1,9 +1,9 @@
 //! Jobs: the typed protocol between processes of Weir.
 //!
-//! A [`Job`] says what one process does: serve, run a test, emulate a path, run a scenario. The command line makes a
-//! job of its flags and runs it in its own process; `weir job` reads a job as one line of JSON from standard input and
-//! runs the same code. Everything that starts Weir (scenarios, the demo, the web server's launcher) does it by
-//! [`Process`], and nothing reads text that is meant for people.
+//! A [`Job`] defines what one process does: serve, run a test, emulate a path, run a scenario. The command line makes a
+//! job from its flags and runs it in its own process; `weir job` reads a job as one line of JSON from standard input and
+//! runs the same code. Everything that starts Weir (scenarios, the demo, the web server's launcher) uses [`Process`], and
+//! no code reads text that is meant for people.
 //!
 //! Standard input carries the job, then [`Command`]s, one a line; when it is closed, the job stops and cleans up.
 //! Standard output carries [`Event`]s, one a line. The last one is [`Event::Error`] if the job failed.

@@ -1,4 +1,4 @@
-//! A job as one line of JSON: reading it strictly.
+//! Parses a job from one line of JSON, strictly.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::Job;
 /// Longest line of a job.
 pub const MAX_JOB_BYTES: u64 = 32 << 20;
 
-/// The code of a line that is no job.
+/// The error code of a line that is not a valid job.
 const CODE: &str = "job";
 /// The kinds of jobs.
 const KINDS: [&str; 11] = [
@@ -30,8 +30,8 @@ const KINDS: [&str; 11] = [
 /// Reads a job.
 ///
 /// # Errors
-/// A line that is no JSON object, an unknown kind or field (with the nearest known one), or a value that a field does not
-/// take.
+/// A line that is not a JSON object, an unknown kind or field (with the nearest known one), or a value that a field does not
+/// accept.
 pub fn parse_job(line: &str) -> Result<Job, Box<Refusal>> {
     let value = document::json(line.as_bytes()).map_err(|error| match error.field.as_str() {
         "" => Refusal { field: Some("job".into()), ..refused(&error) },
@@ -40,7 +40,8 @@ pub fn parse_job(line: &str) -> Result<Job, Box<Refusal>> {
     of_tree(value)
 }
 
-/// By way of the tree, as lines are read: derived, every job would be compiled once more, for a tag behind its fields.
+/// Through a tree, like [`parse_job`]: a derived implementation would compile every job a second time, for lines with the
+/// tag after the fields.
 impl<'de> Deserialize<'de> for Job {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         of_tree(Value::deserialize(deserializer)?).map_err(D::Error::custom)
@@ -93,7 +94,7 @@ fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Box<Refusa
     document::read(&Value::Object(fields)).map_err(|error| Box::new(refused(&error)))
 }
 
-/// A refusal of a document as one of a job.
+/// Converts a document's error into the refusal of a job.
 fn refused(error: &DocumentError) -> Refusal {
     Refusal { code: CODE.into(), ..Refusal::from(error) }
 }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named() {
+    fn refusals_name_the_field() {
         const WHOLE: &str = "a whole number, 0 to 65535";
         for (line, field, given, accepted, nearest) in [
             (r#"{"job":"serve","prot":1}"#, "prot", Some("prot"), None, Some("port")),

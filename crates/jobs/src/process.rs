@@ -1,4 +1,4 @@
-//! A job as a process of its own.
+//! Runs a job as a separate process.
 
 use std::io::Write;
 use std::process::{ChildStdin, Stdio};
@@ -11,11 +11,11 @@ use weir_model::Refusal;
 use crate::child::{ChildGuard, collect_last, lines};
 use crate::{Command, Event, Job, Ready};
 
-/// How long a job may take until it is ready.
+/// Timeout until a job is ready.
 const START: Duration = Duration::from_secs(20);
-/// Longest line of events: a record with many flows and intervals.
+/// Maximum length of an event's line: a record with many flows and intervals.
 const MAX_EVENT_BYTES: u64 = 512 << 20;
-/// How much of standard error is read: a job prints there only if it panics.
+/// Maximum length of standard error that is stored: a job prints there only if it panics.
 const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// A running job. It is stopped when this is dropped, and killed if it has not ended after the grace period.
@@ -27,25 +27,25 @@ pub struct Process {
     is_ignored: Arc<AtomicBool>,
     stderr: Mutex<mpsc::Receiver<String>>,
     grace: Duration,
-    /// Until when it may take to stop, once it was asked to.
+    /// The deadline for stopping, once it was asked to stop.
     stops_by: Option<Instant>,
 }
 
-/// Why there is no next event.
+/// The reason why there is no next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoEvent {
-    /// None within the time.
+    /// No event within the timeout.
     Timeout,
     /// The job has ended.
     Ended,
 }
 
 impl Process {
-    /// Starts `program` (a command that runs this program, in a namespace or here, without arguments) as `weir job` and
-    /// hands it `job`.
+    /// Starts `program` as `weir job` and sends it `job`. `program` is a command without arguments that runs this program, in
+    /// this or another namespace.
     ///
     /// # Errors
-    /// Those of starting a process; a job that ends immediately is no error here.
+    /// Errors of starting a process. A job that ends immediately is no error here.
     pub fn start(
         mut program: std::process::Command,
         job: &Job,
@@ -53,7 +53,7 @@ impl Process {
     ) -> std::io::Result<Process> {
         let mut line = serde_json::to_string(job)?;
         line.push('\n');
-        // Its name and its kind are for people who look at the list of processes.
+        // Its name and kind are shown in process listings.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::arg0(&mut program, "weir");
         program.args(["job", job.kind()]);
@@ -61,7 +61,7 @@ impl Process {
         let mut child = ChildGuard::graceful(program.spawn()?, grace);
         let mut stdin = child.child.stdin.take();
         if let Some(stdin) = &mut stdin {
-            // A job that died before it read this says why by its events or its exit code.
+            // If the job has ended before it read this, its events or its exit code say why.
             let _ = stdin.write_all(line.as_bytes());
         }
         let is_ignored = Arc::new(AtomicBool::new(false));
@@ -85,7 +85,7 @@ impl Process {
     /// Waits until a server listens, or an emulator or a lab is ready.
     ///
     /// # Errors
-    /// Why it did not become ready: its own refusal, or what is known without one.
+    /// Its own refusal, or a refusal made from its exit code and standard error.
     pub fn wait_ready(&mut self) -> Result<Ready, Box<Refusal>> {
         let end = Instant::now() + START;
         let mut refusal = None;
@@ -104,12 +104,12 @@ impl Process {
         }
     }
 
-    /// Drops events from now on: those of a long job that no one reads would fill memory.
+    /// Discards events from now on: those of a long job would otherwise accumulate in memory.
     pub fn ignore_events(&self) {
         self.is_ignored.store(true, Ordering::Relaxed);
     }
 
-    /// Why a job ended that was not to end: `refusal`, its last error, if it reported one.
+    /// The reason of an unexpected end: `refusal`, which is the job's last error, if it reported one.
     pub fn ended(&mut self, refusal: Option<Refusal>) -> Refusal {
         let code = self.child.exit_code_within(Duration::from_secs(1));
         refusal.unwrap_or_else(|| {
@@ -127,7 +127,7 @@ impl Process {
         })
     }
 
-    /// Sends a command; one that has ended does not read it.
+    /// Sends a command; ignored if the job has ended.
     pub fn command(&mut self, command: &Command) {
         if let (Some(stdin), Ok(line)) = (&mut self.stdin, serde_json::to_string(command)) {
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
@@ -151,7 +151,7 @@ impl Process {
         self.child.has_ended()
     }
 
-    /// Stops it and waits for its end; its events from now on, and its exit code where it had one.
+    /// Stops it and waits for its end; returns its events from now on, and its exit code if it had one.
     pub fn finish(mut self) -> (Vec<Event>, Option<i32>) {
         self.stop();
         let end = Instant::now() + self.grace;
@@ -166,7 +166,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard's SIGTERM would be the second request, which ends it immediately.
+        // Wait first: the guard's SIGTERM would be a second request, which ends the job immediately.
         if let Some(end) = self.stops_by {
             let _ = self.child.exit_code_within(end.saturating_duration_since(Instant::now()));
         }
@@ -180,7 +180,7 @@ fn events(
     let lines = lines(stdout, MAX_EVENT_BYTES);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        // Read to the end in any case, or the job would stop when the pipe is full.
+        // Always read to the end, else the job would block when the pipe is full.
         for line in lines {
             if !is_ignored.load(Ordering::Relaxed)
                 && let Some(event) = Event::parse(&line)
