@@ -1,4 +1,4 @@
-//! Fills a store with small runs and tells how long lists and searches take:
+//! Fills a store with small runs and prints how long lists and searches take:
 //! `cargo run --release -p weir-runs --example many_runs -- DIRECTORY [RUNS]`.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Calibrations: the noise floor of a host, stored to be printed beside its results.
+//! Calibrations: the noise floor of a host, stored to be printed with its results.
 
 use rusqlite::{OptionalExtension, params};
 use serde_json::Value;
@@ -24,8 +24,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn put_calibration(&mut self, kept: &StoredCalibration) -> Result<(), StoreError> {
-        let fail = self.fail("keep the calibration");
-        let transaction = self.write("keep the calibration")?;
+        let fail = self.fail("store the calibration");
+        let transaction = self.write("store the calibration")?;
         let sql =
             "INSERT OR REPLACE INTO calibrations (id, host, at, calibration) VALUES (?, ?, ?, ?)";
         let values = params![kept.id, kept.host, kept.at, kept.calibration.to_string()];

@@ -10,8 +10,8 @@ use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 /// The names and syntax of conditions.
 const FORM: &str = "NAME=VALUE, or !=, <, <=, >, >= for numbers; of a connection of the plan: \
 transport (its name, such as udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
-50000pps; 0 is unlimited), time or duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
-forward_throughput, reverse_throughput, loss (0.1%, with its sign), warnings (how many), status (complete, partial, \
+50000pps; 0 is unlimited), time or duration (10s); of the run: connections (a number), throughput (10M, of either direction), \
+forward_throughput, reverse_throughput, loss (0.1%, with its sign), warnings (a number), status (complete, partial, \
 interrupted)";
 
 /// One condition. An absent value meets no condition.
@@ -200,7 +200,7 @@ mod tests {
             ("rate>=10M", "connections.rate_bits_per_second >= ?", Value::Real(1e7)),
             ("rate<50000pps", "connections.rate_packets_per_second < ?", Value::Real(5e4)),
             ("payload==64K", "connections.payload_bytes = ?", Value::Integer(65536)),
-            // As an axis of a sweep names them.
+            // By the name that an axis of a sweep has.
             ("size=160", "connections.payload_bytes = ?", Value::Integer(160)),
             ("time<=2", "connections.duration_seconds <= ?", Value::Real(2.0)),
             ("duration>90s", "connections.duration_seconds > ?", Value::Real(90.0)),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused_with_the_form() {
+    fn an_invalid_condition_is_refused_with_the_syntax() {
         for bad in [
             "",
             "loss<1",

@@ -28,7 +28,7 @@ impl DataDirectory {
         })
     }
 
-    /// The same with environment, privilege and the list of users as arguments.
+    /// [`DataDirectory::of_this_user`] with the environment, the privilege and the list of users as arguments.
     fn resolve(
         variable: &dyn Fn(&str) -> Option<OsString>,
         root: bool,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_wins() {
+    fn the_most_specific_variable_is_used() {
         let at = |v: &[(&str, &str)]| data(v, false).unwrap().file();
         assert_eq!(at(&[("HOME", "/h")]), Path::new("/h/.local/share/weir/runs.db"));
         assert_eq!(at(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]), Path::new("/x/weir/runs.db"));
@@ -224,7 +224,7 @@ mod tests {
             (ann.directory(), ann.owner),
             (Path::new("/home/ann/.local/share/weir"), Some((1000, 100)))
         );
-        // `sudo -u other`: not root, so not able to write there.
+        // `sudo -u other`: not root, so it can't write to the caller's home.
         assert_eq!(data(&sudo, false).unwrap().directory(), Path::new("/root/.local/share/weir"));
         let unknown = [("HOME", "/root"), ("SUDO_UID", "4242")];
         assert_eq!(data(&unknown, true).unwrap().owner, None);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_named() {
+    fn a_file_in_place_of_the_directory_is_named() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "x").unwrap();
         let error =

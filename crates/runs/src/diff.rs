@@ -1,8 +1,8 @@
-//! What moved between two runs, or between two sets of runs, and whether chance explains it.
+//! Differences between two runs, or between two sets of runs, and whether chance explains them.
 //!
-//! Sets are compared run by run: runs are taken as independent. Two single runs are compared by their intervals, which
-//! are not: a series counts as the number of independent values that it is worth, and the order test gets means of
-//! batches that long. Figures that have no intervals are shown with their difference, without a claim.
+//! Sets are compared run by run, since runs are considered independent. Two single runs are compared by their intervals,
+//! which are not independent: a series counts as its effective number of independent values, and the order test uses means
+//! of batches of corresponding length. For figures without intervals only the difference is shown, without a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::setup::{Setup, SetupDifference};
 /// The schema name of a [`Diff`].
 pub(crate) const DIFF_SCHEMA: &str = "weir.runs-diff/1";
 
-/// The JSON Schema of a printed [`Diff`]: the published file, which a test makes of the type.
+/// The JSON Schema of a printed [`Diff`]: the published file, which a test compares with the type.
 #[must_use]
 pub fn diff_schema() -> serde_json::Value {
     let text = include_str!("../../../docs/schemas/weir.runs-diff-1.schema.json");
@@ -34,7 +34,7 @@ pub fn diff_schema() -> serde_json::Value {
 pub struct Side {
     runs: Vec<String>,
     figures: Vec<Figures>,
-    /// Of the first run; only asked for where it is the only one.
+    /// The intervals of the first run; used only if it is the only one.
     series: BTreeMap<String, Vec<f64>>,
     setup: Setup,
     incomplete: Vec<String>,
@@ -231,7 +231,7 @@ pub struct Diff {
 /// Compares two sides at `confidence` (such as 0.95).
 pub fn diff(a: &Side, b: &Side, confidence: f64) -> Diff {
     let single = a.runs.len() == 1 && b.runs.len() == 1;
-    // In the order of the first run that has each figure.
+    // In the order of the first run that has the figure.
     let mut names: Vec<&Figure> = vec![];
     for figure in a.figures.iter().flat_map(|f| &f.0) {
         if !names.iter().any(|other| other.name == figure.name) {
@@ -428,7 +428,7 @@ fn decide(figures: &mut [FigureDifference], confidence: f64) {
 
 #[cfg(test)]
 mod tests {
-    /// The committed file is what the types say. `WEIR_BLESS=1` rewrites it.
+    /// The committed file matches the types. `WEIR_BLESS=1` rewrites it.
     #[test]
     fn the_published_schema_is_current() {
         let path = format!(

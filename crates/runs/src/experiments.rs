@@ -24,13 +24,13 @@ pub struct Experiments {
 }
 
 impl Experiments {
-    /// Those of a data directory; creates nothing.
+    /// The experiments of a data directory; creates nothing.
     #[must_use]
     pub fn of(data: &DataDirectory) -> Experiments {
         Experiments { data: data.clone(), directory: data.directory().join("experiments") }
     }
 
-    /// The same, creating the directory if missing.
+    /// The experiments of a data directory, which is created if missing.
     ///
     /// # Errors
     /// Those of [`DataDirectory::prepare`].
@@ -39,7 +39,7 @@ impl Experiments {
         Ok(Experiments::of(data))
     }
 
-    /// Where they are.
+    /// The directory of the experiments.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -176,7 +176,7 @@ impl Experiments {
         })
     }
 
-    /// Whether it can be resumed: it has a checkpoint, and no result says that it is complete. It may be running.
+    /// Whether it can be resumed: it has a checkpoint and no result that is complete. It may be running.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
         self.checkpoint(id).is_file() && !self.is_complete(id)
@@ -188,7 +188,7 @@ impl Experiments {
         struct Ended {
             status: Status,
         }
-        // One that can't be read says nothing.
+        // An unreadable result counts as incomplete.
         let text = self.read(id).ok().flatten().unwrap_or_default();
         serde_json::from_str::<Ended>(&text).is_ok_and(|ended| ended.status == Status::Complete)
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_means_an_id_a_beginning_or_the_last() {
+    fn a_selector_is_an_id_a_prefix_or_last() {
         let (_dir, all) = kept(&[
             "20261122-01-a.checkpoint",
             "20261122-01-a.json",
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_id_is_meant_also_where_it_begins_another() {
+    fn a_complete_id_matches_even_if_it_is_a_prefix_of_another() {
         let (_dir, all) = kept(&["a.json", "ab.json"]);
         assert_eq!(all.resolve("a").unwrap(), "a");
     }
 
     #[test]
-    fn a_result_takes_the_place_of_an_earlier_one_or_leaves_it() {
+    fn a_result_replaces_an_earlier_one_or_leaves_it_unchanged() {
         let (_dir, all) = kept(&[]);
         assert_eq!(all.read("a").unwrap(), None);
         all.keep("a", "one").unwrap();
@@ -248,22 +248,22 @@ mod tests {
             let mode = all.result("a").metadata().unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "as private as the store");
         }
-        // Nothing of the parts is left, also where the new one can't take its place.
+        // No temporary file is left, even if the result can't be replaced.
         std::fs::create_dir(all.result("b")).unwrap();
         assert!(matches!(all.keep("b", "three"), Err(StoreError::Io { .. })));
         assert_eq!(std::fs::read_dir(all.directory()).unwrap().count(), 2);
     }
 
     #[test]
-    fn the_last_to_resume_is_the_newest_that_has_not_ended() {
+    fn last_to_resume_is_the_newest_incomplete_experiment() {
         let (_dir, all) =
             kept(&["1.checkpoint", "2.checkpoint", "3.checkpoint", "4.checkpoint", "5.json"]);
         all.keep("2", r#"{"status":"interrupted"}"#).unwrap();
         all.keep("3", r#"{"status":"complete","steps":[]}"#).unwrap();
-        assert_eq!(all.unfinished("last").unwrap(), "4", "it was killed, or it runs");
+        assert_eq!(all.unfinished("last").unwrap(), "4", "it was killed or is running");
         assert_eq!(all.unfinished("last~1").unwrap(), "2");
         assert_eq!(all.unfinished("last~2").unwrap(), "1");
         assert!(matches!(all.unfinished("last~3"), Err(StoreError::NoUnfinished { .. })));
-        assert_eq!(all.unfinished("3").unwrap(), "3", "by its name any");
+        assert_eq!(all.unfinished("3").unwrap(), "3", "any experiment by its id");
     }
 }

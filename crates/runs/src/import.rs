@@ -15,13 +15,13 @@ use crate::{Store, StoreError};
 
 /// Maximum size of a record, bytes of JSON.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;
-/// Maximum number of objects and arrays in one record: each may take a kilobyte of memory. A thousand flows with ten
-/// minutes of intervals have 1.8 million.
+/// Maximum number of objects and arrays in one record: each may use a kilobyte of memory. A record of a thousand flows with
+/// ten minutes of intervals has 1.8 million.
 const MAX_RECORD_NODES: u64 = 2_000_000;
-/// Beyond the first ten thousand, each object or array must have this many bytes of input on average: real figures
-/// do, and so two bytes can't request a kilobyte.
+/// Beyond the first ten thousand, objects and arrays must have at least this many bytes of input on average, as real records
+/// do. Otherwise two bytes of input could allocate a kilobyte.
 const BYTES_PER_NODE: u64 = 16;
-/// Records stored under one lock, so that a test that ends meanwhile need not wait long.
+/// Number of records stored under one lock. A small number lets a test that ends during an import store its record soon.
 const BATCH: usize = 50;
 
 /// The result of an import.
@@ -29,7 +29,7 @@ const BATCH: usize = 50;
 pub struct Imported {
     /// Number of new records.
     pub added: u64,
-    /// Number of records whose id exists: not changed.
+    /// Number of records that were stored already and are unchanged.
     pub already_there: u64,
 }
 
@@ -96,7 +96,7 @@ impl Store {
     }
 }
 
-/// Why no record was read, and what is accepted.
+/// The message for input that is not a record, with what is accepted.
 fn unread(error: &dyn std::error::Error) -> String {
     format!(
         "{error}; accepted: records as JSON, concatenated or in an array, as runs export writes them"

@@ -1,12 +1,12 @@
 //! Stored results: run records and calibrations in one SQLite file.
 //!
-//! The types you meet:
+//! The main types:
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
 //!   [`Store::export`], [`Store::import`], [`Store::tag`]; [`Store::put_calibration`], [`Store::latest_calibration`].
-//! - [`DataDirectory`]: where the file is for this user, also under sudo.
-//! - [`Experiments`]: checkpoints and results of experiments, beside the file.
-//! - [`Filter`], [`Condition`] and [`RunRow`]: what a list asks for and what it is made of.
-//! - [`diff()`] of two [`Side`]s: which figures moved between runs, and whether chance explains it.
+//! - [`DataDirectory`]: the directory of this user's file, also under sudo.
+//! - [`Experiments`]: checkpoints and results of experiments, next to the file.
+//! - [`Filter`], [`Condition`] and [`RunRow`]: the query and the rows of a list.
+//! - [`diff()`] of two [`Side`]s: differences of figures between runs, and whether chance explains them.
 //! - [`Tables`]: runs as tidy tables for statistics programs.
 //! - [`new_run_id`]: an id that sorts by time and can be typed.
 //! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.

@@ -39,7 +39,7 @@ pub struct RunRow<S = String> {
 }
 
 impl RunRow<&str> {
-    /// The same with owned texts.
+    /// The row with owned texts.
     pub fn to_owned(&self) -> RunRow {
         RunRow {
             id: self.id.into(),

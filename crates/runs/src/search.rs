@@ -23,7 +23,7 @@ pub struct Filter {
     pub host: Option<String>,
     /// Labels: key and, when given, value.
     pub labels: Vec<(String, Option<String>)>,
-    /// Words in the title, A to Z in either case.
+    /// Text in the title; A to Z match in either case.
     pub title: Option<String>,
     /// Parameters and results. Those of a connection must hold for the same connection.
     pub conditions: Vec<Condition>,

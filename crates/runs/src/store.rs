@@ -1,4 +1,4 @@
-//! The SQLite file: opening it, and what is done with runs.
+//! The SQLite file: opening it, and storing, finding and removing runs.
 //!
 //! A rollback journal and not WAL: results are written once a test, homes may be on a network file system where
 //! WAL's shared memory does not work, and a reader of a read-only directory needs no second file. Writers take the
@@ -85,7 +85,7 @@ impl Store {
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Store, StoreError> {
         let fail = |source| StoreError::Database { operation: "open", path: path.into(), source };
-        // With NO_MUTEX the library does not lock for threads that do not share it; without URI a path is a path.
+        // With NO_MUTEX SQLite omits its locks, since a connection is not shared by threads; without URI the name is always a path.
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(fail)?;
         connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(fail)?;
@@ -182,9 +182,9 @@ impl Store {
     /// [`StoreError::Exists`], [`StoreError::Refused`] for an invalid id or schema, [`StoreError::Database`] if
     /// writing fails: the caller still has the record and can print it.
     pub fn insert(&mut self, record: &Record) -> Result<(), StoreError> {
-        let fail = self.fail("keep the run");
+        let fail = self.fail("store the run");
         let path = self.path.clone();
-        let transaction = self.write("keep the run")?;
+        let transaction = self.write("store the run")?;
         if !insert(&transaction, record, &fail)? {
             return Err(StoreError::Exists { id: record.id.clone(), path });
         }
@@ -307,7 +307,7 @@ pub(crate) fn back_from_last(selector: &str) -> Option<u32> {
     }
 }
 
-/// Why a record can't be stored, if so.
+/// The reason why a record can't be stored, if there is one.
 fn refusal(record: &Record) -> Option<String> {
     let id = &record.id;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

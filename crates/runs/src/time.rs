@@ -33,9 +33,9 @@ pub fn unix_ms_of(rfc3339: &str) -> Option<i64> {
 /// Whether a time is the start or the end of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// From then on.
+    /// The start: this time or later.
     Since,
-    /// Until then: of a day, all of it.
+    /// The end: before this time. A day is included completely.
     Until,
 }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_dates_or_lengths_of_time_before_now() {
+    fn moments_are_dates_or_durations_before_now() {
         let now = 1_795_293_009_125;
         let since = |text| moment_of(text, now, Edge::Since);
         assert_eq!(since("90s"), Ok(now - 90_000));

@@ -49,7 +49,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_column_stands_twice() {
+    fn no_column_occurs_twice() {
         for file in TABLE_FILES {
             let columns = table_columns(file);
             let set: BTreeSet<&String> = columns.iter().collect();

@@ -156,7 +156,7 @@ impl<W: Write> Tables<W> {
         self.unreadable
     }
 
-    /// The writers back, flushed, in the order of [`TABLE_FILES`].
+    /// Flushes and returns the writers, in the order of [`TABLE_FILES`].
     ///
     /// # Errors
     /// Those of the writers.

@@ -1,5 +1,5 @@
-//! Comparisons of runs: what is a difference, what is chance, and what is undecided.
-// Clippy knows test functions, not their helpers.
+//! Comparisons of runs: significant differences, chance, and undecided cases.
+// Clippy exempts test functions, but not their helpers.
 
 use weir_model::plan::TransportName;
 use weir_model::record::{
@@ -69,14 +69,14 @@ fn a_difference_of_intervals_is_shown_with_its_size() {
         figure.hedges_g.unwrap() > 2.0 && figure.mann_whitney.as_ref().unwrap().cliffs_delta > 0.9
     );
     assert!((figure.difference_ratio.unwrap() - 0.1).abs() < 0.03);
-    // The other way round the signs turn.
+    // With the sides swapped, the signs are reversed.
     let back = compared(&run("b", &noisy(11.0, 0.0, 30, 2)), &run("a", &noisy(10.0, 0.0, 30, 1)));
     assert_eq!(throughput(&back).welch.as_ref().unwrap().t, -welch.t);
 }
 
-/// Runs of one law that wander: taken as independent, their intervals would "differ" half of the time.
+/// Autocorrelated runs of the same distribution: if their intervals were treated as independent, half of them would "differ".
 #[test]
-fn intervals_that_depend_on_each_other_are_not_taken_as_independent() {
+fn autocorrelated_intervals_are_not_treated_as_independent() {
     let (mut naive, mut ours) = (0, 0);
     for seed in 0..100 {
         let (one, two) = (noisy(10.0, 0.9, 60, seed), noisy(10.0, 0.9, 60, seed + 1000));
@@ -88,15 +88,15 @@ fn intervals_that_depend_on_each_other_are_not_taken_as_independent() {
         let plain = weir_stats::compare::Welch::of(&moments(&two), &moments(&one)).unwrap();
         naive += u32::from(plain.p < 0.05);
     }
-    assert!(naive > 40, "the test is of series that mislead: {naive} of 100");
+    assert!(naive > 40, "the series are not autocorrelated enough: {naive} of 100");
     assert!(ours < 10, "{ours} of 100 called different; {naive} without the effective size");
 }
 
 #[test]
-fn series_that_tell_too_little_say_so() {
+fn short_series_are_reported_as_too_few() {
     let found = compared(&run("a", &[1.0, 2.0, 3.0]), &run("b", &[4.0, 5.0, 6.0]));
     assert_eq!(throughput(&found).moved, Moved::TooFew);
-    // Steady on both sides: no spread, but not by chance either.
+    // Constant on both sides: no spread, but not chance either.
     let steady = compared(&run("a", &[10.0; 12]), &run("b", &[9.0; 12]));
     assert_eq!(
         (throughput(&steady).moved, &throughput(&steady).welch),
@@ -178,7 +178,7 @@ fn sets_of_runs_are_compared_run_by_run() {
     let side = |name: &str, mean: f64, count: usize| {
         let mut side = Side::new();
         for (number, value) in noisy(mean, 0.0, count, 9 + count as u64).iter().enumerate() {
-            // Within a run nothing varies: only runs count.
+            // Values are constant within a run: only the runs count.
             side.add(&run(&format!("{name}{number}"), &[*value; 10]));
         }
         side
@@ -189,7 +189,7 @@ fn sets_of_runs_are_compared_run_by_run() {
     assert_eq!((figure.a.samples, figure.b.samples), (Some(8), Some(6)));
     assert_eq!((found.a.len(), found.b.len()), (8, 6));
 
-    // Three and three: the order test can't show anything, so that nothing is claimed.
+    // Three runs each: too few for the order test, so no difference is claimed.
     let few = diff(&side("a", 10.0, 3), &side("b", 12.0, 3), 0.95);
     let figure = throughput(&few);
     assert_eq!(figure.moved, Moved::Unclear);
@@ -199,9 +199,9 @@ fn sets_of_runs_are_compared_run_by_run() {
     assert_eq!(throughput(&one).moved, Moved::TooFew);
 }
 
-/// Runs that do not vary have no Welch test: what order alone shows is no surer for that.
+/// Constant runs have no Welch test, and a claim by the order test alone needs enough runs.
 #[test]
-fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
+fn constant_runs_differ_only_if_the_order_test_can_show_it() {
     let side = |name: &str, rate: f64, loss: f64, count: usize| {
         let mut side = Side::new();
         for number in 0..count {
@@ -229,7 +229,7 @@ fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
     let enough = diff(&side("a", 1.0, 0.0, 4), &side("b", 2.0, 0.0, 4), 0.95);
     let figure = throughput(&enough);
     assert_eq!(figure.moved, Moved::Significant);
-    // Equal throughout is no test that others pay for.
+    // A figure that is equal everywhere does not count for Holm's correction.
     let order = figure.mann_whitney.as_ref().unwrap();
     assert!((order.p_adjusted.unwrap() - 2.0 / 70.0).abs() < 1e-12, "{order:?}");
     let same = enough.figures.iter().find(|f| f.name == "forward_loss_ratio").unwrap();
@@ -243,7 +243,7 @@ fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
     assert!((order.p_adjusted.unwrap() - 4.0 / 70.0).abs() < 1e-12, "{order:?}");
 }
 
-/// The more figures are tested, the less one of them alone says.
+/// With many tested figures, a small p of one of them is less significant.
 #[test]
 fn many_figures_are_corrected_for() {
     let mut a: Record = serde_json::from_str(UDP).unwrap();

@@ -1,12 +1,12 @@
 //! Runs found by label, time, title, parameter and result, through indexes.
-// Clippy knows test functions, not their helpers.
+// Clippy exempts test functions, but not their helpers.
 
 use weir_model::plan::Plan;
 use weir_model::record::{DirectionTotal, RUN_SCHEMA, Record, Status, Sums, Totals};
 use weir_model::warning::{Severity, Warning};
 use weir_runs::{Condition, Filter, Store, StoreError};
 
-/// A run of this plan (the inside of a `weir.plan/1`), started this many minutes after noon.
+/// A run of this plan (a `weir.plan/1` without its schema line), started `minutes` after noon.
 fn run(id: &str, minutes: u32, plan: &str) -> Record {
     Record {
         schema: RUN_SCHEMA.into(),
@@ -83,7 +83,7 @@ fn parameters_and_results_are_found() {
         (&["status=partial"], &["cut"]),
         (&["status!=partial", "warnings=0"], &["fast"]),
         (&["loss>=0%"], &[]),
-        // One connection has to meet them all: of the mixed plan, the fast one is no UDP.
+        // One connection must meet all conditions; in the mixed plan, the fast connection is not UDP.
         (&["transport=udp", "rate>=10M"], &["fast"]),
         (&["transport=udp", "rate<10M", "status=partial"], &["cut"]),
     ] {
@@ -116,7 +116,7 @@ fn time_title_and_labels_are_found_together() {
 }
 
 #[test]
-fn labels_change_in_the_record_too_and_nothing_else_does() {
+fn labels_change_in_the_record_and_nothing_else_changes() {
     let (_dir, mut store) = store();
     let before = store.get("fast").unwrap();
     assert_eq!(store.tag("fast", &[("b", "2"), ("a.\"x", "say \"1\"")]).unwrap(), "fast");
@@ -152,9 +152,9 @@ fn runs_before_the_last_are_named() {
     assert_eq!(ids, ["cut", "cut", "both", "fast"]);
 }
 
-/// What a later version put into a record stays when its labels change.
+/// Unknown members of a record, written by a later version, are preserved when its labels change.
 #[test]
-fn what_is_not_known_stays_in_a_relabelled_record() {
+fn unknown_members_survive_a_change_of_labels() {
     let (dir, mut store) = store();
     let raw = rusqlite::Connection::open(dir.path().join("runs.db")).unwrap();
     let sql = "UPDATE records SET record = json_set(record, '$.later', json('{\"x\":[1.50,1e-9]}')) WHERE run = 'fast'";

@@ -1,5 +1,5 @@
-//! The store from outside: what is kept comes back, and every failure names its file.
-// Clippy knows test functions, not their helpers.
+//! The store from outside: stored records are read back unchanged, and every failure names its file.
+// Clippy exempts test functions, but not their helpers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
@@ -50,7 +50,7 @@ fn refused(error: &StoreError, path: &Path) -> ErrorCode {
 }
 
 #[test]
-fn what_is_kept_comes_back() {
+fn stored_records_are_read_back() {
     let (_dir, path, mut store) = fresh();
     let records = [read(UDP), read(TCP), read(PARTIAL)];
     for record in &records {
@@ -70,7 +70,7 @@ fn a_list_reports_the_main_figures_newest_first() {
         store.insert(&read(json)).unwrap();
     }
     let rows = store.list(&Filter::default()).unwrap();
-    // All three have one start; the id decides.
+    // All three started at the same time; the id decides the order.
     let ids: Vec<_> = rows.iter().map(|r| r.id.as_str()).collect();
     assert_eq!(ids, ["20261121-203240-000001", "20261121-203112-00beef", "20261121-203009-ab12cd"]);
     let (partial, tcp, udp) = (&rows[0], &rows[1], &rows[2]);
@@ -108,7 +108,7 @@ fn lists_are_filtered() {
 }
 
 #[test]
-fn a_run_is_named_by_last_by_id_or_by_its_beginning() {
+fn a_run_is_selected_by_last_id_or_prefix() {
     let (_dir, path, mut store) = fresh();
     let error = store.get("last").unwrap_err();
     assert!(
@@ -130,7 +130,7 @@ fn a_run_is_named_by_last_by_id_or_by_its_beginning() {
         matches!(&error, StoreError::Ambiguous { matches, .. } if matches.len() == 2),
         "{error}"
     );
-    // The only one whose start is known is the newest.
+    // The only run with a known start is the newest.
     assert_eq!(store.get("last").unwrap().started_at, "2023-11-14T22:13:20Z");
     for selector in
         ["last~9", "last~", "last~x", "last~-1", "", "2027", "%", "_", "20260101-000000-aaaaaa "]
@@ -140,7 +140,7 @@ fn a_run_is_named_by_last_by_id_or_by_its_beginning() {
 }
 
 #[test]
-fn removal_is_all_or_none_and_takes_labels_along() {
+fn removal_is_all_or_none_and_includes_labels() {
     let (_dir, path, mut store) = fresh();
     store.insert(&read(UDP)).unwrap();
     store.insert(&read(TCP)).unwrap();
@@ -155,7 +155,7 @@ fn removal_is_all_or_none_and_takes_labels_along() {
 }
 
 #[test]
-fn ids_that_cant_be_named_are_refused() {
+fn ids_that_cant_be_selected_are_refused() {
     let (_dir, path, mut store) = fresh();
     for id in ["", "last", "a b", "a\u{1b}[2J", "ü", "-n", &"x".repeat(65)] {
         assert!(matches!(store.insert(&small(id)), Err(StoreError::Refused { .. })), "{id:?}");
@@ -191,7 +191,7 @@ fn export_and_import_go_round_and_are_idempotent() {
 }
 
 #[test]
-fn an_import_stops_at_the_bad_record_and_says_which() {
+fn an_import_stops_at_the_invalid_record_and_reports_its_number() {
     let good = |n: u32| serde_json::to_string(&small(&format!("r{n}"))).unwrap();
     let bad_schema = r#"{"schema":"other/1","id":"x"}"#;
     let many: Vec<String> = (0..120).map(good).collect();
@@ -223,7 +223,7 @@ fn an_import_stops_at_the_bad_record_and_says_which() {
     }
 }
 
-/// A CSV export is no import.
+/// An exported CSV file can't be imported.
 #[test]
 fn an_import_of_something_else_is_refused() {
     let (_dir, _, mut store) = fresh();
@@ -235,7 +235,7 @@ fn an_import_of_something_else_is_refused() {
 
 #[test]
 fn an_import_is_bounded() {
-    // An endless record of the smallest values: refused by its count, long before memory is a matter.
+    // An endless record of minimal values is refused by its count, long before memory runs short.
     struct Endless(bool);
     impl std::io::Read for Endless {
         fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
@@ -275,11 +275,11 @@ fn two_writers_take_turns() {
 }
 
 #[test]
-fn many_may_set_the_file_up_at_once() {
+fn many_threads_may_create_the_file_concurrently() {
     let dir = tempfile::tempdir().unwrap();
     let data = DataDirectory::in_directory(dir.path().join("weir"));
     assert!(Store::open_existing(&data).unwrap().is_none());
-    assert!(!data.directory().exists(), "looking makes nothing");
+    assert!(!data.directory().exists(), "reading creates no files");
     let barrier = Arc::new(Barrier::new(8));
     let threads: Vec<_> = (0..8)
         .map(|t| {
@@ -296,11 +296,11 @@ fn many_may_set_the_file_up_at_once() {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_the_store_stays_whole() {
+fn a_full_disk_is_reported_and_the_store_stays_intact() {
     let (_dir, path, mut store) = fresh();
     store.insert(&small("before")).unwrap();
     drop(store);
-    // SQLite's own limit stands for the disk: the code it returns is the same.
+    // SQLite's page limit stands for a full disk: it returns the same code.
     let mut store = Store::open(&path).unwrap();
     store.set_page_limit_for_test(20).unwrap();
     let record = read(UDP);
@@ -329,7 +329,7 @@ fn a_read_only_store_refuses_writes() {
 }
 
 #[test]
-fn what_is_no_database_of_ours_is_left_alone() {
+fn other_programs_files_are_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.db");
     let text = "these are my notes, not a database. ".repeat(100);
@@ -414,7 +414,7 @@ fn a_record_that_does_not_read_is_named() {
 }
 
 #[test]
-fn a_figure_that_is_no_number_is_kept_as_absent() {
+fn a_figure_that_is_not_finite_is_stored_as_absent() {
     let (_dir, _, mut store) = fresh();
     let mut record = read(UDP);
     record.flows[0].receiver.as_mut().unwrap().jitter_seconds = Some(f64::NAN);
@@ -424,7 +424,7 @@ fn a_figure_that_is_no_number_is_kept_as_absent() {
 }
 
 #[test]
-fn calibrations_are_of_their_host() {
+fn calibrations_belong_to_a_host() {
     let (_dir, _, mut store) = fresh();
     let kept = |id: &str, host: &str, n: f64| StoredCalibration {
         id: id.into(),
@@ -448,9 +448,9 @@ fn hostile_imports() {
     weir_laws::mutation::replay(&samples, 1000, weir_runs::fuzz::fuzz_import);
 }
 
-/// The peer was lost: its last reported 0 is not the loss of the run, in a list, in a search, or in a comparison.
+/// The peer became unreachable: its last reported loss of 0 is not the loss of the run, in a list, a search or a comparison.
 #[test]
-fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
+fn the_loss_of_a_run_without_the_peers_report_is_absent() {
     let (_dir, _, mut store) = fresh();
     let mut cut = read(UDP);
     cut.status = weir_model::record::Status::Partial;

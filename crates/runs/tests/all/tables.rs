@@ -1,5 +1,5 @@
-//! Tidy tables: what is in them, and that the page on formats lists their columns.
-// Clippy knows test functions, not their helpers.
+//! Tidy tables: their content, and the list of their columns in docs/formats.md.
+// Clippy exempts test functions, but not their helpers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn rows(text: &str) -> Vec<HashMap<&str, &str>> {
 #[test]
 fn every_run_flow_interval_and_cell_has_its_row() {
     let mut udp: Record = serde_json::from_str(UDP).unwrap();
-    // Commas of titles and processors are quoted; here they would be in the way of splitting.
+    // This test splits rows at commas, so titles and processor names must not contain any.
     udp.plan.title = Some("=HYPERLINK".into());
     let tcp: Record = serde_json::from_str(TCP).unwrap();
     let mut histogram = weir_stats::Histogram::new();
@@ -107,7 +107,7 @@ fn odd_cells_are_quoted() {
     assert!(runs.contains(",\"a,\"\"b\"\"\n=c\","), "{runs}");
 }
 
-/// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
+/// docs/formats.md lists the actual columns. `WEIR_BLESS=1` rewrites the lists.
 #[test]
 fn documented_columns_are_current() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
