@@ -1,5 +1,5 @@
-//! How long the page of an hour of 16 flows takes, and how large it is: `cargo run --release -p weir-report --example large`.
-// A program of the bench: what can't go on ends it.
+//! Time to write the page of an hour of 16 flows, and its size: `cargo run --release -p weir-report --example large`.
+// A benchmark program: a panic may end it.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/all/support/mod.rs"]

@@ -2,7 +2,7 @@
 //!
 //! A column is the JSON path of its figure within the row's own part of the record, joined by `_`:
 //! `intervals[].flows[].receiver.jitter_seconds` is `receiver_jitter_seconds`. The columns are those of the record's
-//! schema ([`csv_columns`]). What was not measured is an empty cell.
+//! schema ([`csv_columns`]). A value that was not measured is an empty cell.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use weir_model::record::{Interval, Record};
 
 use crate::meta::{FlowMeta, Start};
 
-/// What every row has.
+/// The columns that every row fills.
 const FIRST: [&str; 9] = [
     "kind",
     "run_id",
@@ -28,7 +28,7 @@ const FIRST: [&str; 9] = [
     "flow_direction",
 ];
 
-/// The columns in their order: where the row belongs, what intervals have, then what only final rows have.
+/// The columns in their order: those of every row, those of intervals, then those of final rows only.
 static CSV_COLUMNS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut out: Vec<String> = FIRST.iter().map(ToString::to_string).collect();
     for column in interval_columns().into_iter().chain(flow_columns()) {
@@ -44,25 +44,25 @@ pub fn csv_columns() -> &'static [String] {
     &CSV_COLUMNS
 }
 
-/// Writes rows as a test goes: [`CsvWriter::start`], [`CsvWriter::interval`] …, [`CsvWriter::end`].
+/// Writes rows during a test: [`CsvWriter::start`], [`CsvWriter::interval`] …, [`CsvWriter::end`].
 ///
-/// A row that is written is final, and rows are in the order of time: an interval that lacks figures, and those behind it,
-/// are written when it is whole ([`CsvWriter::late`]), at the end of the test at the latest.
+/// Written rows are final and in the order of time. Therefore an incomplete interval and all later ones are queued until it
+/// is complete ([`CsvWriter::late`]), or until the end of the test.
 #[derive(Debug)]
 pub struct CsvWriter<W: Write> {
     out: W,
     run_id: String,
     flows: BTreeMap<u32, FlowMeta>,
-    held: VecDeque<Interval>,
+    queued: VecDeque<Interval>,
 }
 
-/// Whether the figures of all flows that ran in it are there.
+/// Whether an interval has the figures of all flows that ran in it.
 fn is_whole(interval: &Interval) -> bool {
     let ends = [&interval.total.forward, &interval.total.reverse];
     ends.into_iter().flatten().all(|ends| ends.flows.is_none())
 }
 
-/// A row before it is laid out: column → cell, quoted already.
+/// A row by column; cells are quoted already.
 type Cells = BTreeMap<String, String>;
 
 impl<W: Write> CsvWriter<W> {
@@ -73,38 +73,43 @@ impl<W: Write> CsvWriter<W> {
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(csv_columns().join(",").as_bytes())?;
         out.write_all(b"\n")?;
-        Ok(CsvWriter { out, run_id: String::new(), flows: BTreeMap::new(), held: VecDeque::new() })
+        Ok(CsvWriter {
+            out,
+            run_id: String::new(),
+            flows: BTreeMap::new(),
+            queued: VecDeque::new(),
+        })
     }
 
-    /// A run begins: its id and flows go into the rows that follow.
+    /// Starts a run: its id and flows are used in the following rows.
     pub fn start(&mut self, start: &Start) {
         self.run_id.clone_from(&start.id);
         self.flows = start.flows.iter().map(|f| (f.id, f.clone())).collect();
     }
 
-    /// The rows of one interval (`kind` is `interval`), flushed; held back while it or one before it lacks figures.
+    /// Writes and flushes the rows of one interval (`kind` is `interval`); queued while it or an earlier one is incomplete.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn interval(&mut self, interval: &Interval) -> io::Result<()> {
-        if !self.held.is_empty() || !is_whole(interval) {
-            self.held.push_back(interval.clone());
+        if !self.queued.is_empty() || !is_whole(interval) {
+            self.queued.push_back(interval.clone());
             return Ok(());
         }
         self.rows(interval)
     }
 
-    /// An interval that lacked figures is whole now.
+    /// Completes an interval that lacked figures.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn late(&mut self, interval: &Interval) -> io::Result<()> {
         let begin = interval.start_seconds;
-        if let Some(held) = self.held.iter_mut().find(|held| held.start_seconds == begin) {
-            held.clone_from(interval);
+        if let Some(queued) = self.queued.iter_mut().find(|queued| queued.start_seconds == begin) {
+            queued.clone_from(interval);
         }
-        while self.held.front().is_some_and(is_whole)
-            && let Some(interval) = self.held.pop_front()
+        while self.queued.front().is_some_and(is_whole)
+            && let Some(interval) = self.queued.pop_front()
         {
             self.rows(&interval)?;
         }
@@ -130,14 +135,15 @@ impl<W: Write> CsvWriter<W> {
         self.out.flush()
     }
 
-    /// The final rows: one for each flow (`kind` is `summary`), one for each direction that ran (`total`).
+    /// Writes the final rows: one for each flow (`kind` is `summary`), one for each direction that ran (`total`).
     ///
     /// # Errors
     /// Those of the writer.
     pub fn end(&mut self, record: &Record) -> io::Result<()> {
-        for held in std::mem::take(&mut self.held) {
-            let told = record.intervals.iter().find(|i| i.start_seconds == held.start_seconds);
-            self.rows(told.unwrap_or(&held))?;
+        for queued in std::mem::take(&mut self.queued) {
+            let complete =
+                record.intervals.iter().find(|i| i.start_seconds == queued.start_seconds);
+            self.rows(complete.unwrap_or(&queued))?;
         }
         self.run_id.clone_from(&record.id);
         for flow in &record.flows {
@@ -171,7 +177,7 @@ impl<W: Write> CsvWriter<W> {
         self.out.flush()
     }
 
-    /// All rows of a stored record.
+    /// Writes all rows of a stored record.
     ///
     /// # Errors
     /// Those of the writer.
@@ -183,7 +189,7 @@ impl<W: Write> CsvWriter<W> {
         self.end(record)
     }
 
-    /// The writer back.
+    /// Returns the writer.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -205,7 +211,7 @@ impl<W: Write> CsvWriter<W> {
     }
 }
 
-/// Puts the scalars below `value` into cells named by their path.
+/// Stores the scalars in `value` in cells named by their path.
 fn put<T: Serialize>(cells: &mut Cells, path: &str, value: &T) {
     each_cell(path, value, |path, cell| {
         cells.insert(path.into(), cell);
@@ -218,7 +224,7 @@ mod tests {
 
     use weir_model::record::{IntervalCount, IntervalEnds, IntervalFlow};
 
-    /// Second `start` of flow 1, of which the receiver got `received` packets, if that is known.
+    /// The interval from second `start` of flow 1, in which the receiver got `received` packets, if known.
     fn second(start: u32, received: Option<u64>) -> Interval {
         let count = |packets| IntervalCount { packets, ..IntervalCount::default() };
         let flow = IntervalFlow { id: 1, sender: Some(count(9)), receiver: received.map(count) };
@@ -257,7 +263,7 @@ mod tests {
         let expected = [("0.0", "5"), ("1.0", "6"), ("2.0", "7")];
         let expected = expected.map(|(a, b)| (a.to_string(), b.to_string()));
         assert_eq!(rows(&csv), expected);
-        // What never came is in the record.
+        // Figures that never arrived during the test come from the record.
         let intervals = vec![second(3, Some(8))];
         csv.end(&Record { intervals, ..Record::default() }).unwrap();
         assert_eq!(rows(&csv)[..3], expected);

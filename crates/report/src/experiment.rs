@@ -3,7 +3,7 @@
 use weir_model::csv::text_cell;
 use weir_model::experiment::{Experiment, Point, StepOutcome};
 
-/// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
+/// Columns after those of the axes; names as in `weir.experiment/1`, figures in SI units.
 const COLUMNS: [&str; 23] = [
     "metric",
     "count",
@@ -30,11 +30,14 @@ const COLUMNS: [&str; 23] = [
     "crossing",
 ];
 
-/// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
-/// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). What came of a precision stands with the
-/// metric that decided how many runs there are, in a row of `count` 0 where no run gave that metric. A point of which no run gave
-/// any figure has a row of `count` 0 without a metric: its runs failed, lost their peer, were cut short, or were not made. Columns: `step` (names of
-/// the steps around it before its own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
+/// An experiment as CSV. RFC 4180, lines end in LF.
+///
+/// There is a row for each point and metric of every sweep and comparison, and for each figure that a search found. The figure
+/// of a search is in `mean`; its last two bounds are in `bound_low` and `bound_high`, which are not a confidence interval.
+/// The result of a precision is in the row of the metric that determined the number of runs; if no run has that metric, its
+/// row has `count` 0. A point without any figure has a row with `count` 0 and no metric: its runs failed, lost their peer,
+/// were cut short, or were not made. The columns are `step` (the names of the enclosing steps and its own, joined by ` / `),
+/// each axis, then the figures.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
     let steps = flat(&experiment.steps, "");
@@ -88,7 +91,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
-            // No run gave the metric that decides: it has no figures, and what came of the precision is still told.
+            // No run has the deciding metric: report the result of the precision without figures.
             let decides = point.precision.as_ref();
             if let Some(p) = decides.filter(|p| !point.metrics.contains_key(&p.metric)) {
                 let mut figures = [const { String::new() }; COLUMNS.len()];
@@ -141,7 +144,7 @@ fn line(out: &mut String, cells: impl Iterator<Item = String>) {
     out.push('\n');
 }
 
-/// All steps with their names, those inside of others behind them.
+/// All steps with their names; nested steps follow the enclosing one.
 pub(crate) fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &'a StepOutcome)> {
     let mut out = vec![];
     for step in steps {
@@ -159,9 +162,9 @@ pub(crate) fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &
 mod tests {
     use super::*;
 
-    /// What came of a precision is read by programs from the metric that it is about, and from no other.
+    /// The result of a precision is in the row of its metric and in no other.
     #[test]
-    fn a_precision_that_was_not_reached_is_in_columns_of_its_own() {
+    fn a_precision_that_was_not_reached_has_its_own_columns() {
         let summary = serde_json::json!({
             "count": 6, "mean": 2.0, "min": 1.0, "max": 3.0,
             "interval": { "low": 1.0, "high": 3.0, "confidence_ratio": 0.95, "first_stage_count": 5 },
@@ -198,9 +201,9 @@ mod tests {
         );
     }
 
-    /// Where no run gave the figure, a program that looks for the precision must still find that it was not reached.
+    /// Even if no run has the metric, a program must find that the precision was not reached.
     #[test]
-    fn a_precision_whose_metric_no_run_gave_has_a_row_of_no_runs() {
+    fn a_precision_whose_metric_no_run_has_is_in_a_row_with_count_0() {
         let experiment = serde_json::json!({
             "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "n", "started_at": "", "seconds": 0.0,
             "status": "complete", "command": [], "seed": 1, "outcome": "inconclusive",
@@ -226,7 +229,7 @@ mod tests {
         assert_eq!(cells(lines[2]), cells(lines[0]));
     }
 
-    /// The basis of a figure is shown with it, and a point without any is not left out.
+    /// The number of runs is shown with each figure, and a point without figures is not omitted.
     #[test]
     fn runs_that_lost_their_peer_or_were_cut_short_are_counted_in_columns_of_their_own() {
         let experiment = serde_json::json!({
@@ -260,7 +263,7 @@ mod tests {
         );
     }
 
-    /// Names and values are the scenario's author's, and a spreadsheet runs what begins like a formula.
+    /// Names and values come from the scenario, and a spreadsheet evaluates cells that start like a formula.
     #[test]
     fn nothing_of_a_scenario_is_a_formula() {
         let experiment = serde_json::json!({

@@ -1,9 +1,9 @@
-//! Fuzz bodies: a record of any content is rendered in every form; any bytes are read as a histogram.
+//! Fuzz bodies: renders any record in every form, and decodes any bytes as a histogram.
 
 use crate::{CsvWriter, IntervalTable, Start, Style, TextOptions, csv_columns};
 
-/// Whatever record the bytes hold, no rendering panics, text holds no control character but the newline,
-/// and each CSV row has all columns.
+/// Renders any valid record: no rendering panics, text has no control character except the newline, and each CSV row has all
+/// columns.
 pub fn fuzz_render(data: &[u8]) {
     let Ok(record) = weir_model::document::parse_json::<weir_model::record::Record>(data) else {
         return;
@@ -45,7 +45,7 @@ pub fn fuzz_render(data: &[u8]) {
     assert!(line.len() > 2 && line.matches('\n').count() == 1);
 }
 
-/// Pages and charts: no panic, only elements of ours, coordinates that are numbers.
+/// Renders pages and charts: no panic, only our own elements, and coordinates that are numbers.
 fn pages(record: &weir_model::record::Record) {
     for document in
         [crate::page::of_run(record), crate::page::of_runs(&[record.clone(), record.clone()])]
@@ -68,7 +68,7 @@ fn pages(record: &weir_model::record::Record) {
     }
 }
 
-/// Whatever the bytes are, a histogram is read in order or refused.
+/// Decodes any bytes: a histogram has ascending cells or is refused.
 pub fn fuzz_histogram(data: &[u8]) {
     crate::hdr::fuzz(data);
 }

@@ -1,22 +1,20 @@
-//! Reading the distributions of a record: HdrHistogram V2 in base 64, as `stats` writes it. Hostile until read.
+//! Decodes the distributions of a record: HdrHistogram V2 in base 64, as `stats` writes it. The input is untrusted.
 //!
-//! Read by hand, since the library's reader sets up all cells that a header asks for, which may be 100 MB; here only cells
-//! that hold something are made.
+//! The library's decoder allocates all cells that a header requests, which may be 100 MB. This one creates only cells in use.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use weir_model::record::Histogram;
 
-/// Maximum number of bytes of base 64 that are read: a full histogram of three digits up to three days has less than
-/// 512 KiB.
+/// Maximum length of the base 64 text, bytes: a full histogram of three digits up to three days has less than 512 KiB.
 const MAX_TEXT: usize = 4 << 20;
-/// Maximum number of cells that are made.
+/// Maximum number of cells in use.
 const MAX_CELLS: usize = 1 << 18;
 /// Bytes before the counts.
 const HEADER: usize = 40;
 const COOKIE: u32 = 0x1c84_9313;
 
-/// One cell in use: its lowest and highest value in ns, and how many fell into it.
+/// One cell in use: its lowest and highest value in ns, and the number of values in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) low: u64,
@@ -24,7 +22,7 @@ pub(crate) struct Cell {
     pub(crate) count: u64,
 }
 
-/// The cells in use, ascending. Absent when the bytes are no such histogram.
+/// The cells in use, ascending. `None` if the data is not such a histogram.
 pub(crate) fn cells(histogram: &Histogram) -> Option<Vec<Cell>> {
     if histogram.encoding != "hdr-v2" || histogram.data.len() > MAX_TEXT {
         return None;
@@ -45,13 +43,13 @@ fn decode(bytes: &[u8]) -> Option<Vec<Cell>> {
         return None;
     }
     let unit = lowest.ilog2();
-    // As many cells of one unit as tell `digits` decimal digits apart, rounded up to a power of two.
+    // The number of cells of one unit that resolves `digits` decimal digits, rounded up to a power of two.
     let half_bits = (2 * 10u64.pow(digits) - 1).ilog2();
     let half = 1u64 << half_bits;
     let range = |index: u64| {
         let octave = (index >> half_bits).saturating_sub(1);
         let within = index - octave * half;
-        // A cell beyond 64 bits is no cell.
+        // A cell beyond 64 bits is invalid.
         let shift = octave.checked_add(u64::from(unit))?;
         let shift = u32::try_from(shift).ok().filter(|s| *s < 64)?;
         let low = within.checked_mul(1 << shift)?;
@@ -62,7 +60,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<Cell>> {
     while !counts.rest.is_empty() {
         let value = counts.next()?;
         if value < 0 {
-            // So many empty cells.
+            // A negative number is a count of empty cells.
             index = index.checked_add(value.unsigned_abs())?;
         } else {
             if value > 0 {
@@ -116,7 +114,7 @@ pub(crate) fn merge(all: &[Vec<Cell>]) -> Vec<Cell> {
     out
 }
 
-/// Checks that whatever the bytes hold, cells ascend and hold something.
+/// Checks that the cells decoded from any bytes ascend and are not empty.
 pub(crate) fn fuzz(data: &[u8]) {
     let read = decode(data);
     for cells in read.iter() {
@@ -142,9 +140,9 @@ mod tests {
         (histogram, bytes)
     }
 
-    /// What fuzzing found: as many empty cells as there are numbers, then a count.
+    /// Found by fuzzing: the maximum number of empty cells, then a count.
     #[test]
-    fn a_cell_beyond_all_numbers_is_none() {
+    fn a_cell_beyond_64_bits_is_invalid() {
         let bytes =
             b"\x1c\x84\x93\x13\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x00\x00\x15\x01\x00\x00\
               \x99\x03\x03\x03\x4d\x4d\x4d\x4d\xb2\xb2\xb2\x1c\x84\x93\x13\x00\x00\x00\x12\x00\
@@ -156,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_are_those_that_were_written(
+        fn decoded_cells_equal_the_written_ones(
             values in prop::collection::vec((0u64..1 << 48, 1u64..1 << 40), 1..60),
             digits in 1u8..=4,
         ) {
@@ -174,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn damage_is_no_panic(at in 0usize..200, byte in any::<u8>(), cut in 0usize..200) {
+        fn damaged_data_does_not_panic(at in 0usize..200, byte in any::<u8>(), cut in 0usize..200) {
             let (_, mut bytes) = encoded(&[(5, 2), (70_000, 3), (1 << 40, u64::MAX >> 20)], 3);
             let at = at % bytes.len();
             bytes[at] = byte;
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_absent() {
+    fn invalid_histograms_are_absent() {
         let bad = |encoding: &str, data: &str| {
             cells(&Histogram { encoding: encoding.into(), data: data.into(), ..Default::default() })
         };
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn several_become_one() {
+    fn several_histograms_are_merged() {
         let cell = |low, count| Cell { low, high: low, count };
         let merged = merge(&[vec![cell(1, 2), cell(5, 1)], vec![cell(1, u64::MAX), cell(3, 4)]]);
         assert_eq!(merged, [cell(1, u64::MAX), cell(3, 4), cell(5, 1)]);

@@ -11,7 +11,7 @@ use crate::meta::Start;
 
 /// The record indented, with a newline at the end (`--json`).
 pub fn json_pretty(record: &Record) -> String {
-    // Maps of the record have string keys, so serde_json has nothing to refuse.
+    // Maps of the record have string keys, so serializing can't fail.
     to_pretty(record).unwrap_or_default() + "\n"
 }
 
@@ -20,13 +20,13 @@ pub fn json_line(record: &Record) -> String {
     to_line(record).unwrap_or_default() + "\n"
 }
 
-/// What went wrong, as `--json` and `--json-stream` tell it.
+/// An error, as `--json` and `--json-stream` print it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ErrorEvent {
-    /// In words, naming the operation and its object.
+    /// The message, which names the operation and its object.
     pub message: String,
-    /// The exit code of the contract.
+    /// The exit code.
     pub exit_code: i32,
 }
 
@@ -48,7 +48,7 @@ pub struct JsonStream<W: Write> {
 }
 
 impl<W: Write> JsonStream<W> {
-    /// A stream into `out`.
+    /// A stream that writes to `out`.
     pub fn new(out: W) -> Self {
         JsonStream { out }
     }
@@ -93,7 +93,7 @@ impl<W: Write> JsonStream<W> {
         self.event("end", record)
     }
 
-    /// Something failed. An `end` may still follow with what was measured.
+    /// Something failed. An `end` with the results so far may still follow.
     ///
     /// # Errors
     /// Those of the writer.
@@ -113,7 +113,7 @@ impl<W: Write> JsonStream<W> {
         self.out.flush()
     }
 
-    /// The writer back.
+    /// Returns the writer.
     pub fn into_inner(self) -> W {
         self.out
     }

@@ -1,11 +1,11 @@
 //! Every rendering of a run record: terminal text, JSON, CSV, small tables, charts, and a page in HTML or Markdown.
 //!
-//! A pure room: a record goes in, a string or bytes come out. Nothing here asks whether stdout is a terminal, how
-//! wide it is or whether `NO_COLOR` is set: the caller decides and says so in [`TextOptions`].
+//! Rendering is pure: a record goes in, a string or bytes come out. The caller checks whether stdout is a terminal, how wide
+//! it is and whether `NO_COLOR` is set, and passes the result in [`TextOptions`].
 //!
-//! The types you meet:
-//! - [`Start`] and [`FlowMeta`]: what is known when a test starts; also made from a stored record.
-//! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the human output, for [`TextOptions`].
+//! The main types:
+//! - [`Start`] and [`FlowMeta`]: the facts known when a test starts; can also be made from a stored record.
+//! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the text output, with [`TextOptions`].
 //! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
 //! - [`experiment_csv`]: an experiment as one table.

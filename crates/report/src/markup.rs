@@ -1,12 +1,12 @@
-//! Text of others made safe for HTML and SVG, and numbers written so that the same figure is always the same bytes.
+//! Escapes untrusted text for HTML and SVG, and formats numbers so that the same figure always gives the same bytes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::style::clean;
 
-/// Text as the content of an element or of a quoted attribute, of HTML and of XML alike: the five characters that have a
-/// meaning there become references; what may steer a reader's terminal or is no character of XML becomes U+FFFD.
+/// Escapes text for the content of an element or a quoted attribute, in HTML and XML. The five special characters become
+/// references. Characters that could control a terminal or are invalid in XML become U+FFFD.
 pub fn escape(text: &str) -> Cow<'_, str> {
     let special = |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'' | '\u{fffe}' | '\u{ffff}');
     let text = clean(text);
@@ -28,7 +28,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Lower-case letters, digits and hyphens: what serves as an element's id and as a file's name everywhere.
+/// Reduces a text to lower-case letters, digits and hyphens, for an element's id or a file's name.
 pub(crate) fn slug(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -47,7 +47,7 @@ pub(crate) fn slug(text: &str) -> String {
 
 /// A coordinate with at most one decimal, without a trailing zero and without minus zero.
 pub(crate) fn coordinate(out: &mut String, value: f64) {
-    // Drawings are a few hundred units wide; what is not, was no coordinate.
+    // Drawings are a few hundred units wide: larger values are not valid coordinates.
     let tenths = (value.clamp(-1e6, 1e6) * 10.0).round() as i64;
     // Writing into a string cannot fail.
     let _ = match (tenths < 0, tenths.unsigned_abs() / 10, tenths.unsigned_abs() % 10) {
@@ -58,7 +58,7 @@ pub(crate) fn coordinate(out: &mut String, value: f64) {
     };
 }
 
-/// `10 000`: whole digits in groups of three, with a narrow space that does not break, from five digits on.
+/// Groups the whole digits by three with a narrow no-break space, from five digits on: `10 000`.
 pub(crate) fn grouped(digits: &str) -> String {
     let (sign, digits) = match digits.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -93,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn a_slug_is_a_name_everywhere(text in "\\PC{0,100}") {
+        fn a_slug_is_a_valid_id_and_file_name(text in "\\PC{0,100}") {
             let slug = slug(&text);
             prop_assert!((1..=64).contains(&slug.len()));
             prop_assert!(slug.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));

@@ -1,10 +1,10 @@
-//! What is known when a test starts: the header is made of it, and the lines of intervals refer to it.
+//! The facts known when a test starts, for the header and the lines of intervals.
 
 use serde::{Deserialize, Serialize};
 use weir_model::plan::{Direction, FlowSpec, Plan, Size, Spacing, TransportName};
 use weir_model::record::{Flow, Record};
 
-/// What a line about a flow needs to know of it.
+/// A flow, as far as known when a test starts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct FlowMeta {
@@ -16,21 +16,21 @@ pub struct FlowMeta {
     pub transport: TransportName,
     /// Who sends.
     pub direction: Direction,
-    /// The sender's address and port, where known: not when a test starts.
+    /// The sender's address and port; unknown when a test starts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// The receiver's.
+    /// The receiver's address and port; unknown when a test starts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub destination: String,
-    /// Payload of a datagram or of a write; the mean of its law where sizes vary.
+    /// Payload of a datagram or of a write, bytes; the mean of the law if sizes vary.
     pub payload_bytes: u64,
-    /// The law of payload sizes, where they vary.
+    /// The law of payload sizes, if they vary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_law: Option<Size>,
-    /// The law of the intervals between packets, where they vary by one.
+    /// The law of the intervals between packets, if they vary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spacing_law: Option<Spacing>,
-    /// Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown.
+    /// The requested rate as understood (`10M`, `50000pps`, `0`: unlimited); empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rate: String,
 }
@@ -68,7 +68,7 @@ impl From<&FlowSpec> for FlowMeta {
     }
 }
 
-/// A test that starts: the header's content and the data of the `start` event.
+/// The start of a test: the content of the header and the data of the `start` event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Start {
@@ -78,7 +78,7 @@ pub struct Start {
     pub version: String,
     /// RFC 3339, UTC.
     pub started_at: String,
-    /// Name of this host, where known.
+    /// Name of this host, if known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
     /// The plan as understood.
@@ -100,7 +100,7 @@ impl From<&Record> for Start {
     }
 }
 
-/// A direction of an emulator, named by its interfaces: which direction of the run that is depends on the client's side.
+/// A direction of an emulator, named by its interfaces. Which direction of the run it is depends on the client's side.
 pub(crate) fn emulator_direction(direction: weir_model::plan::Direction) -> &'static str {
     match direction {
         weir_model::plan::Direction::Forward => "A to B",

@@ -1,4 +1,4 @@
-//! Numbers as people of this field read them: at most four significant digits, the unit chosen by size.
+//! Formats numbers for people: at most four significant digits, with a unit chosen by magnitude.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ impl Units {
     /// The width that a column of rates needs.
     pub(crate) fn rate_width(&self) -> usize {
         match (self.power, self.bytes) {
-            // A fixed small unit makes long numbers.
+            // A fixed small unit needs long numbers.
             (Some(_), _) => 15,
             (None, _) => 11,
         }
@@ -89,14 +89,14 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// A length of time in the unit that suits it: `12 ns`, `5.20 us`, `40.1 ms`, `1.50 s`.
+/// A duration in a unit chosen by magnitude: `12 ns`, `5.20 µs`, `40.1 ms`, `1.50 s`.
 pub fn duration(seconds: f64) -> String {
     let magnitude = seconds.abs();
     let nanoseconds = seconds * 1e9;
     if !seconds.is_finite() {
         "-".into()
     } else if magnitude < 999.5e-9 {
-        // Stamps are whole nanoseconds; only means of them have a part.
+        // Time stamps are whole nanoseconds; only means have a fraction.
         if nanoseconds.fract().abs() < 1e-6 || magnitude >= 99.95e-9 {
             format!("{nanoseconds:.0} ns")
         } else {
@@ -111,7 +111,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// A ratio as a percentage. `0%` and `100%` are said only of exactly none and all.
+/// A ratio as a percentage. Only exactly 0 and 1 give `0%` and `100%`.
 pub fn percent(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "-".into();
@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rates_have_the_units_of_every_other_output() {
+    fn rates_have_the_same_units_as_other_outputs() {
         let a = Units::ADAPTIVE;
         assert_eq!(a.rate(9.41e9), "9.41 Gbit/s");
         assert_eq!(a.rate(94.14e6), "94.1 Mbit/s");
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_is_within_half_a_percent(bits in 1.0f64..9.9e14) {
+        fn printed_rates_are_within_half_a_percent(bits in 1.0f64..9.9e14) {
             let text = Units::ADAPTIVE.rate(bits);
             let (number, unit) = text.split_once(' ').unwrap();
             let power = ["b", "k", "M", "G", "T"].iter().position(|p| unit.starts_with(p)).unwrap();

@@ -1,8 +1,8 @@
-//! Colour by flag, and text of others made safe for a terminal.
+//! Colours of terminal text, and escaping of untrusted text.
 
 use std::borrow::Cow;
 
-/// Whether escape sequences may be written. The caller knows about terminals and `NO_COLOR`.
+/// Whether escape sequences are written. The caller checks for a terminal and `NO_COLOR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     colour: bool,
@@ -34,8 +34,8 @@ impl Style {
     }
 }
 
-/// Text from outside with everything that could steer a terminal replaced by U+FFFD: control characters
-/// (escape sequences, newlines) and the directional marks that reorder what is read.
+/// Replaces everything in untrusted text that could control a terminal by U+FFFD: control characters (escape sequences,
+/// newlines) and directional marks, which reorder text.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let unsafe_char = |c: char| {
         c.is_control()

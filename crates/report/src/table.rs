@@ -2,10 +2,10 @@
 
 use crate::style::{Style, clean};
 
-/// How the cells of a column stand.
+/// The alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Align {
-    /// Words.
+    /// For text.
     #[default]
     Left,
     /// Numbers.

@@ -12,8 +12,8 @@ use super::run::{generator, method, notices, of_run, status, what_ran};
 use super::{phrases, tables};
 use crate::plot::Quantity::{self, *};
 
-/// A page about several runs: a column for each in one table, charts laid over each other, each warning with its run. Of a
-/// single record it is that run's page.
+/// A page about several runs: a table with a column for each run, overlaid charts, and warnings with their run. For a single
+/// record it is that run's page.
 pub fn of_runs(records: &[Record]) -> Document {
     if let [one] = records {
         return of_run(one);
@@ -67,7 +67,7 @@ fn title(records: &[Record]) -> String {
     }
 }
 
-/// Which run is which.
+/// The table that identifies the runs, and how they differ.
 fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
     let mut grid = Grid::new(
         "Which run is which",
@@ -104,7 +104,7 @@ fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
         runs.iter().any(|(_, r)| what(r) != runs.first().map_or(String::new(), |(_, r)| what(r)))
     };
     let host = |r: &Record| r.local.as_ref().map(|h| h.host.clone()).unwrap_or_default();
-    let mut apart = vec![];
+    let mut differences = vec![];
     for (what, differs) in [
         (
             "plans",
@@ -118,13 +118,16 @@ fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
         ),
     ] {
         if differs {
-            apart.push(what);
+            differences.push(what);
         }
     }
-    blocks.push(Block::Text(if apart.is_empty() {
+    blocks.push(Block::Text(if differences.is_empty() {
         "The runs have the same connections, host, version of Weir and time source.".into()
     } else {
-        format!("The runs differ in {}: what is compared is not only the path.", apart.join(", "))
+        format!(
+            "The runs differ in {}: what is compared is not only the path.",
+            differences.join(", ")
+        )
     }));
     blocks.push(Block::Text(
         "Whether a difference is more than chance needs repetitions: weir runs diff judges it."
@@ -165,7 +168,7 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
             grid.row(std::iter::once(Cell::from(what)).chain(cells));
         }
     };
-    // Numbers of lost packets are shown with their ratio.
+    // Numbers of lost packets are included, in addition to their ratio.
     let compared = || METRICS.iter().filter(|m| m.is_compared || m.needs_both_ends);
     let mut metric = |m: &Definition, direction: Option<Direction>| {
         let statistics: &[Option<Statistic>] = match m.is_distribution() {

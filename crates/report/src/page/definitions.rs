@@ -1,20 +1,20 @@
-//! What the figures shown mean: short, with their source. docs/METHODOLOGY.md has the rest.
+//! Short definitions of the figures on a page, with their source. docs/METHODOLOGY.md has the details.
 
 use weir_model::metric::METRICS;
 use weir_model::record::{Flow, Receiver, Record};
 
-/// A metric, what it means and where that is defined.
+/// The definition of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     /// The metric.
     pub term: &'static str,
-    /// What it means here.
+    /// The definition.
     pub text: &'static str,
     /// The standard that defines it; empty: Weir's own.
     pub source: &'static str,
 }
 
-/// The definitions of exactly those metrics that these records hold.
+/// The definitions of the metrics that these records have.
 pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
     let flows = || records.iter().flat_map(|r| &r.flows);
     let receiver =

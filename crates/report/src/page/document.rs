@@ -9,17 +9,17 @@ use crate::plot::Figure;
 /// A page as data.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
-    /// What the page is about.
+    /// The title.
     pub title: String,
-    /// Below the title: which run, when.
+    /// The line below the title: run and time.
     pub subtitle: String,
-    /// Whether everything expected was met; absent where nothing was expected.
+    /// Whether all expectations were met; absent if there are none.
     pub passed: Option<bool>,
-    /// The figures that a reader came for.
+    /// The main figures.
     pub headlines: Vec<Headline>,
-    /// Warnings, in sight.
+    /// The warnings, shown at the top.
     pub notices: Vec<Notice>,
-    /// The rest, in order.
+    /// The sections, in order.
     pub sections: Vec<Section>,
     /// The program that wrote the page, with its version.
     pub generator: String,
@@ -35,19 +35,19 @@ impl Document {
     }
 }
 
-/// A figure that a reader came for.
+/// A main figure.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Headline {
-    /// What it is.
+    /// The name of the figure.
     pub label: String,
     /// The figure with its unit; absent: not measured.
     pub value: Option<String>,
-    /// What belongs to it: an error bound, the other direction.
+    /// An addition: an error bound, or the other direction.
     pub note: String,
 }
 
 impl Headline {
-    /// A figure that may not have been measured.
+    /// A main figure; `value` is absent if it was not measured.
     pub fn new(label: &str, value: Option<String>, note: impl Into<String>) -> Headline {
         Headline { label: label.into(), value, note: note.into() }
     }
@@ -56,26 +56,26 @@ impl Headline {
 /// A warning that is always visible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
-    /// How much it bears on the result.
+    /// How much it affects the result.
     pub severity: Severity,
     /// Stable code.
     pub code: String,
-    /// What it concerns: a flow, a run; empty: everything.
+    /// The flow or the run that it concerns; empty: everything.
     pub about: String,
-    /// In words.
+    /// The text.
     pub text: String,
 }
 
 /// A part of the page with a heading.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Section {
-    /// Name of its element, unique in the page.
+    /// Id of its element, unique in the page.
     pub id: String,
     /// Heading.
     pub heading: String,
-    /// What it holds.
+    /// The content.
     pub blocks: Vec<Block>,
-    /// Left out of Markdown: background that a ticket need not carry.
+    /// Whether it is background, which is left out of Markdown.
     pub background: bool,
 }
 
@@ -99,11 +99,11 @@ pub enum Block {
     Grid(Grid),
     /// Charts.
     Figures(Vec<Figure>),
-    /// What figures mean.
+    /// Definitions of figures.
     Definitions(Vec<Definition>),
-    /// A longer text as it is: a plan.
+    /// A longer preformatted text, such as a plan.
     Verbatim {
-        /// What it is.
+        /// The title of the text.
         title: String,
         /// The text.
         text: String,

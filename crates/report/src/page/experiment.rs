@@ -1,4 +1,4 @@
-//! The page of an experiment: what was expected, what came of each step, tables and curves of sweeps.
+//! The page of an experiment: expectations, the outcome of each step, tables and curves of sweeps.
 
 use weir_model::counted;
 use weir_model::experiment::{
@@ -30,27 +30,27 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         notice(Severity::Info, "simulated", "", text);
     }
     if experiment.status != Status::Complete {
-        let text = "It was not done to its end; what was measured is here.".into();
+        let text = "The experiment is incomplete; the page shows the results so far.".into();
         notice(Severity::Warning, "partial", "", text);
     }
     for text in &experiment.warnings {
-        // The checkpoint has what later sessions differ in; other texts need no addition.
+        // A text that starts with "resumed" lists how a later session differed; other texts are complete sentences.
         match text.starts_with("resumed ") {
             true => notice(
                 Severity::Warning,
                 "sessions",
                 "",
-                format!("Not all was made alike: {text}."),
+                format!("The runs were not all made under the same conditions: {text}."),
             ),
             false => notice(Severity::Warning, "left-out", "", format!("{text}.")),
         }
     }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
-        // Those that count: a repeated run is replaced by its successor, a failed one has no figures.
+        // Runs that count: a repeated run is superseded by its successor, and a failed one has no figures.
         let counted = || step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
         let host_limited = counted().filter(|r| r.host_limited).count();
-        // The tests in a parallel step say it themselves.
+        // The tests in a parallel step have their own notices.
         if host_limited > 0 && step.steps.is_empty() {
             let shaped = counted().filter(|r| r.host_limited);
             let mut codes: Vec<&str> =
@@ -108,7 +108,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             vec![beginning(&experiment.command, &experiment.id), Block::Facts(facts)],
         )
     });
-    // The runs of a parallel step are sums over those inside of it.
+    // The runs of a parallel step are sums over its nested steps.
     let own = all.iter().filter(|(_, s)| s.steps.is_empty());
     let made: Vec<_> = own.flat_map(|(_, s)| &s.runs).collect();
     let runs = made.len();
@@ -140,21 +140,22 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
 }
 
-/// How to repeat it: the command, or a note if a server started it with a document of its own, for which there is no command.
+/// How to repeat the experiment: the command, or a note if a server started it with its own document, for which there is no
+/// command.
 fn beginning(command: &[String], id: &str) -> Block {
-    // What the server's start adds (`ResultArgs::by_api` of the program).
+    // The server adds this flag (`ResultArgs::by_api` of the program).
     if command.iter().any(|word| word.starts_with("--by-api")) {
         return Block::Text(format!(
-            "The API of weir serve --ui began it, with a scenario or a plan in a file that was gone afterwards: no command repeats it. \
-             Where it was kept, its scenario is \"scenario\" in the first line of experiments/{id}.checkpoint in the directory of kept \
-             runs: written to a file, weir run runs it, with the seed below; hosts that the request named stand there under \
+            "The API of weir serve --ui started it, with a scenario or a plan in a temporary file, so no command repeats it. \
+             If it is stored, the first line of experiments/{id}.checkpoint in the directory of stored runs has its scenario under \
+             \"scenario\". Save that to a file and run it with weir run and the seed below. Hosts named by the request are under \
              \"hosts\"."
         ));
     }
     Block::Command(super::run::command(command))
 }
 
-/// The verdict, with an interruption.
+/// The verdict, or that the experiment was interrupted.
 fn whole(experiment: &Experiment) -> String {
     let word = word(experiment.outcome);
     match (experiment.status, experiment.outcome) {
@@ -164,7 +165,7 @@ fn whole(experiment: &Experiment) -> String {
     }
 }
 
-/// A text; nothing is no text.
+/// A cell with a text; absent if the text is empty.
 fn words(text: String) -> Cell {
     if text.is_empty() { Cell::default() } else { Cell::Text(text) }
 }
@@ -321,7 +322,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Mean", kind).group("metric"));
     columns.push(Column::figures("Interval, low", kind).group("metric"));
     columns.push(Column::figures("Interval, high", kind).group("metric"));
-    // Often a thousandth of the mean: in its unit, the mean and its interval would lose the digits in which they differ.
+    // Often a thousandth of the mean: with a common unit, mean and interval would lose the digits in which they differ.
     columns.push(Column::figures("Deviation", kind));
     columns.push(Column::figures(variance(kind), Quantity::Number));
     columns.push(Column::figures("Min", kind).group("metric"));
@@ -361,7 +362,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     grid.without_empty_columns()
 }
 
-/// What others published; the source is given once ([`sources`]).
+/// Published figures, without their source, which is given once ([`sources`]).
 fn published<'a>(figures: impl IntoIterator<Item = &'a PublishedFigure>) -> String {
     let words = figures.into_iter().map(|f| {
         let unit = f.metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());
@@ -370,7 +371,7 @@ fn published<'a>(figures: impl IntoIterator<Item = &'a PublishedFigure>) -> Stri
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Where the published figures of a step are from.
+/// The sources of a step's published figures.
 fn sources(step: &StepOutcome) -> Option<Block> {
     let of_points = step.points.iter().flat_map(|p| &p.published);
     let mut out: Vec<&str> = vec![];
@@ -429,8 +430,8 @@ fn found(step: &StepOutcome) -> Grid {
     grid.without_empty_columns()
 }
 
-/// A curve of each metric by the first axis whose values are numbers, a series for each combination of the others; bars where
-/// no axis has numbers.
+/// A curve of each metric by the first numeric axis, with a series for each combination of the other axes; bars if no axis is
+/// numeric.
 fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     let numeric = |axis: &String| {
         let values = step.points.iter().filter_map(|p| p.at.get(axis));
@@ -518,8 +519,8 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     out
 }
 
-/// What a search saw on its way: received against sent, the share received, the loss at each share of the greatest rate; a series
-/// for each combination of its axes.
+/// The charts of a search: received against sent, the ratio received, and the loss at each fraction of the maximum rate, with a
+/// series for each combination of the axes.
 fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     type At = std::collections::BTreeMap<String, String>;
     let without = |at: &At, name: &str| -> At {
@@ -586,8 +587,8 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
 /// Parameters that are sizes in bytes, by the names that axes have.
 const SIZES: [&str; 5] = ["size", "length", "payload", "bytes", "window"];
 
-/// A value of an axis as a number: `160`, `1.5`; `10M` by powers of ten, but of a size `64K` by powers of 1024, as everywhere; a
-/// time with its unit in seconds.
+/// A value of an axis as a number: `160`, `1.5`; `10M` with powers of ten, `64K` of a size with powers of 1024; a time with its
+/// unit in seconds.
 fn number_of(axis: &str, text: &str) -> Option<f64> {
     let field = axis.rsplit_once('.').map_or(axis, |(_, field)| field);
     if SIZES.contains(&field)
@@ -668,9 +669,9 @@ mod tests {
         experiment
     }
 
-    /// A rate that was sent does not pass for one that arrived, nor a coalesced one for a per-packet one.
+    /// Sent and received rates are distinguished, and so are coalesced and per-packet rates.
     #[test]
-    fn what_a_rate_is_of_is_in_its_row_and_its_series() {
+    fn rows_and_series_say_which_rate_they_show() {
         use weir_model::experiment::Point;
         use weir_model::record::Crossing;
         let mut step = StepOutcome { action: "compare".into(), ..sweep(&["tool"], &[]) };
@@ -703,7 +704,7 @@ mod tests {
         assert_eq!((drawn.len(), series), (1, vec!["throughput (coalesced)"]));
     }
 
-    /// Nothing was expected, and nothing was passed.
+    /// Without expectations the outcome is "done", not "passed".
     #[test]
     fn an_experiment_without_expectations_is_done() {
         let done = Experiment { outcome: Outcome::Done, ..experiment(sweep(&[], &[])) };
@@ -712,7 +713,7 @@ mod tests {
         assert_eq!(page.headlines[0].value.as_deref(), Some("done"));
     }
 
-    /// As the text counts them: of the runs that count, not of those that were repeated or failed.
+    /// As in the text output, superseded and failed runs are not counted.
     #[test]
     fn host_limited_runs_are_counted() {
         use weir_model::experiment::RunRef;
@@ -737,7 +738,7 @@ mod tests {
         assert_eq!(told, ["1 of 2 runs were host-limited: cpu-stolen."]);
     }
 
-    /// A mean and its interval differ in digits that a common unit with a far smaller deviation would cost; what failed is counted.
+    /// Mean and interval keep the digits in which they differ, although the deviation is far smaller; failures are counted.
     #[test]
     fn a_small_deviation_costs_no_digits_and_failures_are_counted() {
         let mut step = sweep(&["direction"], &[(&["up"], 20_915.0), (&["down"], 20_917.0)]);
@@ -767,7 +768,7 @@ mod tests {
         assert_eq!(cell(&text(&step), "Failed").as_deref(), Some("0"));
     }
 
-    /// A figure without its unit is none.
+    /// The unit is shown in the heading.
     #[test]
     fn responsiveness_has_its_unit() {
         let mut step = sweep(&["direction"], &[(&["forward"], 1225.0)]);
@@ -793,9 +794,9 @@ mod tests {
         assert!(figures[0].caption.contains("95 %"));
     }
 
-    /// A command that can't be given again is none.
+    /// For an experiment started by the API the page shows no command.
     #[test]
-    fn what_the_api_began_is_reported_in_words() {
+    fn experiments_started_by_the_api_have_no_command() {
         let told = |line: &str| {
             let command = line.split(' ').map(Into::into).collect();
             let experiment = Experiment { command, ..experiment(sweep(&[], &[])) };
@@ -810,9 +811,9 @@ mod tests {
         assert!(page.contains("To repeat: `weir run --json -- scenario.json`"), "{page}");
     }
 
-    /// Such as that a precision was not reached, or that a tool was left out: also where expectations have the table's rows.
+    /// For example that a precision was not reached, or that a tool was left out, even if the table has rows of expectations.
     #[test]
-    fn what_is_to_be_said_of_a_step_that_passed_is_a_notice() {
+    fn the_reason_of_a_passed_step_is_a_notice() {
         let reason = "± 1 % was not reached: 214 runs were needed, 100 gave the figure";
         let step = StepOutcome { reason: Some(reason.into()), ..sweep(&[], &[(&[], 4.0)]) };
         let experiment: Experiment = serde_json::from_value(serde_json::json!({
@@ -827,7 +828,7 @@ mod tests {
     }
 
     #[test]
-    fn names_alone_are_bars() {
+    fn axes_without_numbers_are_bars() {
         let step = sweep(&["transport"], &[(&["tcp"], 4.0), (&["udp"], 2.0)]);
         let figures = figures(&step, 0);
         assert_eq!(figures[0].x.categories, ["tcp", "udp"]);
@@ -835,7 +836,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_saw_is_drawn_against_what_was_sent() {
+    fn searches_are_drawn_against_the_sent_rate() {
         let found = |name: &str, asked: &str, value, unit: &str| Found {
             name: name.into(),
             at: [("asked".to_owned(), asked.to_owned()), ("size".to_owned(), "500".to_owned())]

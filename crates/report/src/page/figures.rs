@@ -1,4 +1,4 @@
-//! The charts of a run, and of several laid over each other.
+//! The charts of a run, and the overlaid charts of several runs.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::plot::{
     Axis, Figure, Labels, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
 };
 
-/// Up to this many flows have lines of their own; more are shown by their range and median.
+/// Maximum number of flows with their own lines; more are shown by range and median.
 const LINES: usize = 16;
-/// Up to this many flows have distributions of their own; more are added up.
+/// Maximum number of flows with their own distributions; more are added up.
 const DISTRIBUTIONS: usize = 4;
 /// Bins of a histogram.
 const BINS: usize = 48;
-/// A reference line is drawn where what was measured comes to this share of it.
+/// A reference line is drawn if the measured value is at least this fraction of it.
 const NEAR: f64 = 0.25;
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 
-/// What is drawn of the counts of an interval.
+/// Selects the value to draw from the counts of an interval.
 type Pick = fn(&IntervalCount) -> Option<f64>;
 
 /// Which end of a flow.
@@ -46,14 +46,14 @@ impl End {
     }
 }
 
-/// Lost of those that were awaited in an interval.
+/// Lost packets of an interval, as a fraction of the expected ones.
 fn loss(count: &IntervalCount) -> Option<f64> {
     let lost = count.lost_packets?;
     let awaited = count.packets.saturating_add(lost);
     (awaited > 0).then(|| lost as f64 / awaited as f64)
 }
 
-/// Every chart for which something was measured, in the order of the page.
+/// Every chart that has data, in the order of the page.
 pub fn figures_of_run(record: &Record) -> Vec<Figure> {
     let mut figures = over_time(record);
     figures.extend(tcp_over_time(record));
@@ -63,7 +63,7 @@ pub fn figures_of_run(record: &Record) -> Vec<Figure> {
     figures
 }
 
-/// The charts in which runs are laid over each other; `runs` are their names and records.
+/// The overlaid charts of several runs; `runs` are their names and records.
 pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
     let mut figures = vec![rates_of_runs(runs)];
     let kinds: [(&str, &str, &str, Axis, Pick); 4] = [
@@ -112,7 +112,7 @@ pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
                 }
             }
         }
-        // A line alone must tell whose it is.
+        // A single line still needs its name.
         if figure.series.len() == 1 {
             figure.labels = Labels::Legend;
         }
@@ -144,7 +144,7 @@ fn delay_axis() -> Axis {
     Axis::new("", "mean_delay_seconds", Quantity::Seconds).tight()
 }
 
-/// The received rates of each run side by side.
+/// The received rates of the runs, side by side.
 fn rates_of_runs(runs: &[(String, &Record)]) -> Figure {
     let names = runs.iter().map(|(name, _)| name.clone());
     let mut figure = Figure::grouped_bars("rates", "Payload rate received", names, rate_axis())
@@ -218,7 +218,7 @@ fn range_points(record: &Record, direction: Direction, end: End, pick: Pick) -> 
         values.sort_by(f64::total_cmp);
         match (values.first(), values.last()) {
             (Some(low), Some(high)) => {
-                // The lower of the two middle values: one that was measured.
+                // The lower of two middle values, so that it is a measured one.
                 span(i, Some(values[(values.len() - 1) / 2])).between(*low, *high)
             }
             _ => span(i, None),
@@ -227,7 +227,7 @@ fn range_points(record: &Record, direction: Direction, end: End, pick: Pick) -> 
     record.intervals.iter().map(point).collect()
 }
 
-/// Stretches that the totals leave out.
+/// Periods that the totals leave out.
 fn omitted(record: &Record) -> Vec<Shade> {
     let mut out: Vec<Shade> = vec![];
     for i in record.intervals.iter().filter(|i| i.omitted) {
@@ -239,7 +239,7 @@ fn omitted(record: &Record) -> Vec<Shade> {
     out
 }
 
-/// A figure of intervals: each flow, or the range of many; sums where `sum`.
+/// A figure over intervals: each flow, or the range of many; with sums if `sum`.
 fn intervals(
     record: &Record,
     (id, title, caption): (&str, &str, &str),
@@ -298,7 +298,7 @@ fn intervals(
                 .push_str(" Of the flows: median, and the range from the smallest to the largest.");
         }
     }
-    // Sums come last: they are drawn above the flows.
+    // Sums come last, so that they are drawn on top.
     figure.series.extend(sums);
     figure
 }
@@ -364,7 +364,7 @@ fn over_time(record: &Record) -> Vec<Figure> {
     out
 }
 
-/// Around the delay of one flow or two: the bound of the clocks' error.
+/// Adds the error bound of the clocks as a band around the delay, for one or two flows.
 fn error_band(record: &Record, figure: &mut Figure) {
     if figure.series.len() > 2 || record.flows.len() > 2 {
         return;
@@ -393,7 +393,7 @@ fn packets(record: &Record) -> Figure {
     figure.shades = omitted(record);
     let two_ways = DIRECTIONS.iter().all(|d| record.flows.iter().any(|f| f.direction == *d));
     for direction in DIRECTIONS {
-        // Reads of a stream are no packets.
+        // A stream has no packets: its counts are of reads.
         if record.flows.iter().any(|f| f.direction == direction && !f.transport.datagrams()) {
             continue;
         }
@@ -460,7 +460,7 @@ fn loss_periods(record: &Record) -> Option<Figure> {
     let mut periods: BTreeMap<(u64, String), u64> = BTreeMap::new();
     for lengths in record.flows.iter().filter_map(|f| f.receiver.as_ref()?.loss_periods.as_ref()) {
         for (length, n) in lengths.iter().filter(|(_, n)| **n > 0) {
-            // What is no number gathers the rest: last.
+            // A key that is not a number holds all further lengths: sort it last.
             let key = (length.parse().unwrap_or(u64::MAX), length.clone());
             let sum = periods.entry(key).or_default();
             *sum = sum.saturating_add(*n);
@@ -495,7 +495,7 @@ fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
     let mut all = vec![];
     for (n, (name, record)) in runs.iter().enumerate() {
         for (metric, words) in metrics {
-            // Runs are compared by what the network did, not by when their senders meant to send.
+            // Runs are compared by the delay from the actual send time only.
             if runs.len() > 1 && metric != "one_way_delay" {
                 continue;
             }
@@ -561,7 +561,7 @@ fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
 /// The edges of equal bins (or of equal ratios) from `low` to `high`, in ns.
 fn edges(low: u64, high: u64, log: bool) -> Vec<f64> {
     let (low, high) = (low as f64, high as f64);
-    // One value alone still has a bin around it.
+    // A single value still gets a bin.
     let (low, high) = if high > low { (low, high * (1.0 + 1e-9)) } else { (low * 0.9, high * 1.1) };
     (0..=BINS)
         .map(|i| {
@@ -574,7 +574,7 @@ fn edges(low: u64, high: u64, log: bool) -> Vec<f64> {
 fn binned(cells: &[Cell], edges: &[f64], total: f64) -> Vec<Point> {
     let mut bins = vec![0.0; edges.len().saturating_sub(1)];
     for cell in cells {
-        // A cell is far narrower than a bin.
+        // A cell is far narrower than a bin, so its middle decides.
         let middle = (cell.low as f64 / 2.0 + cell.high as f64 / 2.0).max(1.0);
         let at = edges.partition_point(|e| *e <= middle).saturating_sub(1).min(bins.len() - 1);
         bins[at] += cell.count as f64 / total;
@@ -593,7 +593,7 @@ fn cumulative(cells: &[Cell], total: f64) -> (Vec<Point>, Vec<Point>) {
         let x = cell.high as f64 / 1e9;
         let end = cells.get(i + 1).map_or(x, |next| next.high as f64 / 1e9);
         rising.push(Point::over(x, end, below / total));
-        // What floats leave of nothing is nothing.
+        // At the last cell the rest is zero except for rounding: omit it.
         if i + 1 < cells.len() {
             falling.push(Point::over(x, end, 1.0 - below / total));
         }

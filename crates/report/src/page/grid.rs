@@ -1,4 +1,4 @@
-//! Tables whose figures are aligned: one unit for a column (or for several that belong together), one number of decimals.
+//! Tables with aligned figures: a column, or a group of columns, has one unit and one number of decimals.
 
 use crate::markup::grouped;
 use crate::plot::Quantity;
@@ -8,14 +8,14 @@ use crate::plot::Quantity;
 pub struct Column {
     /// Heading, without the unit.
     pub head: String,
-    /// What its figures measure; absent for a column of text.
+    /// The quantity of its figures; absent for a column of text.
     pub quantity: Option<Quantity>,
     /// Columns of the same group share their unit.
     pub group: &'static str,
 }
 
 impl Column {
-    /// A column of words.
+    /// A column of text.
     pub fn text(head: &str) -> Column {
         Column { head: head.into(), ..Default::default() }
     }
@@ -25,7 +25,7 @@ impl Column {
         Column { head: head.into(), quantity: Some(quantity), group: "" }
     }
 
-    /// The same column, sharing its unit with others of the group.
+    /// The column as a member of a group, which shares a unit.
     pub fn group(self, group: &'static str) -> Column {
         Column { group, ..self }
     }
@@ -37,13 +37,13 @@ pub enum Cell {
     /// Not measured.
     #[default]
     Absent,
-    /// Words.
+    /// Text.
     Text(String),
-    /// A literal of a system: an address, a name, a path.
+    /// A literal: an address, a name, a path.
     Code(String),
     /// A figure in the column's SI unit.
     Figure(f64),
-    /// A figure with a unit of its own, in a column of several kinds.
+    /// A figure with its own quantity, in a column of different quantities.
     With(Quantity, f64),
 }
 
@@ -84,7 +84,7 @@ impl From<String> for Cell {
 }
 
 impl Cell {
-    /// A literal of a system; nothing where it is empty.
+    /// A literal; absent if it is empty.
     pub fn code(text: &str) -> Cell {
         if text.is_empty() { Cell::Absent } else { Cell::Code(text.into()) }
     }
@@ -93,28 +93,28 @@ impl Cell {
 /// A table.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Grid {
-    /// What it shows.
+    /// The caption.
     pub caption: String,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// Its rows; a short one ends in absent cells.
+    /// Its rows; missing cells at the end are absent.
     pub rows: Vec<Vec<Cell>>,
-    /// Rows at the end that are sums of those before: they stay there when sorted.
+    /// Number of rows at the end that are sums: sorting leaves them there.
     pub sums: usize,
-    /// The first cell of each row names the row.
+    /// Whether the first cell of each row is its heading.
     pub row_heads: bool,
-    /// Rows belong in this order: a table of different figures, not of like things.
+    /// Whether the order of rows is fixed, as in a table of different figures.
     pub in_order: bool,
 }
 
-/// A table with its words: what HTML and Markdown both write.
+/// A table with formatted cells, for HTML and Markdown.
 pub(crate) struct Laid {
-    /// Heading and unit of each column, and whether it is of figures.
+    /// Heading and unit of each column, and whether it has figures.
     pub(crate) heads: Vec<(String, &'static str, bool)>,
     pub(crate) rows: Vec<Vec<LaidCell>>,
 }
 
-/// A cell's words and, for a figure, its value to sort by.
+/// A formatted cell and, for a figure, its value to sort by.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LaidCell {
     pub(crate) text: String,
@@ -139,7 +139,7 @@ impl Grid {
         self.rows.push(cells.into_iter().take(self.columns.len()).collect());
     }
 
-    /// The same table without the columns of figures in which nothing was measured.
+    /// The table without columns of figures in which nothing was measured.
     pub(crate) fn without_empty_columns(mut self) -> Grid {
         let keep: Vec<bool> = (0..self.columns.len())
             .map(|i| {
@@ -226,24 +226,23 @@ fn laid_cell(cell: &Cell, style: Option<&Style>) -> LaidCell {
 /// Maximum number of decimals of a column.
 const DECIMALS: usize = 3;
 
-/// How a column writes its figures.
+/// The format of a column's figures.
 struct Style {
     quantity: Quantity,
     factor: f64,
     symbol: &'static str,
-    /// Absent: each figure with a unit of its own, since they are too far apart.
+    /// Absent: each figure has its own unit, since the magnitudes differ too much.
     decimals: Option<usize>,
 }
 
 impl Style {
-    /// `all` decide on the unit, `own` on the decimals: the smallest has two digits at least, the greatest four where
-    /// there is room.
+    /// `all` determine the unit, `own` the decimals: the minimum gets at least two digits, the maximum four if possible.
     fn of(quantity: Quantity, all: &[f64], own: &[f64]) -> Style {
         let size = |values: &[f64], pick: fn(f64, f64) -> f64| {
             values.iter().map(|v| v.abs()).filter(|v| *v > 0.0 && v.is_finite()).reduce(pick)
         };
         let greatest = size(all, f64::max).unwrap_or(0.0);
-        // Packet rates are compared to the packet: 998.9 is not 1 k.
+        // Packet rates are shown to the packet: 998.9 is not 1 k.
         let unit =
             quantity.unit(if quantity == Quantity::PacketsPerSecond { 1.0 } else { greatest });
         let digits = |v: f64, wanted: f64| {
@@ -255,7 +254,7 @@ impl Style {
             (Some(least), Some(most)) => {
                 let enough = digits(least, 2.0);
                 let needed = enough.max(digits(most, 4.0).min(DECIMALS));
-                // Columns that belong together have all one unit, or none has.
+                // Either all columns of a group have the unit, or none.
                 let together = size(all, f64::min).is_none_or(|v| digits(v, 2.0) <= DECIMALS);
                 (together && needed <= DECIMALS && greatest / unit.factor < 1e9).then_some(needed)
             }
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_has_one_unit_and_no_false_zero() {
+    fn a_column_has_one_unit_and_does_not_round_to_zero() {
         assert_eq!(
             shown(Quantity::BitsPerSecond, &[941.4e6, 94.2e6, 0.0]),
             ("Mbit/s", vec!["941.4".into(), "94.2".into(), "0".into()])
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_columns_go() {
+    fn empty_columns_are_removed() {
         let columns = ["a", "b", "c"].map(|h| Column::figures(h, Quantity::Count));
         let mut grid = Grid::new("", columns);
         grid.row([Cell::Absent, Cell::Absent, Cell::Figure(0.0)]);

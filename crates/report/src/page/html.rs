@@ -1,5 +1,5 @@
-//! One HTML file that needs nothing else: no network, no script to be read (a script only sorts tables). A policy restricts
-//! what the page may run and load to the one style sheet and the one script, by their hashes.
+//! A page as one self-contained HTML file. It loads nothing and can be read without scripts; its only script sorts tables. A
+//! content security policy permits only its style sheet and its script, by their hashes.
 
 use std::fmt::Write as _;
 
@@ -15,10 +15,10 @@ use crate::plot::STYLE;
 
 const PAGE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// From this many notices of mere information on they are folded away.
+/// From this number on, notices of severity "info" are folded.
 const FOLDED: usize = 4;
 
-/// Cells of more bytes are broken into lines.
+/// Cells with more bytes are wrapped.
 const LONG: usize = 42;
 
 /// The page as one HTML file.
@@ -131,7 +131,7 @@ fn headlines(out: &mut String, headlines: &[Headline]) {
     out.push_str("</dl>\n");
 }
 
-/// A figure whose unit is set smaller.
+/// A figure with its unit in a smaller font.
 fn unit_apart(value: &str) -> String {
     match value.split_once('\u{a0}') {
         Some((figure, unit)) => {

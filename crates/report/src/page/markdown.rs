@@ -1,5 +1,5 @@
-//! A page as GitHub-flavoured Markdown, short enough for a ticket: warnings, figures, tables; background is left out, charts
-//! too. Every text from a record is escaped: it makes no link, no markup, no mention.
+//! A page as GitHub-flavoured Markdown, short enough for a ticket: warnings, figures and tables, without background and charts.
+//! Every text from a record is escaped, so that it can't create a link, markup or a mention.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::document::{Block, Document};
 use super::grid::{Grid, LaidCell};
 use crate::style::clean;
 
-/// Rows of a table in a ticket.
+/// Maximum number of rows of a table.
 const ROWS: usize = 20;
 
 /// The page as Markdown.
@@ -50,7 +50,7 @@ pub fn markdown(document: &Document) -> String {
             let _ = write!(out, "\n### {}\n{body}", text(&section.heading));
         }
     }
-    // What repeats the run belongs into a ticket too.
+    // The command that repeats the run is included, although it is background.
     let background = document.sections.iter().filter(|s| s.background).flat_map(|s| &s.blocks);
     for command in background.filter_map(|b| if let Block::Command(c) = b { Some(c) } else { None })
     {
@@ -87,7 +87,7 @@ fn block(out: &mut String, block: &Block) {
                 let _ = writeln!(out, "- **{}**{source}: {}", text(d.term), text(d.text));
             }
         }
-        // Charts and long texts are for the page.
+        // Charts and long texts are only on the HTML page.
         Block::Figures(_) | Block::Verbatim { .. } => {}
     }
 }
@@ -112,7 +112,7 @@ fn grid(out: &mut String, grid: &Grid) {
     for (_, row) in laid.rows.iter().enumerate().filter(|(i, _)| shown(i)) {
         let words = |c: &LaidCell| {
             if c.code {
-                // Within a table a bar ends a cell also in code, unless a backslash is before it.
+                // In a table a bar ends a cell even within code, unless it is escaped.
                 code(&c.text).replace('|', "\\|")
             } else {
                 text(&c.text)
@@ -125,8 +125,8 @@ fn grid(out: &mut String, grid: &Grid) {
     }
 }
 
-/// Words in which nothing is markup: what Markdown and HTML read has a backslash before it or is a reference, what would
-/// mention a user or an issue is followed by an invisible joiner.
+/// Escapes text: characters special in Markdown or HTML get a backslash or become references. Characters that would start a
+/// mention of a user or an issue are followed by an invisible joiner.
 fn text(words: &str) -> String {
     let words = clean(words);
     let mut out = String::with_capacity(words.len() + 8);
@@ -139,7 +139,7 @@ fn text(words: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            // A person, an issue, a bare address of the web.
+            // Mentions of users and issues.
             '@' | '#' => {
                 out.push(c);
                 out.push('\u{2060}');
@@ -148,7 +148,7 @@ fn text(words: &str) -> String {
         }
     }
     let out = out.replace("://", ":\u{2060}//").replace("www.", "www\u{2060}.");
-    // A line that begins like a list or is a rule is neither.
+    // A line must not start a list or be a rule.
     let behind_digits = out.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = behind_digits.len() < out.len()
         && (behind_digits.starts_with(". ") || behind_digits.starts_with(") "));
@@ -157,7 +157,7 @@ fn text(words: &str) -> String {
     if numbered || bullet || rule { format!("\u{2060}{out}") } else { out }
 }
 
-/// A piece as code: its fence is longer than any row of fences in it.
+/// A code span, with a fence longer than any sequence of backticks in the text.
 fn code(words: &str) -> String {
     let words = clean(words);
     if words.is_empty() {

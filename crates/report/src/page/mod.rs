@@ -1,8 +1,8 @@
-//! A result as a page: what came out, whether to trust it, how to repeat it; as one HTML file or as Markdown.
+//! A result as a page, in HTML or Markdown: the figures, warnings about them, and how to repeat the run.
 //!
-//! A [`Document`] is made of blocks that know nothing of their form: [`of_run`] makes one of a record, [`of_runs`] one that
-//! compares several, and others may be put together of the same blocks. [`html`] and [`markdown`] write it. Every text in it
-//! is taken as hostile; what was not measured is shown as such, never as zero.
+//! A [`Document`] consists of blocks without a format: [`of_run`] makes one from a record, [`of_runs`] one that compares
+//! several, and callers may assemble others. [`html`] and [`markdown`] write it. Every text in it is treated as untrusted. A
+//! value that was not measured is shown as such, never as zero.
 //!
 //! ```
 //! use weir_model::record::Record;

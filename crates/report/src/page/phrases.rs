@@ -1,4 +1,4 @@
-//! A result in plain words: what ran, the figures, whether to trust them, what was the limit.
+//! Sentences about a result: the test, the figures, whether they can be trusted, and the bottleneck.
 
 use weir_model::plan::{Direction, TransportName};
 use weir_model::record::{Crossing, Delay, Flow, Record, Status, Sums};
@@ -10,14 +10,14 @@ use crate::plot::Quantity;
 use crate::text::rate_in_words;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
-/// Fraction of the nominal rate on the wire from which the line is called full.
+/// Fraction of the nominal rate on the wire from which the line counts as full.
 const FULL: f64 = 0.97;
-/// Above this loss a rate that was reached at the sender says little of what arrived.
+/// Loss ratio above which reaching the requested rate at the sender says little about the received rate.
 const MUCH_LOSS: f64 = 0.001;
-/// Fraction of the rate asked for from which it is called reached.
+/// Fraction of the requested rate from which it counts as reached.
 const REACHED: f64 = 0.995;
 
-/// A title: the plan's own, else who tested whom.
+/// The plan's title, else the two hosts.
 pub(super) fn title(record: &Record) -> String {
     record.plan.title.clone().filter(|t| !t.trim().is_empty()).unwrap_or_else(|| {
         match (record.local.as_ref().map(|h| h.host.as_str()), record.plan.host.as_deref()) {
@@ -37,7 +37,7 @@ pub(super) fn when(started_at: &str) -> String {
     }
 }
 
-/// What ran, in a sentence.
+/// The test in a sentence.
 pub(super) fn what_ran(record: &Record) -> String {
     let mut kinds: Vec<(TransportName, Direction, usize)> = vec![];
     for f in &record.flows {
@@ -77,7 +77,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     text
 }
 
-/// What was asked of a connection: size and rate.
+/// The requested size and rate of a connection.
 fn asked(connection: &weir_model::plan::Connection) -> String {
     let mut parts = vec![];
     if let Some(payload) = &connection.payload {
@@ -93,7 +93,7 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
     parts.join(" at ").replace(" at unlimited", ", unlimited")
 }
 
-/// What came out, a sentence for each direction.
+/// The results, a sentence for each direction.
 pub(super) fn what_came_out(record: &Record) -> Vec<String> {
     let mut out = vec![];
     for direction in DIRECTIONS {
@@ -114,7 +114,7 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
         };
         if let Some(r) = &total.receiver {
             if r.lost_packets.is_some() && !record.is_loss_known(direction) {
-                text += "; the loss is not known, since an end was lost before it reported";
+                text += "; the loss is unknown, since the peer's report is missing";
             } else if let Some(lost) = r.lost_packets {
                 let awaited = r.packets.saturating_add(lost);
                 text += &match (lost, r.loss_ratio) {
@@ -161,12 +161,12 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
     out
 }
 
-/// The median, or the mean of too few for one.
+/// The median, or the mean if there are too few values for one.
 pub(super) fn middle(delay: &Delay) -> f64 {
     delay.p50_seconds.unwrap_or(delay.mean_seconds)
 }
 
-/// The delays of some flows in words; absent when none was measured.
+/// The delays of some flows as text; absent if none was measured.
 pub(super) fn delays<'a>(
     flows: &[&'a Flow],
     pick: impl Fn(&'a Flow) -> Option<&'a Delay>,
@@ -193,7 +193,7 @@ pub(super) fn delays<'a>(
     }
 }
 
-/// Whether the figures can be used, from the run's end and its warnings.
+/// Whether the figures can be used, by the status of the run and its warnings.
 pub(super) fn trust(record: &Record) -> String {
     let count = |severity| record.warnings.iter().filter(|w| w.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -201,22 +201,22 @@ pub(super) fn trust(record: &Record) -> String {
     match record.status {
         Status::Complete => {}
         Status::Partial => {
-            text += "The run did not end as planned: only what was measured until then is here. "
+            text += "The run did not end as planned: the figures cover the time until its end. "
         }
         Status::Interrupted => {
-            text += "The run was interrupted: what was measured until then is here. "
+            text += "The run was interrupted: the figures cover the time until then. "
         }
     }
     let s = |n| if n == 1 { "" } else { "s" };
     text += &match (errors, warnings) {
         (0, 0) if record.status == Status::Complete => {
-            "Nothing was found that speaks against the figures".to_string()
+            "No problem with the figures was found".to_string()
         }
         (0, 0) => "No warning was raised".to_string(),
-        (0, 1) => "1 warning bears on the figures: read them with it".into(),
-        (0, w) => format!("{w} warnings bear on the figures: read them with these"),
+        (0, 1) => "1 warning affects the figures: take it into account".into(),
+        (0, w) => format!("{w} warnings affect the figures: take them into account"),
         (e, w) => format!(
-            "{e} error{} make{} figures unfit for what was asked{}",
+            "{e} error{} make{} the figures unusable{}",
             s(e),
             if e == 1 { "s" } else { "" },
             if w > 0 { format!("; {w} further warning{}", s(w)) } else { String::new() }
@@ -232,7 +232,7 @@ pub(super) fn trust(record: &Record) -> String {
     text
 }
 
-/// What limited the rate, as far as the record tells.
+/// What limited the rate, as far as the record shows.
 pub(super) fn bottleneck(record: &Record) -> String {
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
@@ -263,11 +263,11 @@ pub(super) fn bottleneck(record: &Record) -> String {
         let lost = lost.fold(0.0, f64::max);
         if lost > MUCH_LOSS {
             return format!(
-                "The rate that was asked for was sent, and {} of it did not arrive: the loss ledger has the places.",
+                "The rate that was asked for was sent, and {} of it did not arrive: see the loss ledger.",
                 Quantity::Ratio.format(lost)
             );
         }
-        return "The limit was the rate that was asked for: it was reached, so this run does not tell what more the path carries.".into();
+        return "The limit was the rate that was asked for: it was reached, so this run does not show the capacity of the path.".into();
     }
     if found.is_empty()
         && let Some((reason, share)) = tcp_limit(record)
@@ -280,7 +280,7 @@ pub(super) fn bottleneck(record: &Record) -> String {
     }
 }
 
-/// Whether every flow had a rate to keep, and kept it.
+/// Whether every flow had a requested rate and reached it.
 fn asked_rate_was_reached(record: &Record) -> bool {
     let paced = |f: &Flow| {
         let sender = f.sender.as_ref()?;
@@ -296,7 +296,7 @@ fn asked_rate_was_reached(record: &Record) -> bool {
         && record.flows.iter().all(|f| paced(f).is_some_and(|r| r >= REACHED))
 }
 
-/// What most of the TCP samples say limited the sender.
+/// The most frequent limit of the sender in the TCP samples, and its fraction of the samples.
 fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
     let mut counts = [0usize; 4];
     let reasons = [
@@ -316,7 +316,7 @@ fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
     (all >= 4 && 2 * most > all).then(|| (reasons[at].1, *most as f64 / all as f64))
 }
 
-/// The places of a page that stay empty, by name.
+/// Names of the figures that were not measured.
 pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
     let flows = &record.flows;
     let any = |has: fn(&Flow) -> bool| flows.iter().any(has);
@@ -346,13 +346,13 @@ pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
     out
 }
 
-/// A flow in words: addresses, sizes.
+/// The name of a flow, else its number.
 pub(super) fn flow_title(flow: &Flow) -> String {
     let meta = FlowMeta::from(flow);
     if meta.name.is_empty() { format!("flow {}", meta.id) } else { meta.name }
 }
 
-/// The first letter as a capital.
+/// The text with its first letter in upper case.
 pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()

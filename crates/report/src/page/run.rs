@@ -61,7 +61,7 @@ pub(super) fn status(record: &Record) -> &'static str {
     }
 }
 
-/// Warnings, the gravest first; `run` names theirs where there are several.
+/// Warnings, the most severe first; `run` is the name of the run on a page of several.
 pub(super) fn notices(record: &Record, run: &str) -> Vec<Notice> {
     let about = |flow: Option<u32>| {
         let parts = [(!run.is_empty()).then(|| run.to_string()), flow.map(|f| format!("flow {f}"))];
@@ -128,7 +128,7 @@ fn headlines(record: &Record) -> Vec<Headline> {
             });
             let note = lost.map(|n| format!("{} packets", Quantity::Count.format(n as f64)));
             let unknown =
-                if was_told && lost.is_none() { "not known: an end was lost" } else { "" };
+                if was_told && lost.is_none() { "unknown: peer report missing" } else { "" };
             out.push(Headline::new(
                 &label("Loss"),
                 show(Quantity::Ratio, ratio),
@@ -231,7 +231,7 @@ fn figures(record: &Record) -> (Vec<Figure>, Vec<Figure>) {
 }
 
 fn delays(record: &Record, mut distributions: Vec<Figure>) -> Option<Section> {
-    // Loss periods stand with the losses.
+    // Loss periods are shown with the losses.
     distributions.retain(|f| f.id != "loss-periods");
     let mut blocks: Vec<Block> = vec![];
     blocks.extend(tables::times(record).map(Block::Grid));
@@ -275,7 +275,7 @@ fn losses(record: &Record) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section::new("losses", "Missing packets", blocks))
 }
 
-/// The emulator's part, and its join with the receiver's log.
+/// The emulator's laws and counters, and the comparison with the receiver's log.
 fn path(record: &Record) -> Option<Section> {
     let mut blocks: Vec<Block> = vec![];
     blocks.extend(tables::realised_measured(record).map(Block::Grid));
@@ -360,19 +360,19 @@ pub(super) fn what_ran(record: &Record) -> Section {
     let mut blocks = vec![];
     if let Some(line) = repeating(&record.command, &record.id) {
         let mut text =
-            "A program ran it, with a plan in a file that was gone afterwards; ".to_owned();
+            "Another program started this run, with a plan in a temporary file; ".to_owned();
         if is_kept(&record.command) {
             blocks.push(Block::Command(line));
-            text += "this takes the plan from the kept run.";
+            text += "this command takes the plan from the stored run.";
         } else {
-            // Without that file it is no command that can be given.
+            // Without that file the command can't be repeated.
             text += &format!(
-                "the run was not stored. With the plan below in the file that this names: {line}."
+                "the run was not stored. Save the plan below under the file name in this command: {line}."
             );
         }
         if let Some(experiment) = record.labels.get("experiment") {
             text += &format!(
-                " It is a run of experiment {experiment}, whose hosts may be gone as well; where that was kept, \
+                " It is a run of experiment {experiment}, whose hosts may no longer exist; if that is stored, \
                  weir report {experiment} shows how it was started."
             );
         }
@@ -400,20 +400,20 @@ pub(super) fn what_ran(record: &Record) -> Section {
     if !record.flows.is_empty() {
         blocks.push(Block::Grid(tables::endpoints(record)));
     }
-    // A plan is a value that was read from JSON or made by a program: it can be written.
+    // A plan can always be serialized.
     if let Ok(text) = weir_model::json::to_pretty(&record.plan) {
         blocks.push(Block::Verbatim { title: "Plan as understood (weir.plan/1)".into(), text });
     }
     Section { background: true, ..Section::new("what-ran", "What ran", blocks) }
 }
 
-/// How a run is repeated that another program of ours started: with the plan that the store has of it, by the same host, key and
-/// threads. Absent for what a person started.
+/// The command that repeats a run started by another program of Weir: with the stored plan and the same host, key and threads.
+/// `None` for a run that a user started.
 ///
-/// Its plan was in a directory that an experiment (`weir-run-…`) or a server (`weir-ui-…`) made for itself and removed: nothing else
-/// tells it from a plan of a person's own, who may ask for `--json-stream` too. `web/src/lib/commands.ts` does the same.
+/// The plan of such a run was in a temporary directory of an experiment (`weir-run-…`) or a server (`weir-ui-…`). Only that
+/// distinguishes it from a user's plan, since users may use `--json-stream` too. `web/src/lib/commands.ts` does the same.
 fn repeating(words: &[String], id: &str) -> Option<String> {
-    // What belonged to that one run: its control socket, when it started, what it was labelled.
+    // Flags that belonged to that run only: its control socket, its start time, its labels.
     const OWN: [&str; 5] =
         ["--json-stream", "--no-store", "--label=", "--control-socket=", "--start-at="];
     const PLACES: [&str; 2] = ["weir-run-", "weir-ui-"];
@@ -440,12 +440,12 @@ fn repeating(words: &[String], id: &str) -> Option<String> {
     Some(format!("{} > {} && {again}", command(&show), command(&[file])))
 }
 
-/// Whether the run was to be kept in the store.
+/// Whether the run was to be stored.
 fn is_kept(words: &[String]) -> bool {
     !words.iter().any(|word| word == "--no-store")
 }
 
-/// The words of a command as a shell takes them.
+/// The arguments of a command, quoted for a shell.
 pub(super) fn command(words: &[String]) -> String {
     let quoted = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
@@ -494,7 +494,7 @@ mod tests {
             page.contains("weir report e shows how it was started") && !page.contains(".tmpQ"),
             "{page}"
         );
-        // Nothing shows the plan of a run that was not stored, but the page itself.
+        // If the run was not stored, its plan is only on the page.
         let mut unkept = words;
         unkept.insert(4, "--no-store".into());
         assert!(!markdown(&record(&unkept)).contains("To repeat"));
@@ -504,7 +504,7 @@ mod tests {
         let server: Vec<String> = server.split(' ').map(Into::into).collect();
         let line = "weir runs show id --plan > id.plan.json && weir test --plan=id.plan.json -- h";
         assert_eq!(repeating(&server, "id").as_deref(), Some(line));
-        // As a person gave it.
+        // Commands of users are shown unchanged.
         for own in [
             "weir test h --plan=mine.toml",
             "weir test h --json-stream",

@@ -1,4 +1,4 @@
-//! The trials of a search as a figure: what was lost at what was sent, and what was found.
+//! The trials of a search as a chart: loss against the sent rate, and the result of the search.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use weir_model::experiment::{Found, StepOutcome};
 
 use crate::plot::{Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series};
 
-/// Loss of every trial against the rate that its sender sent (of a burst: against its packets), dots for each point of the
-/// axes; what was found as a line across. Absent where no trial tells both.
+/// A chart of the loss of each trial against its sent rate (for bursts: against the number of packets), with a series for each
+/// point of the axes and a reference line for each result. `None` if no trial has both values.
 pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
-    // What has a figure of its own is not drawn twice.
+    // These results have their own charts.
     let is_own = |f: &Found| matches!(f.name.as_str(), "sent" | "frame loss");
     if step.action != "search" || step.found.iter().any(is_own) {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
         return None;
     }
     for found in step.found.iter().filter(|f| f.unit == first.unit) {
-        // What is received at a bound lies on another axis.
+        // A rate received at a bound is on another axis.
         if let Some(value) = found.value.filter(|_| !found.name.contains("conditional")) {
             let name = format!("{} {}", found.name, name_of(&found.at));
             figure = figure.reference(name.trim(), ReferenceLine::Vertical(value));
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_trial_is_a_dot_and_what_was_found_a_line() {
+    fn each_trial_is_a_dot_and_the_result_a_line() {
         let run = |sent: f64, loss: f64, size: &str| RunRef {
             at: [("size".to_owned(), size.to_owned())].into(),
             metrics: [("sent_packet_rate".to_owned(), sent), ("loss".to_owned(), loss)].into(),

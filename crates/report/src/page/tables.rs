@@ -13,7 +13,7 @@ use super::phrases;
 use crate::meta::emulator_direction;
 use crate::plot::Quantity::{self, *};
 
-/// Rows of a table of flows; what is more stays in the record.
+/// Maximum number of rows of a table of flows; the record has all flows.
 const ROWS: usize = 2000;
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 
@@ -34,7 +34,7 @@ pub(super) fn quantity(unit: Unit) -> Quantity {
     }
 }
 
-/// A statistic as headings name it.
+/// The name of a statistic in headings.
 pub(super) fn statistic(statistic: Statistic) -> &'static str {
     match statistic {
         Statistic::Min => "minimum",
@@ -60,7 +60,7 @@ fn column(m: &Definition) -> Column {
     }
 }
 
-/// A value, left out where it is the 0 of a rare event.
+/// A cell with a value; absent for a 0 of a rare event.
 fn cell(m: &Definition, value: Option<f64>) -> Cell {
     value.filter(|v| !m.is_rare || *v > 0.0).into()
 }
@@ -68,7 +68,7 @@ fn cell(m: &Definition, value: Option<f64>) -> Cell {
 /// Sums of each direction, both ends.
 pub(super) fn totals(record: &Record) -> Grid {
     let summed = || [Group::Packets, Group::Bursts, Group::Pacing].into_iter().flat_map(metrics);
-    // Packets sent and received have the common column.
+    // Sent and received packets share a column.
     let summed = || summed().filter(|m| !["packets", "sent_packets"].contains(&m.name));
     let mut grid = Grid::new(
         "Sums of each direction",
@@ -86,7 +86,7 @@ pub(super) fn totals(record: &Record) -> Grid {
     );
     for direction in DIRECTIONS {
         let Some(total) = record.direction(direction) else { continue };
-        // Writes and reads of streams are no packets.
+        // A stream has no packets: its counts are of writes and reads.
         let udp = record
             .flows
             .iter()
@@ -349,7 +349,7 @@ pub(super) fn endpoints(record: &Record) -> Grid {
     grid.without_empty_columns()
 }
 
-/// Every missing packet placed.
+/// The loss ledger: where missing packets went.
 pub(super) fn ledger(ledger: &LossLedger) -> Grid {
     let mut grid = Grid::new(
         "Where missing packets went",
@@ -443,7 +443,7 @@ pub(super) fn cpu(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
-/// What an emulator was asked, and did.
+/// The laws of an emulator and their realised values.
 pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
     let mut grid = Grid::new(
         "The emulator: asked and realised",
@@ -494,8 +494,7 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
     grid.without_empty_columns()
 }
 
-/// Packets that a flow of the emulator did not forward, or forwarded with a checksum that receivers refuse, ÷ those that
-/// it received.
+/// Packets that a flow of the emulator did not forward, or forwarded with an invalid checksum, ÷ those that it received.
 fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) -> Option<f64> {
     let counter = |name: &str| flow.counters.get(name).copied().unwrap_or(0);
     let dropped = ["lost_packets", "queue_dropped_packets", "unplanned_dropped_packets"];
@@ -505,7 +504,7 @@ fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) ->
     let damaged =
         rows.filter(|r| r.stage == stage::EMULATOR_DAMAGED && r.source.starts_with(&of_flow));
     let damaged = damaged.map(|row| row.packets).fold(0, u64::saturating_add);
-    // Rows do not name the emulator's direction: with datagrams in both, a row may be of either.
+    // Rows don't name the emulator's direction: with datagrams in both directions, a row may belong to either.
     let udp = |d| record.flows.iter().any(|f| f.transport.datagrams() && f.direction == d);
     if damaged > 0 && DIRECTIONS.into_iter().all(udp) {
         return None;
@@ -514,7 +513,7 @@ fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) ->
     (received > 0).then(|| dropped.saturating_add(damaged) as f64 / received as f64)
 }
 
-/// Realised and measured, for the directions in which one flow of the emulator had all packets.
+/// Realised and measured values, for directions in which a single flow of the emulator had all packets.
 pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     let used = record.impairment.as_ref()?;
     let mut grid = Grid::new(
@@ -538,7 +537,7 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
         };
         let mut flows = used.flows.iter().filter(busy);
         let (Some(flow), None) = (flows.next(), flows.next()) else { continue };
-        // Without flows of the test there is control traffic only.
+        // Without flows of the test there was only control traffic.
         let Some(total) = record.direction(direction).and_then(|t| t.receiver.as_ref()) else {
             continue;
         };
@@ -547,7 +546,7 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
             .iter()
             .filter(|f| f.direction == direction)
             .filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
-        // Of several flows a mean would have to be weighted again.
+        // For several flows the mean would have to be weighted.
         let delay = match (delays.next(), delays.next()) {
             (Some(delay), None) => Some(delay.mean_seconds),
             _ => None,
@@ -592,7 +591,7 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then_some(grid)
 }
 
-/// The emulator's packet trace and the receiver's log, joined.
+/// The comparison of the emulator's packet trace with the receiver's log.
 pub(super) fn triangulation(t: &Triangulation) -> Vec<(String, String)> {
     let count = |n: u64| Quantity::Count.format(n as f64);
     let mut facts = vec![
@@ -621,7 +620,7 @@ pub(super) fn triangulation(t: &Triangulation) -> Vec<(String, String)> {
     facts
 }
 
-/// Figures whose names end in their unit, in words.
+/// Figures whose names end in their unit, as names and texts.
 pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, String)> {
     figures
         .iter()
@@ -710,9 +709,9 @@ mod tests {
 
     use super::*;
 
-    /// With the client on side B the emulator's first direction is not the run's: it is named by the interfaces.
+    /// With the client on side B the emulator's first direction is the run's reverse, so directions are named by the interfaces.
     #[test]
-    fn the_emulators_directions_are_not_named_as_the_runs() {
+    fn the_emulators_directions_are_named_by_its_interfaces() {
         let flow =
             |direction| ImpairedFlow { name: "voice".into(), direction, ..ImpairedFlow::default() };
         let used = ImpairmentUse {

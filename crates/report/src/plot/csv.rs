@@ -7,9 +7,11 @@ use weir_model::csv::text_cell;
 use super::{Figure, Scale};
 
 impl Figure {
-    /// The data: columns `series`, the x axis' key (and `end_…` of it for stretches), the y axis' key, `low_…` and `high_…`
-    /// of it where there are intervals, `host_limited` where a value is. All values are in it, also where the drawing shows
-    /// fewer; a gap is an empty cell. RFC 4180, lines end in LF.
+    /// The data of the figure. RFC 4180, lines end in LF.
+    ///
+    /// The columns are `series`, the key of the x axis (with `end_…` if points span a range), the key of the y axis, `low_…` and
+    /// `high_…` if there are intervals, and `host_limited` if any value is. It has all values, even if the drawing shows fewer; a
+    /// gap is an empty cell.
     pub fn csv(&self) -> String {
         let points = || self.series.iter().flat_map(|s| &s.points);
         let ends = points().any(|p| p.x_end.is_some());
@@ -67,7 +69,7 @@ impl Figure {
     }
 }
 
-/// The shortest decimal that reads back as the same number; nothing for what is none.
+/// The shortest decimal that reads back as the same number; empty for a value that is not finite.
 fn number(out: &mut String, value: Option<f64>) {
     let Some(value) = value.filter(|v| v.is_finite()) else { return };
     let magnitude = value.abs();
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_have_an_end() {
+    fn ranges_have_an_end_column() {
         let figure = Figure::over_time("t", "T", Axis::new("n", "n", Quantity::Count))
             .with(Series::curve("s").points([Point::over(0.0, 0.5, 0.1 + 0.2)]));
         assert_eq!(

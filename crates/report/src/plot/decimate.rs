@@ -1,12 +1,12 @@
-//! Fewer points for the same picture: of those that fall into one column of a drawing, the lowest and the highest.
+//! Reduces the points of a line without changing the picture: only the lowest and the highest in each pixel column remain.
 
-/// A place in a drawing.
+/// A position in a drawing.
 pub(super) type Spot = (f64, f64);
 
-/// Of each run of spots within one column of `width`, the lowest and the highest in their order. The first and the last
-/// spot of all stay. `spots` ascend in x.
+/// The lowest and the highest spot of each column of `width`, in their order, and the first and last of all. `spots` ascend in
+/// x.
 pub(super) fn by_column(spots: &[Spot], width: f64) -> Vec<Spot> {
-    // Two for each column can't be bettered: short lines are left as they are.
+    // Too short to reduce.
     if spots.len() < 3 {
         return spots.to_vec();
     }
@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_picture_stays(ys in prop::collection::vec(-100.0f64..100.0, 0..400), dense in 0.01f64..3.0) {
+        fn the_picture_is_unchanged(ys in prop::collection::vec(-100.0f64..100.0, 0..400), dense in 0.01f64..3.0) {
             let spots: Vec<Spot> = ys.iter().enumerate().map(|(i, y)| (i as f64 * dense, *y)).collect();
             let fewer = by_column(&spots, 1.0);
             prop_assert_eq!(fewer.first(), spots.first());

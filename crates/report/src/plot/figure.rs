@@ -3,7 +3,7 @@
 use super::Quantity;
 use crate::markup::slug;
 
-/// How values lie along an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// Equal differences have equal lengths.
@@ -18,22 +18,22 @@ pub enum Scale {
 /// One axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Axis {
-    /// What it measures, without the unit.
+    /// The measured quantity, without the unit.
     pub label: String,
     /// The column's name in CSV; ends in its SI unit.
     pub key: String,
     /// The kind of its values; the unit follows from it.
     pub quantity: Quantity,
-    /// How values lie along it.
+    /// Its scale.
     pub scale: Scale,
-    /// A linear axis begins at zero, where no value is below.
+    /// Whether a linear axis starts at zero, unless values are below.
     pub from_zero: bool,
     /// The names of a [`Scale::Category`] axis.
     pub categories: Vec<String>,
 }
 
 impl Axis {
-    /// A linear axis that begins at zero.
+    /// A linear axis that starts at zero.
     pub fn new(label: &str, key: &str, quantity: Quantity) -> Axis {
         Axis {
             label: label.into(),
@@ -62,12 +62,12 @@ impl Axis {
         }
     }
 
-    /// The same axis, logarithmic.
+    /// The axis, made logarithmic.
     pub fn log(self) -> Axis {
         Axis { scale: Scale::Log, ..self }
     }
 
-    /// The same axis, from the smallest to the largest value.
+    /// The axis, from the smallest to the largest value.
     pub(crate) fn tight(self) -> Axis {
         Axis { from_zero: false, ..self }
     }
@@ -76,37 +76,37 @@ impl Axis {
 /// One value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Where it is, or where its stretch begins.
+    /// Its position, or the start of its range.
     pub x: f64,
-    /// Where its stretch ends: of an interval, of a histogram's bin.
+    /// The end of its range, such as an interval or a bin.
     pub x_end: Option<f64>,
     /// The value; not finite: a gap.
     pub y: f64,
-    /// Lower end of the interval of confidence, or of a range.
+    /// Lower end of the confidence interval, or of a range.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// It is host-limited: a warning belongs to it.
+    /// Whether it is host-limited, that is, has a warning.
     pub host_limited: bool,
 }
 
 impl Point {
-    /// A value at a place.
+    /// A value at a position.
     pub fn at(x: f64, y: f64) -> Point {
         Point { x, x_end: None, y, low: None, high: None, host_limited: false }
     }
 
-    /// A value over a stretch.
+    /// A value over a range.
     pub fn over(x: f64, x_end: f64, y: f64) -> Point {
         Point { x_end: Some(x_end), ..Point::at(x, y) }
     }
 
-    /// The same value with the ends of its interval.
+    /// The value with the ends of its interval.
     pub fn between(self, low: f64, high: f64) -> Point {
         Point { low: Some(low), high: Some(high), ..self }
     }
 
-    /// The same value, marked where it is host-limited.
+    /// The value, marked if it is host-limited.
     pub fn host_limited(self, host_limited: bool) -> Point {
         Point { host_limited, ..self }
     }
@@ -118,11 +118,11 @@ pub enum Mark {
     /// A line through the points.
     #[default]
     Line,
-    /// A level over each stretch.
+    /// A level over each range.
     Step,
     /// As [`Mark::Step`], filled down to the axis.
     Area,
-    /// A bar over each stretch, or in each category alongside those of the other series.
+    /// A bar over each range, or in each category alongside those of the other series.
     Bars,
     /// Dots.
     Points,
@@ -151,9 +151,9 @@ pub struct Series {
     pub spread: Spread,
     /// The values, ascending in `x`.
     pub points: Vec<Point>,
-    /// Drawn heavier: a sum among its parts.
+    /// Whether the line is thicker, as for a sum among its parts.
     pub heavy: bool,
-    /// Place in the palette; absent: its place in the figure.
+    /// Index in the palette; absent: its index in the figure.
     pub colour: Option<usize>,
 }
 
@@ -168,7 +168,7 @@ impl Series {
         Series::new(name, Mark::Curve)
     }
 
-    /// The same series with these values.
+    /// The series with these values.
     pub fn points(mut self, points: impl IntoIterator<Item = Point>) -> Series {
         self.points.extend(points);
         self
@@ -191,59 +191,59 @@ pub enum ReferenceLine {
     Diagonal,
 }
 
-/// A line to compare with: the nominal rate, what was asked, a point that was found.
+/// A line to compare with: the nominal rate, a requested value, the result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Where.
+    /// Its position.
     pub line: ReferenceLine,
 }
 
-/// A stretch of `x` that is set apart: time left out of the totals.
+/// A shaded range of `x`: time left out of the totals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shade {
-    /// Where it begins.
+    /// Its start.
     pub x: f64,
-    /// Where it ends.
+    /// Its end.
     pub x_end: f64,
 }
 
-/// Where the names of series stand.
+/// The position of the names of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Labels {
-    /// Beside the lines' ends where they are few and short, else above.
+    /// Beside the ends of lines if they are few and short, else above.
     #[default]
     Auto,
     /// Above the plot.
     Legend,
 }
 
-/// A chart as data: [`Figure::svg`] draws it, [`Figure::csv`] writes it out.
+/// A chart as data: [`Figure::svg`] draws it, [`Figure::csv`] writes its data.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figure {
-    /// Name of its files and of its element: lower-case letters, digits, hyphens.
+    /// Name of its files and id of its element: lower-case letters, digits, hyphens.
     pub id: String,
     /// Title.
     pub title: String,
-    /// What it shows, in words: a reader's caption and the description for those who can't see it.
+    /// The caption, which is also part of the description for screen readers.
     pub caption: String,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, the first one lowest.
+    /// The series; the first is drawn first, below the others.
     pub series: Vec<Series>,
     /// Lines to compare with.
     pub references: Vec<Reference>,
-    /// Stretches set apart.
+    /// Shaded ranges.
     pub shades: Vec<Shade>,
-    /// Where names stand.
+    /// The position of the names of series.
     pub labels: Labels,
 }
 
 impl Figure {
-    /// A figure without series. The id is made one that serves as a file's name.
+    /// A figure without series. The id is reduced to a valid file name.
     pub fn new(id: &str, title: &str, x: Axis, y: Axis) -> Figure {
         Figure { id: slug(id), title: title.into(), x, y, ..Default::default() }
     }
@@ -269,7 +269,7 @@ impl Figure {
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x, y) }
     }
 
-    /// What was measured against what was asked, both of one kind, with the line on which they are equal.
+    /// Measured against requested values of one quantity, with the line on which they are equal.
     pub fn asked_measured(id: &str, title: &str, quantity: Quantity, unit_suffix: &str) -> Figure {
         let axis = |label: &str| {
             let key = format!("{}{unit_suffix}", label.to_lowercase());
@@ -279,37 +279,37 @@ impl Figure {
             .reference("equal", ReferenceLine::Diagonal)
     }
 
-    /// The share of values at or below `x`.
+    /// The fraction of values at or below `x`.
     pub fn cdf(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction at or below", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 
-    /// The share of values above `x`, logarithmic: the tail.
+    /// The fraction of values above `x`, logarithmic: the tail.
     pub(crate) fn ccdf(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction above", "fraction_above_ratio", Quantity::Ratio).log();
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 
-    /// How often values fell into each bin.
+    /// The fraction of values in each bin.
     pub fn histogram(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction of samples", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 
-    /// The same figure and one series more.
+    /// The figure with one more series.
     pub fn with(mut self, series: Series) -> Figure {
         self.series.push(series);
         self
     }
 
-    /// The same figure with a caption.
+    /// The figure with a caption.
     pub fn caption(mut self, caption: impl Into<String>) -> Figure {
         self.caption = caption.into();
         self
     }
 
-    /// The same figure and a line to compare with.
+    /// The figure with a line to compare with.
     pub fn reference(mut self, name: &str, line: ReferenceLine) -> Figure {
         self.references.push(Reference { name: name.into(), line });
         self

@@ -1,19 +1,19 @@
-//! Words of an axis, and how much room words take.
+//! Labels of an axis, and the width of text.
 
 use super::quantity::{Quantity, Unit};
 use crate::markup::grouped;
 
-/// Width of a character of the charts' text, which is 11 units high: the mean of a sans-serif, a little more.
+/// Width of a character of the charts' text, which is 11 units high: slightly more than the mean of a sans-serif font.
 pub(super) const CHARACTER: f64 = 6.1;
 
-/// The room that a text takes, in the drawing's units. Ideographs count twice.
+/// The width of a text, in the drawing's units. Ideographs count twice.
 pub(super) fn width(text: &str) -> f64 {
     let columns: u32 =
         text.chars().map(|c| if c as u32 >= 0x1100 && c.is_alphabetic() { 2 } else { 1 }).sum();
     f64::from(columns) * CHARACTER
 }
 
-/// A text that fits, cut with an ellipsis where it must be.
+/// A text that fits, shortened with an ellipsis if necessary.
 pub(super) fn fitted(text: &str, room: f64) -> String {
     if width(text) <= room {
         return text.into();
@@ -34,18 +34,18 @@ pub(super) fn fitted(text: &str, room: f64) -> String {
 pub(super) fn linear(scaled: f64, decimals: usize) -> String {
     let magnitude = scaled.abs();
     if magnitude >= 1e7 || decimals > 6 {
-        // Marks are round, so few digits tell them apart.
+        // Marks are round, so few digits distinguish them.
         return trimmed(&format!("{scaled:.3e}"));
     }
     grouped(&format!("{scaled:.decimals$}"))
 }
 
-/// A mark of a logarithmic axis, with the unit that suits it alone.
+/// A mark of a logarithmic axis, with its own unit.
 pub(super) fn logarithmic(value: f64, quantity: Quantity) -> String {
     let Unit { factor, symbol } = quantity.unit(value);
     let scaled = value / factor;
     let text = if (1e-4..1e7).contains(&scaled) {
-        // Marks have one significant digit; the others are rounding.
+        // Marks have one significant digit; further digits are rounding errors.
         let decimals = (-scaled.log10().floor()).clamp(0.0, 6.0) as usize;
         grouped(&format!("{scaled:.decimals$}"))
     } else {

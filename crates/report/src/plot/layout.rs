@@ -1,4 +1,4 @@
-//! Where things are in a drawing: the rulers of both axes.
+//! The layout of a drawing: the rulers of both axes.
 
 use super::figure::{Axis, Figure, Mark, ReferenceLine, Scale};
 use super::ticks::{self, Step};
@@ -7,14 +7,14 @@ use super::{Quantity, label};
 /// A mark of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// Place in the drawing.
+    /// Position in the drawing.
     pub(super) at: f64,
-    /// Its words, if it has any.
+    /// Its label, if it has one.
     pub(super) label: Option<String>,
 }
 
-/// How far an axis goes on which everything is zero.
-fn nothing(quantity: Quantity) -> f64 {
+/// The upper end of an axis if all values are zero.
+fn end_if_all_zero(quantity: Quantity) -> f64 {
     match quantity {
         Quantity::Ratio => 0.01,
         Quantity::Seconds => 1e-6,
@@ -22,7 +22,7 @@ fn nothing(quantity: Quantity) -> f64 {
     }
 }
 
-/// Takes values of one axis to places in the drawing.
+/// Maps values of one axis to positions in the drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ruler {
     low: f64,
@@ -36,7 +36,7 @@ pub(super) struct Ruler {
     pub(super) title: String,
 }
 
-/// The range of what is measured along an axis, and its smallest value above zero.
+/// The range of the values along an axis, and the smallest value above zero.
 #[derive(Debug, Clone, Copy)]
 struct DataRange {
     low: f64,
@@ -60,7 +60,7 @@ impl DataRange {
 }
 
 impl Ruler {
-    /// The ruler across, from `from` to `to` in the drawing.
+    /// The horizontal ruler, between the positions `from` and `to`.
     pub(super) fn across(figure: &Figure, from: f64, to: f64) -> Ruler {
         let measured = figure.series.iter().flat_map(|s| &s.points).filter(|p| p.y.is_finite());
         let points = measured.flat_map(|p| [Some(p.x), p.x_end]).flatten();
@@ -79,7 +79,7 @@ impl Ruler {
         Ruler::new(&figure.x, range, (from + inset, to - inset), 7, false)
     }
 
-    /// The ruler up: `bottom` is greater than `top`.
+    /// The vertical ruler; `bottom` is greater than `top`.
     pub(super) fn up(figure: &Figure, bottom: f64, top: f64) -> Ruler {
         let points = figure
             .series
@@ -103,7 +103,7 @@ impl Ruler {
         round: bool,
     ) -> Ruler {
         if axis.scale == Scale::Log {
-            // Nothing above zero: any decade serves.
+            // No value above zero: use any decade.
             let positive = if range.positive.is_finite() { range.positive } else { 0.1 };
             let (low, high) = ticks::log_range(positive, range.high.max(positive));
             let mut ruler = Ruler {
@@ -126,14 +126,14 @@ impl Ruler {
         }
         let (low, high) = match axis.from_zero {
             false => (range.low, range.high),
-            // An axis from zero with nothing above it still has a length.
-            true if range.low == 0.0 && range.high == 0.0 => (0.0, nothing(axis.quantity)),
+            // An axis from zero with end_if_all_zero above it still has a length.
+            true if range.low == 0.0 && range.high == 0.0 => (0.0, end_if_all_zero(axis.quantity)),
             true => (range.low.min(0.0), range.high.max(0.0)),
         };
         let (low, high) = ticks::widened(low, high);
         let unit = axis.quantity.unit(low.abs().max(high.abs()));
         let (mut bottom, mut top) = (low / unit.factor, high / unit.factor);
-        // Half a packet is none.
+        // Counts have whole marks only.
         let whole = axis.quantity == Quantity::Count;
         let most = (top - bottom).ceil().clamp(1.0, 9.0) as usize;
         let step = Step::of(bottom, top, if whole { wanted.min(most) } else { wanted });
@@ -166,7 +166,7 @@ impl Ruler {
     fn names(axis: &Axis, from: f64, to: f64) -> Ruler {
         let count = axis.categories.len().max(1);
         let band = (to - from) / count as f64;
-        // Of names that can't have 5 characters each, every nth is shown.
+        // If there is no room for 5 characters of each name, show every nth name.
         let nth = (5.0 * label::CHARACTER / band).ceil().max(1.0) as usize;
         let mut ruler = Ruler {
             low: -0.5,
@@ -190,14 +190,14 @@ impl Ruler {
         ruler
     }
 
-    /// Where a value is in the drawing, at the nearer end when it is beyond.
+    /// The position of a value in the drawing, clamped to the ends of the axis.
     pub(super) fn place(&self, value: f64) -> f64 {
         let value = if self.log { value.max(1e-300).log10() } else { value };
         let share = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         self.from + share * (self.to - self.from)
     }
 
-    /// Where zero is, or the end nearest to it: bars stand on it.
+    /// The position of zero, or of the end nearest to it, from which bars are drawn.
     pub(super) fn floor(&self) -> f64 {
         if self.log { self.from } else { self.place(0.0) }
     }

@@ -1,8 +1,8 @@
-//! Charts: what is to be seen as data ([`Figure`]), drawn as SVG and written as CSV.
+//! Charts: a [`Figure`] is data that can be drawn as SVG and written as CSV.
 //!
-//! A [`Figure`] knows nothing of runs: over time, by a swept parameter, by category, as a distribution, it is axes and
-//! series of points. Points may have an interval of confidence, and a mark that they are host-limited. A value that was
-//! not measured is no point, or one whose `y` is NaN: a gap, never zero.
+//! A [`Figure`] is independent of runs: whether over time, by a swept parameter, by category or as a distribution, it consists
+//! of axes and series of points. Points may have a confidence interval and a mark that they are host-limited. A value that was
+//! not measured has no point, or one whose `y` is NaN: a gap, never zero.
 //!
 //! ```
 //! use weir_report::plot::{Axis, Figure, Point, Quantity, Series};

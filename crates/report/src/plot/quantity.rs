@@ -1,4 +1,4 @@
-//! What an axis or a column measures, and the unit with its prefix that suits a magnitude.
+//! The quantity of an axis or a column, and its unit, with a prefix chosen by magnitude.
 
 use crate::markup::grouped;
 use crate::number::{percent, significant};
@@ -6,7 +6,7 @@ use crate::number::{percent, significant};
 /// The kind of a figure. Values are in its SI unit: seconds, bit/s, packets/s, bytes, a ratio of 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantity {
-    /// A length of time, in seconds.
+    /// A duration, in seconds.
     Seconds,
     /// A rate, in bit/s; prefixes are powers of 1000.
     BitsPerSecond,
@@ -14,7 +14,7 @@ pub enum Quantity {
     PacketsPerSecond,
     /// A volume in bytes; prefixes are powers of 1024.
     Bytes,
-    /// A share of 1, shown in percent.
+    /// A ratio, shown in percent.
     Ratio,
     /// Times per minute.
     PerMinute,
@@ -58,7 +58,7 @@ impl Quantity {
             Quantity::PerMinute => &[(1.0, "per minute")],
             Quantity::Count | Quantity::Number => &[(1.0, "")],
         };
-        // What rounds to 1000 of a unit is shown as 1 of the next.
+        // A value that rounds to 1000 of a unit is shown as 1 of the next.
         let found = table.iter().rev().find(|(factor, _)| magnitude >= factor * 0.9995);
         let (factor, symbol) = *found.unwrap_or(&table[0]);
         Unit { factor, symbol }
@@ -71,7 +71,7 @@ impl Quantity {
         }
         match self {
             Quantity::Ratio => percent(value).replace('%', "\u{a0}%"),
-            // Above 2^53 a float is no count any more; its digits are still its own.
+            // Above 2^53 not every count is representable, but the digits of the float are exact.
             Quantity::Count if value.fract() == 0.0 => grouped(&format!("{value:.0}")),
             Quantity::Count | Quantity::Number => number(value),
             Quantity::Seconds if value == 0.0 => "0\u{a0}s".into(),
@@ -83,7 +83,7 @@ impl Quantity {
     }
 }
 
-/// A bare number to three significant digits, by its exponent where it is very small or very large.
+/// A bare number to three significant digits, in scientific notation if it is very small or very large.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude == 0.0 || (0.9995..1e7).contains(&magnitude) {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_carry_the_unit_that_suits_them() {
+    fn figures_have_a_unit_chosen_by_magnitude() {
         let nb = |text: String| text.replace('\u{a0}', " ").replace('\u{202f}', "_");
         for (quantity, value, text) in [
             (Quantity::BitsPerSecond, 9.41e9, "9.41 Gbit/s"),

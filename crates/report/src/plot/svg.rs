@@ -1,5 +1,5 @@
-//! A figure as SVG: pure text, the same for the same figure. Colours are CSS variables, so that a page, a dark screen and
-//! paper each have theirs; plain attributes are for programs that know no variables.
+//! A figure as SVG; the same figure always gives the same text. Colours are CSS variables, so that light pages, dark pages and
+//! paper can differ; plain attributes are for programs that don't support variables.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::label;
 use super::layout::Ruler;
 use crate::markup::{coordinate, escape};
 
-/// The charts' style sheet: the palette and its classes. A page that holds charts includes it once.
+/// The charts' style sheet: the palette and its classes. A page with charts includes it once.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The palette of a light page: distinguishable with every kind of colour vision, 3 to 1 against paper at least (WCAG 1.4.11).
@@ -22,7 +22,7 @@ const WIDTH: f64 = 560.0;
 const PLOT: f64 = 190.0;
 /// Height of a line of the legend.
 const LINE: f64 = 16.0;
-/// Up to this many series have their names beside their lines.
+/// Maximum number of series with their names beside their lines.
 const DIRECT: usize = 5;
 
 /// A series with its place in the palette.
@@ -36,7 +36,7 @@ impl Drawn<'_> {
         self.slot % PALETTE.len()
     }
 
-    /// Beyond the palette's eight colours a second round is dashed, a third dotted.
+    /// After the palette's eight colours, the next eight series are dashed, the following ones dotted.
     fn dash(&self) -> &'static str {
         match self.slot / PALETTE.len() {
             0 => "",
@@ -50,7 +50,7 @@ impl Drawn<'_> {
     }
 }
 
-/// Writes the parts of a drawing.
+/// Writes SVG elements and attributes.
 struct Pen {
     out: String,
 }
@@ -81,7 +81,7 @@ impl Pen {
         self.raw("</text>\n");
     }
 
-    /// A line of a path through spots.
+    /// Writes path data of a line through spots.
     fn through(&mut self, spots: &[Spot]) {
         for (i, (x, y)) in spots.iter().enumerate() {
             self.raw(if i == 0 { "M" } else { "L" });
@@ -97,12 +97,12 @@ impl Pen {
 }
 
 impl Figure {
-    /// The figure as a file of its own: SVG with its style, light and dark.
+    /// The figure as a standalone SVG file, with light and dark styles.
     pub fn svg(&self) -> String {
         self.draw(true, &self.id)
     }
 
-    /// The figure for a page that includes the charts' style sheet; `id` is its element's, unique in the page.
+    /// The figure for a page that includes the charts' style sheet; `id` is its element's id, unique in the page.
     pub(crate) fn inline_svg(&self, id: &str) -> String {
         self.draw(false, id)
     }
@@ -215,7 +215,7 @@ impl Figure {
         }
     }
 
-    /// What the figure says, for who does not see it.
+    /// The description for screen readers.
     fn description(&self) -> String {
         let mut text = self.caption.clone();
         if !text.is_empty() && !text.ends_with('.') {
@@ -271,7 +271,7 @@ impl Figure {
         }
         pen.raw("\"/>\n<path class=\"axis\" stroke=\"#57606a\" d=\"");
         pen.segment(left, bottom, right, bottom);
-        // Names need no marks.
+        // An axis of names has no tick marks.
         let marked = self.x.scale != Scale::Category;
         for tick in x.ticks.iter().filter(|t| marked && t.label.is_some()) {
             pen.segment(tick.at, bottom, tick.at, bottom + 4.0);
@@ -287,7 +287,7 @@ impl Figure {
         for tick in &x.ticks {
             let Some(words) = &tick.label else { continue };
             let half = label::width(words) / 2.0;
-            // At the edge a label keeps inside the drawing; one that would touch its neighbour is left out.
+            // A label at the edge is moved inside the drawing; one that would touch its neighbour is omitted.
             let at = tick.at.min(WIDTH - half).max(half);
             if at - half > taken + 4.0 {
                 pen.text(at, bottom + 16.0, "", words);
@@ -332,7 +332,7 @@ impl Figure {
     }
 }
 
-/// The legend in lines: where each key begins.
+/// The lines of the legend: the position of each key.
 fn legend_lines<'a>(drawn: &'a [Drawn<'a>]) -> Vec<Vec<(f64, &'a Drawn<'a>)>> {
     let mut lines = vec![vec![]];
     let mut at = 0.0;
@@ -387,7 +387,7 @@ fn dot(pen: &mut Pen, n: usize, colour: &str, x: f64, y: f64, hollow: bool) {
     pen.raw("/>");
 }
 
-/// The series as runs of spots without a gap between them.
+/// The series, split into sequences of spots at its gaps.
 fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<Spot>> {
     let level = matches!(series.mark, Mark::Step | Mark::Area);
     let mut out: Vec<Vec<Spot>> = vec![];
@@ -400,7 +400,7 @@ fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<Spot>> {
             continue;
         }
         let end = p.x_end.filter(|e| level && e.is_finite());
-        // A stretch that does not start where the last one ended is a new line.
+        // A range that does not start at the end of the previous one starts a new line.
         if let Some(last) = until
             && level
             && p.x - last > 1e-6 * (end.unwrap_or(p.x) - p.x).abs()
@@ -448,7 +448,7 @@ fn line_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler) {
     );
     for run in &runs {
         match run.as_slice() {
-            // A lone point between gaps is still to be seen.
+            // A single point between gaps must be visible.
             [(px, py)] => pen.segment(px - 1.0, *py, px + 1.0, *py),
             _ => pen.through(&by_column(run, 1.0)),
         }
@@ -463,7 +463,7 @@ fn dots_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler) {
     let mut any = false;
     for p in d.series.points.iter().filter(|p| p.y.is_finite() && (every || p.host_limited)) {
         let spot = (x.place(p.x).round(), y.place(p.y).round());
-        // A dot that would lie on the one before adds nothing.
+        // Omit a dot at the same position as the previous one.
         if spot != last || p.host_limited {
             dot(pen, n, colour, x.place(p.x), y.place(p.y), p.host_limited);
             any = true;
@@ -521,7 +521,7 @@ fn whiskers(pen: &mut Pen, n: usize, colour: &str, spots: &[(f64, f64, f64)]) {
     pen.raw("\"/>\n");
 }
 
-/// Bars; `group` is this series' place among those with bars, their number, and whether they are in categories.
+/// Bars; `group` is the index of this series among those with bars, their number, and whether the axis has categories.
 fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize, bool)) {
     let (nth, of, categories) = group;
     let (n, colour) = (d.colour(), PALETTE[d.colour()]);
@@ -537,7 +537,7 @@ fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize,
             }
             (false, Some(end)) => {
                 let (from, to) = (x.place(p.x), x.place(end));
-                // A hair between bars, as long as they are wide enough for one.
+                // A thin gap between bars, if they are wide enough.
                 (from, if to - from > 3.0 { to - 0.6 } else { to })
             }
             (false, None) => (x.place(p.x) - 2.0, x.place(p.x) + 2.0),
@@ -556,7 +556,7 @@ fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize,
     }
     pen.raw("\"/>\n");
     if !ends.is_empty() {
-        // On its own bar a whisker has the colour of text.
+        // A whisker on a bar has the colour of the axis, to be visible.
         pen.raw("<path class=\"axis\" stroke=\"#57606a\" fill=\"none\" d=\"");
         for (at, low, high) in &ends {
             pen.segment(*at, *low, *at, *high);
@@ -573,7 +573,7 @@ fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize,
     }
 }
 
-/// Names beside the lines' ends, in their colours, moved apart where they would touch.
+/// Names beside the lines' ends, in their colours, moved apart if they would touch.
 fn beside(pen: &mut Pen, drawn: &[Drawn], y: &Ruler, at: f64, (top, bottom): (f64, f64)) {
     const APART: f64 = 13.0;
     let mut places: Vec<(f64, &Drawn)> = drawn
@@ -597,7 +597,7 @@ fn beside(pen: &mut Pen, drawn: &[Drawn], y: &Ruler, at: f64, (top, bottom): (f6
     for (place, d) in places {
         let n = d.colour();
         let weight = if d.series.heavy { " font-weight=\"600\"" } else { "" };
-        // The class on a group: `.chart text` would win over one on the text.
+        // The class is on a group: `.chart text` would override a class on the text.
         let _ = write!(pen.out, "<g class=\"n{n}\" fill=\"{}\">", PALETTE[n]);
         pen.text(at, place + 4.0, weight, d.name());
         pen.raw("</g>\n");

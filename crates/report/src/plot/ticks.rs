@@ -1,13 +1,13 @@
-//! Where an axis has its marks: round numbers, few enough to read.
+//! The marks of an axis: round numbers, few enough to read.
 
-/// What is further out than this is drawn at it: sums and differences of two such numbers are still finite.
+/// Values are clamped to this magnitude, so that sums and differences of two of them are finite.
 const FAR: f64 = 1e300;
 
-/// A stretch of round numbers on a linear axis.
+/// The marks of a linear axis: round numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Linear {
     pub(crate) marks: Vec<f64>,
-    /// Decimals that tell all marks apart.
+    /// The number of decimals that distinguishes all marks.
     pub(crate) decimals: usize,
 }
 
@@ -24,7 +24,7 @@ impl Step {
         let (low, high) = widened(low, high);
         let raw = (high - low) / wanted.max(1) as f64;
         let exponent = raw.log10().floor();
-        // What lies a little above a round number is as well served by it.
+        // A value slightly above a round number uses that number.
         let (mantissa, exponent) = match raw / 10f64.powf(exponent) {
             m if m <= 1.1 => (1.0, exponent),
             m if m <= 2.2 => (2.0, exponent),
@@ -43,11 +43,11 @@ impl Step {
     pub(crate) fn marks(self, low: f64, high: f64) -> Linear {
         let (low, high) = widened(low, high);
         let step = self.length();
-        // A mark that rounding puts a hair outside is still a mark.
+        // Include marks that are slightly outside because of rounding.
         let first = (low / step - 1e-9).ceil();
         let last = (high / step + 1e-9).floor();
         let marks = (0..=64).map(|i| first + f64::from(i)).take_while(|k| *k <= last);
-        // Division by a power of ten gives the nearest float to a decimal fraction; multiplication by one does not.
+        // Dividing by a power of ten gives the float nearest to a decimal fraction; multiplying by its inverse does not.
         let scale = 10f64.powf(-self.exponent);
         let value = |k: f64| if self.exponent < 0.0 { k * self.mantissa / scale } else { k * step };
         Linear {
@@ -57,7 +57,7 @@ impl Step {
     }
 }
 
-/// A stretch that has a length and ends in finite numbers.
+/// A range with finite ends and a length above zero.
 pub(crate) fn widened(low: f64, high: f64) -> (f64, f64) {
     let (low, high) = (low.clamp(-FAR, FAR), high.clamp(-FAR, FAR));
     let (low, high) = if low <= high { (low, high) } else { (high, low) };
@@ -79,8 +79,8 @@ pub(crate) struct LogMark {
     pub(crate) major: bool,
 }
 
-/// Ends of a logarithmic axis that holds `low` to `high`, both above zero: 1, 2 or 5 times powers of ten, powers alone when
-/// it spans more than four of them.
+/// Ends of a logarithmic axis from `low` to `high`, both above zero: 1, 2 or 5 times powers of ten, or only powers of ten if it
+/// spans more than four of them.
 pub(crate) fn log_range(low: f64, high: f64) -> (f64, f64) {
     let low = low.clamp(1e-290, 1e290);
     let high = high.clamp(low, 1e290);
@@ -113,7 +113,7 @@ fn decade(value: f64) -> f64 {
     10f64.powf((value.log10() + 1e-12).floor())
 }
 
-/// Marks at powers of ten and, where they have room, at 2 and 5 times these. `most` labels at most.
+/// Marks at powers of ten and, if there is room, at 2 and 5 times these, with at most `most` labels.
 pub(crate) fn log(low: f64, high: f64, most: usize) -> Vec<LogMark> {
     let first = (low.log10() + 1e-9).floor() as i32;
     let last = (high.log10() + 1e-9).floor() as i32;

@@ -1,6 +1,6 @@
-//! The labelled lines under the table: packets, loss, delay, CPU, pacing, clocks, the ledger.
+//! The labelled lines below the table: packets, loss, delay, CPU, pacing, clocks, loss ledger.
 //!
-//! Up to four flows have a line each; more are summarised by their median and range, so that the summary stays a page.
+//! Up to four flows have a line each; more are summarised by median and range, so that the summary fits on a page.
 
 mod arrivals;
 mod host;
@@ -25,9 +25,9 @@ use crate::number::duration;
 use crate::style::Style;
 use crate::table::{Align, Table};
 
-/// Up to this many flows have lines of their own.
+/// Maximum number of flows with their own lines.
 const FLOWS_DETAILED: usize = 4;
-/// Column at which the text of an item begins.
+/// Column at which the text of an item starts.
 const INDENT: usize = 17;
 
 /// Collects labelled lines.
@@ -39,14 +39,14 @@ struct Items<'a> {
 
 impl Items<'_> {
     fn item(&mut self, label: &str, text: &str) {
-        // The label is put in after wrapping, as its padding is no place to break.
+        // The label is added after wrapping, since its padding must not be broken.
         let body = wrap(text, self.options.width.saturating_sub(INDENT), 0);
         for (i, line) in body.lines().enumerate() {
             self.out += &format!("{:<INDENT$}{line}\n", if i == 0 { label } else { "" });
         }
     }
 
-    /// A line for each flow, or one digest of all.
+    /// A line for each flow, or one summary of all.
     fn per_flow(
         &mut self,
         label: &str,
@@ -103,7 +103,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     items.out
 }
 
-/// The laws that the packets met, and what they did to all packets of the emulator's flow: other traffic is included.
+/// The laws on the path, and their effect on all packets of the emulator's flow, including other traffic.
 fn emulator(items: &mut Items, used: &ImpairmentUse) {
     let counter = |flow: &ImpairedFlow, name: &str| flow.counters.get(name).copied().unwrap_or(0);
     let busy = || used.flows.iter().filter(|f| counter(f, "received_packets") > 0);
@@ -149,7 +149,7 @@ fn spread(values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Option<
     let mut values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     values.sort_by(f64::total_cmp);
     let (first, last) = (values.first()?, values.last()?);
-    // The lower of the two middle values: one that was measured.
+    // The lower of two middle values, so that it is a measured one.
     let median = values[(values.len() - 1) / 2];
     Some(format!(
         "median {} ({} to {}, {} flows)",
@@ -160,7 +160,7 @@ fn spread(values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Option<
     ))
 }
 
-/// Packets per second to the tenth of a per mille, which is what pacing is judged by.
+/// Packets per second to a tenth of a per mille, the resolution needed to judge pacing.
 fn pps(value: f64) -> String {
     if !value.is_finite() {
         "-".into()
@@ -191,7 +191,7 @@ fn triangulation(items: &mut Items, joined: &Triangulation) {
     items.item("Triangulation", &text);
 }
 
-/// The table of places where packets went missing; nothing when none is.
+/// The table of places where packets were lost; empty if none is missing.
 fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
     if ledger.missing_packets == 0
         && ledger.remainder_packets == 0

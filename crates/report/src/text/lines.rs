@@ -1,7 +1,6 @@
-//! The lines with bracketed ids: one for each flow of an interval, and the sums.
+//! The lines that start with a bracketed id: one for each flow of an interval, and the sums.
 //!
-//! Columns are fixed when the test starts, from the kinds of flows that it has, so that lines printed a second
-//! apart stand under each other.
+//! The columns are determined when the test starts, by the kinds of its flows, so that all lines are aligned.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use super::{FLOWS_SHOWN, TextOptions};
 use crate::meta::FlowMeta;
 use crate::number::{duration, percent, volume};
 
-/// One line's content; absent cells print as `-` where the flow's transport has such a figure, else blank.
+/// The content of a line; an absent cell prints as `-` if the flow's transport has such a figure, else blank.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) id: Option<u32>,
@@ -23,7 +22,7 @@ pub(super) struct Line {
     pub(super) bits_per_second: Option<f64>,
     pub(super) tcp: bool,
     pub(super) udp: bool,
-    /// The row tells one end only; what the other end counts stays blank.
+    /// The only end that the row shows; figures of the other end are blank.
     pub(super) end: Option<End>,
     pub(super) retransmits: Option<u64>,
     pub(super) cwnd_bytes: Option<u64>,
@@ -34,14 +33,14 @@ pub(super) struct Line {
     pub(super) note: String,
 }
 
-/// Which end a line of the summary is of.
+/// The end that a line of the summary shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Sender,
     Receiver,
 }
 
-/// What the cells of TCP information are of.
+/// The period that the cells of TCP information cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
     /// The end of an interval.
@@ -50,7 +49,7 @@ pub(super) enum Values {
     Mean,
 }
 
-/// The columns that a test's lines have.
+/// The columns of a test's lines.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     tcp: bool,
@@ -76,7 +75,7 @@ impl Layout {
         Layout { tcp, udp, both_directions: forward && reverse, options: *options }
     }
 
-    /// The line of column names. Round trip and congestion window are the last values of an interval, and means of a flow.
+    /// The line of column names. Round trip and congestion window are last values of an interval, but means of a flow.
     pub(super) fn heading(&self, values: Values) -> String {
         let mut out = String::from("[ ID]");
         if self.both_directions {
@@ -130,7 +129,7 @@ impl Layout {
         }
         let jitter = line.udp && line.id.is_some() && line.end != Some(End::Sender);
         if self.udp {
-            // A sum of both transports has no count of datagrams of its own.
+            // A sum over both transports has no count of datagrams.
             let datagrams = (line.udp && !line.tcp).then(|| match line.lost_packets {
                 Some(lost) if line.total_packets > 0 => format!(
                     "{lost}/{} ({})",
@@ -159,8 +158,8 @@ impl Layout {
 
 /// The lines of intervals: [`IntervalTable::heading`] once, then [`IntervalTable::rows`] for each interval.
 ///
-/// A rate is the receiver's where that end's figure is there, else the sender's, and then the line says so. Datagrams of
-/// which only the sender is known show as `-/sent`. A sum of fewer flows than ran says of how many it is.
+/// A rate is the receiver's if known, else the sender's, with a note. If only the number of sent datagrams is known, it shows
+/// as `-/sent`. A sum of fewer flows than ran shows their number.
 #[derive(Debug, Clone)]
 pub struct IntervalTable {
     layout: Layout,
@@ -234,7 +233,7 @@ impl IntervalTable {
         let lost = receiver.and_then(|r| r.lost_packets);
         let earlier = receiver.and_then(|r| r.earlier_lost_packets);
         let earlier = earlier.map_or(String::new(), |n| format!("({n:+} lost earlier)"));
-        let notes = [note.to_string(), whose(ends), of_how_many(ends), earlier];
+        let notes = [note.to_string(), end_note(ends), flows_note(ends), earlier];
         let note = notes.into_iter().filter(|n| !n.is_empty()).collect::<Vec<_>>().join(" ");
         self.layout.line(&Line {
             id,
@@ -257,8 +256,8 @@ impl IntervalTable {
     }
 }
 
-/// Whose figure a line has, where it is not the receiver's.
-fn whose(ends: &IntervalEnds) -> String {
+/// A note about the end end_note figure is shown, if it is not the receiver.
+fn end_note(ends: &IntervalEnds) -> String {
     match (&ends.sender, &ends.receiver) {
         (_, Some(_)) => String::new(),
         (Some(_), None) => "(sender's figure)".into(),
@@ -266,8 +265,8 @@ fn whose(ends: &IntervalEnds) -> String {
     }
 }
 
-/// Of how many flows a sum is, where it is not of all.
-fn of_how_many(ends: &IntervalEnds) -> String {
+/// A note about the number of flows in a sum, if it is not of all.
+fn flows_note(ends: &IntervalEnds) -> String {
     let shown = if ends.receiver.is_some() { ends.receiver_flows } else { ends.sender_flows };
     match (shown, ends.flows) {
         (Some(shown), Some(all)) if shown < all => format!("({shown} of {all} flows)"),
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_when_it_has_the_sender_s_figure() {
+    fn a_line_with_the_senders_figure_has_a_note() {
         let both = IntervalEnds { sender: count(9), receiver: count(0), ..Default::default() };
         assert!(rows(1, both.clone()).contains("0.00"), "{}", rows(1, both.clone()));
         assert!(!rows(1, both.clone()).contains('('), "{}", rows(1, both));
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_fewer_flows_says_of_how_many_it_is() {
+    fn a_sum_of_fewer_flows_shows_their_number() {
         let ends = IntervalEnds {
             sender: count(9),
             receiver: count(8),

@@ -1,4 +1,4 @@
-//! The human output: a header, a line for each interval and flow, a summary. An iperf3 user reads it at once.
+//! The text output: a header, a line for each interval and flow, and a summary, similar to iperf3's.
 
 mod details;
 mod lines;
@@ -18,21 +18,21 @@ use crate::meta::{FlowMeta, Start};
 use crate::number::Units;
 use crate::style::{Style, clean};
 
-/// Above this many flows only sums are shown, unless verbose.
+/// Above this number of flows only sums are shown, unless verbose.
 pub(crate) const FLOWS_SHOWN: usize = 16;
 
-/// How text is to look.
+/// Options of text output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
     /// Unit of rates (`-f`).
     pub units: Units,
-    /// Colour or none.
+    /// Whether to use colours.
     pub style: Style,
-    /// Every flow and every figure (`-V`).
+    /// Show every flow and every figure (`-V`).
     pub verbose: bool,
     /// Columns of the terminal, for wrapped sentences; tables keep their width.
     pub width: usize,
-    /// The run is kept: the summary says how to show it again.
+    /// Whether the run is stored: the summary then says how to show it again.
     pub stored: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for TextOptions {
     }
 }
 
-/// The first lines of a test: who, what, how long.
+/// The first lines of a test: peer, flows, duration.
 pub fn header(start: &Start, options: &TextOptions) -> String {
     let plan = &start.plan;
     let mut out = String::new();
@@ -115,7 +115,7 @@ fn describe(flow: &FlowMeta) -> String {
     text
 }
 
-/// `10M/10` as `10 Mbit/s in bursts of 10`, `500pps` as `500 packets/s`; what is no rate as it is.
+/// `10M/10` as `10 Mbit/s in bursts of 10`, `500pps` as `500 packets/s`; any other text unchanged.
 pub(crate) fn rate_in_words(rate: &str) -> String {
     let Ok(SendRate { limit, burst }) = rate.parse() else {
         return clean(rate).into_owned();
@@ -131,14 +131,14 @@ pub(crate) fn rate_in_words(rate: &str) -> String {
     text
 }
 
-/// A rate that was given, exactly as given: `100M` as `100 Mbit/s`, 1 234 567 bit/s as `1234567 bit/s`.
+/// A given rate without rounding: `100M` as `100 Mbit/s`, 1 234 567 bit/s as `1234567 bit/s`.
 pub(crate) fn bits_in_words(bits: BitRate) -> String {
     let text = bits.to_string();
     let digits = text.trim_end_matches(char::is_alphabetic);
     format!("{digits} {}bit/s", &text[digits.len()..])
 }
 
-/// How long and with what left out.
+/// The limits of the test, and the time left out.
 fn length(start: &Start) -> String {
     let plan = &start.plan;
     let mut parts = vec![];
@@ -172,7 +172,7 @@ fn length(start: &Start) -> String {
     parts.join(", ")
 }
 
-/// One warning in words, wrapped: `warning: …` (or `note:`, `error:`), with its flow and code.
+/// A warning as wrapped text: `warning: …` (or `note:`, `error:`), with its flow and code.
 pub fn warning(warning: &Warning, options: &TextOptions) -> String {
     let style = &options.style;
     let (word, coloured) = match warning.severity {
@@ -183,7 +183,7 @@ pub fn warning(warning: &Warning, options: &TextOptions) -> String {
     let flow = warning.flow.map(|f| format!("flow {f}: ")).unwrap_or_default();
     let text = format!("{word} {flow}{} [{}]", clean(&warning.text), clean(&warning.code));
     let wrapped = wrap::wrap(&text, options.width, word.len() + 1);
-    // The word stands first, so colouring it after wrapping moves no column.
+    // Colouring the first word after wrapping does not change the width of lines.
     wrapped.replacen(word, &coloured, 1)
 }
 

@@ -1,4 +1,4 @@
-//! The summary: each flow's two ends, sums, what was found out about delay and loss, warnings, the run's id.
+//! The summary: both ends of each flow, sums, details such as delay and loss, warnings, and the run's id.
 
 use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Flow, Record, Status, Sums};
@@ -9,7 +9,7 @@ use super::{FLOWS_SHOWN, TextOptions, warning, wrap::wrap};
 use crate::meta::FlowMeta;
 use crate::style::clean;
 
-/// The human summary of a record, as `weir test` prints it at the end and `weir runs show` later.
+/// The summary of a record as text, printed at the end of `weir test` and by `weir runs show`.
 pub fn summary(record: &Record, options: &TextOptions) -> String {
     let style = &options.style;
     let mut out = String::from("- - - - - - - - - - - - - - - - - - - - - - - - -\n");
@@ -110,7 +110,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
         });
     }
     if let Some(r) = &flow.receiver {
-        // What a peer reported until it was unreachable is in the line of losses, with these words; it is no loss of the flow.
+        // Without the peer's final report the flow's loss is unknown; the line of losses shows what was reported before.
         let lost = r.lost_packets.filter(|_| !flow.peer_report_missing());
         out += &layout.line(&Line {
             end: Some(End::Receiver),
@@ -125,7 +125,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             bits_per_second: r.bits_per_second,
             jitter_seconds: r.jitter_seconds,
             lost_packets: lost,
-            // What arrived is no count of what was sent.
+            // Without the loss the number of sent packets is unknown.
             total_packets: lost.map_or(0, |lost| r.packets.saturating_add(lost)),
             note: format!("receiver{}", crossing(&[flow])),
             ..line()
@@ -137,7 +137,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     out
 }
 
-/// The end of the time that a receiver's rate is over: its last arrival, or the end of sending when that came later.
+/// The end of the period of a receiver's rate: its last arrival, or the end of sending if that is later.
 fn counted_until(start: Option<f64>, end: f64, bytes: u64, rate: Option<f64>) -> f64 {
     let span = rate.filter(|r| *r > 0.0).map_or(0.0, |r| 8.0 * bytes as f64 / r);
     end.max(start.unwrap_or(0.0) + span)
@@ -178,14 +178,14 @@ fn sum_line(
     }
 }
 
-/// `sender`, and whether it sent super-packets: what is between the ends may have segmented them.
+/// `sender`, and whether it sent super-packets, which the path may have segmented.
 fn sender(flows: &[&Flow]) -> String {
     let senders = flows.iter().filter_map(|f| f.sender.as_ref()?.segments_per_message);
     let coalesced = senders.fold(1.0, f64::max) > 1.0;
     if coalesced { "sender, coalesced".into() } else { "sender".into() }
 }
 
-/// How UDP datagrams crossed, as words behind `receiver`: coalesced and per-packet rates are not comparable.
+/// The crossing of UDP datagrams, as text after `receiver`: coalesced and per-packet rates are not comparable.
 fn crossing(flows: &[&Flow]) -> String {
     Crossing::of(flows.iter().copied()).map_or(String::new(), |c| format!(", {}", c.word()))
 }

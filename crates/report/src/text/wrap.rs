@@ -38,7 +38,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_word_is_lost_and_no_line_too_long(text in "[a-z ]{0,200}", width in 30usize..90) {
+        fn no_word_is_lost_and_no_line_is_too_long(text in "[a-z ]{0,200}", width in 30usize..90) {
             let wrapped = wrap(&text, width, 5);
             prop_assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
             for line in wrapped.lines() {

@@ -1,5 +1,5 @@
-//! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` rewrites them.
-// Clippy knows test functions, not their helpers.
+//! Golden tests: compares every rendering of the records with committed files. `WEIR_BLESS=1` rewrites them.
+// Clippy exempts test functions, but not their helpers.
 
 use crate::support;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use weir_report::{
     header, json_line, json_pretty, summary,
 };
 
-/// All that a terminal would see of a run.
+/// The terminal output of a run.
 fn terminal(record: &Record, options: &TextOptions) -> String {
     let start = Start::from(record);
     let table = IntervalTable::new(&start.flows, options);
@@ -43,9 +43,9 @@ fn text() {
     golden("thousand.txt", &terminal(&support::thousand(), &plain));
 }
 
-/// Where a peer's report is missing, the rows of the summary have no loss, as all other renderings: absent is absent.
+/// If a peer's report is missing, the rows of the summary have no loss, as in all other renderings.
 #[test]
-fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
+fn rows_of_a_flow_without_the_peers_report_have_no_loss() {
     let rows = |record: &Record| -> Vec<String> {
         let text = summary(record, &TextOptions { verbose: true, ..TextOptions::default() });
         text.lines().filter(|l| l.contains("  receiver")).map(Into::into).collect()
@@ -61,7 +61,7 @@ fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
         told.iter().all(|l| l.contains("  -  ") && !l.contains("-/") && !l.contains('%')),
         "{told:?}"
     );
-    // One of two that run together: its own row and the sum's.
+    // One of two concurrent flows: its own row and the sum have no loss.
     let mut other = support::udp_loss().flows[0].clone();
     (other.id, other.name) = (99, "other".into());
     record.flows.truncate(1);
@@ -70,7 +70,7 @@ fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
     assert_eq!(told.len(), 3, "{told:?}");
     let is_told: Vec<bool> = told.iter().map(|l| l.contains("%)")).collect();
     assert_eq!(is_told, [false, true, false], "{told:?}");
-    // Streams have no loss: losing an end of one says nothing of the datagrams beside it.
+    // A missing report of a stream does not affect the loss of the datagrams.
     let mut mixed = support::udp_loss();
     let mut streams = support::tcp_bidir().flows;
     streams[0].receiver.as_mut().unwrap().reported_until_seconds = Some(1.5);
@@ -142,12 +142,12 @@ fn csv_files() {
     let thousand = csv(&support::thousand());
     let kind = |k: &str| thousand.lines().filter(|l| l.split(',').next() == Some(k)).count();
     assert_eq!((kind("interval"), kind("summary"), kind("total")), (1000, 1000, 1));
-    // No name of that record needs quotes, so a plain split must find each column.
+    // No name in that record needs quotes, so splitting at commas gives the columns.
     assert!(thousand.lines().all(|l| l.split(',').count() == csv_columns().len()));
 }
 
 #[test]
-fn a_csv_cell_stands_under_its_column() {
+fn a_csv_cell_is_in_its_column() {
     let text = csv(&support::tcp_bidir());
     let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
     let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap();
@@ -161,7 +161,7 @@ fn a_csv_cell_stands_under_its_column() {
     assert_eq!(interval[column("sender_cwnd_bytes")], "1310720");
 }
 
-/// Seeded mutations of good records: every rendering holds.
+/// Renders seeded mutations of valid records: no rendering panics.
 #[test]
 fn mutated_records_render() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -191,7 +191,7 @@ fn mutated_records_render() {
             let mut data = seed.clone();
             for _ in 0..=next() % 3 {
                 let at = (next() as usize) % data.len();
-                // A figure or a character of a string is replaced, mostly leaving JSON that reads.
+                // Replaces a digit or a character of a string, which mostly leaves valid JSON.
                 match data[at] {
                     b'0'..=b'9' if next() % 2 == 0 => data[at] = b'0' + (next() % 10) as u8,
                     b'0'..=b'9' | b'a'..=b'z' => {
@@ -208,7 +208,7 @@ fn mutated_records_render() {
     assert!(rendered > 80, "only {rendered} mutations were still records");
 }
 
-/// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
+/// docs/formats.md lists the actual columns. `WEIR_BLESS=1` rewrites the list.
 #[test]
 fn documented_columns_are_current() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
@@ -228,7 +228,7 @@ fn documented_columns_are_current() {
 }
 
 #[test]
-fn content_that_was_verified_is_reported_when_nothing_is_wrong_with_it() {
+fn verified_content_without_errors_is_reported() {
     let told = |bit_errors| {
         let mut record = support::udp_loss();
         for flow in &mut record.flows {
@@ -245,12 +245,12 @@ fn content_that_was_verified_is_reported_when_nothing_is_wrong_with_it() {
     );
     assert!(!told(Some(3)).contains("verified"));
     assert!(told(Some(3)).contains("3 bit errors"));
-    // Not asked for, not measured.
+    // Not requested, hence not measured.
     assert!(!told(None).contains("verified"));
 }
 
 #[test]
-fn the_loss_line_says_how_far_a_lost_end_had_reported() {
+fn the_loss_line_says_until_when_an_unreachable_peer_reported() {
     let line = |record: &Record| {
         let text = terminal(record, &TextOptions { width: 400, ..TextOptions::default() });
         text.lines().find(|l| l.trim_start().starts_with("Loss")).unwrap().to_owned()

@@ -1,5 +1,5 @@
-//! Every test of this crate in one program: one link instead of many.
-// A helper that can't go on is a failed test; helpers are shared, and not every test uses each.
+//! All integration tests of this crate in one program, which is linked once.
+// A helper that fails is a failed test. Helpers are shared, and not every test uses each.
 #![allow(dead_code, clippy::unwrap_used)]
 
 mod support;

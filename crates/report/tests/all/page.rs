@@ -1,5 +1,5 @@
-//! Pages: their content, that strings of a record stay text, and how large they are.
-// Clippy knows test functions, not their helpers.
+//! Pages: their content, the escaping of strings of a record, and their size.
+// Clippy exempts test functions, but not their helpers.
 
 use crate::support;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use weir_model::record::Record;
 use weir_report::page::{html, markdown, of_run, of_runs};
 use weir_report::{CsvWriter, TextOptions, csv_columns, escape, json_pretty, summary};
 
-/// The text of a page as a reader sees it: without elements, references resolved.
+/// The visible text of a page: without elements, with references resolved.
 fn text_of(html: &str) -> String {
     let body = &html[html.find("<body>").unwrap()..html.find("<script>").unwrap()];
     let mut out = String::new();
@@ -90,7 +90,7 @@ fn a_page_reports_everything_of_a_run() {
     let warnings = page.find("class=\"notices\"").unwrap();
     assert!(
         warnings < page.find("<svg").unwrap() && warnings < page.find("<table").unwrap(),
-        "in sight"
+        "warnings are at the top"
     );
     assert!(
         !page.contains("http://")
@@ -101,7 +101,7 @@ fn a_page_reports_everything_of_a_run() {
     golden("everything.md", &markdown(&of_run(&record)));
 }
 
-/// Coalesced and per-packet rates are not comparable: every rendering of a run says which its rate is.
+/// Coalesced and per-packet rates are not comparable: every rendering of a run says which one it shows.
 #[test]
 fn each_rendering_says_how_datagrams_crossed() {
     use weir_model::record::Crossing::{Coalesced, Mixed, PerPacket};
@@ -142,7 +142,7 @@ fn each_rendering_says_how_datagrams_crossed() {
 }
 
 #[test]
-fn what_was_not_measured_is_said_and_is_no_zero() {
+fn figures_that_were_not_measured_are_listed_and_never_zero() {
     let record = support::partial();
     let text = text_of(&html(&of_run(&record)));
     for wanted in [
@@ -172,18 +172,18 @@ fn runs_are_compared_and_warnings_keep_their_run() {
         assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
     }
     golden("compared.md", &markdown(&of_runs(&runs)));
-    // Gaps are no numbers, which are not equal to themselves: the pages are compared.
+    // Gaps are NaN, which does not equal itself: compare the pages instead.
     assert!(html(&of_runs(&runs[..1])) == html(&of_run(&runs[0])));
 }
 
-/// Every string of a record that may be any string, keys of maps included, replaced by `words`.
+/// Replaces every free string of a record, including keys of maps, by `words`.
 fn with_strings(record: &Record, words: &str) -> Record {
     fn walk(value: &mut Value, words: &str, change: &mut dyn FnMut(&mut Value, &str)) {
         match value {
             Value::String(_) => change(value, words),
             Value::Array(items) => items.iter_mut().for_each(|v| walk(v, words, change)),
             Value::Object(map) => map.iter_mut().for_each(|(key, v)| {
-                // The distributions would be lost.
+                // Otherwise the distributions would be lost.
                 if !["encoding", "data", "metric"].contains(&key.as_str()) {
                     walk(v, words, change);
                 }
@@ -192,7 +192,7 @@ fn with_strings(record: &Record, words: &str) -> Record {
         }
     }
     let mut tree = serde_json::to_value(record).unwrap();
-    // One string after the other, kept where the record still reads: the others are numbers, names of variants and the like.
+    // Replace one string after the other. If the record can't be read afterwards, the string was not free, and is restored.
     for nth in 0.. {
         let (mut seen, mut candidate) = (0, tree.clone());
         walk(&mut candidate, words, &mut |v, words| {
@@ -227,7 +227,7 @@ fn with_strings(record: &Record, words: &str) -> Record {
     serde_json::from_value(tree).unwrap()
 }
 
-/// Markdown without its code spans, as GitHub finds them: a row of backticks, not escaped, up to one as long.
+/// Markdown without its code spans, by GitHub's rule: from unescaped backticks up to the same number of backticks.
 fn without_code(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -255,10 +255,10 @@ fn without_code(text: &str) -> String {
 #[test]
 fn strings_of_a_record_stay_text() {
     let hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&lt;`|\\\n# @you </style><!-- \u{202e}";
-    // As long: which text is next to a line or above it depends on that.
+    // Of the same length, since the position of labels depends on it.
     let harmless: String =
         hostile.chars().map(|c| if c.is_alphanumeric() { c } else { 'x' }).collect();
-    // Strings steer a page (times of packets or batches, shared or not): compared with a harmless one in the same places.
+    // Some strings select content of a page (times per packet or batch, shared clock): compare with a harmless string.
     let (bad, good) = (
         with_strings(&support::everything(), hostile),
         with_strings(&support::everything(), &harmless),
@@ -270,7 +270,7 @@ fn strings_of_a_record_stay_text() {
         (of_runs(&[bad.clone(), bad.clone()]), of_runs(&[good.clone(), good.clone()])),
     ] {
         let (bad_page, good_page) = (html(&bad), html(&good));
-        // The legend takes the lines that it needs: labels of axes may fall away or come.
+        // The height of the legend varies, so labels of axes may appear or disappear.
         let without_words = |page| {
             elements(page)
                 .into_iter()
@@ -297,7 +297,7 @@ fn strings_of_a_record_stay_text() {
         assert!(!bare.contains("@y") && !bare.contains("](") && !bare.contains("# @"), "{bare}");
         assert!(
             bare.contains("alert(1)") && bad_text.len() > bare.len(),
-            "words and code are both there"
+            "both text and code are present"
         );
         assert_eq!(bad_text.lines().count(), good_text.lines().count(), "no line is broken");
         for figure in bad.figures() {
@@ -307,7 +307,7 @@ fn strings_of_a_record_stay_text() {
     }
 }
 
-/// Blocks put together by others are escaped as well, wherever the text stands.
+/// Blocks assembled by callers are escaped too, in every position.
 #[test]
 fn every_block_is_escaped() {
     use weir_model::warning::Severity;
@@ -435,9 +435,9 @@ fn colours_have_contrast() {
     }
 }
 
-/// An unreachable peer's report is missing: the loss that was reported until then is nowhere called the loss of the run.
+/// If an unreachable peer's report is missing, the loss that it reported before is nowhere shown as the loss of the run.
 #[test]
-fn the_loss_of_a_run_that_lost_an_end_is_in_no_table_and_no_sentence() {
+fn the_loss_of_a_run_without_the_peers_report_is_not_shown() {
     let mut whole = support::udp_loss();
     whole.flows[0].sender.as_mut().unwrap().packets = 92_823;
     let told = whole.flows[0].receiver.as_mut().unwrap();
@@ -459,8 +459,10 @@ fn the_loss_of_a_run_that_lost_an_end_is_in_no_table_and_no_sentence() {
     for lost in [no_receiver, no_sender, silent] {
         let text = alone(&lost);
         assert_eq!(named(&text), (0, 0), "{text}");
-        for wanted in ["not known: an end was lost", "the loss is not known, since an end was lost"]
-        {
+        for wanted in [
+            "unknown: peer report missing",
+            "the loss is unknown, since the peer's report is missing",
+        ] {
             assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
         }
         assert_eq!(named(&beside(&lost)), (0, 0));

@@ -1,5 +1,5 @@
-//! Charts against committed SVGs and CSVs. `WEIR_BLESS=1` rewrites them: open them before they are committed.
-// Clippy knows test functions, not their helpers.
+//! Compares charts with committed SVGs and CSVs. `WEIR_BLESS=1` rewrites them; look at them before committing.
+// Clippy exempts test functions, but not their helpers.
 
 use crate::support;
 use support::golden;
@@ -46,7 +46,7 @@ fn charts_of_a_run() {
 }
 
 #[test]
-fn charts_of_runs_over_each_other() {
+fn overlaid_charts_of_several_runs() {
     let (a, b) = (support::everything(), support::udp_loss());
     let figures = figures_of_runs(&[("run 1".into(), &a), ("run 2".into(), &b)]);
     for figure in
@@ -162,7 +162,7 @@ fn bands_areas_and_shades() {
 }
 
 #[test]
-fn nothing_measured_is_said() {
+fn a_chart_without_data_says_so() {
     let figure = Figure::over_time("empty", "Nothing", rate())
         .with(Series::new("x", Mark::Step).points([Point::at(0.0, f64::NAN)]));
     assert!(figure.is_empty());
@@ -171,7 +171,7 @@ fn nothing_measured_is_said() {
     check(&figure);
 }
 
-/// Numbers that no network gives still make a drawing.
+/// Absurd numbers still give a valid drawing.
 #[test]
 fn absurd_numbers_are_drawn() {
     for y in [f64::MAX, f64::MIN, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 1e-320] {
@@ -192,7 +192,7 @@ fn absurd_numbers_are_drawn() {
     }
 }
 
-/// 16 flows, an hour of seconds: the drawing holds what a screen can show, the CSV all.
+/// 16 flows over an hour of 1 s intervals: the drawing is reduced to the resolution of a screen, the CSV has all values.
 #[test]
 fn an_hour_is_thinned_out() {
     let record = support::large(16, 3600);

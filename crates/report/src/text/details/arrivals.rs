@@ -1,4 +1,4 @@
-//! What arrived: packets, losses, verified content, order and copies.
+//! Lines about received packets: counts, losses, verified content, order and copies.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::style::clean;
 pub(super) fn packets(items: &mut Items, record: &Record) {
     for direction in [Direction::Forward, Direction::Reverse] {
         let udp = |f: &&Flow| f.direction == direction && f.transport.datagrams();
-        // A direction's total counts reads of streams too; it serves only where all are datagrams.
+        // The total of a direction includes reads of streams; it is shown only if all flows are datagrams.
         if record.flows.iter().filter(|f| f.direction == direction).any(|f| !udp(&f)) {
             continue;
         }
@@ -89,7 +89,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
             if ambiguous > 0 {
                 text += &format!("; {} ambiguous", counted(ambiguous, "flow"));
             }
-            // A stream has no loss of its own that could be known.
+            // Only flows of datagrams have a loss.
             let cut = |f: &&Flow| f.transport.datagrams() && f.peer_report_missing();
             match flows.iter().filter(cut).count() {
                 0 => {}
@@ -105,7 +105,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
     );
 }
 
-/// `6 runs of 1, 1 of 2`: lengths in numeric order, the gathered rest last.
+/// `6 loss periods of 1, 1 of 2`: lengths in numeric order, further lengths last.
 fn period_lengths(runs: &BTreeMap<String, u64>) -> String {
     let mut list: Vec<(u64, &str, u64)> = runs
         .iter()
@@ -128,7 +128,7 @@ fn period_lengths(runs: &BTreeMap<String, u64>) -> String {
     parts.join(", ")
 }
 
-/// Only what was asked for with --verify has counts of bit errors.
+/// Verified content: only tests with `--verify` have counts of bit errors.
 pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
     let clean_bytes = |r: &Receiver| {
         let is_clean = r.bit_errors == Some(0)
@@ -142,14 +142,14 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
         flows,
         |f| f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0).map(told),
         |flows| {
-            // What is wrong in some flow stands among the arrivals.
+            // Errors are shown in the line of arrivals.
             let all: Option<Vec<u64>> = receivers(flows).map(|(_, r)| clean_bytes(r)).collect();
             Some(all?.iter().sum()).filter(|bytes| *bytes > 0).map(told)
         },
     );
 }
 
-/// The lines of plain values that metrics declare. Values of 0 are left out: a path that works has no such line.
+/// The lines of plain values that metrics declare. Values of 0 are omitted, so a path without faults has no such line.
 pub(super) fn plain_values(items: &mut Items, flows: &[Flow]) {
     let mut labels: Vec<&str> = vec![];
     for line in METRICS.iter().filter_map(|m| m.line) {
@@ -188,7 +188,7 @@ pub(super) fn plain_values(items: &mut Items, flows: &[Flow]) {
     }
 }
 
-/// The line of the counters of packets.
+/// The label of the line with packet counters.
 const ARRIVALS: &str = "Arrivals";
 
 /// A value with its unit.
@@ -202,7 +202,7 @@ fn shown(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Datagrams dropped at the sockets. The kernel counts two causes together, and a super-packet once.
+/// Datagrams dropped at the sockets. The kernel's counter combines two causes and counts a super-packet once.
 fn socket_drops(flows: &[Flow]) -> Option<String> {
     let dropped = receivers(flows).filter_map(|(_, r)| r.socket_dropped_packets);
     let dropped = dropped.fold(0u64, u64::saturating_add);

@@ -1,4 +1,4 @@
-//! The hosts and the link: processors, link usage, clocks, noise floor.
+//! Lines about the hosts and the link: processors, link usage, clocks, noise floor.
 
 use weir_model::counted;
 use weir_model::record::{CpuEnd, Record};
@@ -112,7 +112,7 @@ pub(super) fn clocks(items: &mut Items, record: &Record) {
     }
 }
 
-/// A figure of the noise floor in words: the end of its name tells its unit.
+/// A figure of the noise floor as text: its name ends in its unit.
 fn noise(name: &str, value: f64) -> String {
     type Show = fn(f64) -> String;
     let units: [(&str, Show); 4] = [

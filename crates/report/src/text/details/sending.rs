@@ -1,4 +1,4 @@
-//! How it was sent: TCP, pacing, ways through the kernel.
+//! Lines about sending: TCP, pacing, and the system calls used.
 
 use weir_model::counted;
 use weir_model::record::Flow;
@@ -104,7 +104,7 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
             let sum = |value: fn(&weir_model::record::Sender) -> Option<u64>| {
                 senders().filter_map(value).reduce(u64::saturating_add)
             };
-            // Each against its own rate: flows may differ, and not all run at once.
+            // Relative to each flow's own rate, since rates may differ and not all flows run concurrently.
             let share = |s: &weir_model::record::Sender| {
                 let asked = s.asked_packets_per_second.filter(|a| *a > 0.0)?;
                 Some(s.packets_per_second? / asked)
@@ -141,7 +141,7 @@ fn slots(late: Option<u64>, missed: Option<u64>, intended: Option<u64>) -> Optio
     Some(format!("slots: {}{of}", parts.join(", ")))
 }
 
-/// How bytes were sent and received; only when verbose.
+/// The methods of sending and receiving; only in verbose output.
 pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
     if !items.options.verbose {
         return;

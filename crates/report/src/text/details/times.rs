@@ -1,4 +1,4 @@
-//! Times: jitter and delay variation, delays, round trips under load.
+//! Lines about times: jitter, delay variation, delays, round trips under load.
 
 use weir_model::counted;
 use weir_model::record::{Delay, Flow, Receiver, Record};

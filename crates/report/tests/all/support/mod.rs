@@ -1,5 +1,5 @@
-//! Records of runs as they come out, written by hand: the material of the golden tests.
-// Each test file is a crate of its own and uses its part; a helper that can't go on is a failed test.
+//! Hand-written records of realistic runs, for the golden tests.
+// Not every test uses each helper; a helper that fails is a failed test.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ fn sums(bytes: u64, packets: u64, seconds: f64) -> Sums {
     }
 }
 
-/// One paced UDP flow, forward, that lost 12 of 10 000 packets; everything that can be measured was.
+/// One paced forward UDP flow that lost 12 of 10 000 packets, with every possible figure.
 pub(crate) fn udp_loss() -> Record {
     let payload = 1472;
     let (sent, lost, seconds) = (10_000u64, 12u64, 10.0);
@@ -214,7 +214,7 @@ pub(crate) fn udp_loss() -> Record {
             },
         }
     };
-    // The last interval is as a live one is: the other end's figures are not there yet.
+    // The last interval is like a live one: the other end's figures have not arrived yet.
     let mut live = interval(2, 0);
     live.flows[0].receiver = None;
     Record {
@@ -342,7 +342,7 @@ pub(crate) fn udp_loss() -> Record {
     }
 }
 
-/// Four TCP connections each way.
+/// Four TCP connections in each direction.
 pub(crate) fn tcp_bidir() -> Record {
     let mut flows = vec![];
     let mut interval = Interval { end_seconds: 1.0, ..Default::default() };
@@ -447,7 +447,7 @@ pub(crate) fn tcp_bidir() -> Record {
     }
 }
 
-/// A test whose server went away: one flow has its sender's figures, one has nothing; hostile names.
+/// A test whose server became unreachable: one flow has only its sender's figures, one has none; with hostile names.
 pub(crate) fn partial() -> Record {
     Record {
         status: Status::Partial,
@@ -598,7 +598,7 @@ pub(crate) fn thousand() -> Record {
     }
 }
 
-/// A distribution as a record holds it: delays in ns with their counts.
+/// An encoded distribution of a record, from delays in ns with their counts.
 fn histogram(flow: u32, metric: &str, delays: impl Iterator<Item = (u64, u64)>) -> Histogram {
     use base64::Engine as _;
     use hdrhistogram::serialization::{Serializer, V2Serializer};
@@ -614,12 +614,12 @@ fn histogram(flow: u32, metric: &str, delays: impl Iterator<Item = (u64, u64)>) 
     }
 }
 
-/// Numbers that look like chance and are the same everywhere: 0 to 999.
+/// Reproducible pseudo-random numbers, 0 to 999.
 fn wobble(n: u64) -> u64 {
     (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 1000
 }
 
-/// Datagrams forward through an emulator beside a TCP stream back, half a minute, with everything that a record can hold.
+/// Forward datagrams through an emulator with a reverse TCP stream, half a minute, with every field of a record.
 pub(crate) fn everything() -> Record {
     let mut record = udp_loss();
     let stream = Flow { id: 2, name: "bulk".into(), ..tcp_bidir().flows[4].clone() };
@@ -659,7 +659,7 @@ pub(crate) fn everything() -> Record {
             let mut received = count((1000 - lost) * 1472, 1000 - lost, 1.0);
             received.lost_packets = Some(lost);
             received.jitter_seconds = Some(5e-6 + wobble(n + 100) as f64 * 1e-9);
-            // For two seconds no datagram had a time.
+            // For two seconds no datagram had a time stamp.
             received.mean_delay_seconds =
                 (!(12..14).contains(&n)).then(|| 4.0e-2 + wobble(n + 50) as f64 * 1e-6);
             let sent = count(1_472_000, 1000, 1.0);
@@ -775,7 +775,7 @@ pub(crate) fn everything() -> Record {
     record
 }
 
-/// `intervals` seconds of `flows` paced flows: the size that a page must bear.
+/// `intervals` seconds of `flows` paced flows: the size that a page must support.
 pub(crate) fn large(flows: u32, intervals: u32) -> Record {
     let mut record = thousand();
     record.flows.truncate(flows as usize);
