@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(names(dir.path()).len(), 0);
     }
 
-    /// Runs a closure as a user other than root, in a new directory; root switches to `nobody` on a separate thread.
+    /// Runs a closure as a user other than root, in a new directory; root switches to another user on a separate thread.
     fn as_nobody(name: &str, act: impl FnOnce(&Path) + Send) {
         let dir = tempfile::tempdir().unwrap();
         let is_root = weir_net::namespace::effective_user_id() == 0;

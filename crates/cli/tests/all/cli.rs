@@ -296,10 +296,10 @@ fn the_simulated_demo_passes_and_is_reproducible() {
         out(&output)
     };
     let (first, second) = (run(), run());
-    assert!(first.contains("11 of 11 rows hold"), "{first}");
+    assert!(first.contains("11 of 11 rows passed"), "{first}");
     assert!(first.contains("ledger remainder 0"), "{first}");
     assert!(first.contains("not simulated: TCP"), "{first}");
     // All but the last line, which holds the elapsed time.
-    let table = |text: &str| text.rsplit_once("rows hold").map(|(head, _)| head.to_string());
+    let table = |text: &str| text.rsplit_once("rows passed").map(|(head, _)| head.to_string());
     assert_eq!(table(&first), table(&second));
 }

@@ -279,7 +279,7 @@ fn full() -> (UnixStream, OwnedFd) {
     (reader, writer.into())
 }
 
-/// It blocks on an output that nobody reads, so that it can't stop in order.
+/// It blocks on an output that is not read, so that it can't stop in order.
 #[test]
 fn three_signals_end_a_blocked_emulator_and_leave_nothing() {
     let test = "three_signals_end_a_blocked_emulator_and_leave_nothing";

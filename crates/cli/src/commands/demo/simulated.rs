@@ -62,7 +62,7 @@ pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
         for name in &left_out {
             out += &format!("not simulated: {name} (a stream's behaviour is the kernel's)\n");
         }
-        out += &format!("{passed} of {} rows hold; {seconds:.1} s\n", rows.len());
+        out += &format!("{passed} of {} rows passed; {seconds:.1} s\n", rows.len());
         print(&out)?;
     }
     Ok(i32::from(passed < rows.len()))
