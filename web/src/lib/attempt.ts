@@ -3,7 +3,7 @@
 import { ApiError, wordsOf } from './api/client';
 import { toasts } from './ui/toasts.svelte';
 
-/** Runs `work`; a failure becomes a notice, and `false`. */
+/** Runs `work`; on failure shows a notice and returns `false`. */
 export async function attempt(work: () => Promise<unknown> | unknown): Promise<boolean> {
   try {
     await work();

@@ -1,27 +1,27 @@
-// Which flows of which test the lines of a plan show. A line belongs to the test that was started from it, or that it was adopted
-// from, whatever other tests call their connections. Pure.
+// Binds the lines of a plan to the flows of tests. A line shows the test that was started from it, or from which it was
+// adopted, even if other tests have connections of the same name. Pure.
 
 import type { Json, JsonObject } from './schema/model';
 import { connectionsOf, type PlanRow } from './plan';
 
-/** The flows of one connection in the test that was started last from it. */
+/** The flows of one connection in the test that was last started from it. */
 export interface Binding {
   /** Id of the test. */
   test: string;
   /** Number of the connection's first flow there; the others follow. */
   first: number;
-  /** How many flows it had. */
+  /** Number of its flows. */
   copies: number;
 }
 
-/** Stable numbers of connections while they are edited, moved and removed; and their bindings to tests. */
+/** Stable ids of connections while they are edited, moved and removed, and their bindings to tests. */
 export class Bindings {
-  /** Number of each connection of the plan, in its order. */
+  /** Id of each connection, in the order of the plan. */
   ids: number[] = [];
   #next = 1;
   #bound = new Map<number, Binding>();
 
-  /** For a plan of so many connections, none of which is bound. */
+  /** For a plan with this number of connections, none of which is bound. */
   constructor(connections = 0) {
     this.reset(connections);
   }
@@ -30,7 +30,7 @@ export class Bindings {
     return this.#next++;
   }
 
-  /** Numbers for the next state of a plan: by position if the number of connections is unchanged, else by their content. */
+  /** Assigns ids for the next state of a plan: by position if the number of connections is unchanged, else by content. */
   follow(before: JsonObject, after: JsonObject): void {
     const [old, now] = [connectionsOf(before), connectionsOf(after)];
     if (old.length === now.length) return;
@@ -38,7 +38,7 @@ export class Bindings {
     this.ids = now.map((one) => known.get(one) ?? this.#fresh());
   }
 
-  /** New numbers for another plan, of which nothing is bound. */
+  /** Assigns new ids for another plan, without bindings. */
   reset(connections: number): void {
     this.ids = Array.from({ length: connections }, () => this.#fresh());
   }
@@ -57,7 +57,7 @@ export class Bindings {
     return binding === undefined || row.copy >= binding.copies ? undefined : { test: binding.test, flow: binding.first + row.copy };
   }
 
-  /** The state stored over a reload: each connection's name and binding, in the order of the plan. */
+  /** The state that survives a reload: each connection's name and binding, in the order of the plan. */
   toJson(plan: JsonObject): Json {
     return connectionsOf(plan).map((one, index) => ({ name: String(one['name'] ?? ''), ...this.#bound.get(this.ids[index] ?? 0) }));
   }

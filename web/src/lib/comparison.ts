@@ -1,4 +1,4 @@
-// The metrics of an experiment's step as its table has them: those of `StepOutcome::metric_names` of the program.
+// The columns of the table of an experiment's step, as `StepOutcome::metric_names` of the program defines them.
 import type { MetricEntry, StepOutcome } from './api/shapes';
 
 type Point = NonNullable<StepOutcome['points']>[number];
@@ -6,7 +6,7 @@ type Summary = Point['metrics'][string];
 
 const SENT = 'sent_throughput';
 
-/** Names of the columns, the headline metrics of `known` first. In a comparison, rates of tools that report only what they sent stand with the throughput of the others. */
+/** Names of the columns, the headline metrics of `known` first. In a comparison, the column of the throughput also has the sent rates of tools that report nothing else. */
 export function metricNames(step: Pick<StepOutcome, 'action' | 'points'>, known: readonly Pick<MetricEntry, 'name' | 'headline'>[]): string[] {
   const first = known.filter((metric) => metric.headline).map((metric) => metric.name);
   const rank = (name: string) => (first.includes(name) ? first.indexOf(name) : first.length);
@@ -15,7 +15,7 @@ export function metricNames(step: Pick<StepOutcome, 'action' | 'points'>, known:
   return [...new Set(named)].sort((a, b) => rank(a) - rank(b));
 }
 
-/** The rate sent, for a tool of a comparison that does not report its throughput. */
+/** The sent rate, for a tool of a comparison that does not report its throughput. */
 export function sentInstead(step: Pick<StepOutcome, 'action'>, point: Pick<Point, 'metrics'>, metric: string): Summary | undefined {
   const absent = metric === 'throughput' && point.metrics?.[metric] === undefined;
   return absent && step.action === 'compare' ? point.metrics?.[SENT] : undefined;

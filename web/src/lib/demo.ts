@@ -1,4 +1,4 @@
-// The demo's result (`weir.demo/1`) as lines of a table. A figure's unit is the end of its keys: `asked_seconds`.
+// The demo's result (`weir.demo/1`) as lines of a table. The keys of a figure end in its unit: `asked_seconds`.
 
 import { ABSENT, type Figure, byUnit, count, text } from './format';
 
@@ -44,7 +44,7 @@ const number = (value: unknown): number | undefined => (typeof value === 'number
 const shown = (unit: string, value: unknown): string => {
   const found = number(value);
   if (found === undefined) return ABSENT.number;
-  // Half a packet is the mean of a law.
+  // The mean of a law may be a fraction of a packet.
   const figure: Figure = unit === 'packets' && !Number.isInteger(found) ? { number: found.toFixed(1), unit: 'pkt' } : byUnit(unit, found);
   return text(figure);
 };
@@ -65,7 +65,7 @@ function lineOf(figure: Json, flows: boolean): DemoLine {
   };
 }
 
-/** Rows with the emulator in the middle; the last line of each counts packets: sent, as predicted, with both ends in agreement. */
+/** Rows with the emulator in the middle. The last line of each counts packets: sent, as predicted, and on which emulator and receiver agree. */
 export function demoRows(result: unknown): DemoRow[] {
   return list((result as Json | undefined)?.['paths']).map((row) => {
     const figures = list(row['figures']);

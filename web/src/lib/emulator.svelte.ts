@@ -6,7 +6,7 @@ import { stream } from './live/stream.svelte';
 import { at, changes, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
 import { isOver } from './states';
 
-/** Packets and bits a second of one flow and direction, from two reports. */
+/** Packets and bits per second of one flow and direction, from two reports. */
 export interface Pace {
   received: number | undefined;
   sent: number | undefined;
@@ -23,8 +23,8 @@ type FlowReport = Report['impairment']['flows'][number];
 export type DirectionReport = Report['directions'][number];
 
 /**
- * Rebases staged changes: untouched parts are theirs, parts changed by both are ours. Lists of named
- * members are merged by their names; of the laws of a slot, which exclude each other, one side is chosen.
+ * Rebases staged changes: a part that we did not change is theirs, a part that both changed is ours. Lists of named members
+ * are merged by name. The laws of a slot exclude each other, so they are all taken from one side.
  */
 export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject, root: Schema = {}): JsonObject {
   return merged(base, staged, next, root, root) as JsonObject;
@@ -33,7 +33,7 @@ export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject, 
 type Part = Json | undefined;
 const isObject = (one: Part): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
 
-/** The names of a list's members; absent where it is no list of members with names of their own. */
+/** The names of a list's members; absent unless it is a list of members with distinct names. */
 function namesOf(list: Part): string[] | undefined {
   if (list === undefined) return [];
   if (!Array.isArray(list)) return undefined;
@@ -45,7 +45,7 @@ function merged(base: Part, mine: Part, theirs: Part, root: Schema, schema: Sche
   if (same(base, mine) || same(mine, theirs)) return theirs;
   if (same(base, theirs)) return mine;
   if (isObject(mine) && isObject(theirs) && (base === undefined || isObject(base))) return objects(base ?? {}, mine, theirs, root, schema);
-  // A list that is empty is left out of the document.
+  // An empty list is omitted from the document.
   if (!Array.isArray(mine) && !Array.isArray(theirs)) return mine;
   const [before, ours, others] = [namesOf(base), namesOf(mine), namesOf(theirs)];
   if (before === undefined || ours === undefined || others === undefined) return mine;
@@ -71,7 +71,7 @@ type Named = [string[], Part];
 function lists([before, base]: Named, [ours, mine]: Named, [others, theirs]: Named, root: Schema, schema: Schema): Json[] {
   const member = (list: Part, name: string): Part => (Array.isArray(list) ? list.find((one) => isObject(one) && one['name'] === name) : undefined);
   const common = (names: string[], other: string[]) => names.filter((name) => other.includes(name));
-  // The side that moved members determines the order; the other side's new ones follow their predecessors.
+  // The side that moved members determines the order; new members of the other side follow their predecessors.
   const moved = !same(common(ours, before), common(before, ours));
   const [first, second] = moved ? [ours, others] : [others, ours];
   const order = [...first];
@@ -93,7 +93,7 @@ interface Step {
 const NO_ERRORS: ReadonlyMap<string, string> = new Map();
 const NO_PACES: ReadonlyMap<string, Pace> = new Map();
 
-/** What came and left per second between two reports, `span` seconds apart, by direction and flow. */
+/** Packets and bits received and sent per second between two reports, `span` seconds apart, by direction and flow. */
 function pacesOf(last: Report, report: Report, span: number): ReadonlyMap<string, Pace> {
   const before = new Map(last.impairment.flows.map((flow) => [`${flow.direction}/${flow.name}`, flow]));
   return new Map(
@@ -117,13 +117,13 @@ export class Board {
   /** Another client changed it while changes are staged here. */
   conflict = $state.raw<DocumentChange | undefined>();
   applying = $state(false);
-  /** Commands sent from here, after which the state is read again. */
+  /** Number of commands sent from here; the state is read again after each. */
   orders = $state(0);
   gone = $state(false);
   paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
   cpu = $state.raw<Record<string, number | undefined>>({});
   #etag: string | undefined;
-  /** Of `weir.impair/1`, once it has come: which laws exclude each other. */
+  /** The schema of `weir.impair/1`, once loaded: it says which laws exclude each other. */
   schema: Schema = {};
   /** Staged edits, and applied changes with the states before and after. */
   #undo = $state.raw<Step[]>([]);
@@ -165,7 +165,7 @@ export class Board {
     this.alarms = report.alarms ?? [];
   }
 
-  /** The document as the server has it: shown where nothing is staged here, else said to be another's. Whether it was shown. */
+  /** Handles the server's document: shows it if nothing is staged here, else reports a conflict. Returns whether it was shown. */
   #seen(next: JsonObject, etag: string | undefined, by?: DocumentChange): boolean {
     if (this.#etag !== undefined && etag === this.#etag) {
       this.conflict = undefined;
@@ -236,7 +236,7 @@ export class Board {
     return this.#undo.length > 0 || this.#before.length > 0;
   }
 
-  /** Takes back the last staged edit; with none, stages the last apply's going back. What came since stays. */
+  /** Undoes the last staged edit; without one, stages the reversal of the last apply. Later changes remain. */
   undo(): void {
     const edit = this.#undo.at(-1);
     if (edit === undefined) return this.undoApply();
@@ -244,7 +244,7 @@ export class Board {
     this.#back(edit);
   }
 
-  /** Stages the going back of the last apply. */
+  /** Stages the reversal of the last apply. */
   undoApply(): void {
     const applied = this.#before.at(-1);
     if (applied === undefined) return;
@@ -278,7 +278,7 @@ export class Board {
     }
   }
 
-  /** Applies all staged changes together; refused (412) if another client changed it first, unless `over` theirs. */
+  /** Applies all staged changes together; refused (412) if another client changed the document first, unless `over` is set. */
   async apply(over = false): Promise<void> {
     this.applying = true;
     const wanted = this.staged;
@@ -303,7 +303,7 @@ export class Board {
     }
   }
 
-  /** Theirs becomes the base; what was staged here stays staged on top of it. */
+  /** Uses the other client's document as the base; changes staged here remain staged on top of it. */
   async takeTheirs(): Promise<void> {
     const { data, etag } = await call<JsonObject>('GET', path`/emulators/${this.id}/configuration`);
     this.#rebase(data, etag);
@@ -337,21 +337,21 @@ export class Board {
     await this.load();
   }
 
-  /** Starts a new period of counting, for a flow or all: requested and realised values are compared from now on. */
+  /** Starts a new counting period, for a flow or all: requested and realised values are compared from now on. */
   async reset(name?: string): Promise<void> {
     await call('POST', name === undefined ? path`/emulators/${this.id}/reset` : path`/emulators/${this.id}/flows/${name}/reset`);
     this.orders += 1;
     this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
-  /** Why no flow can be logged; absent where one can. */
+  /** Why no flow can be logged; absent if flows can be logged. */
   get unloggable(): string | undefined {
     if (this.gone) return 'The emulator has ended';
     if (this.entry === undefined) return 'Not known yet';
     return this.entry.packet_trace === 'none' ? 'This emulator was started without a packet trace' : undefined;
   }
 
-  /** Whether a flow's verdicts go to the packet trace, as reported by the emulator. */
+  /** Whether a flow's verdicts are written to the packet trace, as reported by the emulator. */
   isLogged(name: string): boolean {
     return this.report?.impairment.flows.some((flow) => flow.name === name && flow.logged === true) ?? false;
   }
@@ -380,7 +380,7 @@ class Emulators {
 
   async refresh(): Promise<void> {
     this.list = await get<EmulatorList>('/emulators');
-    // Alarms come with samples. Reading them restarts an emulator's keepalive timeout, which only its own view should do.
+    // Alarms are part of samples. Reading them restarts an emulator's keepalive timeout, which only its own view should do.
     const free = this.list.emulators.filter((one) => !one.keepalive_timeout_seconds);
     stream.want('emulators', free.map((one) => `emulators:${one.id}`));
   }

@@ -1,4 +1,4 @@
-/** What runs failed of, each reason once, in the order in which they came. */
+/** The reasons of failed runs, each once with its count, in order of their first occurrence. */
 export function failures(runs: { id?: string | null; error?: string | null }[]): { words: string; count: number }[] {
   const counts = new Map<string, number>();
   for (const run of runs.filter((one) => !one.id)) {

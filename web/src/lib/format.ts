@@ -1,12 +1,12 @@
 // Formatting of figures: four significant digits, always with the unit, absent distinguished from zero.
 
-/** A figure cut into number and unit, so that a table can align the numbers. */
+/** A figure split into number and unit, so that a table can align the numbers. */
 export interface Figure {
   number: string;
   unit: string;
 }
 
-/** What stands where nothing was measured. */
+/** The figure for a value that was not measured. */
 export const ABSENT: Figure = { number: '–', unit: '' };
 
 type Maybe = number | null | undefined;
@@ -20,7 +20,7 @@ function isFigure(value: Maybe): value is number {
 /** `digits` significant digits, never in exponents, trailing zeros kept so that a live figure keeps its width. */
 export function significant(value: number, digits = 4): string {
   if (value === 0) return '0';
-  // Rounded first: 0.99995 has its four digits as 1.000.
+  // Round first: 0.99995 with four digits is 1.000.
   const places = digits - 1 - Math.floor(Math.log10(Math.abs(Number(value.toPrecision(digits)))));
   return value.toFixed(Math.min(Math.max(places, 0), 9));
 }
@@ -44,13 +44,13 @@ export const bitRate = (value: Maybe, extra = 0): Figure => scaled(value, 'bit/s
 /** A rate in packets/s. */
 export const packetRate = (value: Maybe, extra = 0): Figure => scaled(value, 'pkt/s', 4 + extra);
 
-/** A volume in bytes, in powers of 1024 as the reports have it. */
+/** A volume in bytes, in powers of 1024 as in reports. */
 export const bytes = (value: Maybe, extra = 0): Figure => scaled(value, 'B', 4 + extra, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi']);
 
-/** The greatest length of an IP packet, bytes. */
+/** Maximum length of an IP packet, bytes. */
 const PACKET = 65_535;
 
-/** A value of an axis of bytes that ends at `most`: lengths of packets in bytes, as they are spoken of (`1200 B`), greater ones as volumes. */
+/** A value of an axis of bytes that ends at `most`: lengths of packets in plain bytes (`1200 B`), larger values as volumes. */
 export const axisBytes = (value: Maybe, most: number, extra = 0): Figure =>
   Math.abs(most) <= PACKET + 1 && isFigure(value) ? { number: Number.isInteger(value) ? count(value) : significant(value, 4 + extra), unit: 'B' } : bytes(value, extra);
 
@@ -76,7 +76,7 @@ export function count(value: Maybe): string {
   return value < 0 ? `−${grouped}` : grouped;
 }
 
-/** A time given in seconds, shown in the unit that suits it. */
+/** A time in seconds, shown in a unit chosen by magnitude. */
 export function seconds(value: Maybe, extra = 0): Figure {
   if (!isFigure(value)) return ABSENT;
   const size = Math.abs(value);
@@ -87,14 +87,14 @@ export function seconds(value: Maybe, extra = 0): Figure {
   return { number: significant(value, 4 + extra), unit: 's' };
 }
 
-/** Milliseconds with three decimals: for columns that are to be compared at a glance. */
+/** Milliseconds with three decimals, for columns that are compared at a glance. */
 export function milliseconds(value: Maybe): Figure {
   if (!isFigure(value)) return ABSENT;
   const inMs = value * 1e3;
   return { number: inMs.toFixed(Math.abs(inMs) < 1000 ? 3 : 0), unit: 'ms' };
 }
 
-/** A share as percent; a share that is not zero never reads as zero. */
+/** A ratio in percent; a ratio above zero is never shown as zero. */
 export function percent(ratio: Maybe, decimals = 2): Figure {
   if (!isFigure(ratio)) return ABSENT;
   const value = ratio * 100;
@@ -103,7 +103,7 @@ export function percent(ratio: Maybe, decimals = 2): Figure {
   return { number: value.toFixed(decimals), unit: '%' };
 }
 
-/** How long something has been going on: `4 s`, `3 min 07 s`, `2 h 05 min`. */
+/** An elapsed time: `4 s`, `3 min 07 s`, `2 h 05 min`. */
 export function elapsed(value: Maybe): string {
   if (!isFigure(value)) return ABSENT.number;
   const whole = Math.max(0, Math.floor(value));
@@ -113,7 +113,7 @@ export function elapsed(value: Maybe): string {
   return `${Math.floor(whole / 3600)} h ${two(Math.floor(whole / 60) % 60)} min`;
 }
 
-/** A date and time of this browser's zone, to the second: `2026-03-01 14:05:09`. */
+/** A date and time in this browser's time zone, to the second: `2026-03-01 14:05:09`. */
 export function when(rfc3339: string | null | undefined): string {
   if (!rfc3339) return ABSENT.number;
   const at = new Date(rfc3339);
@@ -126,10 +126,10 @@ export function when(rfc3339: string | null | undefined): string {
 /** Number and unit in one string. */
 export const text = (figure: Figure): string => (figure.unit ? `${figure.number} ${figure.unit}` : figure.number);
 
-/** The unit in which the name of a JSON key or a metric ends; empty where it ends in none. */
+/** The unit in which the name of a JSON key or a metric ends; empty if there is none. */
 export const unitOf = (name: string): string => /(?:^|[._])(bits_per_second|packets_per_second|seconds|ratio|bytes|packets)$/.exec(name)?.[1] ?? '';
 
-/** A figure by the unit that its JSON key or metric names, with `extra` digits more than usual. */
+/** A figure formatted by its unit, with `extra` additional digits. */
 export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
   switch (unit) {
     case 'bits_per_second':
@@ -143,7 +143,7 @@ export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
     case 'bytes':
       return bytes(value, extra);
     case 'count':
-      // Between whole ones (an axis, a mean) it is what it is.
+      // A count that is not whole, as on an axis or for a mean, keeps its decimals.
       return { number: isFigure(value) && !Number.isInteger(value) ? significant(value, 4 + extra) : count(value), unit: '' };
     case 'number':
       return { number: isFigure(value) ? (Number.isInteger(value) ? String(value) : significant(value, 4 + extra)) : ABSENT.number, unit: '' };

@@ -9,7 +9,7 @@ import { preferences } from './preferences.svelte';
 import { type Json, type JsonObject, put, same } from './schema/model';
 
 const DRAFT = 'weir.draft';
-/** What the draft's lines are bound to. */
+/** The bindings of the draft's lines. */
 const BOUND = 'weir.bound';
 
 interface Bound {
@@ -21,7 +21,7 @@ function stored(key: string): unknown {
   try {
     return JSON.parse(localStorage.getItem(key) ?? 'null');
   } catch {
-    // Nothing that can be read: as if there were none.
+    // Unreadable data is ignored.
     return null;
   }
 }
@@ -33,24 +33,24 @@ function draft(): JsonObject {
 
 class Generator {
   plan = $state.raw<JsonObject>(draft());
-  /** Name under which it was loaded or saved, and its content then. */
+  /** Name under which the plan was loaded or saved, and its content then. */
   name = $state('');
   etag = $state<string | undefined>();
   #saved = $state.raw<JsonObject>(emptyPlan());
   errors = $state.raw<Map<string, string>>(new Map());
   notes = $state.raw<string[]>([]);
   host = $state(preferences.host);
-  /** Why the host was refused; holds until the next start, whatever is checked of the plan meanwhile. */
+  /** Why the host was refused; shown until the next start, even if the plan is checked in between. */
   hostError = $state('');
   keyName = $state('');
-  /** A host of a lab that the tests start from, `LAB/HOST`; empty: the server's own. */
+  /** The host of a lab from which tests are started, `LAB/HOST`; empty: the server's host. */
   from = $state('');
   starting = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
-  /** Earlier plans, with the numbers of their connections. */
+  /** Earlier plans, with the ids of their connections. */
   #undo: { plan: JsonObject; ids: number[] }[] = $state.raw([]);
   readonly #bindings = Bindings.of(stored(BOUND), this.plan);
-  /** Moves when what lines are bound to changes. */
+  /** Changes when bindings change. */
   #bindingsMoved = $state(0);
 
   rows = $derived(rowsOf(this.plan));
@@ -58,17 +58,17 @@ class Generator {
 
   #byId = $derived(new Map(tests.list.map((live) => [live.test.id, live])));
 
-  /** Tests that lines of this plan show, newest first. */
+  /** Tests shown by lines of this plan, newest first. */
   shown = $derived.by(() => {
     void this.#bindingsMoved;
     const ids = new Set(this.rows.filter((row) => row.copy === 0).map((row) => this.#bindings.of(row)?.test));
     return tests.list.filter((live) => ids.has(live.test.id));
   });
 
-  /** Those of them that run now. */
+  /** The running ones. */
   running = $derived(this.shown.filter((live) => !live.over));
 
-  /** The newest of them, running or not. */
+  /** The newest one, running or not. */
   latest = $derived(this.shown[0]);
 
   change(plan: JsonObject): void {
@@ -96,14 +96,14 @@ class Generator {
     this.#checking = setTimeout(() => void this.check(), 300);
   }
 
-  /** Keeps the plan and its bindings over a reload. */
+  /** Stores the plan and its bindings, so that they survive a reload. */
   #keep(): void {
     this.#bindingsMoved += 1;
     try {
       localStorage.setItem(DRAFT, JSON.stringify(this.plan));
       localStorage.setItem(BOUND, JSON.stringify(this.#bindings.toJson(this.plan)));
     } catch {
-      // Not kept.
+      // The browser has no storage: the plan is lost at a reload.
     }
   }
 
@@ -133,7 +133,7 @@ class Generator {
     this.change(put(this.plan, `/connection/${index}`, connection) as JsonObject);
   }
 
-  /** Appends a connection under a name of its own; returns its index. */
+  /** Appends a connection under a unique name; returns its index. */
   add(connection: JsonObject): number {
     const list = connectionsOf(this.plan);
     const name = freshName(this.plan, String(connection['name'] ?? connection['transport'] ?? 'tcp'));
@@ -160,7 +160,7 @@ class Generator {
     return state === undefined || state === 'started';
   }
 
-  /** Starts connections: all, or one of them as a test of its own. */
+  /** Starts connections: all, or only one, as a separate test. */
   async start(only?: number): Promise<void> {
     const plan = named(this.plan);
     if (!same(plan, this.plan)) this.#set(plan);
@@ -180,7 +180,7 @@ class Generator {
     } catch (error) {
       if (error instanceof ApiError) {
         const errors = error.errorsBelow('/plan');
-        // A connection started alone is the first of its test.
+        // A single connection has index 0 in its test.
         this.errors = only === undefined ? errors : new Map([...errors].map(([at, words]) => [at.replace(/^\/connection\/0/, `/connection/${only}`), words]));
         this.hostError = error.errorsBelow('/host').get('') ?? '';
       }
@@ -190,10 +190,10 @@ class Generator {
     }
   }
 
-  /** Starts one line: within its running test when it waits there, else alone. */
+  /** Starts one line: in its running test if it is waiting there, else as a separate test. */
   async startRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
-    // What has ended is over for its test: it is started again as one of its own.
+    // A line that has ended can't be restarted in its test, so it is started as a separate test.
     if (bound !== undefined && !bound.live.over && bound.live.state(bound.id) === 'waiting') {
       tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${bound.live.flow(bound.id)?.name ?? ''}/start`));
       return;
@@ -201,7 +201,7 @@ class Generator {
     await this.start(row.index);
   }
 
-  /** Stops one line; the test with it when it has no other. */
+  /** Stops one line; if it is the only line of its test, stops the test. */
   async stopRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
     if (bound === undefined || bound.live.over) return;
@@ -214,7 +214,7 @@ class Generator {
     await Promise.all(this.running.map((live) => tests.stop(live.test.id)));
   }
 
-  /** Replaces the plan: none of its lines is bound. */
+  /** Replaces the plan by one without bindings. */
   #replace(plan: JsonObject): void {
     this.change(plan);
     this.#bindings.reset(connectionsOf(plan).length);
@@ -241,11 +241,11 @@ class Generator {
     if (typeof data['host'] === 'string' && data['host'] !== '') this.host = data['host'];
   }
 
-  /** Stores the plan; refused (412) if another client stored one meanwhile, unless `over` theirs. */
+  /** Stores the plan; refused (412) if another client stored one in the meantime, unless `over` is set. */
   async save(name: string, over?: Pick<DocumentChange, 'etag'>): Promise<void> {
     const known = over === undefined ? (name === this.name ? this.etag : undefined) : (over.etag ?? undefined);
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
-    // A name that nothing is known of is to be free.
+    // Under a name without a known tag no plan may exist.
     const { data, etag } = await call<{ etag: string }>('PUT', path`/plans/${name}`, { body, ...(known === undefined ? { fresh: true } : { match: known }) });
     this.name = name;
     this.etag = etag ?? data?.etag;
@@ -257,7 +257,7 @@ class Generator {
     await remove(path`/plans/${name}`, etag);
   }
 
-  /** Makes a plan of a test that was started elsewhere, to watch it here. */
+  /** Makes a plan from a test that was started elsewhere, to watch it here. */
   adopt(live: LiveTest): void {
     const connection = live.test.flows.map((flow) => ({
       name: flow.name,
@@ -265,7 +265,7 @@ class Generator {
       direction: flow.direction,
       ...(flow.payload_bytes > 0 && { payload: String(flow.payload_law ?? flow.payload_bytes) }),
       ...(flow.spacing_law && { spacing: flow.spacing_law }),
-      // A law that states its mean is the rate.
+      // A spacing law that states its mean replaces the rate.
       ...(flow.rate && !String(flow.spacing_law ?? '').includes('mean=') && { rate: flow.rate }),
     }));
     this.#replace({ ...emptyPlan(), connection });

@@ -1,4 +1,4 @@
-// The metrics that the program declares: what the page's tables of figures are made of.
+// The metrics that the program declares, from which the page builds its tables.
 
 import { get } from './api/client';
 import type { Flow, MetricEntry, MetricList } from './api/shapes';
@@ -29,7 +29,7 @@ const STATISTICS = [
   ['maximum', 'max_seconds'],
 ] as const;
 
-/** The value of a metric in a flow; of a distribution that of the statistic's field. */
+/** The value of a metric in a flow; for a distribution, the value of the statistic. */
 export function valueOf(metric: MetricEntry, flow: Flow, statistic = 'mean_seconds'): number | undefined {
   const isDatagram = flow.transport === 'udp';
   if ((metric.carrier === 'datagrams' && !isDatagram) || ((metric.carrier === 'streams' || metric.carrier === 'tcp-info') && isDatagram)) return undefined;
@@ -39,7 +39,7 @@ export function valueOf(metric: MetricEntry, flow: Flow, statistic = 'mean_secon
   return typeof value === 'number' && !(metric.rare && value === 0) ? value : undefined;
 }
 
-/** The columns of a table of flows: the metrics that one of the flows has. Without `all` those that comparisons of runs include, and lost packets. */
+/** The columns of a table of flows: the metrics that any of the flows has. Without `all`, only those that comparisons of runs include, and lost packets. */
 export function columnsOf(list: readonly MetricEntry[], flows: readonly Flow[], all: boolean): MetricColumn[] {
   const ofFlows = list.filter((metric) => metric.group !== 'run' && (all || metric.compared || metric.needs_both_ends));
   const columns = ofFlows.flatMap((metric): MetricColumn[] => {
@@ -50,7 +50,7 @@ export function columnsOf(list: readonly MetricEntry[], flows: readonly Flow[], 
   return columns.filter((column) => flows.some((flow) => column.of(flow) !== undefined));
 }
 
-/** The unit of an expression such as `p99 one_way_delay of voice`; absent for a name that is not known. */
+/** The unit of an expression such as `p99 one_way_delay of voice`; absent for an unknown name. */
 export function unitOfMetric(list: readonly MetricEntry[], expression: string): string | undefined {
   const name = expression.split(' of ')[0]?.trim().split(' ').at(-1);
   return list.find((metric) => metric.name === name)?.unit;

@@ -1,25 +1,25 @@
-// A plan as the generator's table shows it: one line for each flow. Pure.
+// A plan as lines of the generator's table, one for each flow. Pure.
 
 import type { Json, JsonObject } from './schema/model';
 
 export interface PlanRow {
-  /** Name of the flow, as records and samples have it. */
+  /** Name of the flow, as in records and samples. */
   name: string;
-  /** Which connection of the plan. */
+  /** Index of the connection in the plan. */
   index: number;
-  /** Which flow of it, from 0, and of how many. */
+  /** Index of the flow in the connection, from 0, and number of its flows. */
   copy: number;
   copies: number;
   connection: JsonObject;
 }
 
-/** Most lines of a table; a plan may have more flows. */
+/** Maximum number of lines of a table; a plan may have more flows. */
 export const MOST_ROWS = 20_000;
 
 export const connectionsOf = (plan: JsonObject): JsonObject[] =>
   Array.isArray(plan['connection']) ? (plan['connection'] as Json[]).filter((one): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one)) : [];
 
-/** The flows that a plan expands to; names as the program makes them (`NAME-1`, `NAME-2`, … of a count). */
+/** The flows to which a plan expands, named as by the program (`NAME-1`, `NAME-2`, … if there is a count). */
 export function rowsOf(plan: JsonObject): PlanRow[] {
   const rows: PlanRow[] = [];
   for (const [index, connection] of connectionsOf(plan).entries()) {
@@ -52,7 +52,7 @@ export function named(plan: JsonObject): JsonObject {
 
 export const emptyPlan = (): JsonObject => ({ schema: 'weir.plan/1', interval: '250ms', connection: [] });
 
-/** What a new line may begin as. */
+/** Templates of a new line. */
 export const STARTERS: { label: string; help: string; connection: JsonObject }[] = [
   { label: 'TCP, to the host', help: 'One stream, as fast as it goes.', connection: { name: 'tcp', transport: 'tcp' } },
   { label: 'TCP, from the host', help: 'One stream towards here, as fast as it goes.', connection: { name: 'tcp-back', transport: 'tcp', direction: 'reverse' } },

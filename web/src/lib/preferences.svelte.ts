@@ -1,4 +1,4 @@
-// What this browser remembers for one person: theme and whether single keys are shortcuts (WCAG 2.1.4).
+// Preferences stored in this browser, such as the theme and whether single keys are shortcuts (WCAG 2.1.4).
 
 export type Theme = 'system' | 'light' | 'dark';
 
@@ -14,7 +14,7 @@ const write = (key: string, value: string): void => {
   try {
     localStorage.setItem(`weir.${key}`, value);
   } catch {
-    // A browser that keeps nothing: the choice lasts until the page is closed.
+    // The browser has no storage: the choice lasts until the page is closed.
   }
 };
 
@@ -52,7 +52,7 @@ class Preferences {
     write('keys', on ? 'on' : 'off');
   }
 
-  /** The host that was tested last. */
+  /** The host tested last. */
   get host(): string {
     return this.#host;
   }

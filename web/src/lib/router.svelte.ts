@@ -1,4 +1,4 @@
-// Where the page is: the part of the address behind `#`, so that every view has a link and the back key works.
+// The current view, from the part of the address after `#`, so that every view has a link and the back key works.
 
 function read(): { path: string; query: URLSearchParams } {
   const hash = location.hash.replace(/^#/, '');

@@ -1,4 +1,4 @@
-// The published schemas, fetched once each: what forms are made of.
+// The published schemas, fetched once each, from which forms are built.
 
 import { get, path } from './api/client';
 import type { Schema } from './schema/model';

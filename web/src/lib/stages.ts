@@ -1,5 +1,5 @@
-// The stages of a lane in the engine's order, from the schema: a stage, a slot or a counter that the schema gains
-// appears by itself.
+// The stages of a lane in the engine's order, from the schema: a new stage, slot or counter in the schema needs no change
+// here.
 
 import { unitOf } from './format';
 import { type Field, fieldOf, type Json, type JsonObject, labelOf, resolve, type Schema } from './schema/model';
@@ -8,9 +8,9 @@ export interface Counter {
   key: string;
   /** Its name without the unit. */
   label: string;
-  /** In which its values are: `packets`, `bytes`, …; `count` where its name ends in none. */
+  /** The unit of its values: `packets`, `bytes`, …; `count` if its name has no unit. */
   unit: string;
-  /** What is counted. */
+  /** Description of the counter. */
   help: string;
 }
 
@@ -20,7 +20,7 @@ export interface Stage {
   /** The properties of a direction's laws that belong to it. */
   keys: string[];
   counters: Counter[];
-  /** The stage that it stays right behind unless an order names it. */
+  /** The stage that it immediately follows, unless an order names it. */
   follows: string | undefined;
 }
 
@@ -33,13 +33,13 @@ function counterOf(counters: Schema, key: string): Counter {
   return { key, label: labelOf(unit === '' ? key : key.slice(0, -unit.length - 1)), unit: unit || 'count', help: counters.properties?.[key]?.description ?? '' };
 }
 
-/** Names of the properties that say that they belong to the stage, in the order of `required`, then in their own. */
+/** Names of the properties that belong to the stage, in the order of `required`, then in that of the schema. */
 function belonging(to: string, object: Schema): string[] {
   const all = new Set([...(object.required ?? []), ...Object.keys(object.properties ?? {})]);
   return [...all].filter((key) => object.properties?.[key]?.['x-stage'] === to);
 }
 
-/** The stages that the schema knows, in their usual order, with their titles, slots and counters. */
+/** The stages of the schema in their default order, with titles, slots and counters. */
 export function stagesOf(root: Schema): Stage[] {
   const counters = countersOf(root);
   return (root.$defs?.['Stage']?.oneOf ?? []).map((one) => {
@@ -55,8 +55,8 @@ export function stagesOf(root: Schema): Stage[] {
 }
 
 /**
- * In the order that holds for these laws: those named by `order` first, the others as usual. A stage that follows another
- * stays right behind it unless it is named.
+ * The stages in the order for these laws: those named by `order` first, the others in their default order. A stage that
+ * follows another stays immediately after it, unless it is named.
  */
 export function orderOf(root: Schema, laws: JsonObject): Stage[] {
   const all = stagesOf(root);
@@ -67,7 +67,7 @@ export function orderOf(root: Schema, laws: JsonObject): Stage[] {
   return order.flatMap((stage) => [stage, ...others.filter((other) => other.follows === stage.name)]);
 }
 
-/** What of a direction's laws belongs to a stage, and is set. */
+/** The laws of a direction that belong to a stage and are set. */
 export function pick(laws: Json | undefined, stage: Stage): JsonObject {
   if (laws === null || typeof laws !== 'object' || Array.isArray(laws)) return {};
   return Object.fromEntries(stage.keys.flatMap((key) => (laws[key] === undefined || laws[key] === null ? [] : [[key, laws[key]]])));
@@ -76,16 +76,16 @@ export function pick(laws: Json | undefined, stage: Stage): JsonObject {
 /** The slots of a stage. */
 export const slotsOf = (root: Schema, stage: Stage): Field[] => stage.keys.map((key) => fieldOf(root, directionLaws(root), key));
 
-/** A stage's slots as one object, where they are not a single object. */
+/** The schema of a stage's slots as one object, if they are not a single object. */
 export function slotsSchema(root: Schema, stage: Stage): Schema {
   const laws = directionLaws(root);
   return { properties: Object.fromEntries(Object.entries(laws.properties ?? {}).filter(([key]) => stage.keys.includes(key))), required: laws.required?.filter((key) => stage.keys.includes(key)) ?? [] };
 }
 
-/** Counters of the lane's two ends, which have places of their own there. */
+/** Counters that are shown at the two ends of the lane. */
 const ENDS = ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes', 'unplanned_dropped_packets'];
 
-/** Counters that no stage of this lane shows, for its end: those of the schema, and others of the report where they count. */
+/** Counters that no stage of this lane shows, shown at its end: those of the schema, and others of the report that are above 0. */
 export function othersOf(root: Schema, counters: Record<string, number | undefined>, stages: readonly Stage[]): Counter[] {
   const shown = new Set([...ENDS, ...stages.flatMap((stage) => stage.counters.map((one) => one.key))]);
   const known = countersOf(root);

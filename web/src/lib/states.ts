@@ -7,5 +7,5 @@ export type State = StateEvent['state'];
 /** Whether its process has ended. */
 export const isOver = (state: State | null | undefined): boolean => state === 'ended' || state === 'interrupted' || state === 'failed';
 
-/** The look of its tag. */
+/** The CSS class of its tag. */
 export const toneOf = (state: State | null | undefined): string => (state === 'running' ? 'good' : state === 'interrupted' ? 'warn' : state === 'failed' ? 'bad' : '');

@@ -1,4 +1,4 @@
-// What this server is, may do, and how noisy its host is.
+// The server's identity and permissions, and its host's noise floor.
 
 import { get } from './api/client';
 import type { CalibrationState, System } from './api/shapes';
@@ -8,7 +8,7 @@ class SystemState {
   info = $state.raw<System | undefined>();
   calibration = $state.raw<CalibrationState | undefined>();
 
-  /** The delay below which differences are this host's own. */
+  /** The noise floor: differences of delay below it are caused by this host. */
   floor = $derived.by(() => {
     const kept = this.calibration?.kept;
     if (!kept) return undefined;

@@ -19,10 +19,10 @@ export interface Result {
   download?: Throughput;
   upload?: Throughput;
   latency: Latencies;
-  /** The server's judgement, in a sentence and in a word; absent where it could not judge. */
+  /** The server's verdict, as a sentence and as a grade; absent if it could not judge. */
   verdict?: string;
   grade?: 'good' | 'usable' | 'poor';
-  /** What the server has to say of the figures. */
+  /** The server's warnings about the figures. */
   warnings?: { code: string; severity: string; text: string }[];
 }
 
@@ -32,10 +32,10 @@ export interface Mark {
   bytes: number;
 }
 
-/** How long the slow start is left out of a rate, s. */
+/** Initial time that a rate omits because of slow start, s. */
 export const RAMP_SECONDS = 1;
 
-/** The rate between the end of the ramp and the last mark; with too few marks over all of them; absent without any. */
+/** The rate from the end of the ramp to the last mark; over all marks if there are too few; absent without marks. */
 export function throughput(marks: readonly Mark[], ramp = RAMP_SECONDS): Throughput | undefined {
   const last = marks.at(-1);
   if (last === undefined || last.bytes <= 0) return undefined;
@@ -47,7 +47,7 @@ export function throughput(marks: readonly Mark[], ramp = RAMP_SECONDS): Through
   return { bytes, seconds, bits_per_second: (bytes * 8) / seconds };
 }
 
-/** Rate between each two marks that are at least `step` apart: what the curve shows. */
+/** The points of the curve: rates between marks that are at least `step` apart. */
 export function curve(marks: readonly Mark[], step = 0.2): { at: number; rate: number }[] {
   const points: { at: number; rate: number }[] = [];
   let before: Mark = { seconds: 0, bytes: 0 };
@@ -60,7 +60,7 @@ export function curve(marks: readonly Mark[], step = 0.2): { at: number; rate: n
   return points;
 }
 
-/** The middle value; absent without any. */
+/** The median; absent without values. */
 export function median(values: readonly number[]): number | undefined {
   if (values.length === 0) return undefined;
   const sorted = [...values].sort((a, b) => a - b);
@@ -69,7 +69,7 @@ export function median(values: readonly number[]): number | undefined {
   return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2;
 }
 
-/** Mean difference of one round trip to the next, s; absent below two. */
+/** Mean absolute difference of consecutive round trips, s; absent with fewer than two. */
 export function jitter(values: readonly number[]): number | undefined {
   if (values.length < 2) return undefined;
   let sum = 0;
@@ -77,8 +77,8 @@ export function jitter(values: readonly number[]): number | undefined {
   return sum / (values.length - 1);
 }
 
-/** The word of the server's grade as a heading. */
+/** The heading for each grade of the server. */
 export const GRADES = { good: 'A good connection', usable: 'A usable connection', poor: 'A poor connection' };
 
-/** The server's sentence, capitalised; absent without one. */
+/** The server's verdict with a capital letter; absent without one. */
 export const sentence = (verdict: string | undefined): string | undefined => (verdict ? verdict.charAt(0).toUpperCase() + verdict.slice(1) : undefined);

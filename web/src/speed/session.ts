@@ -1,4 +1,4 @@
-// One speed test against a server: PROTOCOL.md as the page plays it. No rendering.
+// One speed test against a server: the page's side of PROTOCOL.md. No rendering.
 
 import { type Latencies, type Mark, type Result, throughput } from './figures';
 
@@ -6,7 +6,7 @@ export type Phase = 'idle' | 'download' | 'upload';
 
 export interface Progress {
   phase: Phase;
-  /** Bytes of the running phase so far. */
+  /** Marks of the running phase so far. */
   marks: readonly Mark[];
   latency: Latencies;
 }
@@ -27,7 +27,7 @@ const SUBPROTOCOL = 'weir.speed.v1';
 const MOST_BUFFERED = 1 << 20;
 const CHUNK = 1 << 16;
 const MOST_PINGS = 200;
-/** A phase is over when its data has been silent for so long, or when it will not end. */
+/** A phase is over when no data has arrived for this time, or after `MOST_DRAIN_SECONDS`. */
 const SILENCE_SECONDS = 0.3;
 /** Longest time between two marks of a download, s. */
 const LONGEST_MARK_SECONDS = 0.2;
@@ -78,7 +78,7 @@ export class SpeedSession {
     this.#data = await Promise.all(Array.from({ length: hello.streams }, () => this.#join(hello.session)));
     const pinging = setInterval(() => this.#ping(), hello.ping_seconds * 1000);
     try {
-      // Idle is before the first phase: between phases, the path may still have queued data.
+      // Idle round trips are measured before the first phase: between phases the path may still have queued data.
       this.#measuring = true;
       await sleep(hello.idle_seconds);
       this.#measuring = false;
@@ -132,7 +132,7 @@ export class SpeedSession {
     this.#began = performance.now();
     this.#measuring = true;
     if (phase === 'upload') this.#feed();
-    // Marks come with data. Without data, time still advances.
+    // Marks are made when data arrives. Without data, make them by time.
     const ticking = phase === 'download' ? setInterval(() => this.#mark(this.#bytes, this.#elapsed()), LONGEST_MARK_SECONDS * 1000) : undefined;
     const over = this.#await('stopped');
     await Promise.race([sleep(hello.phase_seconds), over]);
@@ -143,7 +143,7 @@ export class SpeedSession {
     if (phase === 'download') measured.push({ bytes: this.#bytes, seconds: this.#elapsed() });
     this.#send({ type: 'stop' });
     const stopped = await over;
-    // The server received the upload: its last figure is the one that counts.
+    // The server received the upload, so its final count is used.
     if (phase === 'upload') measured.push({ bytes: Number(stopped['bytes']), seconds: Number(stopped['seconds']) });
     await this.#drain();
     return throughput(measured);
@@ -154,7 +154,7 @@ export class SpeedSession {
     return (performance.now() - this.#began) / 1000;
   }
 
-  /** Waits until the queues in the path have emptied themselves of the phase before. */
+  /** Waits until the queues of the path have no data of the previous phase. */
   async #drain(): Promise<void> {
     const began = performance.now();
     this.#heard = began;
@@ -162,7 +162,7 @@ export class SpeedSession {
     while (since(this.#heard) < SILENCE_SECONDS && since(began) < MOST_DRAIN_SECONDS) await sleep(0.05);
   }
 
-  /** Keeps every data socket's buffer filled, and no fuller than that. */
+  /** Keeps the buffer of every data socket filled up to `MOST_BUFFERED`. */
   #feed(): void {
     this.#sending = true;
     const chunk = new Uint8Array(CHUNK);
@@ -187,7 +187,7 @@ export class SpeedSession {
   }
 
   #ping(): void {
-    // However many are unanswered: not to ask in the worst moments would leave them out.
+    // Send pings even if many are unanswered: otherwise the worst moments would not be measured.
     const asked = this.#latency[this.#phase].length + [...this.#pings.values()].filter((one) => one.phase === this.#phase).length;
     if (!this.#measuring || asked >= MOST_PINGS) return;
     this.#last += 1;
@@ -195,7 +195,7 @@ export class SpeedSession {
     this.#send({ type: 'ping', id: this.#last });
   }
 
-  /** Pings without an answer took as long as they are old, at least. */
+  /** Counts unanswered pings with their age, which is a lower bound of their round trip. */
   #unanswered(): void {
     const now = performance.now();
     for (const { at, phase } of this.#pings.values()) this.#latency[phase].push((now - at) / 1000);
@@ -207,7 +207,7 @@ export class SpeedSession {
       const sent = this.#pings.get(Number(message['id']));
       if (sent === undefined) return;
       this.#pings.delete(Number(message['id']));
-      // It belongs to the phase that it was sent in, however late its answer comes.
+      // A ping belongs to the phase in which it was sent, however late the answer arrives.
       this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
       this.#tell();
     } else if (message.type === 'received') {

@@ -117,7 +117,7 @@ test('a law is previewed while it is edited, staged, applied with others at once
   assert.deepEqual(emulator.configuration.flow[0].b_to_a.loss, { percentage: 1 });
   await page.getByRole('region', { name: 'Staged changes' }).getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('button', { name: 'Apply' }).click();
-  await page.waitForFunction(() => document.body.innerText.includes('What you change is staged here'));
+  await page.waitForFunction(() => document.body.innerText.includes('Changes are staged here'));
   assert.equal(emulator.configuration.flow[0].a_to_b, undefined);
   site.quiet();
 });
@@ -145,12 +145,12 @@ test('a preview of what can not be computed is refused beside the field, and not
   await preview.getByText('packets by the engine').waitFor();
   const asked = () => site.mock.calls.filter((one) => one.endsWith('/laws/preview')).length;
   const before = asked();
-  for (const [field, wrong, right, words] of [['Packets a second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
+  for (const [field, wrong, right, words] of [['Packets per second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
     await preview.getByLabel(field).fill(wrong);
     await preview.getByText(words).waitFor();
     await comes(() => preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
     await page.waitForTimeout(500);
-    await comes(asked, before + (field === 'Packets a second' ? 0 : 1));
+    await comes(asked, before + (field === 'Packets per second' ? 0 : 1));
     await preview.getByLabel(field).fill(right);
     await preview.getByText(words).waitFor({ state: 'detached' });
     await page.waitForTimeout(500);

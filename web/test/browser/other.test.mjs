@@ -90,7 +90,7 @@ test('a stopped experiment is resumed, once', options, async () => {
   site.mock.experimentMs = 60_000;
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByRole('status').getByText('running').waitFor();
-  const goOn = page.getByRole('button', { name: '▶ Go on' });
+  const goOn = page.getByRole('button', { name: '▶ Resume' });
   await never(goOn, 'a running experiment can not be resumed');
   await page.getByRole('button', { name: '■ Stop' }).click();
   await page.getByRole('status').getByText('interrupted').waitFor();
@@ -129,7 +129,7 @@ test('the host: doctor, calibration, a lab created and removed', options, async 
   await page.getByRole('tab', { name: 'Calibration' }).click();
   await page.getByText('lab one way delay p99').waitFor();
   await page.getByRole('tab', { name: 'Labs' }).click();
-  await page.getByRole('button', { name: 'Make', exact: true }).click();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('row', { name: /lab1/ }).getByText('10.77.0.1').waitFor();
   await page.getByRole('button', { name: 'Remove' }).click();
   await page.getByRole('row', { name: /lab1/ }).waitFor({ state: 'detached' });
@@ -163,12 +163,12 @@ test('the demo is run, watched and stopped; its table tells asked, realised and 
     ['dispositions', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
     ['delay delay 20ms', 'the peer was lost', 'failed'],
   ]);
-  await page.getByText('2 of 4 rows hold').waitFor();
+  await page.getByText('2 of 4 rows passed').waitFor();
   await page.getByRole('row', { name: /^udp-paced/ }).getByText('0 of 1 000 pkt').waitFor();
   await page.getByRole('checkbox', { name: /^Simulated/ }).check();
   await run.click();
   await page.getByText('On a plain link').waitFor({ state: 'detached' });
-  await page.getByText('1 of 3 rows hold').waitFor();
+  await page.getByText('1 of 3 rows passed').waitFor();
   assert.deepEqual(bodies, [{ simulate: false }, { simulate: false }, { simulate: true }]);
   site.mock.experimentMs = 700;
   site.quiet();

@@ -75,7 +75,7 @@ async function run(page, rate) {
 test('a plan is built, run, watched, stopped, kept and compared', options, async () => {
   const page = await site.page();
   // The page shows the port to use.
-  await page.getByText(`on a port of its own: 127.0.0.1:${port}`).waitFor();
+  await page.getByText(`this server listens on another port: 127.0.0.1:${port}`).waitFor();
   await page.getByLabel('Host where').fill(`127.0.0.1:${port}`);
   await page.getByText('UDP 10 Mbit/s').click();
   await page.getByRole('button', { name: '▶ Start' }).click();
@@ -350,7 +350,7 @@ test('the demo on the virtual clock: every row of the program’s own result has
   await page.getByRole('button', { name: '▶ Run the demo' }).click();
   const table = page.getByRole('table', { name: 'Asked, realised, measured' });
   await table.waitFor({ timeout: 60_000 });
-  await page.getByText(/(\d+) of \1 rows hold/).waitFor();
+  await page.getByText(/(\d+) of \1 rows passed/).waitFor();
   const { result } = await api('GET', '/demo');
   const rows = async () => table.getByRole('row').allInnerTexts();
   await comes(async () => (await rows()).length - 1, result.paths.reduce((sum, row) => sum + row.figures.length + Number(row.dispositions !== undefined), 0));

@@ -1,4 +1,4 @@
-// Requests to the API: one way in, errors with the server's own words by field.
+// Requests to the API, and errors with the server's messages by field.
 
 import type { Problem, DocumentChange } from './shapes';
 import { stepsOf } from '../schema/model';
@@ -16,12 +16,12 @@ export class ApiError extends Error {
     this.problem = problem;
   }
 
-  /** Who changed the document meanwhile, with 412. */
+  /** The change by another client that caused a 412. */
   get changed(): DocumentChange | undefined {
     return this.problem.changed ?? undefined;
   }
 
-  /** The server's words by JSON pointer, of fields below `root`. */
+  /** The server's messages by JSON pointer, for fields below `root`. */
   errorsBelow(root: string): Map<string, string> {
     return errorsBelow(this.problem.errors ?? [], root);
   }
@@ -43,7 +43,7 @@ export function errorsBelow(errors: readonly FieldError[], root: string): Map<st
   return found;
 }
 
-/** Errors whose pointers say `/flow/NAME/…` by name rather than by place: a list's items are found by their `name`. */
+/** Converts pointers with names (`/flow/NAME/…`) to pointers with indices; list items are found by their `name`. */
 export function byPlace(errors: Map<string, string>, document: unknown): Map<string, string> {
   const moved = new Map<string, string>();
   for (const [path, message] of errors) {
@@ -62,18 +62,18 @@ export function byPlace(errors: Map<string, string>, document: unknown): Map<str
   return moved;
 }
 
-/** Gives the server its token; it comes back as a cookie that scripts can't read. */
+/** Sends the token to the server, which returns it as a cookie that scripts can't read. */
 export const unlock = async (token: string): Promise<void> => void (await call('POST', '/session', { body: { token } }));
 
 /** Called when the server requires a token. */
 export const onUnauthorized: { ask: () => void } = { ask: () => {} };
 
-/** An entity tag as in documents and events: that of a header is quoted, and a proxy may mark it as weak. */
+/** An entity tag without quotes, as in documents and events; in headers it is quoted, and a proxy may mark it as weak. */
 export const bareTag = (tag: string): string => tag.replace(/^W\//, '').replace(/^"(.*)"$/, '$1');
 
 export interface Answer<T> {
   data: T;
-  /** Bare. */
+  /** Without quotes. */
   etag: string | undefined;
   status: number;
 }
@@ -81,9 +81,9 @@ export interface Answer<T> {
 interface Options {
   query?: Record<string, string | number | boolean | string[] | undefined>;
   body?: unknown;
-  /** Only if the document still has this entity tag (bare). */
+  /** Only if the document still has this entity tag (without quotes). */
   match?: string | undefined;
-  /** Only if there is none yet. */
+  /** Only if the document does not exist yet. */
   fresh?: boolean;
   signal?: AbortSignal;
 }
@@ -146,7 +146,7 @@ export const post = async <T>(where: string, body?: unknown, signal?: AbortSigna
   (await call<T>('POST', where, { body, ...(signal && { signal }) } as Options)).data;
 export const remove = async (where: string, match?: string): Promise<void> => void (await call('DELETE', where, { match }));
 
-/** Fetches a file and hands it to the browser to keep. */
+/** Fetches a file and saves it through the browser. */
 export async function download(where: string, query: Options['query'], name: string): Promise<void> {
   const response = await fetch(urlOf(where, query));
   if (!response.ok) throw new ApiError(response.status, await problemOf(response));
@@ -158,5 +158,5 @@ export async function download(where: string, query: Options['query'], name: str
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** What an error says, whatever it is. */
+/** The message of any error. */
 export const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -2,14 +2,14 @@
 
 import type { FigureData } from '../api/shapes';
 
-/** One ascending x for all; `undefined` where a series has no value there, `null` where it has a gap. */
+/** A common ascending x; a series has `undefined` where it has no value, and `null` at a gap. */
 export interface Aligned {
   x: number[];
   ys: (number | null)[][];
 }
 
 export function alignedOf(figure: Pick<FigureData, 'series' | 'x' | 'y'>): Aligned {
-  // What can't stand on a logarithmic axis is left out.
+  // Values that a logarithmic axis can't show are omitted.
   const usable = (value: number | null | undefined, log: boolean) => typeof value === 'number' && Number.isFinite(value) && (!log || value > 0);
   const logX = figure.x.scale === 'log';
   const logY = figure.y.scale === 'log';

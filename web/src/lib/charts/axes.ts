@@ -2,10 +2,10 @@
 
 import { type Figure, text } from '../format';
 
-/** How a value is written; `extra` is how many digits more than usual. */
+/** Formats a value; `extra` is the number of additional digits. */
 export type Format = (value: number, extra?: number) => Figure;
 
-/** Distinguishable colours (`--series-1` to `--series-16`). */
+/** Number of distinguishable colours (`--series-1` to `--series-16`). */
 export const COLOURS = 16;
 
 /** The colour of a line, from 1, and whether it is dashed since an earlier line has that colour. */
@@ -26,7 +26,7 @@ export function labelsOf(splits: readonly (number | null)[], write: (value: numb
 /** A figure as an axis writes it. */
 export const written = (format: Format) => (value: number, extra: number): string => text(format(value, extra));
 
-/** How far bars around these ascending places reach beyond the first and the last: half of their least distance. */
+/** How far bars at these ascending positions extend beyond the first and the last: half of the minimum distance. */
 export function barReach(x: readonly number[]): number {
   let least = Infinity;
   for (let index = 1; index < x.length; index += 1) least = Math.min(least, (x[index] ?? 0) - (x[index - 1] ?? 0));
@@ -34,8 +34,8 @@ export function barReach(x: readonly number[]): number {
 }
 
 /**
- * The range of a logarithmic axis around positive values. Its lower end has one digit: uPlot counts ticks from there, and
- * never stops where rounding takes the first one beyond a power of ten (from 9.5 to 11).
+ * The range of a logarithmic axis around positive values. Its lower end has one significant digit: uPlot counts ticks from
+ * there, and loops forever if rounding moves the first one beyond a power of ten (from 9.5 to 11).
  */
 export function logRange(least: number, most: number): [number, number] {
   const low = least < most ? least : least / 2;

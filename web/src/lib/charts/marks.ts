@@ -1,24 +1,24 @@
-// Drawings of a report's figure other than lines: intervals, ranges, references, omitted and host-limited values. Pure.
+// Marks of a report's figure other than lines: intervals, ranges, references, omitted and host-limited values. Pure.
 
 import type { FigureData } from '../api/shapes';
 
 type Shown = Pick<FigureData, 'series' | 'x' | 'y' | 'references' | 'shades'>;
 
 export interface Marks {
-  /** Stretches of x that are left out of the totals. */
+  /** Ranges of x that the totals leave out. */
   shades: [number, number][];
   references: { place: string; at: number | undefined; name: string }[];
   /** Ends of an interval around a value, by series. */
   whiskers: { series: number; x: number; low: number; high: number }[];
-  /** Levels that hold over a stretch of x, by series; filled down to the axis when they are bars. */
-  spans: { series: number; from: number; to: number; y: number; filled: boolean; /** The level before, where that stretch ends where this one begins. */ riser: number | undefined }[];
+  /** Levels over ranges of x, by series; bars are filled down to the axis. */
+  spans: { series: number; from: number; to: number; y: number; filled: boolean; /** The previous level, if its range ends where this one starts. */ riser: number | undefined }[];
   /** Values that a warning marks as limited by the host. */
   host_limited: { series: number; x: number; y: number }[];
 }
 
 const is = (value: number | null | undefined): value is number => typeof value === 'number' && Number.isFinite(value);
 
-/** Where a level's name stands, all in pixels from the top: above its line, or below it where it would reach beyond the plot. */
+/** Position of a level's name, in pixels from the top: above its line, or below if it would be outside the plot. */
 export function baselineOf(line: number, top: number, ratio: number): number {
   const above = line - 4 * ratio;
   return above - 11 * ratio < top ? line + 13 * ratio : above;
@@ -68,7 +68,7 @@ export function marksOf(figure: Shown): Marks & { least: { x: number; y: number 
   return { ...marks, least, most };
 }
 
-/** A figure's values as rows for those who don't see its drawing: at most `most` of them, evenly chosen. */
+/** A figure's values as rows, as an alternative to its drawing: at most `most` rows, evenly chosen. */
 export function rowsOf(figure: Shown, most = 200): { series: string; x: number; end: number | undefined; y: number | null; low: number | undefined; high: number | undefined; host_limited: boolean }[] {
   const all = figure.series.flatMap((series) =>
     series.x.flatMap((x, place) => {

@@ -1,4 +1,4 @@
-// Loss of a running test, of all its packets so far: the sum of its intervals with their corrections.
+// Loss of a running test so far: the sum over its intervals, with corrections.
 
 import type { Interval, IntervalCount } from '../api/shapes';
 
@@ -8,7 +8,7 @@ class Direction {
   lost = 0;
   #arrived = 0;
   #sent = 0;
-  /** Whether its receiver has stated a loss, be it 0. */
+  /** Whether its receiver has reported a loss, including 0. */
   known = false;
 
   take({ sender, receiver }: Ends): void {
@@ -19,15 +19,15 @@ class Direction {
     this.#arrived += receiver.packets;
   }
 
-  /** The local end has counted all; figures of the other end may be withheld, but not its losses. */
+  /** Expected packets, by the local end's complete counts: figures of the other end may be withheld, but not its losses. */
   get expected(): number {
     return Math.max(this.#sent, this.#arrived + this.lost);
   }
 }
 
 /**
- * What the intervals of a test lost together. Those of the omitted start count until the first other one. Absent where an interval was
- * missed, by a page that was opened later or too slow: corrections may be of intervals that it never had.
+ * The loss of all intervals of a test. Intervals of the omitted start count until the first other one. Absent if an interval was
+ * missed because the page was opened later or was too slow: corrections may then refer to missed intervals.
  */
 export class LossSoFar {
   #directions = { forward: new Direction(), reverse: new Direction() };
@@ -36,7 +36,7 @@ export class LossSoFar {
   #isWhole = true;
 
   take(interval: Interval): void {
-    // The newest interval comes with the test and may come by the stream as well.
+    // The newest interval is part of the test's state and may arrive in the stream as well.
     if (interval.end_seconds <= this.#until) return;
     if (interval.start_seconds > this.#until + 0.001) this.#isWhole = false;
     this.#until = interval.end_seconds;
@@ -50,7 +50,7 @@ export class LossSoFar {
     }
   }
 
-  /** Lost packets ÷ sent ones; absent where no receiver has stated a loss, or an interval was missed. */
+  /** Lost ÷ sent packets; absent if no receiver has reported a loss, or if an interval was missed. */
   get ratio(): number | undefined {
     if (!this.#isWhole) return undefined;
     const known = Object.values(this.#directions).filter((one) => one.known);

@@ -1,4 +1,4 @@
-// The recent past of a figure, in memory that does not grow: a ring of numbers.
+// The recent history of figures, in rings of fixed size.
 
 /** The column of a series' time, by which its rows are ordered. */
 const TIME = 'at';
@@ -14,7 +14,7 @@ export class Series {
   constructor(columns: readonly string[], capacity = 600) {
     this.columns = columns;
     this.capacity = capacity;
-    // Times are compared with those of other series.
+    // Double precision, since times are compared with those of other series.
     this.#values = columns.map((name) => (name === TIME ? new Float64Array(capacity) : new Float32Array(capacity)));
   }
 
@@ -27,7 +27,7 @@ export class Series {
     this.#next = 0;
   }
 
-  /** Takes a row; an absent figure is a gap, never a zero. A row of a time that is known replaces that one, and of an older time there is none to be added. */
+  /** Adds a row; an absent figure is a gap, never a zero. A row with a known time replaces the earlier one; a new row with an older time is ignored. */
   push(row: readonly (number | null | undefined)[]): void {
     const place = this.#placeOf(row[this.columns.indexOf(TIME)]);
     if (place === undefined) return;
@@ -37,7 +37,7 @@ export class Series {
     this.#length = Math.min(this.#length + 1, this.capacity);
   }
 
-  /** Where a row of this time belongs. */
+  /** The index for a row of this time. */
   #placeOf(at: number | null | undefined): number | undefined {
     const times = this.#values[this.columns.indexOf(TIME)];
     if (times === undefined || typeof at !== 'number') return this.#next;

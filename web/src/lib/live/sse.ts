@@ -1,4 +1,4 @@
-// Server-sent events read from a fetched body: EventSource hides the status of a refusal and waits as it likes.
+// Server-sent events from a fetched body: EventSource hides the status of a refusal and chooses its own retry times.
 
 export interface ServerEvent {
   event: string;
@@ -6,7 +6,7 @@ export interface ServerEvent {
   id?: string;
 }
 
-/** Cuts a stream of text into events (WHATWG HTML, section 9.2.6). Holds at most one unfinished event. */
+/** Splits a stream of text into events (WHATWG HTML, section 9.2.6). Buffers at most one unfinished event. */
 export class EventParser {
   #rest = '';
   #event = '';
@@ -40,7 +40,7 @@ export class EventParser {
   }
 }
 
-/** How long to wait before the next attempt: 0.5 s doubling to 8 s, with a fifth of spread. */
+/** Delay before the next attempt, ms: 0.5 s doubling to 8 s, with a random spread of a fifth. */
 export function backoff(attempt: number, draw: number): number {
   const base = Math.min(8000, 500 * 2 ** Math.min(attempt, 10));
   return base * (0.9 + 0.2 * draw);

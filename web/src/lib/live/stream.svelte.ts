@@ -1,4 +1,4 @@
-// The live event stream: reads it, reconnects, and dispatches events to listeners, whatever their content.
+// The live event stream: reads it, reconnects, and dispatches events to listeners.
 
 import { BASE, onUnauthorized } from '../api/client';
 import type { AlarmEvent, DocumentChange, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
@@ -21,9 +21,9 @@ class Stream {
   link = $state<Link>('connecting');
   /** Seconds until the next attempt; 0 while one is being made. */
   retryAt = $state(0);
-  /** The server was restarted while this page was open. */
+  /** Number of restarts of the server while this page was open. */
   restarts = $state(0);
-  /** How old the latest figures of the object that is furthest behind were when they came, s; 0 while all are fresh. */
+  /** Age at arrival of the latest figures of the oldest object, s; 0 while all are recent. */
   behind = $state(0);
   #listeners = new Set<Partial<Handlers>>();
   /** Kinds and objects whose samples are requested, by requester. */
@@ -45,7 +45,7 @@ class Stream {
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    // A page in the browser's back/forward cache would keep its connection, one of six per server.
+    // A page in the browser's back/forward cache would keep its connection, of which a browser permits six per server.
     globalThis.addEventListener?.('pagehide', () => {
       this.#left = true;
       this.#abort?.abort();
@@ -57,11 +57,11 @@ class Stream {
     void this.#run();
   }
 
-  /** Requests samples of objects (`emulators:ID`), replacing the previous request of `asker`: objects out of sight are not sampled. */
-  want(asker: string, objects: readonly string[]): void {
+  /** Requests samples of objects (`emulators:ID`), replacing the previous request of `requester`, so that only visible objects are sampled. */
+  want(requester: string, objects: readonly string[]): void {
     const before = this.#samples;
-    if (objects.length > 0) this.#wanted.set(asker, objects);
-    else this.#wanted.delete(asker);
+    if (objects.length > 0) this.#wanted.set(requester, objects);
+    else this.#wanted.delete(requester);
     if (this.#samples === before) return;
     clearTimeout(this.#changing);
     this.#changing = setTimeout(() => this.#abort?.abort(), 50);
@@ -94,7 +94,7 @@ class Stream {
           }
         }
       } catch {
-        // Told by the banner; the reason is the network's.
+        // The banner shows that the connection is lost.
       }
       if (abort.signal.aborted) {
         // The subscription changed, or the page was left: not an error.

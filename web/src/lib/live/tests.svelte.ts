@@ -1,5 +1,5 @@
-// Tests of the server and their figures. Figures are kept outside of reactive state: a thousand flows ten times a
-// second are numbers in rings, and what is on the screen reads them when `tick` moves.
+// Tests of the server and their figures. For a thousand flows ten times a second, figures are stored in rings outside of
+// reactive state; visible components read them when `tick` changes.
 
 import { call, get, path } from '../api/client';
 import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, TestList, Warning } from '../api/shapes';
@@ -15,13 +15,13 @@ export type Column = (typeof COLUMNS)[number];
 
 export type Row = Record<Exclude<Column, 'at'>, number | undefined>;
 
-/** A figure of both directions together; absent where one of those that run has none. */
+/** The sum of a figure over both directions; absent if a running direction lacks it. */
 export function both(forward: Row | undefined, reverse: Row | undefined, key: keyof Row): number | undefined {
   const values = [forward, reverse].filter((row) => row !== undefined).map((row) => row[key]);
   return values.length === 0 || values.includes(undefined) ? undefined : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
 }
 
-/** The ratio of packets that an interval lost to those that receivers expected in it; losses of earlier intervals are not in it. */
+/** Lost ÷ expected packets of an interval, without losses of earlier intervals. */
 export function lossOf(receivers: readonly (IntervalCount | null | undefined)[]): number | undefined {
   let lost = 0;
   let expected = 0;
@@ -36,10 +36,10 @@ export function lossOf(receivers: readonly (IntervalCount | null | undefined)[])
 const LENGTH = 600;
 const STATES = ['starting', 'running', 'ending', 'ended', 'interrupted', 'failed'];
 
-/** Figures of the far end that have not come for so long are waited for, s: usually they come within one. */
+/** The page shows "waiting" if the far end's figures are missing for this long, s; they usually arrive within 1 s. */
 const WAITING_SECONDS = 2;
 
-/** A record with at most so many counts of intervals is read whole, for its curves. */
+/** A record with at most this many interval counts is read completely, for its curves. */
 const MOST_COUNTS = 50_000;
 
 type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
@@ -72,7 +72,7 @@ export function resultOf(flow: RunRecord['flows'][number]): Row {
   };
 }
 
-/** The ratio of lost packets of a whole run, both directions together; absent where that of one is not known. */
+/** The loss ratio of a whole run over both directions; absent if it is unknown for one of them. */
 export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'>): number | undefined {
   const known = (['forward', 'reverse'] as const).filter((way) => typeof total[way]?.receiver?.loss_ratio === 'number');
   if (known.some((way) => !isLossKnown(flows, way))) return undefined;
@@ -82,11 +82,11 @@ export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'
   return sent > 0 ? sum((way) => total[way]?.receiver?.lost_packets) / sent : undefined;
 }
 
-/** What is known of one running or finished test. */
+/** One running or finished test. */
 export class LiveTest {
   #test = $state.raw() as Test;
   interval: Interval | undefined;
-  /** Requested number of flows, until the program reports it. */
+  /** Requested number of flows, until the program reports the actual one. */
   expected = $state(0);
   skipped = 0;
   /** Whether its figures are those of the record. */
@@ -99,10 +99,10 @@ export class LiveTest {
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
-  /** From the test, and meanwhile from the stream. */
+  /** Warnings from the test's state and from the stream. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
-  /** When (the test's time, s) the far end last reported each flow. */
+  /** Time of the test, s, at which the far end last reported each flow. */
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly #told = new Map<number, number>();
   /** History of each flow, from its first figure on. */
@@ -118,7 +118,7 @@ export class LiveTest {
     for (const warning of this.#test.warnings ?? []) this.warn(warning);
   }
 
-  /** Takes a warning, once. */
+  /** Adds a warning unless it is known. */
   warn(warning: Warning): void {
     const isKnown = this.warnings.some((one) => one.code === warning.code && one.flow === warning.flow && one.text === warning.text);
     if (!isKnown && this.warnings.length < 100) this.warnings.push(warning);
@@ -147,14 +147,14 @@ export class LiveTest {
   }
 
   take(interval: Interval): void {
-    // The record has all of it.
+    // The record already has all intervals.
     if (this.finished) return;
     this.interval = interval;
     this.seconds = interval.end_seconds;
     for (const flow of interval.flows) {
       const row = rowOf(flow as Counts);
       this.flows.set(flow.id, row);
-      // One end is local: if both have figures, the other has reported. A flow that has not started has none.
+      // One end is local, so if both have figures, the far end has reported. A flow that has not started has no figures.
       const state = this.state(flow.id);
       if ((flow.sender && flow.receiver) || (state !== undefined && state !== 'started')) this.#told.set(flow.id, interval.end_seconds);
       let series = this.#series.get(flow.id);
@@ -172,13 +172,13 @@ export class LiveTest {
     this.total.push([interval.end_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
   }
 
-  /** Counts of intervals that its record has, about. */
+  /** Approximate number of interval counts in its record. */
   get counts(): number {
     const { start_seconds: start, end_seconds: end } = this.interval ?? { start_seconds: 0, end_seconds: 0 };
     return end > start ? this.test.flows.length * Math.ceil(end / (end - start)) : 0;
   }
 
-  /** Shows the figures of the whole run, and its curves where the record has intervals. */
+  /** Shows the figures of the whole run, and its curves if the record has intervals. */
   finish(record: RunRecord): void {
     const intervals = record.intervals ?? [];
     if (intervals.length > 0) {
@@ -204,7 +204,7 @@ export class LiveTest {
     return now - (this.#told.get(flow) ?? 0) >= WAITING_SECONDS;
   }
 
-  /** Since when (the test's time, s) the peer of a running test has been unreachable; absent while it is reachable. */
+  /** Time of the test, s, since which the peer has been unreachable; absent while it is reachable. */
   get unreachableSince(): number | undefined {
     return this.over ? undefined : (this.test.peer_unreachable_since_seconds ?? undefined);
   }
@@ -213,7 +213,7 @@ export class LiveTest {
     return this.#series.get(flow);
   }
 
-  /** How many flows it has. */
+  /** Number of its flows. */
   get flowCount(): number {
     return this.test.flows.length || this.expected;
   }
@@ -224,14 +224,14 @@ export class LiveTest {
 }
 
 class Tests {
-  /** Newest first; replaced when a test comes, goes or changes its state, never for figures. */
+  /** Newest first; replaced when a test is added, removed or changes its state, but not for figures. */
   list = $state.raw<LiveTest[]>([]);
-  /** Moves at most ten times a second while figures come in. */
+  /** Changes at most ten times a second while figures arrive. */
   tick = $state(0);
-  /** False until the first list has come. */
+  /** False until the first list has arrived. */
   known = $state(false);
   #due = false;
-  /** Tests that are being read, and whether there is news of them meanwhile. */
+  /** Tests that are being read, and whether they have changed in the meantime. */
   readonly #loading = new Map<string, boolean>();
   /** Tests whose records are being read. */
   readonly #reading = new Set<string>();
@@ -263,7 +263,7 @@ class Tests {
     return this.list.find((one) => one.test.id === id);
   }
 
-  /** The list as the server has it; figures of tests that are known stay. */
+  /** Reads the server's list; figures of known tests are preserved. */
   async refresh(): Promise<void> {
     const { tests } = await get<TestList>('/tests');
     this.list = tests.map((test) => this.#adopt(test));
@@ -271,7 +271,7 @@ class Tests {
     this.#moved();
   }
 
-  /** Puts a test at the head; `expected` is the number of flows that it was asked for. */
+  /** Adds a test at the head; `expected` is the requested number of flows. */
   add(test: Test, expected = 0): LiveTest {
     const live = this.#adopt(test);
     live.expected = expected;
@@ -292,7 +292,7 @@ class Tests {
     }
   }
 
-  /** The test in the response to a command. */
+  /** Handles the test in the response to a command. */
   told(test: Test): void {
     this.#adopt(test);
     this.list = [...this.list];
@@ -312,7 +312,7 @@ class Tests {
     return live;
   }
 
-  /** Reads a test again; news that come meanwhile are read once, behind it. */
+  /** Reads a test again; if it changes in the meantime, reads it once more. */
   async #load(id: string): Promise<void> {
     if (this.#loading.has(id)) {
       this.#loading.set(id, true);

@@ -1,5 +1,5 @@
-// What a form needs to know of a JSON Schema (draft 2020-12, the dialect of `weir schema`): pure functions.
-// The page knows no field of any schema by name: labels, help, choices and defaults all come from here.
+// Reads JSON Schemas (draft 2020-12, the dialect of `weir schema`) for forms. Pure.
+// The page refers to no field of a schema by name: labels, help, choices and defaults come from the schema.
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
@@ -18,7 +18,7 @@ export interface Schema {
   const?: Json;
   enum?: Json[];
   default?: Json;
-  /** Values that are accepted, the one to begin with first. */
+  /** Accepted values; the first is the initial one. */
   examples?: Json[];
   description?: string;
   title?: string;
@@ -29,11 +29,11 @@ export interface Schema {
   'x-one-of'?: string[];
   /** The stage of the engine's order that a slot or a counter belongs to. */
   'x-stage'?: string;
-  /** The stage that a stage stays right behind unless an order names it. */
+  /** The stage that this stage immediately follows, unless an order names it. */
   'x-follows'?: string;
   /** The transports of a connection that have this option; absent: all. */
   'x-transports'?: string[];
-  /** What an emulator counts under this configuration. */
+  /** The counters of an emulator with this configuration. */
   'x-counters'?: Schema;
 }
 
@@ -51,12 +51,12 @@ export interface Field {
   kind: Kind;
   /** What the field means, from its own description. */
   help: string;
-  /** What is accepted, from the description of its type. */
+  /** The accepted values, from the description of its type. */
   accepted: string;
   placeholder: string;
-  /** A value that is accepted; absent where the schema tells none. */
+  /** An accepted value; absent if the schema has no example. */
   example: Json | undefined;
-  /** A null or an absence is meaningful: nothing is set. */
+  /** Whether null or an absent value is accepted and means that nothing is set. */
   optional: boolean;
   required: boolean;
   initial: Json | undefined;
@@ -64,7 +64,7 @@ export interface Field {
   integer: boolean;
   minimum?: number;
   maximum?: number;
-  /** The schema behind references and nullability. */
+  /** The schema with references resolved and without null. */
   schema: Schema;
 }
 
@@ -84,7 +84,7 @@ export function resolve(root: Schema, schema: Schema): Schema {
 function withoutNull(root: Schema, schema: Schema): [Schema, boolean] {
   const options = schema.anyOf ?? (schema.oneOf?.some((one) => one.type === 'null') ? schema.oneOf : undefined);
   if (options !== undefined) {
-    // A line that may stand for a table says nothing that the table's form does not.
+    // A string as an alternative to a table is omitted, since the form of the table covers it.
     const hasTable = options.some((one) => resolve(root, one).properties !== undefined);
     const rest = options.filter((one) => one.type !== 'null' && !(hasTable && one.type === 'string'));
     const [only] = rest;
@@ -134,10 +134,10 @@ function kindOf(schema: Schema, choices: Choice[]): Kind {
   }
 }
 
-/** `bad_loss_percentage` as `bad loss percentage`: the file's own word stays readable in the form. */
+/** `bad_loss_percentage` as `bad loss percentage`, so that the form uses the names of files. */
 export const labelOf = (name: string): string => name.replaceAll('_', ' ');
 
-/** What one property of an object is. */
+/** The field of a property of an object. */
 export function fieldOf(root: Schema, owner: Schema, name: string): Field {
   const own = owner.properties?.[name] ?? {};
   const [schema, nullable] = withoutNull(root, own);
@@ -162,31 +162,31 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
     initial,
     choices,
     integer: schema.type === 'integer',
-    // Unsigned types say only `minimum: 0`; the parser knows the rest and says so.
+    // Unsigned types have only `minimum: 0`; the parser checks further limits and reports them.
     ...(schema.minimum !== undefined && { minimum: schema.minimum }),
     ...(schema.maximum !== undefined && { maximum: schema.maximum }),
     schema,
   };
 }
 
-/** Descriptions are Markdown of one kind only: code between backticks. */
+/** Removes the only Markdown that descriptions use: backticks around code. */
 const plainly = (text: string) => text.replace(/`([^`]*)`/g, '$1');
 
-/** All properties of an object: those of `first` in that order, then required ones in theirs, then the others. */
+/** All properties of an object: those of `first` in that order, then the required ones, then the others. */
 export function fieldsOf(root: Schema, object: Schema, first: readonly string[] = []): Field[] {
   const all = Object.keys(object.properties ?? {});
   const names = [...first, ...(object.required ?? []), ...all].filter((name) => all.includes(name));
   return [...new Set(names)].map((name) => fieldOf(root, object, name));
 }
 
-/** Whether an object's field applies to its value: an option of some transports only where the value has one of these. */
+/** Whether a field applies to the value of its object: options of some transports apply only if the value has one of these. */
 export function applies(object: Schema, name: string, value: JsonObject): boolean {
   const transports = object.properties?.[name]?.['x-transports'];
   const transport = value['transport'] ?? object.properties?.['transport']?.default;
   return transports === undefined || transports.includes(String(transport));
 }
 
-/** The properties of which at most one is set, when the object is a slot for a law. */
+/** The properties of which at most one may be set, if the object is a slot for a law. */
 export const lawsOf = (object: Schema): string[] => object['x-one-of'] ?? [];
 
 /** Initial value of a field that is switched on: the schema's example, which works immediately. */
@@ -222,7 +222,7 @@ export function starterObject(root: Schema, object: Schema): JsonObject {
 
 const escape = (step: string) => step.replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** A JSON pointer (RFC 6901) one step further down. */
+/** Appends a step to a JSON pointer (RFC 6901). */
 export const pointer = (base: string, step: string | number): string => `${base}/${escape(String(step))}`;
 
 /** The steps of a JSON pointer. */
@@ -240,7 +240,7 @@ export function at(value: Json | undefined, path: string): Json | undefined {
   return here;
 }
 
-/** A copy of `value` with `next` at the pointer; `undefined` removes. Objects on the way are made. */
+/** A copy of `value` with `next` at the pointer; `undefined` removes. Missing objects on the path are created. */
 export function put(value: Json | undefined, path: string, next: Json | undefined): Json {
   const [step, ...rest] = stepsOf(path);
   if (step === undefined) return next ?? null;
@@ -258,7 +258,7 @@ export function put(value: Json | undefined, path: string, next: Json | undefine
   return copy;
 }
 
-/** The same JSON value, whatever the order of its keys. */
+/** Whether two JSON values are equal, regardless of the order of keys. */
 export function same(a: Json | undefined, b: Json | undefined): boolean {
   if (a === b) return true;
   if (Array.isArray(a) && Array.isArray(b)) {
@@ -270,7 +270,7 @@ export function same(a: Json | undefined, b: Json | undefined): boolean {
   return keys.length === Object.keys(b).length && keys.every((key) => key in b && same(a[key], b[key]));
 }
 
-/** The leaves that differ: pointer, before, after. What a staged change shows before it is applied. */
+/** The leaves that differ, with pointer and both values: shown for staged changes before they are applied. */
 export function changes(before: Json | undefined, after: Json | undefined, base = ''): Change[] {
   if (same(before, after)) return [];
   const isObject = (one: Json | undefined): one is JsonObject | Json[] => one !== null && typeof one === 'object';
@@ -287,7 +287,7 @@ export interface Change {
   after: Json | undefined;
 }
 
-/** A value in the words of the file: `normal mean 20ms deviation 5ms, order fifo-release`. */
+/** A value as text, with the names of files: `normal mean 20ms deviation 5ms, order fifo-release`. */
 export function words(value: Json | undefined): string {
   if (value === null || value === undefined) return '';
   if (Array.isArray(value)) return value.map(words).join(' → ');

@@ -1,6 +1,6 @@
-// What is larger than its place scrolls in it, and then has to be reached by keys.
+// Makes scrolling content accessible by keyboard.
 
-/** An attachment: focusable, and named, for as long as it has something to scroll. */
+/** An attachment that makes a node focusable and gives it a name while its content is larger than the node. */
 export function scrollable(node: HTMLElement): () => void {
   const look = () => {
     const more = node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1;

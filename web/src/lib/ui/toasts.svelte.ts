@@ -1,4 +1,4 @@
-// Short notices in a corner: they lie above the page and move nothing.
+// Short notices in a corner, above the page, so that they don't move its content.
 
 export type Tone = 'good' | 'warn' | 'bad' | 'info';
 
@@ -16,7 +16,7 @@ class Toasts {
   list = $state.raw<Toast[]>([]);
   #last = 0;
 
-  /** Bad news stays until it is closed; the rest goes by itself. */
+  /** Shows a notice. An error stays until it is closed; others disappear after some seconds. */
   say(tone: Tone, text: string, action?: Toast['action']): number {
     this.#last += 1;
     const toast: Toast = { id: this.#last, tone, text, ...(action && { action }) };
