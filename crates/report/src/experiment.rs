@@ -55,7 +55,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
     line(&mut out, head.map(text_cell));
     let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     for (name, step) in &steps {
-        let place = |at: &std::collections::BTreeMap<String, String>| {
+        let place_cells = |at: &std::collections::BTreeMap<String, String>| {
             let values = axes.iter().map(|a| text_cell(at.get(*a).map_or("", String::as_str)));
             std::iter::once(text_cell(name)).chain(values).collect::<Vec<_>>()
         };
@@ -89,7 +89,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     point.interrupted.to_string(),
                     crossing.clone(),
                 ];
-                line(&mut out, place(&point.at).into_iter().chain(figures));
+                line(&mut out, place_cells(&point.at).into_iter().chain(figures));
             }
             // No run has the deciding metric: report the result of the precision without figures.
             let decides = point.precision.as_ref();
@@ -106,7 +106,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                 figures[20] = point.peer_unreachable.to_string();
                 figures[21] = point.interrupted.to_string();
                 figures[22].clone_from(&crossing);
-                line(&mut out, place(&point.at).into_iter().chain(figures));
+                line(&mut out, place_cells(&point.at).into_iter().chain(figures));
             }
         }
         for point in step.points.iter().filter(|p| p.metrics.is_empty() && p.precision.is_none()) {
@@ -117,7 +117,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             figures[20] = point.peer_unreachable.to_string();
             figures[21] = point.interrupted.to_string();
             figures[22] = crossing(point);
-            line(&mut out, place(&point.at).into_iter().chain(figures));
+            line(&mut out, place_cells(&point.at).into_iter().chain(figures));
         }
         for found in &step.found {
             let mut figures = [const { String::new() }; COLUMNS.len()];
@@ -129,7 +129,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             figures[10] = u8::from(found.host_limited).to_string();
             figures[12] = number(found.bounds.and_then(|b| b.low));
             figures[13] = number(found.bounds.and_then(|b| b.high));
-            line(&mut out, place(&found.at).into_iter().chain(figures));
+            line(&mut out, place_cells(&found.at).into_iter().chain(figures));
         }
     }
     out

@@ -23,12 +23,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    pub fn put_calibration(&mut self, kept: &StoredCalibration) -> Result<(), StoreError> {
+    pub fn put_calibration(&mut self, stored: &StoredCalibration) -> Result<(), StoreError> {
         let fail = self.fail("store the calibration");
         let transaction = self.write("store the calibration")?;
         let sql =
             "INSERT OR REPLACE INTO calibrations (id, host, at, calibration) VALUES (?, ?, ?, ?)";
-        let values = params![kept.id, kept.host, kept.at, kept.calibration.to_string()];
+        let values = params![stored.id, stored.host, stored.at, stored.calibration.to_string()];
         transaction.execute(sql, values).map_err(&fail)?;
         transaction.commit().map_err(fail)
     }

@@ -198,7 +198,7 @@ impl Experiments {
 mod tests {
     use super::*;
 
-    fn kept(names: &[&str]) -> (tempfile::TempDir, Experiments) {
+    fn stored(names: &[&str]) -> (tempfile::TempDir, Experiments) {
         let dir = tempfile::tempdir().unwrap();
         let experiments = Experiments::prepare(&DataDirectory::in_directory(dir.path())).unwrap();
         for name in names {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_selector_is_an_id_a_prefix_or_last() {
-        let (_dir, all) = kept(&[
+        let (_dir, all) = stored(&[
             "20261122-01-a.checkpoint",
             "20261122-01-a.json",
             "20261122-02-b.checkpoint",
@@ -224,20 +224,20 @@ mod tests {
         for word in ["last~2", "nothing", "", "x"] {
             assert!(matches!(all.resolve(word), Err(StoreError::NoExperiment { .. })), "{word}");
         }
-        let (_dir, none) = kept(&[]);
+        let (_dir, none) = stored(&[]);
         std::fs::remove_dir(none.directory()).unwrap();
         assert!(none.ids().unwrap().is_empty());
     }
 
     #[test]
     fn a_complete_id_matches_even_if_it_is_a_prefix_of_another() {
-        let (_dir, all) = kept(&["a.json", "ab.json"]);
+        let (_dir, all) = stored(&["a.json", "ab.json"]);
         assert_eq!(all.resolve("a").unwrap(), "a");
     }
 
     #[test]
     fn a_result_replaces_an_earlier_one_or_leaves_it_unchanged() {
-        let (_dir, all) = kept(&[]);
+        let (_dir, all) = stored(&[]);
         assert_eq!(all.read("a").unwrap(), None);
         all.keep("a", "one").unwrap();
         all.keep("a", "two").unwrap();
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn last_to_resume_is_the_newest_incomplete_experiment() {
         let (_dir, all) =
-            kept(&["1.checkpoint", "2.checkpoint", "3.checkpoint", "4.checkpoint", "5.json"]);
+            stored(&["1.checkpoint", "2.checkpoint", "3.checkpoint", "4.checkpoint", "5.json"]);
         all.keep("2", r#"{"status":"interrupted"}"#).unwrap();
         all.keep("3", r#"{"status":"complete","steps":[]}"#).unwrap();
         assert_eq!(all.unfinished("last").unwrap(), "4", "it was killed or is running");

@@ -43,7 +43,7 @@ pub(crate) struct CalibrateArgs {
 pub(crate) fn run(args: CalibrateArgs) -> Result<i32, CliError> {
     let unavailable = |e: Box<dyn Error>| CliError::Unavailable(e.to_string());
     let found = if args.show {
-        kept().map_err(unavailable)?.ok_or_else(|| {
+        latest().map_err(unavailable)?.ok_or_else(|| {
             CliError::Unavailable("nothing stored for this host yet; run 'weir calibrate'".into())
         })?
     } else {
@@ -86,35 +86,35 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
         }
     })?;
     if !args.no_store {
-        let kept = StoredCalibration {
+        let calibration = StoredCalibration {
             id: found.id.clone(),
             host: found.host.hostname.clone(),
             at: found.at.clone(),
             calibration: serde_json::to_value(&found)?,
         };
         // The result is shown even if it can't be stored.
-        if let Err(error) = data.map_err(Into::into).and_then(|data| keep(&data, &kept)) {
+        if let Err(error) = data.map_err(Into::into).and_then(|data| store(&data, &calibration)) {
             warn(Notice::NOT_STORED, &format!("the calibration was not stored: {error}"));
         }
     }
     Ok(found)
 }
 
-fn keep(data: &DataDirectory, kept: &StoredCalibration) -> Result<(), Box<dyn Error>> {
-    Store::open_at(data)?.put_calibration(kept)?;
+fn store(data: &DataDirectory, calibration: &StoredCalibration) -> Result<(), Box<dyn Error>> {
+    Store::open_at(data)?.put_calibration(calibration)?;
     Ok(())
 }
 
-fn kept() -> Result<Option<Calibration>, Box<dyn Error>> {
+fn latest() -> Result<Option<Calibration>, Box<dyn Error>> {
     let file = DataDirectory::of_this_user()?.file();
     if !file.exists() {
         return Ok(None);
     }
     let host = weir_net::host::host()?.hostname;
-    let Some(kept) = Store::open_read_only(&file)?.latest_calibration(&host)? else {
+    let Some(stored) = Store::open_read_only(&file)?.latest_calibration(&host)? else {
         return Ok(None);
     };
-    Ok(Some(weir_model::document::read(&kept.calibration)?))
+    Ok(Some(weir_model::document::read(&stored.calibration)?))
 }
 
 fn text(found: &Calibration, style: &Style) -> String {

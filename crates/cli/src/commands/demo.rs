@@ -68,7 +68,7 @@ pub(crate) struct DemoArgs {
 }
 
 /// Stores the runs of a demo under one label.
-struct Keeper<'a> {
+struct RunStore<'a> {
     words: &'a [OsString],
     labels: BTreeMap<String, String>,
     calibration: &'a Calibration,
@@ -78,7 +78,7 @@ struct Keeper<'a> {
     refusal: Option<String>,
 }
 
-impl Keeper<'_> {
+impl RunStore<'_> {
     /// Stores the evidence of a failed row: the row as in the summary, and the files that it was judged by.
     fn evidence(&self, name: &str, row: &serde_json::Value, files: Vec<evidence::File>) {
         if self.is_off {
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
             None => {}
         }
     };
-    let mut keeper = Keeper {
+    let mut run_store = RunStore {
         words,
         labels: BTreeMap::from([("demo".to_string(), identity.id.clone())]),
         calibration: &calibration,
@@ -182,12 +182,12 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let mut show = |row: &Row| {
         print_verdict(row.case.name, &row.verdict);
         if let Ok(record) = &row.outcome {
-            keeper.keep(row.case.name, record);
+            run_store.keep(row.case.name, record);
         }
         if matches!(row.verdict, Verdict::Failed(_)) {
             let record = row.outcome.as_ref().ok().map(|record| json_file("record.json", record));
             let files = record.into_iter().collect();
-            keeper.evidence(row.case.name, &summary::clean_row(row), files);
+            run_store.evidence(row.case.name, &summary::clean_row(row), files);
         }
     };
     let seconds = f64::from(args.time) * CLEAN_FRACTION;
@@ -205,7 +205,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         }
         print_verdict(row.case.name, &row.verdict());
         if let Ok(measured) = &row.outcome {
-            keeper.keep(row.case.name, &measured.evidence.record);
+            run_store.keep(row.case.name, &measured.evidence.record);
         }
         if matches!(row.verdict(), Verdict::Failed(_)) {
             let files = row.outcome.as_ref().map_or_else(
@@ -217,7 +217,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
                     files
                 },
             );
-            keeper.evidence(row.case.name, &summary::path_row(&shown(row)), files);
+            run_store.evidence(row.case.name, &summary::path_row(&shown(row)), files);
         }
     };
     let rows = match path::on_hosts(program, args.time, floor, until, &is_stopped, &mut show) {
@@ -258,8 +258,8 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
     let passed = verdicts.filter(|v| **v == Verdict::Passed).count();
     out += &format!("{passed} of {all} rows passed; the labs are removed; {seconds:.0} s\n");
-    if keeper.count > 0 {
-        let (count, id) = (keeper.count, &identity.id);
+    if run_store.count > 0 {
+        let (count, id) = (run_store.count, &identity.id);
         out += &format!("{} stored (weir runs list --label demo={id})\n", counted(count, "run"));
     }
     print(&out)?;

@@ -105,7 +105,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         ..Section::new(
             "what-ran",
             "What ran",
-            vec![beginning(&experiment.command, &experiment.id), Block::Facts(facts)],
+            vec![how_to_repeat(&experiment.command, &experiment.id), Block::Facts(facts)],
         )
     });
     // The runs of a parallel step are sums over its nested steps.
@@ -131,7 +131,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             _ => None,
         },
         headlines: vec![
-            Headline::new("Outcome", Some(whole(experiment)), ""),
+            Headline::new("Outcome", Some(outcome_text(experiment)), ""),
             Headline::new("Runs", Some(runs.to_string()), &again),
         ],
         notices,
@@ -142,7 +142,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
 
 /// How to repeat the experiment: the command, or a note if a server started it with its own document, for which there is no
 /// command.
-fn beginning(command: &[String], id: &str) -> Block {
+fn how_to_repeat(command: &[String], id: &str) -> Block {
     // The server adds this flag (`ResultArgs::by_api` of the program).
     if command.iter().any(|word| word.starts_with("--by-api")) {
         return Block::Text(format!(
@@ -156,7 +156,7 @@ fn beginning(command: &[String], id: &str) -> Block {
 }
 
 /// The verdict, or that the experiment was interrupted.
-fn whole(experiment: &Experiment) -> String {
+fn outcome_text(experiment: &Experiment) -> String {
     let word = word(experiment.outcome);
     match (experiment.status, experiment.outcome) {
         (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
@@ -166,7 +166,7 @@ fn whole(experiment: &Experiment) -> String {
 }
 
 /// A cell with a text; absent if the text is empty.
-fn words(text: String) -> Cell {
+fn text_cell(text: String) -> Cell {
     if text.is_empty() { Cell::default() } else { Cell::Text(text) }
 }
 
@@ -196,7 +196,7 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
                 Cell::Text(name.clone()),
                 Cell::Text(text),
                 outcome,
-                words(judged.reason.clone()),
+                text_cell(judged.reason.clone()),
             ]);
         }
         if step.expectations.is_empty() && step.steps.is_empty() {
@@ -210,7 +210,7 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
                 Cell::Text(name.clone()),
                 Cell::Text(step.action.clone()),
                 outcome,
-                words(reason),
+                text_cell(reason),
             ]);
         }
     }
@@ -299,7 +299,8 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
             for run in with {
                 let mut row = vec![Cell::code(run.id.as_deref().unwrap_or_default())];
                 row.extend(names.iter().map(|n| figure(run.metrics.get(*n).copied())));
-                let crossing = || words(run.crossing.map_or(String::new(), |c| c.word().into()));
+                let crossing =
+                    || text_cell(run.crossing.map_or(String::new(), |c| c.word().into()));
                 row.extend(has_crossing.then(crossing));
                 grid.row(row);
             }
@@ -354,9 +355,9 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(Cell::Figure(point.runs as f64));
         row.push(Cell::Figure(point.host_limited as f64));
         row.push(figure(has_failed.then_some(point.failed as f64)));
-        row.push(words(point.crossing.map_or(String::new(), |c| c.word().into())));
+        row.push(text_cell(point.crossing.map_or(String::new(), |c| c.word().into())));
         let of_metric = point.published.iter().filter(|f| f.metric == metric);
-        row.push(words(published(of_metric)));
+        row.push(text_cell(published(of_metric)));
         grid.row(row);
     }
     grid.without_empty_columns()
@@ -413,18 +414,18 @@ fn found(step: &StepOutcome) -> Grid {
         let with = |v: Option<f64>| v.map_or(Cell::default(), |v| Cell::With(unit_of(found), v));
         grid.row([
             Cell::Text(found.name.clone()),
-            words(at.join(" ")),
+            text_cell(at.join(" ")),
             with(found.value),
             with(found.interval.map(|i| i.low)),
             with(found.interval.map(|i| i.high)),
             with(found.bounds.and_then(|b| b.low)),
             with(found.bounds.and_then(|b| b.high)),
-            words(match (found.host_limited, found.text.as_str()) {
+            text_cell(match (found.host_limited, found.text.as_str()) {
                 (true, "") => "host-limited".into(),
                 (true, text) => format!("host-limited; {text}"),
                 (false, text) => text.into(),
             }),
-            words(published(&found.published)),
+            text_cell(published(&found.published)),
         ]);
     }
     grid.without_empty_columns()
@@ -734,8 +735,8 @@ mod tests {
             ..sweep(&[], &[])
         };
         let page = of_experiment(&experiment(step));
-        let told: Vec<&str> = page.notices.iter().map(|n| n.text.as_str()).collect();
-        assert_eq!(told, ["1 of 2 runs were host-limited: cpu-stolen."]);
+        let texts: Vec<&str> = page.notices.iter().map(|n| n.text.as_str()).collect();
+        assert_eq!(texts, ["1 of 2 runs were host-limited: cpu-stolen."]);
     }
 
     /// Mean and interval keep the digits in which they differ, although the deviation is far smaller; failures are counted.
@@ -755,15 +756,15 @@ mod tests {
         let cell = |rows: &[(String, String)], head: &str| {
             rows.iter().find(|(h, _)| h.trim() == head).map(|(_, text)| text.clone())
         };
-        let told = text(&step);
-        assert_eq!(cell(&told, "Min kbit/s").as_deref(), Some("20.90"), "{told:?}");
-        assert_eq!(cell(&told, "Mean kbit/s").as_deref(), Some("20.91"), "{told:?}");
-        assert_eq!(cell(&told, "Deviation bit/s").as_deref(), Some("8.900"), "{told:?}");
+        let cells = text(&step);
+        assert_eq!(cell(&cells, "Min kbit/s").as_deref(), Some("20.90"), "{cells:?}");
+        assert_eq!(cell(&cells, "Mean kbit/s").as_deref(), Some("20.91"), "{cells:?}");
+        assert_eq!(cell(&cells, "Deviation bit/s").as_deref(), Some("8.900"), "{cells:?}");
         assert!(
-            told.iter().any(|(_, text)| text == "2.80e14"),
-            "no digits that are none: {told:?}"
+            cells.iter().any(|(_, text)| text == "2.80e14"),
+            "no digits that are none: {cells:?}"
         );
-        assert_eq!(cell(&told, "Failed"), None);
+        assert_eq!(cell(&cells, "Failed"), None);
         step.points[1].failed = 1;
         assert_eq!(cell(&text(&step), "Failed").as_deref(), Some("0"));
     }
@@ -797,17 +798,17 @@ mod tests {
     /// For an experiment started by the API the page shows no command.
     #[test]
     fn experiments_started_by_the_api_have_no_command() {
-        let told = |line: &str| {
+        let page_of = |line: &str| {
             let command = line.split(' ').map(Into::into).collect();
             let experiment = Experiment { command, ..experiment(sweep(&[], &[])) };
             let document = of_experiment(&experiment);
             crate::page::markdown(&document) + &crate::page::html(&document)
         };
-        let page = told("weir run --json --by-api=e -- /tmp/weir-ui-x/1/scenario.json");
+        let page = page_of("weir run --json --by-api=e -- /tmp/weir-ui-x/1/scenario.json");
         assert!(!page.contains("To repeat") && !page.contains("--by-api"), "{page}");
         assert!(!page.contains("/tmp/weir-ui-"), "{page}");
         assert!(page.contains("experiments/e.checkpoint"), "{page}");
-        let page = told("weir run --json -- scenario.json");
+        let page = page_of("weir run --json -- scenario.json");
         assert!(page.contains("To repeat: `weir run --json -- scenario.json`"), "{page}");
     }
 

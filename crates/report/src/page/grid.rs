@@ -146,17 +146,17 @@ impl Grid {
                 i == 0 || self.rows.iter().any(|r| r.get(i).is_some_and(|c| *c != Cell::Absent))
             })
             .collect();
-        let kept = |i: &usize| keep.get(*i).copied().unwrap_or(false);
+        let is_kept = |i: &usize| keep.get(*i).copied().unwrap_or(false);
         self.columns = std::mem::take(&mut self.columns)
             .into_iter()
             .enumerate()
-            .filter_map(|(i, c)| kept(&i).then_some(c))
+            .filter_map(|(i, c)| is_kept(&i).then_some(c))
             .collect();
         for row in &mut self.rows {
             *row = std::mem::take(row)
                 .into_iter()
                 .enumerate()
-                .filter_map(|(i, c)| kept(&i).then_some(c))
+                .filter_map(|(i, c)| is_kept(&i).then_some(c))
                 .collect();
         }
         self

@@ -416,11 +416,11 @@ fn repeating(words: &[String], id: &str) -> Option<String> {
     // Flags that belonged to that run only: its control socket, its start time, its labels.
     const OWN: [&str; 5] =
         ["--json-stream", "--no-store", "--label=", "--control-socket=", "--start-at="];
-    const PLACES: [&str; 2] = ["weir-run-", "weir-ui-"];
+    const TEMPORARY: [&str; 2] = ["weir-run-", "weir-ui-"];
     let (program, _) = words.split_first()?;
     let plan = words.iter().find_map(|word| word.strip_prefix("--plan="))?;
-    let place = plan.rsplit('/').nth(1)?;
-    if !PLACES.iter().any(|own| place.starts_with(own)) {
+    let directory = plan.rsplit('/').nth(1)?;
+    if !TEMPORARY.iter().any(|own| directory.starts_with(own)) {
         return None;
     }
     let file = format!("{id}.plan.json");
@@ -487,8 +487,8 @@ mod tests {
             ..Record::default()
         };
         let markdown = |record: &Record| crate::page::markdown(&crate::page::of_run(record));
-        let told = markdown(&record(&words));
-        assert!(told.contains(&format!("To repeat: `{line}`")), "{told}");
+        let text = markdown(&record(&words));
+        assert!(text.contains(&format!("To repeat: `{line}`")), "{text}");
         let page = crate::page::html(&crate::page::of_run(&record(&words)));
         assert!(
             page.contains("weir report e shows how it was started") && !page.contains(".tmpQ"),

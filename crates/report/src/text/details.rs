@@ -239,10 +239,10 @@ mod tests {
         };
         used.config.seed.0 = 9;
         let record = Record { impairment: Some(used), ..Record::default() };
-        let told = details(&record, &TextOptions::default());
+        let text = details(&record, &TextOptions::default());
         for wanted in ["voice, A to B", "loss 10%", "40 packets, 3 lost", "seed 0x9"] {
-            assert!(told.contains(wanted), "{wanted}: {told}");
+            assert!(text.contains(wanted), "{wanted}: {text}");
         }
-        assert!(!told.contains("B to A"), "a flow without packets: {told}");
+        assert!(!text.contains("B to A"), "a flow without packets: {text}");
     }
 }

@@ -68,8 +68,8 @@ fn rows_of_a_flow_without_the_peers_report_have_no_loss() {
     record.flows.push(other);
     let told = rows(&record);
     assert_eq!(told.len(), 3, "{told:?}");
-    let is_told: Vec<bool> = told.iter().map(|l| l.contains("%)")).collect();
-    assert_eq!(is_told, [false, true, false], "{told:?}");
+    let has_loss: Vec<bool> = told.iter().map(|l| l.contains("%)")).collect();
+    assert_eq!(has_loss, [false, true, false], "{told:?}");
     // A missing report of a stream does not affect the loss of the datagrams.
     let mut mixed = support::udp_loss();
     let mut streams = support::tcp_bidir().flows;

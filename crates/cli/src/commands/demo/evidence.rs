@@ -13,8 +13,13 @@ const MAX_ROWS: usize = 8;
 pub(super) type File = (&'static str, Vec<u8>);
 
 /// Stores the files of a row of the demo `id`; returns the pattern of their paths.
-pub(super) fn store(place: &Path, id: &str, row: &str, files: &[File]) -> io::Result<PathBuf> {
-    let path = place.join(DIRECTORY);
+pub(super) fn store(
+    data_directory: &Path,
+    id: &str,
+    row: &str,
+    files: &[File],
+) -> io::Result<PathBuf> {
+    let path = data_directory.join(DIRECTORY);
     std::fs::create_dir_all(&path)?;
     let prefix = format!("{id}-{}", slug(row));
     let names: Vec<String> = std::fs::read_dir(&path)?
@@ -56,14 +61,14 @@ mod tests {
 
     #[test]
     fn only_the_latest_rows_are_stored() {
-        let place = tempfile::tempdir().unwrap();
+        let data_directory = tempfile::tempdir().unwrap();
         let files = || vec![("row.json", b"{}".to_vec()), ("a.packets", vec![1, 2])];
         for n in 0..MAX_ROWS + 3 {
             let id = format!("20260101-0000{n:02}-abcdef");
-            let path = store(place.path(), &id, "TCP IPv6, 4 streams", &files()).unwrap();
+            let path = store(data_directory.path(), &id, "TCP IPv6, 4 streams", &files()).unwrap();
             assert!(path.ends_with(format!("{id}-tcp-ipv6-4-streams.*")), "{path:?}");
         }
-        let directory = place.path().join(DIRECTORY);
+        let directory = data_directory.path().join(DIRECTORY);
         let mut names: Vec<String> = std::fs::read_dir(&directory)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -71,10 +76,11 @@ mod tests {
         names.sort();
         assert_eq!(names.len(), 2 * MAX_ROWS, "{names:?}");
         assert!(names[0].starts_with("20260101-000003-"), "{names:?}");
-        let kept = directory.join("20260101-000010-abcdef-tcp-ipv6-4-streams.a.packets");
-        assert_eq!(std::fs::read(kept).unwrap(), [1, 2]);
+        let stored = directory.join("20260101-000010-abcdef-tcp-ipv6-4-streams.a.packets");
+        assert_eq!(std::fs::read(stored).unwrap(), [1, 2]);
         // The same row of the same demo replaces its earlier files.
-        store(place.path(), "20260101-000010-abcdef", "TCP IPv6, 4 streams", &files()).unwrap();
+        store(data_directory.path(), "20260101-000010-abcdef", "TCP IPv6, 4 streams", &files())
+            .unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2 * MAX_ROWS);
     }
 }

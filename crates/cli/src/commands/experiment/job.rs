@@ -17,8 +17,8 @@ use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{DataDirectory, Experiments};
 
+use super::progress::{cleaned, estimate_text, head, print_event};
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
-use super::telling::{cleaned, estimate_text, head, print_event};
 use super::{ResultArgs, flags, plan_from_flags, refused};
 use crate::app::note;
 use crate::commands::runs::RunsError;
@@ -86,11 +86,14 @@ impl Job {
         steps_files(&self.scenario.steps, &mut named);
         let named = named.into_iter().map(|name| self.directory.join(name));
         let named = named.filter(|path| path.is_file()).map(|path| ("a step's command", path));
-        let kept = match &self.earlier {
+        let resumed_from = match &self.earlier {
             Some((_, head)) => {
                 let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
-                let kept = Experiments::of(&data);
-                vec![("--resume", kept.checkpoint(&head.id)), ("--resume", kept.result(&head.id))]
+                let stored = Experiments::of(&data);
+                vec![
+                    ("--resume", stored.checkpoint(&head.id)),
+                    ("--resume", stored.result(&head.id)),
+                ]
             }
             None => vec![],
         };
@@ -100,7 +103,7 @@ impl Job {
         let plan = self.plan_file.iter().map(|plan| ("--plan", plan.clone()));
         let read = files.paths().into_iter().map(|path| ("the scenario's files", path));
         let file = self.file.iter().map(|file| ("FILE", file.clone()));
-        Ok(file.chain(plan).chain(read).chain(keys).chain(named).chain(kept).collect())
+        Ok(file.chain(plan).chain(read).chain(keys).chain(named).chain(resumed_from).collect())
     }
 
     /// An error of the scenario, by the flags that made it.
@@ -144,15 +147,15 @@ fn axes_of(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Opens this user's stored experiments for writing.
-fn kept() -> Result<(DataDirectory, Experiments), CliError> {
+fn open_stored() -> Result<(DataDirectory, Experiments), CliError> {
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::prepare(&data).map_err(RunsError::from)?;
     Ok((data, experiments))
 }
 
 /// Creates the checkpoint of a new experiment.
-fn begin(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError> {
-    let (data, experiments) = kept()?;
+fn create(head: &CheckpointHeader) -> Result<(Checkpoint, Experiments), CliError> {
+    let (data, experiments) = open_stored()?;
     let path = experiments.checkpoint(&head.id);
     let checkpoint =
         Checkpoint::create(&path, head).map_err(CliError::io("write checkpoint", &path))?;
@@ -232,7 +235,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         Some((mut checkpoint, head)) => {
             let now = scenario::digests(&job.scenario, &files).map_err(refused)?;
             same_files(&id, &head.files, &now)?;
-            let experiments = kept()?.1;
+            let experiments = open_stored()?.1;
             let path = experiments.checkpoint(&id);
             checkpoint
                 .go_on(session(&identity.started_at))
@@ -255,17 +258,17 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 session: session(&started_at),
                 command: identity.command.clone(),
             };
-            let begun = begin(&head).inspect_err(|_| {
+            let created = create(&head).inspect_err(|_| {
                 note("nothing was run: the experiment can't be stored; --no-store runs it without storing");
             });
-            let (checkpoint, experiments) = begun?;
+            let (checkpoint, experiments) = created?;
             (checkpoint, Some(experiments))
         }
     };
     let program = crate::job::program();
-    let telling = Mutex::new(());
+    let printing = Mutex::new(());
     let tell = |happening: &ScenarioEvent<'_>| {
-        let _one = telling.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = printing.lock().unwrap_or_else(|e| e.into_inner());
         print_event(happening, is_quiet);
     };
     let monotonic_ns = || weir_net::clock::Clock::System.monotonic_ns();

@@ -1,15 +1,15 @@
 //! What `weir run`, `weir sweep` and `weir compare` have in common: the flags of their result, how their errors are printed, and
-//! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` prints its progress, `result` stores it.
+//! how flags of `weir test` in a scenario are read. `job` runs an experiment, `progress` prints its progress, `result` stores it.
 
 mod axes;
-mod begun;
+mod changes;
 pub(crate) mod compare;
 mod flags;
 mod job;
+mod progress;
 mod result;
 pub(crate) mod run;
 pub(crate) mod sweep;
-mod telling;
 
 use std::path::{Path, PathBuf};
 
@@ -133,10 +133,10 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
             ..*refusal
         })),
         ScenarioError::Program { is_unavailable, .. } => CliError::Experiment {
-            reason: telling::cleaned(&message),
+            reason: progress::cleaned(&message),
             exit_code: if is_unavailable { 4 } else { 3 },
         },
-        other => CliError::Internal(telling::cleaned(&other.to_string())),
+        other => CliError::Internal(progress::cleaned(&other.to_string())),
     }
 }
 

@@ -52,11 +52,11 @@ fn check_streams(args: &ResultArgs) -> Result<(), CliError> {
 
 /// Whether a path is that of a figure that may be written into `directory`.
 fn is_figure_of(path: &Path, directory: &Path) -> bool {
-    let there = |path: &Path| {
+    let resolved = |path: &Path| {
         std::path::absolute(path).ok().and_then(|p| p.canonicalize().ok().or(Some(p)))
     };
     let parent = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
-    path.extension().is_some_and(|e| e == "svg") && parent.and_then(there) == there(directory)
+    path.extension().is_some_and(|e| e == "svg") && parent.and_then(resolved) == resolved(directory)
 }
 
 /// Refuses outputs that would overwrite a file from which the experiment is read.
@@ -105,7 +105,7 @@ pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
 pub(super) fn finish(
     experiment: &Experiment,
     args: &ResultArgs,
-    kept: Option<&Experiments>,
+    stored: Option<&Experiments>,
 ) -> Result<(), CliError> {
     let line = to_line(experiment).map_err(|e| CliError::Internal(e.to_string()))? + "\n";
     let mut first = Ok(());
@@ -121,12 +121,12 @@ pub(super) fn finish(
         };
         done(printed.map(drop));
     }
-    if let Some(kept) = kept {
-        done(kept.keep(&experiment.id, &line).map_err(|e| RunsError::from(e).into()));
+    if let Some(stored) = stored {
+        done(stored.keep(&experiment.id, &line).map_err(|e| RunsError::from(e).into()));
     }
-    let is_kept = kept.is_some() && first.is_ok();
+    let is_stored = stored.is_some() && first.is_ok();
     let mut done = |outcome: Result<(), CliError>, again: &str| {
-        if outcome.is_err() && is_kept {
+        if outcome.is_err() && is_stored {
             // The file failed, but the result is not lost.
             note(&format!("the result is stored: {again}"));
         }

@@ -17,7 +17,7 @@ use weir_model::units::Seed;
 use weir_net::process::{boot_id, process_start_time};
 use weir_runs::{DataDirectory, Experiments};
 
-use super::telling::cleaned;
+use super::progress::cleaned;
 use super::{Job, ResultArgs, execute, is_id, plan_from_flags, refused};
 use crate::app::note;
 use crate::commands::runs::RunsError;
@@ -263,7 +263,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         checkpoint.repetitions(),
         if checkpoint.repetitions() == 1 { "" } else { "s" },
     )));
-    if let Some(changed) = super::begun::changed(&head, &scenario) {
+    if let Some(changed) = super::changes::changed(&head, &scenario) {
         note(&cleaned(&format!(
             "{} has changed since this experiment started, which uses the text as it was; to use the new one, start a new experiment",
             changed.display()

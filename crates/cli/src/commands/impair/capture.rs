@@ -49,12 +49,12 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         NamedFile { flag: "--pcap-in", path: from, is_written: false },
         written("--pcap-out", to),
     ];
-    let beside;
+    let configurations_path;
     if let Some(path) = &args.packet_trace {
         files::packet_trace_is_file(path)?;
         let (packet_trace, configurations) = files::packet_trace(path);
-        beside = configurations;
-        named.extend([packet_trace, written("--packet-trace", &beside)]);
+        configurations_path = configurations;
+        named.extend([packet_trace, written("--packet-trace", &configurations_path)]);
     }
     if let Some(path) = &args.laws.config {
         named.insert(0, NamedFile { flag: "--config", path, is_written: false });

@@ -21,7 +21,7 @@ use weir_net::thread::raise_descriptor_limit;
 
 use super::args::ExecArgs;
 use super::outward::Outward;
-use super::spawn::{KILL, Spawned, TERMINATE, tell};
+use super::spawn::{KILL, Spawned, TERMINATE, send_signal};
 use super::{outward, relay, spawn, text};
 use crate::app::{note, style};
 use crate::emulated::OF_COMMAND;
@@ -97,12 +97,12 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let names = outward::names_to_relay(text.as_deref().unwrap_or_default());
     let outward = outward::open(&lab, "a", "b", names);
     let services = if outward.is_ok() { "TCP and UDP" } else { "TCP" };
-    let way = "; TCP and UDP over IPv4 go out too, by sockets of this program";
+    let beyond = "; TCP and UDP over IPv4 go out too, by sockets of this program";
     chat(&format!(
         "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{}",
         b.ipv4,
         b.ipv6,
-        if outward.is_ok() { way } else { "" }
+        if outward.is_ok() { beyond } else { "" }
     ));
     if let Err(reason) = &outward {
         note(&format!("no access beyond the lab ({reason})"));
@@ -183,7 +183,7 @@ fn watch(
 ) -> io::Result<Done> {
     let (mut asked, mut kill_at) = (None, None);
     let mut has_path = true;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Done { status, asked });
@@ -192,8 +192,8 @@ fn watch(
             // The terminal sends the interrupt to the command as well, and the command decides what it does. Only an interrupt
             // from before the exec has not reached the command.
             Ok(StopReason::Interrupted) if is_in_foreground() => {
-                if begun.elapsed() < SIGNAL_DELAY {
-                    tell(child, INTERRUPT);
+                if started_at.elapsed() < SIGNAL_DELAY {
+                    send_signal(child, INTERRUPT);
                 }
             }
             Ok(reason) => {
@@ -202,7 +202,7 @@ fn watch(
                     StopReason::Interrupted => INTERRUPT,
                     StopReason::Terminated => TERMINATE,
                 };
-                tell(child, signal);
+                send_signal(child, signal);
                 asked = asked.or(Some(reason));
                 kill_at = kill_at.or(Some(Instant::now() + GRACE));
             }
@@ -212,11 +212,11 @@ fn watch(
         if has_path && emulator.has_ended() {
             has_path = false;
             note("the emulator and so the path have ended: the command gets SIGTERM");
-            tell(child, TERMINATE);
+            send_signal(child, TERMINATE);
             kill_at = kill_at.or(Some(Instant::now() + GRACE));
         }
         if kill_at.is_some_and(|at| Instant::now() >= at) {
-            tell(child, KILL);
+            send_signal(child, KILL);
         }
     }
 }

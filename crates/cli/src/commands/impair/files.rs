@@ -8,9 +8,9 @@ use crate::named::{NamedFile, apart};
 
 /// The two files of a packet trace: the trace, and the later configurations, which replace those of an earlier trace.
 pub(super) fn packet_trace(path: &Path) -> (NamedFile<'_>, PathBuf) {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".configurations");
-    (NamedFile { flag: "--packet-trace", path, is_written: true }, beside.into())
+    let mut configurations = path.as_os_str().to_owned();
+    configurations.push(".configurations");
+    (NamedFile { flag: "--packet-trace", path, is_written: true }, configurations.into())
 }
 
 /// Refuses a packet trace that is a stream or a directory: the second file's name is derived from the path.
@@ -35,12 +35,12 @@ pub(super) fn packet_trace_apart(laws: &LawArgs, path: Option<&Path>) -> Result<
     let Some(path) = path else { return Ok(()) };
     packet_trace_is_file(path)?;
     let Some(config) = &laws.config else { return Ok(()) };
-    let (packet_trace, beside) = packet_trace(path);
+    let (packet_trace, configurations) = packet_trace(path);
     let config = NamedFile { flag: "--config", path: config, is_written: false };
     apart(&[
         config,
         packet_trace,
-        NamedFile { flag: "--packet-trace", path: &beside, is_written: true },
+        NamedFile { flag: "--packet-trace", path: &configurations, is_written: true },
     ])
 }
 
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_packet_trace_has_a_second_file() {
-        let (named, beside) = packet_trace(Path::new("a/j"));
+        let (named, configurations) = packet_trace(Path::new("a/j"));
         assert_eq!((named.flag, named.is_written), ("--packet-trace", true));
-        assert_eq!(beside, Path::new("a/j.configurations"));
+        assert_eq!(configurations, Path::new("a/j.configurations"));
     }
 }

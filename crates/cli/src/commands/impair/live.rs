@@ -118,20 +118,20 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         lab: weir_lab::place_of_this_program(),
         ..EmulatorConfig::new(a, b, job.impairment.clone())
     };
-    let leavings = Arc::new(Mutex::new(Leavings { socket: None, restoration }));
+    let leftovers = Arc::new(Mutex::new(Leftovers { socket: None, restoration }));
     // Emulator::start forks its watchdog, which must not inherit the signal thread's state: start that thread afterwards.
     let mut emulator = Emulator::start(config)?;
-    settle(&leavings);
+    settle(&leftovers);
     let stop = Stop::new();
     let remote = emulator.remote().clone();
     crate::job::on_set(move |impairment| {
         remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
     });
     // A weak reference: everything is released when this function ends.
-    let left = Arc::downgrade(&leavings);
+    let left = Arc::downgrade(&leftovers);
     signals::listen_until(&stop, move || clean_up(&left))?;
     let socket = listen(&job, emulator.remote())?;
-    note_socket(&leavings, socket.as_ref().ok().map(ControlSocket::path));
+    note_socket(&leftovers, socket.as_ref().ok().map(ControlSocket::path));
     if let Ok(socket) = &socket {
         // If this fails, a socket that is left behind is removed at the next start.
         let _ = emulator.remove_at_death(socket.path());
@@ -173,7 +173,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     let ending = emulator.finish(why.map_or("time is over", StopReason::text));
     over.store(true, Ordering::Relaxed);
     let _ = second_stop.join();
-    note_socket(&leavings, None);
+    note_socket(&leftovers, None);
     drop(socket);
     let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
     match form {
@@ -200,9 +200,12 @@ fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
         data.give(&file, &path).map_err(RunsError::from)?;
         Ok(file)
     };
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".configurations");
-    Ok(PacketTraceFiles { packet_trace: open(path.into())?, configurations: open(beside.into())? })
+    let mut configurations_path = path.as_os_str().to_owned();
+    configurations_path.push(".configurations");
+    Ok(PacketTraceFiles {
+        packet_trace: open(path.into())?,
+        configurations: open(configurations_path.into())?,
+    })
 }
 
 /// Restores offloads after this program and its watchdog were both killed: enables the offloads that an earlier emulator left
@@ -226,33 +229,33 @@ fn restore_after_kill(interfaces: &[&str]) -> Option<Restoration> {
 }
 
 /// What would remain if this process ended without cleaning up.
-struct Leavings {
+struct Leftovers {
     socket: Option<PathBuf>,
     restoration: Option<Restoration>,
 }
 
 /// Reduces the note to the offloads that were in fact disabled.
-fn settle(leavings: &Mutex<Leavings>) {
-    let mut leavings = lock(leavings);
-    if let Some(Err(reason)) = leavings.restoration.as_mut().map(Restoration::settle) {
+fn settle(leftovers: &Mutex<Leftovers>) {
+    let mut leftovers = lock(leftovers);
+    if let Some(Err(reason)) = leftovers.restoration.as_mut().map(Restoration::settle) {
         note(&format!("warning: the note of offloads could not be corrected: {reason}"));
     }
 }
 
-fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {
-    let mut leavings = lock(leavings);
-    leavings.socket = path.map(Path::to_owned);
+fn note_socket(leftovers: &Mutex<Leftovers>, path: Option<&Path>) {
+    let mut leftovers = lock(leftovers);
+    leftovers.socket = path.map(Path::to_owned);
 }
 
 /// Cleans up a process that three signals end: removes the socket, enables the interfaces' offloads again and removes the
 /// note for the next start. The watchdog then has nothing left to do.
-fn clean_up(leavings: &Weak<Mutex<Leavings>>) {
-    let Some(leavings) = leavings.upgrade() else { return };
-    let mut leavings = lock(&leavings);
-    if let Some(path) = leavings.socket.take() {
+fn clean_up(leftovers: &Weak<Mutex<Leftovers>>) {
+    let Some(leftovers) = leftovers.upgrade() else { return };
+    let mut leftovers = lock(&leftovers);
+    if let Some(path) = leftovers.socket.take() {
         let _ = std::fs::remove_file(path);
     }
-    drop(leavings.restoration.take());
+    drop(leftovers.restoration.take());
 }
 
 /// Waits for the end and prints alarms in the meantime.
@@ -266,16 +269,16 @@ fn watch(
     let mut released = false;
     loop {
         if let Some((contact, time)) = &keepalive_timeout {
-            let alone = contact.elapsed() >= *time;
-            if alone && !released {
-                let said = match remote.run(None, false) {
+            let is_expired = contact.elapsed() >= *time;
+            if is_expired && !released {
+                let outcome = match remote.run(None, false) {
                     Ok(_) => "everything is forwarded unchanged".into(),
                     Err(e) => crate::error::chain(&e),
                 };
                 let time = time.as_secs_f64();
-                note(&format!("keepalive timeout: no command for {time} s: {said}"));
+                note(&format!("keepalive timeout: no command for {time} s: {outcome}"));
             }
-            released = alone;
+            released = is_expired;
         }
         let (alarms, count) = remote.alarms_after(seen);
         seen = count;

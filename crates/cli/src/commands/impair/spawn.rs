@@ -70,7 +70,7 @@ pub(crate) fn start(mut command: Command, job: EmulatorJob) -> Result<Spawned, C
 
 /// Sends a signal to a child; returns whether it was sent. The child must not have been waited for, else its process id may
 /// be reused.
-pub(super) fn tell(child: &Child, signal: i32) -> bool {
+pub(super) fn send_signal(child: &Child, signal: i32) -> bool {
     let pid = child.id();
     let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
     process.is_some_and(|process| process.signal(signal).is_ok())

@@ -20,7 +20,7 @@ use crate::error::CliError;
 /// Maximum number of runs on one page: more can't be read side by side.
 const MAX_RUNS: usize = 50;
 /// Maximum length of an id in a file's name, characters.
-const NAME: usize = 64;
+const MAX_ID: usize = 64;
 /// Selects the newest experiment, as `last` selects the newest run.
 const LAST_EXPERIMENT: &str = "last-experiment";
 
@@ -34,11 +34,11 @@ pub(super) enum Subject {
 
 impl Subject {
     /// Reads everything that the arguments select, before anything is written.
-    pub(super) fn read(words: &[OsString]) -> Result<Subject, CliError> {
+    pub(super) fn read(arguments: &[OsString]) -> Result<Subject, CliError> {
         let mut runs = vec![];
         let mut experiment = None;
         let mut stored = None;
-        for word in words {
+        for word in arguments {
             let path = Path::new(word);
             let found = if word == "-" {
                 of_file("stdin", io::stdin().lock())?
@@ -117,7 +117,7 @@ impl Subject {
             Subject::Experiment(experiment) => (experiment.id.as_str(), 1),
         };
         let safe = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let id: String = id.chars().filter(safe).take(NAME).collect();
+        let id: String = id.chars().filter(safe).take(MAX_ID).collect();
         let id = if id.is_empty() { "run".into() } else { id };
         match count {
             0 | 1 => format!("weir-report-{id}"),
@@ -126,8 +126,8 @@ impl Subject {
     }
 
     /// The experiment that the last run belongs to, if `last` is the only argument.
-    pub(super) fn experiment_of_last(&self, words: &[OsString]) -> Option<&str> {
-        match (self, words) {
+    pub(super) fn experiment_of_last(&self, arguments: &[OsString]) -> Option<&str> {
+        match (self, arguments) {
             (Subject::Runs(runs), [word]) if word == "last" => {
                 runs.first()?.labels.get("experiment").map(String::as_str)
             }
@@ -227,8 +227,8 @@ impl UserData {
 }
 
 /// The arguments that name files.
-pub(super) fn files(words: &[OsString]) -> impl Iterator<Item = &Path> {
-    words.iter().map(Path::new).filter(|path| path.as_os_str() != "-" && is_file(path))
+pub(super) fn files(arguments: &[OsString]) -> impl Iterator<Item = &Path> {
+    arguments.iter().map(Path::new).filter(|path| path.as_os_str() != "-" && is_file(path))
 }
 
 /// Whether an argument names a file and not a run: it has a directory or a file's extension, or it exists. Ids have neither.

@@ -21,7 +21,7 @@ use crate::key;
 use crate::output::Sink;
 use crate::signals;
 use daemon::PidFile;
-use output::Telling;
+use output::EventFormat;
 
 /// Runs the command until it is stopped or, with `-1`, its client is served.
 pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
@@ -82,9 +82,9 @@ pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
 }
 
 /// Stops the other servers when dropped, so that they also stop after a panic.
-struct Ending(Stop);
+struct StopOnDrop(Stop);
 
-impl Drop for Ending {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.request(StopReason::Terminated);
     }
@@ -106,7 +106,7 @@ fn serve_all(
             peer.start(scope, peers_stop.clone(), events.clone());
         }
         let own = scope.spawn(move || {
-            let _ending = Ending(peers_stop);
+            let _stop_on_drop = StopOnDrop(peers_stop);
             engine(config, stop.clone(), &mut |event| {
                 let _ = events.send(output::event_of(event));
             })
@@ -124,14 +124,14 @@ fn answer(
     head: &[Event],
     serve: impl FnOnce(&mut dyn FnMut(Event)) -> Result<(), TrafficError>,
 ) -> Result<(), CliError> {
-    let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
+    let format = EventFormat { json: args.output.json_stream, verbose: args.output.verbose };
     let mut pid_file = None;
     let mut observe = |event: Event| {
-        let mut lines = telling.lines(&event);
+        let mut lines = format.lines(&event);
         if matches!(event, Event::Listening(_)) {
-            lines.extend(head.iter().map(|event| telling.lines(event)));
+            lines.extend(head.iter().map(|event| format.lines(event)));
         }
-        if telling.json {
+        if format.json {
             sink.raw(&lines);
         } else {
             sink.text(&lines);

@@ -11,14 +11,14 @@ use crate::stamp::VERSION;
 
 /// How events are printed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Telling {
+pub(crate) struct EventFormat {
     /// Print one JSON object a line instead of text.
     pub(crate) json: bool,
     /// Print each session's result, if the output is text.
     pub(crate) verbose: bool,
 }
 
-impl Telling {
+impl EventFormat {
     /// The lines for an event; empty for an event that a server does not print.
     pub(crate) fn lines(&self, event: &Event) -> String {
         if self.json { event.to_line().unwrap_or_default() } else { self.words(event) }
@@ -121,8 +121,8 @@ mod tests {
     use weir_model::record::Receiver;
     use weir_model::report::EndReport;
 
-    fn telling(json: bool, verbose: bool) -> Telling {
-        Telling { json, verbose }
+    fn format_of(json: bool, verbose: bool) -> EventFormat {
+        EventFormat { json, verbose }
     }
 
     fn listening(open: bool) -> Event {
@@ -132,12 +132,12 @@ mod tests {
 
     #[test]
     fn addresses_and_the_lack_of_a_key_are_printed() {
-        let text = telling(false, false).lines(&listening(true));
+        let text = format_of(false, false).lines(&listening(true));
         assert!(text.contains("0.0.0.0:9347, [::]:9347"), "{text}");
         assert!(text.contains("open: no key"), "{text}");
-        assert!(!telling(false, false).lines(&listening(false)).contains("open"));
+        assert!(!format_of(false, false).lines(&listening(false)).contains("open"));
         let line: Value =
-            serde_json::from_str(&telling(true, false).lines(&listening(true))).unwrap();
+            serde_json::from_str(&format_of(true, false).lines(&listening(true))).unwrap();
         assert_eq!(line["event"], "listening");
         assert_eq!(line["data"]["open"], true);
         assert_eq!(line["data"]["addresses"][1], "[::]:9347");
@@ -160,11 +160,11 @@ mod tests {
             report: Some(Box::new(EndReport { flows: vec![flow], ..Default::default() })),
             protocol: None,
         };
-        assert!(!telling(false, false).lines(&event).contains("received"));
-        let verbose = telling(false, true).lines(&event);
+        assert!(!format_of(false, false).lines(&event).contains("received"));
+        let verbose = format_of(false, true).lines(&event);
         assert!(verbose.starts_with("session 3: 192.0.2.1:40000 ended: complete\n"), "{verbose}");
         assert!(verbose.contains("received 1.00 MiB, 1.00 Mbit/s, lost 3"), "{verbose}");
-        let line = telling(true, false).lines(&event);
+        let line = format_of(true, false).lines(&event);
         assert_eq!(line.lines().count(), 1);
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["data"]["report"]["flows"][0]["receiver"]["lost_packets"], 3);

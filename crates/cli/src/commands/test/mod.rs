@@ -238,7 +238,7 @@ fn execute(
         note(&format!("connecting to {}, port {} …", job.config.host, job.config.plan.port));
     }
     let outputs = &mut job.outputs;
-    let mut left = false;
+    let mut is_reader_gone = false;
     let mut observe = |event: Event| {
         match event {
             Event::Connected { local, remote } => outputs.connected(local, remote),
@@ -248,19 +248,19 @@ fn execute(
             Event::Interval(interval) => outputs.interval(&interval),
             Event::Late(interval) => outputs.late(&interval),
         }
-        if outputs.is_abandoned() && !left {
+        if outputs.is_abandoned() && !is_reader_gone {
             // Stdout is closed and there is no other output: stop as SIGPIPE would, but store the results so far.
-            left = true;
+            is_reader_gone = true;
             stop.request(StopReason::Terminated);
         }
     };
-    let asked = job.config.plan.clone();
+    let plan = job.config.plan.clone();
     let outcome = engine(job.config, stop.clone(), &mut observe);
 
     let (record, error) = match outcome {
         Ok(record) => (Some(record), None),
         Err(Failure { error, partial }) => {
-            (partial.map(|p| *p), Some(plan::of_engine(error, &asked)))
+            (partial.map(|p| *p), Some(plan::of_engine(error, &plan)))
         }
     };
     let record = record.map(|mut record| {

@@ -36,7 +36,7 @@ pub(super) fn packets(items: &mut Items, record: &Record) {
 }
 
 pub(super) fn loss(items: &mut Items, record: &Record) {
-    let tell = |lost: u64, received: u64, ratio: Option<f64>, runs: &BTreeMap<String, u64>| {
+    let text_of = |lost: u64, received: u64, ratio: Option<f64>, runs: &BTreeMap<String, u64>| {
         let sent = received.saturating_add(lost);
         let ratio = ratio.unwrap_or(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 });
         let mut text = format!("{lost} of {} lost ({})", counted(sent, "packet"), percent(ratio));
@@ -51,7 +51,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
         |f| {
             let r = f.receiver.as_ref()?;
             let none = BTreeMap::new();
-            let mut text = tell(
+            let mut text = text_of(
                 r.lost_packets?,
                 r.packets,
                 r.loss_ratio,
@@ -85,7 +85,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 }
                 ambiguous += usize::from(r.ambiguous == Some(true));
             }
-            let mut text = tell(lost, received, None, &runs);
+            let mut text = text_of(lost, received, None, &runs);
             if ambiguous > 0 {
                 text += &format!("; {} ambiguous", counted(ambiguous, "flow"));
             }
@@ -136,15 +136,17 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
             && r.truncated_packets.unwrap_or(0) == 0;
         is_clean.then_some(r.bytes)
     };
-    let told = |bytes: u64| format!("{}, no bit errors", counted(bytes, "byte"));
+    let without_errors = |bytes: u64| format!("{}, no bit errors", counted(bytes, "byte"));
     items.per_flow(
         "Content verified",
         flows,
-        |f| f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0).map(told),
+        |f| {
+            f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0).map(without_errors)
+        },
         |flows| {
             // Errors are shown in the line of arrivals.
             let all: Option<Vec<u64>> = receivers(flows).map(|(_, r)| clean_bytes(r)).collect();
-            Some(all?.iter().sum()).filter(|bytes| *bytes > 0).map(told)
+            Some(all?.iter().sum()).filter(|bytes| *bytes > 0).map(without_errors)
         },
     );
 }
@@ -158,7 +160,7 @@ pub(super) fn plain_values(items: &mut Items, flows: &[Flow]) {
         }
     }
     for label in labels {
-        let told = |flows: &[Flow]| {
+        let line_of = |flows: &[Flow]| {
             let declared = METRICS.iter().filter_map(|m| Some((m, m.line?)));
             let mut parts: Vec<String> = declared
                 .filter(|(_, line)| line.label == label)
@@ -177,13 +179,13 @@ pub(super) fn plain_values(items: &mut Items, flows: &[Flow]) {
             label,
             flows,
             |f| {
-                let mut text = told(std::slice::from_ref(f))?;
+                let mut text = line_of(std::slice::from_ref(f))?;
                 if let Some(extent) = extent(f).filter(|_| label == ARRIVALS) {
                     text += &extent;
                 }
                 Some(text)
             },
-            told,
+            line_of,
         );
     }
 }

@@ -18,7 +18,7 @@ use weir_runs::DataDirectory;
 
 use super::super::args::{ServeArgs, job as test_server};
 use super::super::daemon;
-use super::super::output::Telling;
+use super::super::output::EventFormat;
 use super::LauncherArgs;
 use crate::app::note;
 use crate::commands::experiment::plan_from_flags;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     weir_api::drop_capabilities(is_for_another(&config.data))?;
     let stop = Stop::new();
     signals::listen(&stop)?;
-    let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
+    let format = EventFormat { json: args.output.json_stream, verbose: args.output.verbose };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     let printing = std::thread::spawn(move || {
         let mut pid_file = None;
         for text in printed {
-            if telling.json {
+            if format.json {
                 sink.raw(&text)
             } else {
                 sink.text(&text)
@@ -126,11 +126,11 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
     let ended: Result<Option<i32>, CliError> = runtime.block_on(async {
         let server = Server::bind(config, directory, Some(OwnedFd::from(ours).into())).await?;
         let at = server.address()?;
-        head += &head_line(at, weir_api::has_page(), telling.json);
+        head += &head_line(at, weir_api::has_page(), format.json);
         let mut opening = Some(head);
         let answering = server
             .serve_tests(test_server(args), move |event| {
-                let mut text = telling.lines(event);
+                let mut text = format.lines(event);
                 if matches!(event, Event::Listening(_))
                     && let Some(head) = opening.take()
                 {
