@@ -347,7 +347,7 @@ export class Board {
   /** Why no flow can be logged; absent if flows can be logged. */
   get unloggable(): string | undefined {
     if (this.gone) return 'The emulator has ended';
-    if (this.entry === undefined) return 'Not known yet';
+    if (this.entry === undefined) return 'Not loaded yet';
     return this.entry.packet_trace === 'none' ? 'This emulator was started without a packet trace' : undefined;
   }
 

@@ -15,7 +15,7 @@ class SystemState {
     const figures = kept.figures as Record<string, number>;
     const delay = figures['lab_one_way_delay_p99_seconds'] ?? figures['loopback_one_way_delay_p99_seconds'];
     const spacing = figures['lab_spacing_1000pps_seconds'] ?? figures['loopback_spacing_1000pps_seconds'];
-    return { delay, spacing, help: `99th percentile of the delay that this host adds by itself (calibration ${kept.id}): smaller differences are its own noise.` };
+    return { delay, spacing, help: `99th percentile of the delay caused by this host (calibration ${kept.id}): smaller differences are noise.` };
   });
 
   constructor() {

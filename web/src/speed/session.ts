@@ -103,7 +103,7 @@ export class SpeedSession {
     control.onerror = () => this.#failure?.(new SpeedError('the server does not answer'));
     control.onclose = () => this.#failure?.(new SpeedError('the server ended the connection'));
     return first.then((message) => {
-      if (message.type === 'busy') throw new SpeedError(`${String(message['text'] ?? 'too many tests at once')} Try again in ${Number(message['retry_after_seconds'] ?? 30)} s.`);
+      if (message.type === 'busy') throw new SpeedError(`${String(message['text'] ?? 'too many concurrent tests')} Try again in ${Number(message['retry_after_seconds'] ?? 30)} s.`);
       return message as unknown as Hello;
     });
   }

@@ -242,7 +242,7 @@ test('a plan is stored and loaded, and a conflict is reported', options, async (
   await first.getByText(/The plan "evening" was changed by/).waitFor();
   await first.getByRole('button', { name: 'Save', exact: true }).click();
   await first.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-  await first.getByText(/saved a plan of this name first/).waitFor();
+  await first.getByText(/saved a plan with this name first/).waitFor();
   assert.equal(site.mock.plans.get('evening').plan.connection.length, 2);
   await first.getByRole('button', { name: 'Replace theirs' }).click();
   await first.getByText('Saved as "evening".').last().waitFor();
@@ -258,7 +258,7 @@ test('a plan is removed as listed, and a used name is not overwritten', options,
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByRole('textbox', { name: 'Name' }).fill('theirs');
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-  await page.getByText(/192\.0\.2\.9 saved a plan of this name first/).waitFor();
+  await page.getByText(/192\.0\.2\.9 saved a plan with this name first/).waitFor();
   // A third is faster than "Replace theirs".
   keep([{ name: 'a' }, { name: 'b' }]);
   const refused = page.waitForResponse((answer) => answer.status() === 412);
@@ -275,7 +275,7 @@ test('a plan is removed as listed, and a used name is not overwritten', options,
   await remove.waitFor();
   keep([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
   await remove.click();
-  await page.getByRole('dialog').getByText(/192\.0\.2\.9 changed it meanwhile: it was not removed/).waitFor();
+  await page.getByRole('dialog').getByText(/192\.0\.2\.9 has changed the plan, so it was not removed/).waitFor();
   assert.ok(site.mock.plans.has('theirs'));
   await remove.click();
   await remove.waitFor({ state: 'detached' });

@@ -98,7 +98,7 @@ test('a stopped experiment is resumed, once', options, async () => {
   const { hash } = new URL(page.url());
   // The list tells it too.
   await page.getByRole('link', { name: '← Scenarios' }).click();
-  await page.getByRole('row', { name: /^interrupted open: can go on/ }).getByRole('link').click();
+  await page.getByRole('row', { name: /^interrupted incomplete: can be resumed/ }).getByRole('link').click();
   site.mock.experimentMs = 300;
   await goOn.click();
   await page.getByRole('status').getByText('running').waitFor();

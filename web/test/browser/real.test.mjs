@@ -100,7 +100,7 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await runs.getByRole('checkbox').nth(0).check();
   await runs.getByRole('checkbox').nth(1).check();
   await page.getByRole('button', { name: 'Compare 2' }).click();
-  await page.getByText('Not set up alike').waitFor();
+  await page.getByText('Differences of the set-up').waitFor();
   await page.getByText('plan.connection[0].rate').first().waitFor();
   site.quiet();
 });

@@ -84,6 +84,6 @@ test('a server with no room says when to come again', options, async () => {
 
 test('a result that is not there is said to be so', options, async () => {
   const page = await site.page({ file: 'speed.html?result=nothing', tolerate: (words) => words.includes('404') });
-  await page.getByText('There is no such result here.').waitFor();
+  await page.getByText('This server has no such result.').waitFor();
   site.quiet();
 });
