@@ -47,6 +47,19 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+#[test]
+fn without_a_control_socket_the_laws_end_after_the_keepalive_timeout() {
+    let test = "without_a_control_socket_the_laws_end_after_the_keepalive_timeout";
+    let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
+    // A file in the place of the directory of sockets.
+    std::fs::write(path.file("runtime"), "").unwrap();
+    let emulator = path.emulator(&["--both", "loss 100%", "--keepalive-timeout", "1s"]);
+    assert!(emulator.head.contains("no control socket"), "{}", emulator.head);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "20", "-i", "0.3", "-W", "1", &b]).good();
+    assert_eq!(emulator.interrupt().0, Some(130));
+}
+
 /// All other packets are dropped, so only address resolution shows whether it is exempt.
 #[test]
 fn address_resolution_is_impaired_only_on_request() {

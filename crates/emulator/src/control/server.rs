@@ -142,11 +142,14 @@ pub struct ControlSocket {
 #[derive(Debug, Clone)]
 pub struct LastContact(Arc<Mutex<Instant>>);
 
-impl LastContact {
-    fn new() -> Self {
+impl Default for LastContact {
+    /// Now.
+    fn default() -> Self {
         LastContact(Arc::new(Mutex::new(Instant::now())))
     }
+}
 
+impl LastContact {
     fn touch(&self) {
         *self.0.lock().unwrap_or_else(|e| e.into_inner()) = Instant::now();
     }
@@ -187,7 +190,7 @@ impl ControlSocket {
     pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
         let failed = |source| refused(path, source);
         let listener = bind(path)?;
-        let contact = LastContact::new();
+        let contact = LastContact::default();
         let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let load = Arc::new(ConnectionCounts::default());

@@ -157,10 +157,12 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
         })),
     }
     let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
-    let keepalive = job
-        .keepalive_timeout
-        .and_then(|time| Some((socket.as_ref().ok()?.contact(), Duration::from_nanos(time.0))));
-    if job.keepalive_timeout.is_some() && keepalive.is_none() {
+    let keepalive = job.keepalive_timeout.map(|time| {
+        // Without a socket there is no contact after this one.
+        let contact = socket.as_ref().map_or_else(|_| LastContact::default(), ControlSocket::contact);
+        (contact, Duration::from_nanos(time.0))
+    });
+    if keepalive.is_some() && socket.is_err() {
         warn(
             "keepalive-timeout",
             "--keepalive-timeout without a control socket: all laws end after that time",
