@@ -65,15 +65,23 @@ impl Lost {
 
     fn text(&self) -> Option<String> {
         let counts = [
-            (&self.datagrams, "datagrams were dropped"),
-            (&self.exchanges, "datagram exchanges were ended early"),
-            (&self.connections, "connections were reset without service"),
+            (&self.datagrams, "datagram was dropped", "datagrams were dropped"),
+            (
+                &self.exchanges,
+                "datagram exchange was ended early",
+                "datagram exchanges were ended early",
+            ),
+            (
+                &self.connections,
+                "connection was reset without service",
+                "connections were reset without service",
+            ),
         ];
         let said: Vec<String> = counts
             .iter()
-            .map(|(count, what)| (count.load(Ordering::Relaxed), what))
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+            .map(|(count, one, many)| (count.load(Ordering::Relaxed), one, many))
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
             .collect();
         (!said.is_empty()).then(|| format!("the relay dropped traffic: {}", said.join(", ")))
     }
@@ -235,7 +243,7 @@ mod tests {
         lost.exchange();
         let said = lost.text().unwrap();
         assert!(
-            said.ends_with("1 datagrams were dropped, 2 datagram exchanges were ended early"),
+            said.ends_with("1 datagram was dropped, 2 datagram exchanges were ended early"),
             "{said}"
         );
     }
