@@ -161,7 +161,7 @@ fn the_load_of_a_comparison_is_the_same_for_every_tool() {
         let text = format!(
             "[lab]\n[[step]]\nname = \"c\"\ncompare = {{ over = [\"size=100\"], with = {{ {with} }} }}\n"
         );
-        check(&scenario(&text), &Files::default(), &|_| Err(String::new()))
+        check(&scenario(&text), &Files::default(), &|_| Err(Default::default()))
     };
     match refusal("transport = \"tcp\", rate = \"10M\"") {
         Err(ScenarioError::Refused { field, .. }) => assert_eq!(field, "c.rate"),

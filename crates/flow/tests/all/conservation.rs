@@ -9,7 +9,7 @@ use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
 use weir_model::record::IntervalCount;
 use weir_model::units::ByteSize;
-use weir_stats::sequence::Arrival;
+use weir_stats::Arrival;
 use weir_wire::header::TagKey;
 
 const MS: u64 = 1_000_000;

@@ -159,7 +159,8 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
     let keepalive = job.keepalive_timeout.map(|time| {
         // Without a socket there is no contact after this one.
-        let contact = socket.as_ref().map_or_else(|_| LastContact::default(), ControlSocket::contact);
+        let contact =
+            socket.as_ref().map_or_else(|_| LastContact::default(), ControlSocket::contact);
         (contact, Duration::from_nanos(time.0))
     });
     if keepalive.is_some() && socket.is_err() {

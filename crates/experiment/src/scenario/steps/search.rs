@@ -342,7 +342,7 @@ mod tests {
     fn terms(step: &SearchStep, at: &[(&str, &str)]) -> Result<Terms, String> {
         let files = Files::default();
         let at: AxisValues = at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let parse_flags = |_: &[String]| Err("no words here".to_owned());
+        let parse_flags = |_: &[String]| Err(Default::default());
         let none = vec![];
         let room = Room {
             step,
@@ -406,7 +406,7 @@ mod tests {
         let mut step = step("200pps", "1000pps", "");
         step.test.plan =
             Some(serde_json::json!({ "connection": [{ "transport": "udp", "count": 4 }] }));
-        let parse_flags = |_: &[String]| Err("no words here".to_owned());
+        let parse_flags = |_: &[String]| Err(Default::default());
         let (none, files) = (vec![], Files::default());
         let room = Room {
             step: &step,
