@@ -51,7 +51,7 @@ pub fn json(text: &[u8]) -> Result<Value, Box<DocumentError>> {
 }
 
 fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
-    toml::from_str(text).map_err(|error| {
+    toml::from_str::<Tree>(text).map(|tree| tree.0).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map(|before| before.matches('\n').count() + 1);
         DocumentError::syntax(error.message(), "TOML").at_line(line)
@@ -86,7 +86,7 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// A tree of JSON in which no object has a key twice.
+/// A tree in which no object has a key twice, and no number is lost.
 struct Tree(Value);
 
 /// Prefix of the visitor's error for a duplicate key.
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("a JSON value")
+        f.write_str("a value")
     }
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
         Ok(value.into())
@@ -123,7 +123,9 @@ impl<'de> Visitor<'de> for TreeVisitor {
         Ok(value.into())
     }
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
+        // TOML has nan and inf, which a tree can't hold: as words their fields refuse them, where null would be absent.
+        let number = serde_json::Number::from_f64(value).map(Value::Number);
+        Ok(number.unwrap_or_else(|| value.to_string().to_lowercase().into()))
     }
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(value.into())

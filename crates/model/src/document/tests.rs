@@ -49,6 +49,16 @@ fn both_formats_give_the_same() {
 }
 
 #[test]
+fn what_is_no_number_is_refused_by_its_field() {
+    for (word, given) in [("nan", "nan"), ("inf", "inf"), ("-inf", "-inf"), ("+nan", "nan")] {
+        let error = refused(&format!("number = 1\nratio = {word}\n"));
+        assert_eq!(error.code, DocumentCode::Value);
+        assert_eq!((&*error.field, &*error.given, error.line), ("ratio", given, Some(2)));
+        assert_eq!(error.accepted, "a number");
+    }
+}
+
+#[test]
 fn refusals_are_data() {
     use DocumentCode::{DuplicateField, MissingField, Syntax, UnknownField, Value};
     const OF_TABLE: &str = "number, ratio, pair, choice, names, inner";
