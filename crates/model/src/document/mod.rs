@@ -15,6 +15,8 @@ pub use error::{DocumentCode, DocumentError};
 
 /// Maximum length of a value that an error repeats, characters.
 const MAX_GIVEN: usize = 200;
+/// Most tables and lists within each other in TOML, a table's header apart; JSON has the same limit from its parser.
+const MAX_DEPTH: usize = 128;
 
 /// Reads a type from a tree.
 ///
@@ -51,6 +53,10 @@ pub fn json(text: &[u8]) -> Result<Value, Box<DocumentError>> {
 }
 
 fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
+    if let Some(line) = too_deep(text) {
+        let reason = format!("more than {MAX_DEPTH} tables and lists within each other");
+        return Err(DocumentError::syntax(&reason, "TOML").at_line(Some(line)));
+    }
     toml::from_str::<Tree>(text).map(|tree| tree.0).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map(|before| before.matches('\n').count() + 1);
@@ -80,6 +86,51 @@ pub fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Box<DocumentErr
 /// [`DocumentCode::Value`] if a number does not fit TOML's 64-bit integers.
 pub fn to_toml<T: Serialize>(value: &T) -> Result<String, Box<DocumentError>> {
     toml::to_string(value).map_err(|e| DocumentError::unwritable(&e))
+}
+
+/// The line in which TOML goes deeper than [`MAX_DEPTH`]. The parser bounds brackets and dotted keys, each alone: both
+/// together make thousands of levels, for which no thread has the stack.
+fn too_deep(text: &str) -> Option<usize> {
+    // Dots of the key at each open bracket.
+    let mut dots = vec![0];
+    let mut sum = 0;
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '\'', '#', '.', '[', ']', '{', '}', ',', '\n']) {
+        rest = &rest[at..];
+        let mut length = 1;
+        match rest.as_bytes()[0] {
+            b'#' => length = rest.find('\n').unwrap_or(rest.len()),
+            b'"' | b'\'' => length = quoted(rest),
+            b'.' => {
+                sum += 1;
+                dots.last_mut().into_iter().for_each(|last| *last += 1);
+            }
+            b'[' | b'{' => dots.push(0),
+            b']' | b'}' if dots.len() > 1 => sum -= dots.pop().unwrap_or(0),
+            // Another key.
+            b',' | b'\n' => sum -= dots.last_mut().map_or(0, std::mem::take),
+            _ => {}
+        }
+        if sum + dots.len() > MAX_DEPTH {
+            return Some(text[..text.len() - rest.len()].matches('\n').count() + 1);
+        }
+        rest = &rest[length..];
+    }
+    None
+}
+
+/// Bytes of the string of TOML at the start of `text`, with its quotes; of one without an end, all.
+fn quoted(text: &str) -> usize {
+    let quote = &text[..1];
+    let triple = quote.repeat(3);
+    let mark = if text.starts_with(&triple) { &*triple } else { quote };
+    let mut at = mark.len();
+    while at < text.len() && !text[at..].starts_with(mark) {
+        let is_escape = quote == "\"" && text[at..].starts_with('\\');
+        let characters = text[at..].chars().take(if is_escape { 2 } else { 1 });
+        at += characters.map(char::len_utf8).sum::<usize>();
+    }
+    (at + mark.len()).min(text.len())
 }
 
 fn is_json(text: &str) -> bool {

@@ -49,6 +49,27 @@ fn both_formats_give_the_same() {
 }
 
 #[test]
+fn brackets_and_dotted_keys_together_have_a_depth() {
+    let key = vec!["a"; 70].join(".");
+    let nested =
+        |tables: usize| (0..tables).fold("1".into(), |value, _| format!("{{{key} = {value}}}"));
+    let deep = refused(&format!("number = 1\nx = {}\n", nested(70)));
+    assert_eq!((deep.code, deep.line), (DocumentCode::Syntax, Some(2)));
+    // What only looks deep is read.
+    let dots = ".".repeat(300);
+    for strings in [
+        format!("\"{dots}\\\"{dots}\""),
+        format!("'{dots}{{{{'"),
+        format!("\"\"\"\n{dots}\"\"{dots}\\\"\"\"\"\" # {dots}"),
+        format!("[{}]", vec!["[1.5, {a.b = 2.5}]"; 300].join(",\n")),
+    ] {
+        assert!(super::tree(&format!("x = {strings}\n")).is_ok(), "{strings}");
+    }
+    let tables = (0..300).map(|i| format!("[a.b.c{i}]\nd.e = 1.5\n")).collect::<String>();
+    assert!(super::tree(&tables).is_ok() && super::tree(&format!("x = {}", nested(1))).is_ok());
+}
+
+#[test]
 fn what_is_no_number_is_refused_by_its_field() {
     for (word, given) in [("nan", "nan"), ("inf", "inf"), ("-inf", "-inf"), ("+nan", "nan")] {
         let error = refused(&format!("number = 1\nratio = {word}\n"));
