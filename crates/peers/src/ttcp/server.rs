@@ -95,8 +95,11 @@ struct Shared {
 }
 
 impl Shared {
-    /// The number of a new session; `None` if a limit is reached.
+    /// The number of a new session; `None` if a limit is reached or the receiver is ending.
     fn grant(&self) -> Option<u64> {
+        if self.is_ending.load(Ordering::Acquire) {
+            return None;
+        }
         if self.open.fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
             self.open.fetch_sub(1, Ordering::AcqRel);
             return None;
@@ -208,7 +211,8 @@ async fn receive(
             _ = stop.asked(1) => break,
         }
     }
-    // Sessions observe the stop request themselves.
+    // Sessions observe the stop request themselves. A client that keeps sending would open another session each time.
+    shared.is_ending.store(true, Ordering::Release);
     drop(accepting);
     while shared.open.load(Ordering::Acquire) > 0 {
         match tokio::time::timeout(ENDING, inbox.recv()).await {

@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -168,6 +170,37 @@ fn line(output: &mut impl BufRead) -> String {
 fn received(report: &EndReport) -> (u64, u64) {
     let receiver = report.flows[0].receiver.as_ref().unwrap();
     (receiver.bytes, receiver.packets)
+}
+
+#[test]
+fn a_server_that_stops_opens_no_session_for_senders_that_go_on() {
+    let server = Serving::start(Limits::default());
+    let (address, is_over) = (server.address, Arc::new(AtomicBool::new(false)));
+    let senders: Vec<JoinHandle<()>> = (0..6)
+        .map(|_| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.connect(address).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    // Refused once the server is gone.
+                    let _ = socket.send(&[7; 100]);
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            })
+        })
+        .collect();
+    let is_opening = |event: &ServerEvent| matches!(event, ServerEvent::SessionOpened { .. });
+    let mut opened = 0;
+    while opened < senders.len() {
+        opened += usize::from(is_opening(&server.events.recv_timeout(LIMIT).unwrap()));
+    }
+    server.stop.request(StopReason::Terminated);
+    let events: Vec<ServerEvent> = server.events.iter().collect();
+    is_over.store(true, Ordering::Relaxed);
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    assert_eq!(events.iter().filter(|event| is_opening(event)).count(), 0);
+    assert_eq!(events.len(), opened, "each session has its end");
 }
 
 #[test]
