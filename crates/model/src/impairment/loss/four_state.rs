@@ -184,6 +184,9 @@ impl Running for FourStates {
 impl LossRule for FourState {
     fn process(&self) -> LossProcess {
         let Steps { p13, p31, p32, p23, p14 } = self.steps();
+        // States that are never entered lead to the others: as a chain of their own they would spoil the moments.
+        let (p31, p32) = if p13 == 0.0 { (1.0, 0.0) } else { (p31, p32) };
+        let p23 = if p32 == 0.0 { 1.0 } else { p23 };
         LossProcess::Chain(LossChain {
             stationary: self.steps().stationary().to_vec(),
             step: vec![
@@ -238,6 +241,19 @@ mod tests {
         assert!((simple.burst.unwrap() - 4.0).abs() < 1e-12);
         let chain = moments("loss ge 2% to-good 25%");
         assert!((simple.variance - chain.variance).abs() < 1e-9, "{simple:?} {chain:?}");
+    }
+
+    #[test]
+    fn states_that_are_never_entered_change_nothing() {
+        for (text, same) in [
+            ("p13_percentage=2, p31_percentage=25, p23_percentage=0", LAWS[1]),
+            ("p13_percentage=0, p14_percentage=3, p31_percentage=0", LAWS[3]),
+            ("p13_percentage=0, p14_percentage=3, p31_percentage=0, p23_percentage=0", LAWS[3]),
+        ] {
+            let (odd, plain) = (moments(&format!("loss four_state({text})")), moments(same));
+            assert!((odd.variance - plain.variance).abs() < 1e-12, "{text}: {odd:?} {plain:?}");
+            assert_eq!((odd.mean, odd.burst), (plain.mean, plain.burst), "{text}");
+        }
     }
 
     #[test]
