@@ -61,11 +61,9 @@ fn arg(opt: &Opt) -> Arg {
 }
 
 fn command(protocol: &'static Protocol) -> Command {
-    let command = Command::new(protocol.name)
-        .about(protocol.about)
-        .after_help(protocol.details)
-        .args(protocol.options.iter().map(arg));
-    OutputArgs::augment_args(command)
+    let command = Command::new(protocol.name).args(protocol.options.iter().map(arg));
+    // Behind the flags, whose own words would stand for the command's.
+    OutputArgs::augment_args(command).about(protocol.about).after_help(protocol.details)
 }
 
 impl Subcommand for PeerCommand {
@@ -263,6 +261,9 @@ mod tests {
                 .map(|name| name.parse::<weir_model::plan::TransportName>())
                 .collect();
             assert!(names.is_ok() && protocol.port > 0, "{}", protocol.name);
+            let command = own.find_subcommand(protocol.name).unwrap();
+            assert_eq!(command.get_about().unwrap().to_string(), protocol.about);
+            assert!(command.get_long_about().is_none());
         }
     }
 
