@@ -71,8 +71,19 @@ pub(super) struct Listening {
 /// Opens the servers of a job.
 ///
 /// # Errors
-/// An unknown protocol, or a port that is in use.
+/// An unknown protocol, a port that is in use, or a server that ends by itself or has no address.
 pub(super) fn open(job: &ServeJob, own: &ServerConfig) -> Result<Vec<Listening>, CliError> {
+    // A job has no parser that knows which flags exclude each other.
+    let excluding = [
+        ("unix", job.unix.is_some()),
+        ("one_off", job.one_off),
+        ("idle_timeout", job.idle_timeout.is_some()),
+    ];
+    if let Some((name, _)) =
+        excluding.iter().find(|(_, is_given)| *is_given && !job.peers.is_empty())
+    {
+        return Err(CliError::flag("peers", format!("with {name}"), "one of them"));
+    }
     let open = |(name, port): (&String, &u16)| {
         let found = served().find(|protocol| protocol.name == *name);
         let Some((protocol, serve)) = found.and_then(|protocol| Some((protocol, protocol.serve?)))
@@ -124,5 +135,26 @@ impl Listening {
                 let _ = events.send(Event::Error(refusal));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::units::Span;
+
+    #[test]
+    fn a_job_with_a_unix_socket_or_an_end_of_its_own_serves_no_other_tool() {
+        let job = ServeJob { peers: [("ttcp".to_owned(), 0)].into(), ..ServeJob::default() };
+        for refused in [
+            ServeJob { unix: Some("/nowhere/socket".into()), ..job.clone() },
+            ServeJob { one_off: true, ..job.clone() },
+            ServeJob { idle_timeout: Some(Span::from_seconds(1)), ..job },
+        ] {
+            let refusal = open(&refused, &ServerConfig::default()).err().unwrap().refusal();
+            assert_eq!((refusal.field.as_deref(), refusal.exit_code), (Some("peers"), 2));
+            let alone = ServeJob { peers: BTreeMap::new(), ..refused };
+            assert!(open(&alone, &ServerConfig::default()).is_ok_and(|servers| servers.is_empty()));
+        }
     }
 }
