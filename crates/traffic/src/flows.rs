@@ -255,7 +255,10 @@ impl Flow {
     /// Counts a datagram that arrived at `at_ns` on a socket other than the flow's own.
     pub(crate) fn deliver(&self, datagram: &[u8], at_ns: u64) {
         if let Part::DatagramReceive { state, .. } = &self.part {
-            lock(state).on_message(datagram, None, at_ns, |_| {});
+            let mut state = lock(state);
+            // The caller's time, not a stamp of the kernel.
+            state.timed_by_reading();
+            state.on_message(datagram, None, at_ns, |_| {});
         }
     }
 
