@@ -6,6 +6,8 @@ mod error;
 mod line;
 mod reader;
 
+use std::cell::RefCell;
+
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -39,16 +41,24 @@ pub fn tree(text: &str) -> Result<Value, Box<DocumentError>> {
 /// # Errors
 /// As [`tree`].
 pub fn json(text: &[u8]) -> Result<Value, Box<DocumentError>> {
-    serde_json::from_slice::<Tree>(text).map(|tree| tree.0).map_err(|error| {
+    let outside = RefCell::default();
+    let mut source = serde_json::Deserializer::from_slice(text);
+    let tree = TreeVisitor(&outside).deserialize(&mut source);
+    tree.and_then(|tree| source.end().map(|()| tree)).map_err(|error| {
         // The position is a field of its own.
         let position = format!(" at line {} column {}", error.line(), error.column());
         let message = error.to_string();
         let reason = message.strip_suffix(&position).unwrap_or(&message);
         let line = (error.line() > 0).then_some(error.line());
-        match reason.strip_prefix(TWICE) {
-            Some(field) => DocumentError::duplicate(field).at_line(line),
-            None => DocumentError::syntax(reason, "JSON").at_line(line),
-        }
+        let Some(field) = reason.strip_prefix(TWICE) else {
+            return DocumentError::syntax(reason, "JSON").at_line(line);
+        };
+        let steps = outside.take().into_iter();
+        let error = steps.fold(DocumentError::duplicate(field), |error, step| match step {
+            Step::Key(key) => error.in_key(&key),
+            Step::Index(index) => error.inside(&format!("[{index}]")),
+        });
+        error.at_line(line)
     })
 }
 
@@ -145,20 +155,34 @@ const TWICE: &str = "\u{1}";
 
 impl<'de> serde::Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
-        deserializer.deserialize_any(TreeVisitor).map(Tree)
+        deserializer.deserialize_any(TreeVisitor(&RefCell::default())).map(Tree)
     }
 }
 
-struct TreeVisitor;
+/// A step to a value from what holds it.
+enum Step {
+    Key(String),
+    Index(usize),
+}
 
-impl<'de> DeserializeSeed<'de> for TreeVisitor {
+/// With the steps to what was refused, the last one first.
+#[derive(Clone, Copy)]
+struct TreeVisitor<'a>(&'a RefCell<Vec<Step>>);
+
+impl TreeVisitor<'_> {
+    fn within<T, E>(self, read: Result<T, E>, step: impl FnOnce() -> Step) -> Result<T, E> {
+        read.inspect_err(|_| self.0.borrow_mut().push(step()))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for TreeVisitor<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for TreeVisitor {
+impl<'de> Visitor<'de> for TreeVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -189,7 +213,9 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut out = vec![];
-        while let Some(item) = items.next_element_seed(TreeVisitor)? {
+        while let Some(item) =
+            self.within(items.next_element_seed(self), || Step::Index(out.len()))?
+        {
             out.push(item);
         }
         Ok(out.into())
@@ -200,7 +226,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
             if out.contains_key(&key) {
                 return Err(serde::de::Error::custom(format_args!("{TWICE}{key}")));
             }
-            let value = fields.next_value_seed(TreeVisitor)?;
+            let value = self.within(fields.next_value_seed(self), || Step::Key(key.clone()))?;
             out.insert(key, value);
         }
         Ok(out.into())

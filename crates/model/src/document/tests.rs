@@ -80,6 +80,13 @@ fn what_is_no_number_is_refused_by_its_field() {
 }
 
 #[test]
+fn a_field_that_is_twice_has_its_path() {
+    let error = refused("{\"number\":1,\"inner\":[{},\n{\"names\":{\"a b\":true,\"a b\":true}}]}");
+    assert_eq!((error.code, error.line), (DocumentCode::DuplicateField, Some(2)));
+    assert_eq!((&*error.field, &*error.given), ("inner[1].names[\"a b\"]", "a b"));
+}
+
+#[test]
 fn refusals_are_data() {
     use DocumentCode::{DuplicateField, MissingField, Syntax, UnknownField, Value};
     const OF_TABLE: &str = "number, ratio, pair, choice, names, inner";
