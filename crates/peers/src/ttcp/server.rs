@@ -33,6 +33,8 @@ use crate::{Event, ServeConfig, Server, Test};
 const QUIET_NS: u64 = 500_000_000;
 /// How often the limits of a session are checked.
 const TICK: Duration = Duration::from_millis(500);
+/// Silence that ends a session of datagrams in a server, at the latest: its source is not verified.
+const DATAGRAM_SILENCE: Duration = Duration::from_secs(5);
 /// Time for stopped sessions to report.
 const ENDING: Duration = Duration::from_secs(2);
 /// Silence that ends the single UDP test of a receiver without limits, since all end markers may be lost.
@@ -81,12 +83,20 @@ enum SessionEvent {
     Closed(Box<Finished>),
 }
 
+/// What a session receives.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Stream,
+    Datagrams,
+}
+
 /// State shared by the sessions of a receiver.
 struct Shared {
     workers: Workers,
     bounds: Bounds,
     with_host: bool,
-    open: AtomicU64,
+    /// Open sessions: of streams, and of datagrams. The source of a datagram is not verified, so it takes no place of a stream.
+    open: [AtomicU64; 2],
     granted: AtomicU64,
     next_session: AtomicU64,
     is_ending: AtomicBool,
@@ -96,20 +106,28 @@ struct Shared {
 
 impl Shared {
     /// The number of a new session; `None` if a limit is reached or the receiver is ending.
-    fn grant(&self) -> Option<u64> {
+    fn grant(&self, kind: Kind) -> Option<u64> {
         if self.is_ending.load(Ordering::Acquire) {
             return None;
         }
-        if self.open.fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
-            self.open.fetch_sub(1, Ordering::AcqRel);
+        if self.open[kind as usize].fetch_add(1, Ordering::AcqRel) >= self.bounds.sessions {
+            self.close(kind);
             return None;
         }
         if self.bounds.total.is_some_and(|most| self.granted.fetch_add(1, Ordering::AcqRel) >= most)
         {
-            self.open.fetch_sub(1, Ordering::AcqRel);
+            self.close(kind);
             return None;
         }
         Some(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn close(&self, kind: Kind) {
+        self.open[kind as usize].fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.open.iter().any(|open| open.load(Ordering::Acquire) > 0)
     }
 }
 
@@ -182,7 +200,7 @@ async fn receive(
         workers,
         bounds,
         with_host,
-        open: AtomicU64::new(0),
+        open: Default::default(),
         granted: AtomicU64::new(0),
         next_session: AtomicU64::new(u64::from(first)),
         is_ending: AtomicBool::new(false),
@@ -214,7 +232,7 @@ async fn receive(
     // Sessions observe the stop request themselves. A client that keeps sending would open another session each time.
     shared.is_ending.store(true, Ordering::Release);
     drop(accepting);
-    while shared.open.load(Ordering::Acquire) > 0 {
+    while shared.has_sessions() {
         match tokio::time::timeout(ENDING, inbox.recv()).await {
             Ok(Some(event)) => drop(on_event(event)),
             _ => break,
@@ -232,7 +250,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
-                let Some(session) = shared.grant() else {
+                let Some(session) = shared.grant(Kind::Stream) else {
                     let _ = shared.events.send(SessionEvent::Refused { peer });
                     continue;
                 };
@@ -247,7 +265,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
                         let tasks = Handle::current();
                         begin(&tasks, &Arc::new(end), &shared, session, spec, peer, &[]);
                     }
-                    Err(_) => drop(shared.open.fetch_sub(1, Ordering::AcqRel)),
+                    Err(_) => shared.close(Kind::Stream),
                 }
             }
             // Out of descriptors, or a connection that is gone already.
@@ -283,16 +301,26 @@ fn begin(
     let _ = shared.events.send(SessionEvent::Opened { session, peer });
     let (end, shared) = (end.clone(), shared.clone());
     tasks.spawn(async move {
-        let ended = until_end(&end, &shared, intervals.start_ns).await;
+        let kind = match spec.connection.transport.datagrams() {
+            true => Kind::Datagrams,
+            false => Kind::Stream,
+        };
+        let ended = until_end(&end, &shared, kind, intervals.start_ns).await;
         let report = end.finish();
-        shared.open.fetch_sub(1, Ordering::AcqRel);
+        shared.close(kind);
         let finished = Finished { session, peer, spec, intervals, report, ended };
         let _ = shared.events.send(SessionEvent::Closed(Box::new(finished)));
     });
 }
 
-async fn until_end(end: &End, shared: &Shared, start_ns: u64) -> Ended {
+async fn until_end(end: &End, shared: &Shared, kind: Kind, start_ns: u64) -> Ended {
     let partial = |reason: String| Ended::new(Status::Partial, reason);
+    // A receiver of a single test waits for the sender that it has.
+    let is_open_to_all = shared.bounds.total.is_none();
+    let silence = shared.bounds.silence.map(|most| match kind {
+        Kind::Datagrams if is_open_to_all => most.min(DATAGRAM_SILENCE),
+        _ => most,
+    });
     let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
     loop {
         tokio::select! {
@@ -311,7 +339,7 @@ async fn until_end(end: &End, shared: &Shared, start_ns: u64) -> Ended {
                     return partial("the session reached the limit of its time".into());
                 }
                 let silent = since(end.last_arrival_ns().max(start_ns));
-                if shared.bounds.silence.is_some_and(|most| silent > most) {
+                if silence.is_some_and(|most| silent > most) {
                     return partial(format!("nothing arrived for {} s", silent.as_secs()));
                 }
             }
@@ -432,14 +460,14 @@ impl Datagrams {
         first: &[u8],
         strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
     ) {
-        let Some(session) = self.shared.grant() else { return };
+        let Some(session) = self.shared.grant(Kind::Datagrams) else { return };
         // All datagrams have the size of the first, except perhaps the last.
         let size = ByteSize(first.len() as u64).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
         let local = self.sockets[socket].1;
         let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
         let Ok(own) = opened else {
-            self.shared.open.fetch_sub(1, Ordering::AcqRel);
+            self.shared.close(Kind::Datagrams);
             return;
         };
         // Between bind and connect, datagrams of any source may have arrived on it.

@@ -358,6 +358,21 @@ fn a_silent_session_ends_with_what_it_counted() {
     assert_eq!(bytes, [100, 1000]);
 }
 
+/// The source of a datagram may be forged.
+#[test]
+fn datagrams_keep_no_connection_out() {
+    let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&[7; 100], server.address).unwrap();
+    assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
+    let stream = TcpStream::connect(server.address).unwrap();
+    assert!(matches!(server.events.recv_timeout(LIMIT), Ok(ServerEvent::SessionOpened { .. })));
+    drop(stream);
+    // The session of datagrams ends by its own silence, far below the limit for a stream.
+    let peers = [server.closed().0, server.closed().0];
+    assert!(peers.contains(&socket.local_addr().unwrap()), "{peers:?}");
+}
+
 #[test]
 fn a_connection_over_the_limit_is_refused() {
     let server = Serving::start(Limits { sessions: 1, ..Limits::default() });
