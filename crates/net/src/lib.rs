@@ -10,7 +10,7 @@
 //! alone. All `unsafe` of the data path is in this crate.
 //!
 //! ```
-//! use weir_net::udp::{RecvBatch, RecvMode, SendBatch, UdpOptions, UdpSocket};
+//! use weir_net::udp::{RecvBatch, RecvMode, SendBatch, SendMode, UdpOptions, UdpSocket};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let receiver = UdpSocket::open(&UdpOptions::bind("127.0.0.1:0".parse()?))?;
@@ -20,7 +20,7 @@
 //! let mut filling = out.fill();
 //! filling.push(b"one", None, None)?;
 //! filling.push(b"two", None, None)?;
-//! assert_eq!(filling.send(&sender)?.messages, 2);
+//! assert_eq!(filling.send(&sender, SendMode::AsSocket)?.messages, 2);
 //!
 //! let mut received = RecvBatch::new(8, 2048);
 //! let mut texts = Vec::new();

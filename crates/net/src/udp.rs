@@ -111,6 +111,16 @@ pub enum RecvMode {
     WaitForOne,
 }
 
+/// How a send waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// Fails with `WouldBlock` if the socket's buffer is full. The mode of a socket that another process passed may be changed by
+    /// that process at any time, so it does not suffice.
+    DontWait,
+    /// As the socket's own mode says.
+    AsSocket,
+}
+
 /// One received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvMessage<'a> {

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_net::clock::{Clock, thread_cpu_ns};
-use weir_net::udp::{RecvBatch, RecvMode, SendBatch, SendFault, UdpSocket, gso_max_segments};
+use weir_net::udp::{
+    RecvBatch, RecvMode, SendBatch, SendFault, SendMode, UdpSocket, gso_max_segments,
+};
 
 use super::clocks::without_slack;
 use super::figures::{Figures, put, rate};
@@ -69,7 +71,7 @@ fn flood(socket: &UdpSocket, segments: u16, length_ns: u64) -> Result<Option<f64
                 .context("fill", "a batch")?;
         }
         while filling.remaining() > 0 {
-            match filling.send(socket) {
+            match filling.send(socket, SendMode::AsSocket) {
                 Ok(taken) => sent += taken.messages as u64 * u64::from(segments),
                 Err(e)
                     if matches!(

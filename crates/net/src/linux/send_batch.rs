@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use super::address::RawAddress;
 use super::sockopt::retry;
 use super::udp::UdpSocket;
-use crate::udp::Sent;
+use crate::udp::{SendMode, Sent};
 
 /// Room for one control message of two bytes, aligned as the kernel requires.
 const CONTROL_WORDS: usize = 4;
@@ -136,17 +136,20 @@ impl<'b> Filling<'_, 'b> {
     /// that the first remaining message was not accepted (a later one's error shows at the next call). Nothing
     /// remaining: zero.
     #[inline]
-    pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
+    pub fn send(&mut self, socket: &UdpSocket, mode: SendMode) -> io::Result<Sent> {
         let remaining = self.remaining();
         if remaining == 0 {
             return Ok(Sent { messages: 0 });
         }
         let first = self.batch.headers[self.sent..self.filled].as_mut_ptr();
+        let flags = match mode {
+            SendMode::DontWait => libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            SendMode::AsSocket => libc::MSG_NOSIGNAL,
+        };
         // SAFETY: `first` begins `remaining` headers, each filled by `push` with pointers to this batch's own vectors,
         // addresses and controls, and to buffers borrowed for 'b, which outlives self. The kernel only reads them.
         let messages = retry(|| unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), first, remaining as libc::c_uint, libc::MSG_NOSIGNAL)
-                as isize
+            libc::sendmmsg(socket.as_raw_fd(), first, remaining as libc::c_uint, flags) as isize
         })?;
         let messages = messages.min(remaining);
         self.sent += messages;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::udp::UdpSocket;
-use crate::udp::{RecvMessage, RecvMode, Sent};
+use crate::udp::{RecvMessage, RecvMode, SendMode, Sent};
 
 /// Room for a batch of messages to send.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<'b> Filling<'_, 'b> {
     }
 
     /// Sends until one is not accepted; an error means that the first was not.
-    pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
+    pub fn send(&mut self, socket: &UdpSocket, _mode: SendMode) -> io::Result<Sent> {
         let mut messages = 0;
         for (buffer, segment_size, to) in &self.messages[self.sent..] {
             match socket.send_segmented(buffer, *segment_size, *to) {
@@ -178,11 +178,14 @@ mod tests {
         filling.push(b"twothree", Some(4), None).unwrap();
         filling.push(b"four", Some(4), None).unwrap();
         assert!(filling.push(b"five", None, None).is_err());
-        assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });
+        assert_eq!(filling.send(&sender, SendMode::AsSocket).unwrap(), Sent { messages: 1 });
         // It would have to be segmented.
-        assert_eq!(filling.send(&sender).unwrap_err().kind(), io::ErrorKind::Unsupported);
+        assert_eq!(
+            filling.send(&sender, SendMode::AsSocket).unwrap_err().kind(),
+            io::ErrorKind::Unsupported
+        );
         filling.skip();
-        assert_eq!(filling.send(&sender).unwrap(), Sent { messages: 1 });
+        assert_eq!(filling.send(&sender, SendMode::AsSocket).unwrap(), Sent { messages: 1 });
         assert_eq!(filling.remaining(), 0);
         let mut received = RecvBatch::new(4, 100);
         for expected in [&b"one"[..], b"four"] {

@@ -50,9 +50,9 @@ fn batch_arrives_in_order_with_its_sender() {
                 std::io::ErrorKind::StorageFull
             );
             while filling.remaining() > 0 {
-                assert!(filling.send(&source).unwrap().messages > 0);
+                assert!(filling.send(&source, SendMode::DontWait).unwrap().messages > 0);
             }
-            assert_eq!(filling.send(&source).unwrap().messages, 0);
+            assert_eq!(filling.send(&source, SendMode::DontWait).unwrap().messages, 0);
             let mut batch = RecvBatch::new(16, 2000);
             let mut got = Vec::new();
             while got.len() < payloads.len() {
@@ -80,7 +80,7 @@ fn unconnected_messages_go_to_their_own_addresses() {
         for (i, text) in [(1, "b1"), (0, "a1"), (1, "b2"), (0, "a2")] {
             filling.push(text.as_bytes(), None, Some(sinks[i].local_addr().unwrap())).unwrap();
         }
-        assert_eq!(filling.send(&source).unwrap().messages, 4);
+        assert_eq!(filling.send(&source, SendMode::DontWait).unwrap().messages, 4);
         let mut batch = RecvBatch::new(4, 10);
         assert_eq!(collect(&sinks[0], &mut batch, 2), [b"a1", b"a2"]);
         assert_eq!(collect(&sinks[1], &mut batch, 2), [b"b1", b"b2"]);
@@ -101,7 +101,7 @@ fn segments_leave_apart_and_coalesced_ones_are_split_again() {
             filling.push(&bytes, Some(300), None).unwrap();
             // Fits one segment: goes as it is.
             filling.push(&bytes[..300], Some(300), None).unwrap();
-            assert_eq!(filling.send(&source).unwrap().messages, 2);
+            assert_eq!(filling.send(&source, SendMode::DontWait).unwrap().messages, 2);
             let mut batch = RecvBatch::new(8, 65_535);
             let mut expected: Vec<Vec<u8>> = bytes.chunks(300).map(<[u8]>::to_vec).collect();
             expected.push(bytes[..300].to_vec());

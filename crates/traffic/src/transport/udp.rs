@@ -4,7 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use weir_model::plan::{FlowSpec, Switch};
-use weir_net::udp::{Filling, RecvBatch, RecvMode, Sent, UdpOptions, UdpSocket, gso_max_segments};
+use weir_net::udp::{
+    Filling, RecvBatch, RecvMode, SendMode, Sent, UdpOptions, UdpSocket, gso_max_segments,
+};
 
 use super::{DatagramSocket, DatagramTransport, shown};
 
@@ -89,7 +91,8 @@ pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -
 
 impl DatagramSocket for UdpSocket {
     fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent> {
-        batch.send(self)
+        // A socket that a client passed may be set to block at any time.
+        batch.send(self, SendMode::DontWait)
     }
 
     fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize> {
