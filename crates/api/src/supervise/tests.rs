@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use weir_jobs::{Event, Job, KeySource, TestJob};
+use weir_jobs::{Event, Job, KeySource, Notice, TestJob};
 use weir_model::plan::Plan;
 use weir_model::progress::{FlowProgress, FlowState};
+use weir_model::warning::{Severity, Warning};
 use weir_report::FlowMeta;
 
 use super::beyond;
@@ -254,14 +255,28 @@ fn hear(app: &App, id: &str, event: &Event) {
                 app.tests.change(id, |entry| entry.record = Some(path));
             }
             app.tests.change(id, |entry| {
-                entry.test.run_id = Some(record.id.clone());
+                let is_stored = entry.test.warnings.iter().all(|w| w.code != Notice::NOT_STORED);
+                entry.test.run_id = is_stored.then(|| record.id.clone());
                 entry.test.flows = record.flows.iter().map(FlowMeta::from).collect();
-                entry.test.warnings.clone_from(&record.warnings);
+                // Those of the program stay: what it could not store or read is not in the record.
+                let in_record = |w: &Warning| record.warnings.iter().any(|r| r.code == w.code);
+                entry.test.warnings.retain(|warning| !in_record(warning));
+                entry.test.warnings.extend(record.warnings.iter().cloned());
             });
             for warning in &record.warnings {
                 let warning = warning.clone();
                 app.hub.warning(&WarningEvent { kind: ObjectKind::Tests, id: id.into(), warning });
             }
+        }
+        Event::Warning(notice) => {
+            let warning = Warning::new(&notice.code, Severity::Warning, &notice.message);
+            app.tests.change(id, |entry| {
+                if notice.code == Notice::NOT_STORED {
+                    entry.test.run_id = None;
+                }
+                entry.test.warnings.push(warning.clone());
+            });
+            app.hub.warning(&WarningEvent { kind: ObjectKind::Tests, id: id.into(), warning });
         }
         _ => {}
     }
