@@ -196,7 +196,7 @@ mod tests {
             (b"220-mail", "begins with '220-'"),
             (
                 &[0x7f, 0, 0, 0, 0x12, 0x18, 0x6f, 0xd6],
-                "frame too long: 2130706432 bytes, at most 1000",
+                "frame too long: 2130706432 bytes, the maximum is 1000",
             ),
         ] {
             let mut decoder = FrameDecoder::new(1000);

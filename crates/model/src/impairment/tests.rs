@@ -220,7 +220,7 @@ fn errors_of_a_line_have_its_field_and_line() {
         assert_eq!(refusal.nearest.as_deref(), nearest, "{laws}");
     }
     for (keys, field) in [
-        (r#""both":"loss 1%","both":"none""#, "both"),
+        (r#""both":"loss 1%","both":"none""#, "other.both"),
         (r#""both":"loss 1%","b_to_a":"none""#, "other"),
         (r#""a_to_b":{},"both":"none""#, "other"),
     ] {

@@ -499,7 +499,7 @@ mod tests {
         unkept.insert(4, "--no-store".into());
         assert!(!markdown(&record(&unkept)).contains("To repeat"));
         let page = crate::page::html(&crate::page::of_run(&record(&unkept)));
-        assert!(page.contains("With the plan below") && page.contains(again), "{page}");
+        assert!(page.contains("Save the plan below") && page.contains(again), "{page}");
         let server = "weir test --json-stream --plan=/tmp/weir-ui-y/1.plan --control-socket=/tmp/weir-ui-y/1.sock -- h";
         let server: Vec<String> = server.split(' ').map(Into::into).collect();
         let line = "weir runs show id --plan > id.plan.json && weir test --plan=id.plan.json -- h";

@@ -616,7 +616,9 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             // Both runs have the same setup and report.
             let [short, long] = runs.map(|run| run.join().unwrap());
             let running = 8.0 * long.saturating_sub(short) as f64;
-            let allowed = 0.1 * RATE * (SECONDS[1] - SECONDS[0]) as f64;
+            // The two runs may end at different points between two messages.
+            let message = 8.0 * 100.0;
+            let allowed = 0.1 * RATE * (SECONDS[1] - SECONDS[0]) as f64 + message;
             assert!(running > 0.0 && running <= allowed, "{direction:?}: {running} of {allowed}");
         }
     });

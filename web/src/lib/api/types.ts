@@ -1005,7 +1005,7 @@ export interface components {
              */
             both?: string;
             /**
-             * @description Names of the flows, as they follow each other.
+             * @description Names of the flows, in the order of the file.
              * @default []
              */
             flows: string[];
@@ -1086,16 +1086,16 @@ export interface components {
          * @example 100Mbit
          */
         BitRate: string | number;
-        /** @description What was tried on either side of what a search found, in its unit. */
+        /** @description The trials just below and above the result of a search, in its unit. */
         Bounds: {
             /**
              * Format: double
-             * @description The least that did not pass on the path's account; absent when none did.
+             * @description The smallest value that failed because of the path; absent if none did.
              */
             high?: number | null;
             /**
              * Format: double
-             * @description The greatest that passed, below all that did not; absent when nothing passed.
+             * @description The largest value that passed, below all that failed; absent if none passed.
              */
             low?: number | null;
         };
@@ -1163,20 +1163,20 @@ export interface components {
             /** @description Warnings about the figures. */
             warnings: components["schemas"]["Warning"][];
         };
-        /** @description The noise floor beside a result. */
+        /** @description The noise floor for a result. */
         CalibrationRef: {
             /**
-             * @description When.
+             * @description Time of the calibration.
              * @default
              */
             at: string;
             /**
-             * @description Which calibration.
+             * @description Identifier of the calibration.
              * @default
              */
             id: string;
             /**
-             * @description Its figures by name, in seconds or ratios as the names end.
+             * @description Its figures by name; the names end in the unit, seconds or ratio.
              * @default {}
              */
             noise_floor: {
@@ -1244,7 +1244,7 @@ export interface components {
              */
             refused: number;
         };
-        /** @description How the clock of the remote side relates to the local one. */
+        /** @description Relation of the remote clock to the local one. */
         ClockRelation: {
             /**
              * Format: double
@@ -1259,7 +1259,7 @@ export interface components {
             method: string;
             /**
              * Format: double
-             * @description Smallest round trip among them.
+             * @description Minimum round trip of these probes.
              */
             min_round_trip_seconds?: number | null;
             /**
@@ -1270,7 +1270,7 @@ export interface components {
             offset_seconds: number;
             /**
              * Format: uint64
-             * @description Probes that the fit rests on.
+             * @description Probes used for the fit.
              * @default 0
              */
             samples: number;
@@ -1281,7 +1281,7 @@ export interface components {
              */
             skew_ratio: number;
             /**
-             * @description What the stated error rests on: `probes`, or the time service of both ends, where that was tighter:
+             * @description Basis of the stated error: `probes`, or the time service of both ends if that was more precise:
              *     `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
              */
             source?: string | null;
@@ -1297,10 +1297,10 @@ export interface components {
         CommandStep: {
             /**
              * Format: int32
-             * @description The exit code that is right. Default 0.
+             * @description The expected exit code. Default 0.
              */
             exit_code?: number | null;
-            /** @description In which host of the lab; absent: this machine. */
+            /** @description The host of the lab that runs it. Absent: this machine. */
             host?: string | null;
             /**
              * @description Program and arguments; no shell reads them.
@@ -1310,7 +1310,7 @@ export interface components {
         };
         /** @description Other tools over the same path. */
         CompareStep: {
-            /** @description Weir may send and receive UDP in super-packets (GSO, GRO). Default: each datagram by itself, as the other tools do. */
+            /** @description Weir may send and receive UDP in super-packets (GSO, GRO). Default: per-packet, like the other tools. */
             coalesced?: boolean;
             /** @description Sending host. */
             from?: string | null;
@@ -1319,7 +1319,7 @@ export interface components {
              * @default []
              */
             over: string[];
-            /** @description Figures that others published, printed beside ours. */
+            /** @description Published figures of others, printed beside the measured ones. */
             published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
@@ -1328,7 +1328,7 @@ export interface components {
             runs?: number | null;
             /** @description Receiving host. */
             to?: string | null;
-            /** @description Tools, of those that `weir compare --list` names. Default: all that are installed. */
+            /** @description Tools from the list of `weir compare --list`. Default: all that are installed. */
             tools?: string[];
             /** @description Fixed parameters of the same names. */
             with?: {
@@ -1338,8 +1338,8 @@ export interface components {
         /** @description A confidence interval. */
         Confidence: {
             /**
-             * @description An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
-             *     it beyond that: the mean is not its middle, and its confidence is the same.
+             * @description Whether an end was clipped to the figure's range (ratios: 0 to 1; rates, counts and times: from 0). The
+             *     mean is then not in the middle; the confidence is the same.
              */
             clipped?: boolean;
             /**
@@ -1349,8 +1349,9 @@ export interface components {
             confidence_ratio: number;
             /**
              * Format: uint64
-             * @description The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
-             *     where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
+             * @description Number of repetitions of the first stage, if their standard deviation determined the number of runs
+             *     (Stein 1945): the width is then from their standard deviation, by Student's t with one degree of freedom
+             *     less. Absent: it is from all repetitions.
              */
             first_stage_count?: number | null;
             /**
@@ -1366,12 +1367,12 @@ export interface components {
         };
         /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. A field with `x-transports` belongs to these transports only. */
         Connection: {
-            /** @description `false`: waits for a start command over the control socket. */
+            /** @description `false`: wait for a start command on the control socket. */
             autostart?: boolean;
             /** @description Stop after this many payload bytes. */
             bytes?: components["schemas"]["ByteSize"] | null;
             /**
-             * @description What a paced sender does about late slots.
+             * @description How a paced sender treats late slots.
              * @default spread:5%
              */
             catch_up: components["schemas"]["CatchUp"];
@@ -1389,7 +1390,7 @@ export interface components {
             content: components["schemas"]["Content2"];
             /**
              * Format: uint32
-             * @description How many flows like this one, 1 to 100 000.
+             * @description Number of such flows, 1 to 100 000.
              * @default 1
              */
             count: number;
@@ -1402,7 +1403,7 @@ export interface components {
             discard?: boolean;
             /** @description Don't-fragment (IPv4) and no local fragmentation. */
             dont_fragment?: boolean;
-            /** @description Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s. */
+            /** @description Duration of sending; `0`: until stopped. At most one of `duration`, `bytes` and `packets` may be set; with none of them 10 s. */
             duration?: components["schemas"]["Span"] | null;
             /**
              * Format: uint32
@@ -1444,9 +1445,9 @@ export interface components {
             payload?: components["schemas"]["SizeLaw"] | null;
             /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
             rate?: components["schemas"]["SendRate"] | null;
-            /** @description Law of the intervals between packets; their mean is that of the rate unless the law states it. Absent: equal intervals. */
+            /** @description Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals. */
             spacing?: components["schemas"]["SpacingLaw"];
-            /** @description Start this long after the test's start. */
+            /** @description Start this long after the start of the test. */
             start_after?: components["schemas"]["Span"];
             /**
              * Format: uint8
@@ -1481,13 +1482,13 @@ export interface components {
             checksum: components["schemas"]["Checksum"];
             /**
              * Format: uint32
-             * @description Bits flipped in each of them, 1 to 64, at different random places.
+             * @description Bits flipped in each of these packets, 1 to 64, at different random positions.
              * @default 1
              */
             flip_bits: number;
             /**
              * Format: double
-             * @description Share of packets that are changed, in percent. A packet with nothing in the region stays as it is.
+             * @description Percentage of packets that are changed. A packet without bytes in the region is not changed.
              * @example 1
              */
             percentage: number;
@@ -1503,8 +1504,8 @@ export interface components {
          */
         Content2: string;
         /**
-         * @description CPU use of one host while at least one flow that was started had not ended sending, as far as this host knew it,
-         *     as fractions of all its processors, and of Weir's process alone.
+         * @description CPU use of one host and of Weir's process while, as far as this host knew, any flow was sending; as
+         *     fractions of all its processors.
          */
         CpuEnd: {
             /**
@@ -1538,7 +1539,7 @@ export interface components {
             seconds: number;
             /**
              * Format: double
-             * @description Taken by the hypervisor.
+             * @description Stolen by the hypervisor.
              * @default 0
              */
             steal_ratio: number;
@@ -1556,16 +1557,16 @@ export interface components {
             user_ratio: number;
             /**
              * Format: double
-             * @description This process over that time, in processors, user and system; absent below 0.1 s.
+             * @description This process during that time, in processors, user and system; absent below 0.1 s.
              */
             waiting_process_ratio?: number | null;
             /**
              * Format: double
-             * @description Time from then to the report: waiting for stragglers, up to the loss threshold.
+             * @description Time from then to the report: waiting for late packets, up to the loss threshold.
              */
             waiting_seconds?: number | null;
         };
-        /** @description Facts of a processor. */
+        /** @description Properties of a processor. */
         CpuFacts: {
             /**
              * Format: uint32
@@ -1588,7 +1589,10 @@ export interface components {
             /** @description The other side. */
             remote?: components["schemas"]["CpuEnd"] | null;
         };
-        /** @description How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable. */
+        /**
+         * @description How datagrams crossed the path, as seen at the receiver's socket. Coalesced and per-packet rates are not
+         *     comparable.
+         */
         Crossing: "per-packet" | "coalesced" | "mixed";
         /** @description Which ports carry data (design: one port by default). */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
@@ -1607,7 +1611,7 @@ export interface components {
             error_seconds?: number | null;
             /**
              * Format: double
-             * @description Largest.
+             * @description Maximum.
              * @default 0
              */
             max_seconds: number;
@@ -1619,13 +1623,13 @@ export interface components {
             mean_seconds: number;
             /**
              * Format: double
-             * @description Smallest.
+             * @description Minimum.
              * @default 0
              */
             min_seconds: number;
             /**
              * Format: uint64
-             * @description Samples below zero: the clock relation was off by more than its bound.
+             * @description Negative samples: the clock relation was off by more than its bound.
              */
             negative_samples?: number | null;
             /**
@@ -1671,7 +1675,7 @@ export interface components {
             /** @description A normal (Gaussian) delay. */
             normal?: components["schemas"]["Normal"] | null;
             /**
-             * @description What may happen to the order of packets.
+             * @description How the order of packets is treated.
              * @default fifo-release
              */
             order: components["schemas"]["OrderPolicy"];
@@ -1704,12 +1708,12 @@ export interface components {
             ipdv_pairs?: number | null;
             /**
              * Format: double
-             * @description Mean of delay less minimum delay (RFC 5481 PDV).
+             * @description Mean of delay − minimum delay (RFC 5481 PDV).
              */
             pdv_mean_seconds?: number | null;
             /**
              * Format: double
-             * @description 99th percentile of delay less minimum delay (RFC 5481 PDV).
+             * @description 99th percentile of delay − minimum delay (RFC 5481 PDV).
              */
             pdv_p99_seconds?: number | null;
         };
@@ -1788,7 +1792,7 @@ export interface components {
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";
         /** @description The samples of a figure's test. */
         DiffSamples: "intervals" | "runs";
-        /** @description Which side of a test sends. */
+        /** @description Direction of a flow. */
         Direction: "forward" | "reverse";
         /** @description Sums of one direction. */
         DirectionTotal: {
@@ -1816,7 +1820,7 @@ export interface components {
          * @example 46
          */
         Dscp: string | number;
-        /** @description Duplication: one copy, right behind its original, with draws of its own in the later stages. */
+        /** @description Duplication: one copy, immediately after its original, with draws of its own in the later stages. */
         Duplicate: {
             /**
              * Format: double
@@ -1846,11 +1850,11 @@ export interface components {
             /** @description What it was. */
             change: string;
         };
-        /** @description What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
+        /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
             /**
              * Format: uint64
-             * @description Packets sent on after a delay law held them back.
+             * @description Packets forwarded after a delay by a delay law.
              */
             delayed_packets: number;
             /**
@@ -1865,47 +1869,47 @@ export interface components {
             lost_packets: number;
             /**
              * Format: uint64
-             * @description Packets marked with ECN Congestion Experienced; no law of today does.
+             * @description Packets marked with ECN Congestion Experienced; no law does this yet.
              */
             marked_packets: number;
             /**
              * Format: uint64
-             * @description Packets sent on with changed content.
+             * @description Packets forwarded with changed content.
              */
             modified_packets: number;
             /**
              * Format: uint64
-             * @description Packets that found the planned queue full.
+             * @description Packets dropped because the planned queue was full.
              */
             queue_dropped_packets: number;
             /**
              * Format: uint64
-             * @description Bytes of their frames, without check sequence.
+             * @description Bytes of received frames, without check sequence.
              */
             received_bytes: number;
             /**
              * Format: uint64
-             * @description Packets that came.
+             * @description Packets received.
              */
             received_packets: number;
             /**
              * Format: uint64
-             * @description Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.
+             * @description Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.
              */
             reordered_packets: number;
             /**
              * Format: uint64
-             * @description Bytes of their frames.
+             * @description Bytes of forwarded frames, without check sequence.
              */
             sent_bytes: number;
             /**
              * Format: uint64
-             * @description Packets sent on, copies included.
+             * @description Packets forwarded, copies included.
              */
             sent_packets: number;
             /**
              * Format: uint64
-             * @description Lost by the emulator itself, not by a law: the memory for held packets was used up, or it ended.
+             * @description Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.
              */
             unplanned_dropped_packets: number;
         };
@@ -2291,21 +2295,24 @@ export interface components {
              */
             packet_trace: boolean;
         };
-        /** @description An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already. */
+        /**
+         * @description An emulator, which this experiment starts between two interfaces or in the lab's middle, or which is already
+         *     running.
+         */
         EmulatorSpec: {
             /** @description Laws from A to B. */
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`. */
+            /** @description Laws for both directions, as in `weir impair --both`; instead of `a_to_b` and `b_to_a`. */
             both?: string | null;
             /** @description A whole `weir.impair/1`. */
             config?: unknown;
-            /** @description A file with a whole `weir.impair/1`, beside the scenario. */
+            /** @description A file with a whole `weir.impair/1`, in the scenario's directory. */
             config_file?: string | null;
             /** @description The control socket of a running emulator. */
             control_socket?: string | null;
-            /** @description The two interfaces. Absent: the lab's middle, or with `control_socket` a running one. */
+            /** @description The two interfaces. Absent: the lab's middle, or a running emulator with `control_socket`. */
             interfaces?: string[] | null;
             /** @description A profile by name. */
             profile?: string | null;
@@ -2314,9 +2321,9 @@ export interface components {
         };
         /** @description The end of a flow that measures a metric. */
         End: "sender" | "receiver" | "both";
-        /** @description One end's part of one flow. */
+        /** @description One flow in the report of one end. */
         EndFlowReport: {
-            /** @description The transport that carried a stream which fell back from its own. */
+            /** @description The transport that a stream fell back to. */
             carried_by?: components["schemas"]["Transport"] | null;
             /**
              * Format: double
@@ -2325,7 +2332,7 @@ export interface components {
              */
             connect_seconds: number | null;
             /**
-             * @description Why it ended early, if it did.
+             * @description Reason for an early end, if there was one.
              * @default null
              */
             error: string | null;
@@ -2341,7 +2348,7 @@ export interface components {
              */
             id: number;
             /**
-             * @description This flow's intervals, index 0 is the first interval of the test; absent ones counted nothing.
+             * @description This flow's intervals; index 0 is the test's first interval, and missing ones have no counts.
              * @default []
              */
             intervals: components["schemas"]["IntervalCount"][];
@@ -2351,17 +2358,17 @@ export interface components {
              */
             local: string;
             /**
-             * @description When it received: what it saw.
+             * @description Figures of the receiver, if this end received.
              * @default null
              */
             receiver: components["schemas"]["Receiver"] | null;
             /**
-             * @description The other end's, as seen from here.
+             * @description The other end's address and port, as seen from this end.
              * @default
              */
             remote: string;
             /**
-             * @description When it sent: what it did.
+             * @description Figures of the sender, if this end sent.
              * @default null
              */
             sender: components["schemas"]["Sender"] | null;
@@ -2382,12 +2389,12 @@ export interface components {
              */
             time_resolution_seconds: number | null;
             /**
-             * @description `user`, `kernel`, or `kernel+user` where some messages came without a kernel stamp.
+             * @description `user`, `kernel`, or `kernel+user` if some messages came without a kernel timestamp.
              * @default null
              */
             time_source: string | null;
         };
-        /** @description Everything but the flows of one end. */
+        /** @description The report of one end. */
         EndReport: {
             /**
              * @description CPU use.
@@ -2405,7 +2412,7 @@ export interface components {
              */
             host: components["schemas"]["Host"] | null;
             /**
-             * @description Warnings raised here.
+             * @description Warnings raised at this end.
              * @default []
              */
             warnings: components["schemas"]["Warning"][];
@@ -2420,16 +2427,16 @@ export interface components {
         Expectation: {
             /**
              * Format: double
-             * @description What was measured.
+             * @description The measured value.
              */
             measured?: number | null;
             /**
-             * @description Met.
+             * @description Whether it was met.
              * @default false
              */
             passed: boolean;
             /**
-             * @description As it was written.
+             * @description Its text.
              * @default
              */
             text: string;
@@ -2446,7 +2453,7 @@ export interface components {
             name: string;
             /** @description The verdict. */
             outcome: components["schemas"]["Outcome"];
-            /** @description Fewer and shorter runs than the method asks for: not for publication. */
+            /** @description Fewer and shorter runs than the method requires: not for publication. */
             quick?: boolean;
             /** @description `weir.experiment/1`. */
             schema: string;
@@ -2469,15 +2476,15 @@ export interface components {
             tags?: string[];
             /** @description Title. */
             title?: string | null;
-            /** @description Variables as they were. */
+            /** @description The values of the variables. */
             variables?: {
                 [key: string]: unknown;
             };
-            /** @description Version of Weir; of several sessions that were made by several, each with its commit. */
+            /** @description Version of Weir; if its sessions had different versions, all of them, each with its commit. */
             version: string;
             /**
-             * @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts; an emulator of
-             *     the scenario that was left out.
+             * @description Notes on the whole experiment, in words: sessions by other versions or on other hosts; an omitted
+             *     emulator of the scenario.
              */
             warnings?: string[];
         };
@@ -2577,7 +2584,7 @@ export interface components {
              */
             max?: components["schemas"]["Span"] | null;
             /**
-             * @description Mean delay, `min` included, before `max` cuts it.
+             * @description Mean delay, `min` included, before the cut at `max`.
              * @example 20ms
              */
             mean: components["schemas"]["Span"];
@@ -2711,7 +2718,7 @@ export interface components {
             /** @description Values; null is a gap. */
             y: (number | null)[];
         };
-        /** @description Which packets belong to a flow: all fields that are set must match. An empty filter matches all. */
+        /** @description Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets. */
         Filter: {
             /** @description Destination address. */
             destination?: components["schemas"]["Prefixes"] | null;
@@ -2719,7 +2726,7 @@ export interface components {
             destination_port?: components["schemas"]["Ranges"] | null;
             /** @description Differentiated services code point. */
             dscp?: components["schemas"]["Dscp"] | null;
-            /** @description EtherType behind VLAN tags. */
+            /** @description EtherType after VLAN tags. */
             ethertype?: components["schemas"]["EtherType"] | null;
             /** @description Length of the frame in bytes, without check sequence. */
             length?: components["schemas"]["Ranges"] | null;
@@ -2753,22 +2760,22 @@ export interface components {
         FindingGroup: "permissions" | "cpu" | "time" | "sockets" | "interfaces" | "firewall" | "kernel";
         /** @description Severity of a finding. */
         FindingSeverity: "ok" | "info" | "warning" | "error";
-        /** @description When the first packet of a test that starts together with others arrived. */
+        /** @description Arrival of the first packet of a test that starts together with others. */
         FirstPacket: {
             /**
              * Format: double
-             * @description After the time at which all were to start, on its receiver's clock as it was related to this machine's.
+             * @description Time since the common start, on the receiver's clock as related to this machine's.
              */
             arrived_seconds: number;
             /**
              * Format: double
-             * @description Bound of the clocks' error; 0 where both ends share one.
+             * @description Bound of the clocks' error; 0 if both ends share a clock.
              */
             error_seconds: number;
         };
-        /** @description One flow: what its sender did and what its receiver saw. */
+        /** @description One flow, with the figures of its sender and receiver. */
         Flow: {
-            /** @description The transport that carried it, where it fell back from its own because the peer or the path did not speak that. */
+            /** @description The transport that carried it, if it fell back because the peer or the path did not support its own. */
             carried_by?: components["schemas"]["Transport"] | null;
             /**
              * Format: double
@@ -2776,7 +2783,7 @@ export interface components {
              */
             connect_seconds?: number | null;
             /**
-             * @description The receiver's.
+             * @description The receiver's address and port.
              * @default
              */
             destination: string;
@@ -2800,24 +2807,24 @@ export interface components {
             name: string;
             /**
              * Format: uint64
-             * @description Payload of a datagram or of a write; the mean of its law where sizes vary.
+             * @description Payload of a datagram or a write; the mean of its law if sizes vary.
              * @default 0
              */
             payload_bytes: number;
-            /** @description The law of payload sizes, where they vary. */
+            /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
-            /** @description The receiving side: its figure is the result. */
+            /** @description The receiving side, whose figures are the result. */
             receiver?: components["schemas"]["Receiver"] | null;
-            /** @description Round trip of this flow where it has one. */
+            /** @description Round trip of this flow, if it was measured. */
             round_trip?: components["schemas"]["Delay"] | null;
             /** @description The sending side. */
             sender?: components["schemas"]["Sender"] | null;
             /**
-             * @description The sender's address and port, as the side that ran the command knows it.
+             * @description The sender's address and port, as seen from the side that ran the command.
              * @default
              */
             source: string;
-            /** @description The law of the intervals between packets, where they vary by one. */
+            /** @description The law of the intervals between packets, if they vary by a law. */
             spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /** @description TCP information of the sending side. */
             tcp?: components["schemas"]["Tcp"] | null;
@@ -2831,9 +2838,9 @@ export interface components {
         };
         /** @description The directions in which a flow's filter is tried. */
         FlowDirection: "both" | "a_to_b" | "b_to_a";
-        /** @description What a line about a flow needs to know of it. */
+        /** @description A flow, as far as known when a test starts. */
         FlowMeta: {
-            /** @description The receiver's. */
+            /** @description The receiver's address and port; unknown when a test starts. */
             destination?: string;
             /**
              * @description Who sends.
@@ -2853,17 +2860,17 @@ export interface components {
             name: string;
             /**
              * Format: uint64
-             * @description Payload of a datagram or of a write; the mean of its law where sizes vary.
+             * @description Payload of a datagram or of a write, bytes; the mean of the law if sizes vary.
              * @default 0
              */
             payload_bytes: number;
-            /** @description The law of payload sizes, where they vary. */
+            /** @description The law of payload sizes, if they vary. */
             payload_law?: components["schemas"]["SizeLaw"] | null;
-            /** @description Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown. */
+            /** @description The requested rate as understood (`10M`, `50000pps`, `0`: unlimited); empty if unknown. */
             rate?: string;
-            /** @description The sender's address and port, where known: not when a test starts. */
+            /** @description The sender's address and port; unknown when a test starts. */
             source?: string;
-            /** @description The law of the intervals between packets, where they vary by one. */
+            /** @description The law of the intervals between packets, if they vary. */
             spacing_law?: components["schemas"]["SpacingLaw"] | null;
             /**
              * @description Transport.
@@ -2871,31 +2878,31 @@ export interface components {
              */
             transport: components["schemas"]["Transport"];
         };
-        /** @description How far a flow of a test is. */
+        /** @description State of a flow of a test. */
         FlowState: "waiting" | "started" | "stopping" | "finished" | "failed";
-        /** @description One thing that a search found. */
+        /** @description One result of a search. */
         Found: {
-            /** @description At which frame size or the like, where there are several. */
+            /** @description Values of the axes, such as the frame size. */
             at?: {
                 [key: string]: string;
             };
             /** @description The last two bounds of the search: no confidence. */
             bounds?: components["schemas"]["Bounds"] | null;
-            /** @description Tool or host shaped it. */
+            /** @description The tool or the host limited it. */
             host_limited?: boolean;
             /** @description Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t. */
             interval?: components["schemas"]["Confidence"] | null;
-            /** @description What: `throughput`, `saturation point`, `latency at throughput`. */
+            /** @description Its name: `throughput`, `saturation point`, `latency at throughput`. */
             name: string;
-            /** @description What others published for the like. */
+            /** @description Published figures of others for comparison. */
             published?: components["schemas"]["PublishedFigure"][];
-            /** @description What it means, or why there is none. */
+            /** @description Its meaning, or why there is no figure. */
             text?: string;
             /** @description Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`. */
             unit: string;
             /**
              * Format: double
-             * @description The figure, in the metric's SI unit; absent when there is none.
+             * @description The figure in the metric's SI unit; absent if there is none.
              */
             value?: number | null;
         };
@@ -2933,7 +2940,8 @@ export interface components {
             p32_percentage?: number | null;
         };
         /**
-         * @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
+         * @description Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
+         *     probabilities.
          * @example {
          *       "loss_percentage": 1,
          *       "mean_run": 3
@@ -2952,7 +2960,7 @@ export interface components {
             bad_loss_percentage?: number | null;
             /**
              * Format: double
-             * @description Probability r of going from bad to good, in percent. Absent: all that p leaves (100 − p).
+             * @description Probability r of going from bad to good, in percent. Absent: 100 − p.
              * @example 30
              */
             bad_to_good_percentage?: number | null;
@@ -2964,7 +2972,7 @@ export interface components {
             good_loss_percentage?: number | null;
             /**
              * Format: double
-             * @description Probability p of going from good to bad, in percent, asked for each packet.
+             * @description Probability p of going from good to bad at each packet, in percent.
              * @example 1
              */
             good_to_bad_percentage?: number | null;
@@ -2981,7 +2989,7 @@ export interface components {
              */
             mean_run?: number | null;
         };
-        /** @description What a metric belongs to. A report shows the metrics of a group in one table. */
+        /** @description A group of metrics, which reports show in one table. */
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
         /** @description Format of the data header of each datagram. */
         HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit";
@@ -3017,16 +3025,16 @@ export interface components {
              */
             flow?: number | null;
             /**
-             * @description Which metric, in nanoseconds.
+             * @description Metric, in nanoseconds.
              * @default
              */
             metric: string;
         };
-        /** @description Facts of one host. */
+        /** @description Properties of one host. */
         Host: {
             /** @description The kernel's clock source. */
             clocksource?: string | null;
-            /** @description Host-wide protocol counters, after less before: `udp_receive_buffer_errors` and the like. */
+            /** @description Host-wide protocol counters, after − before: `udp_receive_buffer_errors` and the like. */
             counters?: {
                 [key: string]: number;
             };
@@ -3061,7 +3069,7 @@ export interface components {
              * @default
              */
             os: string;
-            /** @description Kernel settings that bear on a network test. */
+            /** @description Kernel settings that affect network tests. */
             sysctls?: {
                 [key: string]: string;
             };
@@ -3073,7 +3081,7 @@ export interface components {
             /** @description The hypervisor, if any. */
             virtual?: string | null;
         };
-        /** @description A host that answers tests. */
+        /** @description A host with a server. */
         HostSpec: {
             /**
              * @description Name or address of a host where `weir serve` runs already.
@@ -3101,11 +3109,11 @@ export interface components {
             both?: string;
             /** @description Directions in which the filter is tried. */
             direction?: components["schemas"]["FlowDirection"];
-            /** @description What belongs to the flow, as seen from A to B; for B to A source and destination change places. */
+            /** @description Filter of the flow's packets from A to B; from B to A source and destination are swapped. */
             filter?: components["schemas"]["Filter"] | null;
-            /** @description In its place for what enters at A. */
+            /** @description Replaces `filter` for packets that enter at A. */
             filter_a?: components["schemas"]["Filter"] | null;
-            /** @description In its place for what enters at B; written as seen there. */
+            /** @description Replaces `filter` for packets that enter at B, without swapping. */
             filter_b?: components["schemas"]["Filter"] | null;
             /**
              * @description Name, used once; not `other`.
@@ -3114,24 +3122,24 @@ export interface components {
             name: string;
             /** @description A preset for the slots that the laws below leave empty. */
             profile?: string | null;
-            /** @description `false`: its packets are counted and pass without laws. */
+            /** @description `false`: its packets are counted and forwarded without laws. */
             run?: components["schemas"]["Run"];
         };
-        /** @description Orders for an emulator. */
+        /** @description New laws for an emulator. */
         ImpairStep: {
             /** @description Laws from A to B. */
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`. */
+            /** @description Laws for both directions, as in `weir impair --both`; instead of `a_to_b` and `b_to_a`. */
             both?: string | null;
-            /** @description Nothing more is impaired. */
+            /** @description Removes all laws. */
             clear?: boolean;
             /** @description A whole `weir.impair/1`. */
             config?: unknown;
-            /** @description A file with a whole `weir.impair/1`, beside the scenario. */
+            /** @description A file with a whole `weir.impair/1`, in the scenario's directory. */
             config_file?: string | null;
-            /** @description Which; absent: the only one. */
+            /** @description The emulator. Absent: the only one. */
             emulator?: string | null;
             /** @description A profile by name. */
             profile?: string | null;
@@ -3157,14 +3165,14 @@ export interface components {
              * @default forward
              */
             direction: components["schemas"]["Direction"];
-            /** @description Departure less deadline. */
+            /** @description Departure − deadline. */
             lateness?: components["schemas"]["Lateness"] | null;
             /**
-             * @description Name; `other` for what no filter matched.
+             * @description Name; `other` for packets that no filter matched.
              * @default
              */
             name: string;
-            /** @description Shares and delays as they came out, by names that end in their unit. */
+            /** @description Actual ratios and delays; the names end in the unit. */
             realised?: {
                 [key: string]: number;
             };
@@ -3180,11 +3188,15 @@ export interface components {
              *     they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
              */
             impair_arp?: boolean;
-            /** @description Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M. */
+            /**
+             * @description Maximum memory for queued packets in one direction, at least 64K; packets dropped for lack of it are
+             *     counted as unplanned. Absent: 256M.
+             */
             memory?: components["schemas"]["ByteSize"] | null;
             /**
              * Format: uint16
-             * @description Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are known.
+             * @description Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are
+             *     recognised.
              */
             native_port?: number;
             /** @description What no filter matches. */
@@ -3203,16 +3215,16 @@ export interface components {
         ImpairmentUse: {
             /**
              * Format: uint64
-             * @description Configurations that came into force during the run and differ from the one before; absent for none.
+             * @description Changes of the configuration during the run; absent if there were none.
              */
             changes?: number | null;
             /**
-             * @description The side of the emulator that the client is on: `a`, so that the run's forward direction is A to B, or `b`; absent
-             *     where that is unknown.
+             * @description The client's side of the emulator: `a` (the run's forward direction is A to B) or `b`; absent if
+             *     unknown.
              */
             client_side?: string | null;
             /**
-             * @description The configuration with its seed: the one in force when the run ended.
+             * @description The configuration at the end of the run, with its seed.
              * @default {
              *       "schema": "weir.impair/1",
              *       "seed": "0x0"
@@ -3220,7 +3232,7 @@ export interface components {
              */
             config: components["schemas"]["Impairment"];
             /**
-             * @description What each of its flows counted during the run, in each direction.
+             * @description Counters of its flows during the run, by direction.
              * @default []
              */
             flows: components["schemas"]["ImpairedFlow"][];
@@ -3232,7 +3244,7 @@ export interface components {
             /** @description Its id. */
             id: string;
         };
-        /** @description Facts of one interface with its counters before and after. */
+        /** @description Properties of one interface, with its counters before and after. */
         Interface: {
             /** @description Counters after the run. */
             counters_after?: {
@@ -3261,11 +3273,11 @@ export interface components {
             };
             /** @description Queueing discipline at the root. */
             qdisc?: string | null;
-            /** @description What the outermost queueing disciplines did during the run (RTM_GETQDISC). */
+            /** @description Counters of the outermost queueing disciplines during the run (RTM_GETQDISC). */
             qdiscs?: components["schemas"]["QdiscUse"][];
             /**
              * Format: uint64
-             * @description Link speed where the driver knows one.
+             * @description Link speed, if the driver reports one.
              */
             speed_bits_per_second?: number | null;
         };
@@ -3316,11 +3328,11 @@ export interface components {
              */
             end_seconds: number;
             /**
-             * @description Each flow's part.
+             * @description Figures of each flow.
              * @default []
              */
             flows: components["schemas"]["IntervalFlow"][];
-            /** @description Left out of the totals (`-O`). */
+            /** @description Whether it is omitted from the totals (`-O`). */
             omitted?: boolean;
             /**
              * Format: double
@@ -3334,7 +3346,7 @@ export interface components {
              */
             total: components["schemas"]["IntervalTotals"];
         };
-        /** @description What one end counted in one interval. */
+        /** @description Figures of one end in one interval. */
         IntervalCount: {
             /**
              * Format: double
@@ -3359,7 +3371,7 @@ export interface components {
             duplicate_packets?: number | null;
             /**
              * Format: int64
-             * @description In lines of a running test: what has become known since the line before of losses in earlier intervals; negative where missing datagrams arrived after all. Lines' losses and these add up to what is known. Never in a record, whose intervals are final.
+             * @description In the lines of a running test: change, since the previous line, of the known losses in earlier intervals; negative if missing datagrams arrived after all. These and the losses of all lines add up to the known losses. Never in a record, whose intervals are final.
              */
             earlier_lost_packets?: number | null;
             /**
@@ -3369,7 +3381,7 @@ export interface components {
             jitter_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
+             * @description Lost packets, in the interval in which they would have arrived: numbers missing between two arrivals are spread evenly over the time between the two.
              */
             lost_packets?: number | null;
             /**
@@ -3408,21 +3420,21 @@ export interface components {
         IntervalEnds: {
             /**
              * Format: uint32
-             * @description Flows that ran. This and the next two are present only where figures of some had not come: then `sender` or `receiver` is the sum of fewer flows than ran.
+             * @description Flows that ran. This and the next two fields are present only if figures of some flows were missing, so that `sender` or `receiver` is the sum of fewer flows than ran.
              */
             flows?: number | null;
             /** @description Received. */
             receiver?: components["schemas"]["IntervalCount"] | null;
             /**
              * Format: uint32
-             * @description Of them, those in the sum `receiver`.
+             * @description Number of flows in the sum `receiver`.
              */
             receiver_flows?: number | null;
             /** @description Sent. */
             sender?: components["schemas"]["IntervalCount"] | null;
             /**
              * Format: uint32
-             * @description Of them, those in the sum `sender`.
+             * @description Number of flows in the sum `sender`.
              */
             sender_flows?: number | null;
         };
@@ -3446,9 +3458,9 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["IntervalEnds"] | null;
         };
-        /** @description One expectation, judged. */
+        /** @description The result of one expectation. */
         Judged: {
-            /** @description At which point of a sweep. */
+            /** @description The point of a sweep. */
             at?: {
                 [key: string]: string;
             };
@@ -3466,7 +3478,7 @@ export interface components {
             interval?: components["schemas"]["Confidence"] | null;
             /**
              * Format: double
-             * @description What was measured (the mean of repetitions), SI unit.
+             * @description The measured value (the mean of repetitions), SI unit.
              */
             measured?: number | null;
             /** @description Met, not met, or neither. */
@@ -3526,7 +3538,7 @@ export interface components {
              */
             no_offload: boolean;
         };
-        /** @description A lab for the experiment, taken down at its end. */
+        /** @description A lab for the experiment, removed at its end. */
         LabSetup: {
             /**
              * Format: uint32
@@ -3534,8 +3546,8 @@ export interface components {
              */
             hosts?: number | null;
             /**
-             * @description With an emulator between the hosts `a` and `b` (`m`); else they are joined directly. Hosts beyond two
-             *     come with `hosts`.
+             * @description Whether an emulator (`m`) is between the hosts `a` and `b`; else they are connected directly. `hosts`
+             *     adds further hosts.
              * @default false
              */
             middle: boolean;
@@ -3545,7 +3557,7 @@ export interface components {
              */
             mtu_bytes?: number | null;
             /**
-             * @description Offloads off, so that each datagram crosses on its own.
+             * @description Disables offloads, so that datagrams cross per-packet.
              * @default false
              */
             no_offload: boolean;
@@ -3579,7 +3591,7 @@ export interface components {
              */
             sent: number;
         };
-        /** @description How late an emulator's packets left. */
+        /** @description Lateness of an emulator's packets. */
         Lateness: {
             /**
              * Format: uint64
@@ -3589,7 +3601,7 @@ export interface components {
             count: number;
             /**
              * Format: double
-             * @description Largest.
+             * @description Maximum.
              * @default 0
              */
             max_seconds: number;
@@ -3604,7 +3616,7 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
-        /** @description The laws of one direction of a flow; an absent slot does nothing. */
+        /** @description The laws of one direction of a flow; an absent slot has no effect. */
         Laws: {
             /** @description Change of content. */
             content?: components["schemas"]["Content"] | null;
@@ -3614,7 +3626,7 @@ export interface components {
             duplicate?: components["schemas"]["Duplicate"] | null;
             /** @description Loss. */
             loss?: components["schemas"]["Loss"] | null;
-            /** @description Order of the stages, each at most once; those not named follow in their usual order. */
+            /** @description Order of the stages, each at most once; those not named follow in their default order. */
             order?: components["schemas"]["Stage"][] | null;
             /** @description Rate and queue. */
             rate?: components["schemas"]["Rate"] | null;
@@ -3635,7 +3647,7 @@ export interface components {
             /** @description Which side: `local` or `remote`. */
             side?: string | null;
             /**
-             * @description The counter that tells it.
+             * @description The counter that it is from.
              * @default
              */
             source: string;
@@ -3651,7 +3663,7 @@ export interface components {
         /** @description Use of a nominal rate at four levels. */
         LinkUsage: {
             /**
-             * @description The direction that it is for (the busier one when both ran).
+             * @description Direction of the usage (the busier one if both ran).
              * @default forward
              */
             direction: components["schemas"]["Direction"];
@@ -3669,7 +3681,7 @@ export interface components {
             ip_ratio: number;
             /**
              * Format: uint64
-             * @description The rate that it is measured against.
+             * @description The nominal rate.
              * @default 0
              */
             nominal_bits_per_second: number;
@@ -3680,7 +3692,7 @@ export interface components {
              */
             payload_ratio: number;
             /**
-             * @description Where the rate is from: `stated` or the interface's name.
+             * @description Source of the nominal rate: `stated` or the interface's name.
              * @default
              */
             source: string;
@@ -3700,32 +3712,35 @@ export interface components {
         Loss: {
             /**
              * Format: uint64
-             * @description Every n-th packet is lost, the n-th first.
+             * @description Every n-th packet is lost, starting with the n-th.
              * @example 100
              */
             every_nth?: number | null;
             /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
             four_state?: components["schemas"]["FourState"] | null;
-            /** @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities. */
+            /**
+             * @description Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
+             *     probabilities.
+             */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
             /**
              * Format: double
-             * @description Each packet is lost alone with this probability, in percent.
+             * @description Each packet is lost independently with this probability, in percent.
              * @example 1
              */
             percentage?: number | null;
         };
-        /** @description Every missing packet placed; sums are conserved. */
+        /** @description The loss ledger: where each missing packet was lost. Sums are conserved. */
         LossLedger: {
             /**
              * Format: int64
-             * @description Sent less received: what the rows and the remainder add up to.
+             * @description Sent − received, the sum of the rows and the remainder.
              * @default 0
              */
             missing_packets: number;
             /**
              * Format: int64
-             * @description What could not be placed.
+             * @description Missing packets without a known place.
              * @default 0
              */
             remainder_packets: number;
@@ -3768,7 +3783,7 @@ export interface components {
              */
             u: number;
         };
-        /** @description A metric as the API describes it. */
+        /** @description A metric's entry in the API. */
         Metric: {
             /** @description Which values are better. */
             better: components["schemas"]["Better"];
@@ -3776,13 +3791,13 @@ export interface components {
             carrier: components["schemas"]["Carrier"];
             /** @description Whether comparisons of runs include it. */
             compared: boolean;
-            /** @description What it is. */
+            /** @description Its definition. */
             definition: string;
             /** @description Whether it is a distribution, with a value for each statistic. */
             distribution: boolean;
             /** @description The end that measures it. */
             end: components["schemas"]["End"];
-            /** @description What it belongs to. */
+            /** @description The group that it is shown in. */
             group: components["schemas"]["Group"];
             /** @description Whether tables of experiments show it first. */
             headline: boolean;
@@ -3792,15 +3807,18 @@ export interface components {
             name: string;
             /** @description Whether it is unknown where an end of the flow did not report. */
             needs_both_ends: boolean;
-            /** @description Path of its value in a flow of `weir.run/1`; of a distribution that of its object. In the record itself for metrics of the group `run`. */
+            /**
+             * @description Path of its value (of a distribution: of its object) in a flow of `weir.run/1`, or in the record
+             *     itself for metrics of the group `run`.
+             */
             path: string;
-            /** @description Whether tables leave it out where it is 0 throughout. */
+            /** @description Whether tables omit it if it is 0 in all flows. */
             rare: boolean;
-            /** @description How it is made of several flows. */
+            /** @description How it is computed over several flows. */
             several_flows: string;
             /** @description The standard that defines it. */
             source: string;
-            /** @description Unit of its values, as keys end in it. */
+            /** @description Unit of its values, as in the suffix of keys. */
             unit: string;
         };
         /** @description The metrics of records, comparisons and experiments. */
@@ -3823,7 +3841,7 @@ export interface components {
         };
         /** @description A kind of object. */
         ObjectKind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
-        /** @description What a delay law may do to the order of packets. */
+        /** @description How a delay law treats the order of packets. */
         OrderPolicy: "allow" | "fifo-release" | "max";
         /** @description What no filter matches. */
         Other: {
@@ -3882,7 +3900,7 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /** @description A whole plan, `weir.plan/1`. */
+        /** @description A plan, `weir.plan/1`. */
         Plan: {
             /**
              * Format: ip
@@ -3908,16 +3926,16 @@ export interface components {
              */
             interval: components["schemas"]["Span"];
             /**
-             * @description Round trips measured beside the test, idle before and loaded during it.
+             * @description Measure round trips alongside the test: idle before it and loaded during it.
              * @default true
              */
             latency: boolean;
-            /** @description A packet is lost when it has not come within this time (RFC 7680). Absent: max(2 s, 4 × RTT). */
+            /** @description A packet that has not arrived within this time is lost (RFC 7680). Absent: max(2 s, 4 × RTT). */
             loss_threshold?: components["schemas"]["Span"] | null;
             /** @description Nominal rate of the link, for link usage: above 0. */
             nominal?: components["schemas"]["BitRate"] | null;
             /**
-             * @description Time at the start that is left out of the totals.
+             * @description Time at the start that is omitted from the totals.
              * @default 0s
              */
             omit: components["schemas"]["Span"];
@@ -3930,7 +3948,7 @@ export interface components {
             /** @description `weir.plan/1`. */
             schema: string;
             /**
-             * @description Seed of everything random.
+             * @description Seed of all random values.
              * @default 0x0
              */
             seed: components["schemas"]["Seed"];
@@ -3974,17 +3992,17 @@ export interface components {
             crossing?: components["schemas"]["Crossing"] | null;
             /**
              * Format: uint64
-             * @description Runs without figures, including those that lost their peer and those that were interrupted.
+             * @description Runs without figures, including those with an unreachable peer and interrupted ones.
              */
             failed: number;
             /**
              * Format: uint64
-             * @description Those of them that were host-limited.
+             * @description Host-limited runs among them.
              */
             host_limited: number;
             /**
              * Format: uint64
-             * @description Those of the failed that were cut short by what ended the experiment or the step; absent for none.
+             * @description Failed runs that the end of the experiment or the step interrupted; absent for none.
              */
             interrupted?: number;
             /** @description Each metric over its repetitions, in SI units. */
@@ -3993,45 +4011,45 @@ export interface components {
             };
             /**
              * Format: uint64
-             * @description Those of the failed that did not reach their peer, or lost it; absent for none.
+             * @description Failed runs whose peer was or became unreachable; absent for none.
              */
             peer_unreachable?: number;
-            /** @description What came of a precision that was asked for; absent where a number of runs was. */
+            /** @description The result of a requested precision; absent if a number of runs was requested. */
             precision?: components["schemas"]["Precision"] | null;
-            /** @description What others published for the like. */
+            /** @description Published figures of others for comparison. */
             published?: components["schemas"]["PublishedFigure"][];
             /**
              * Format: uint64
-             * @description Runs that the figures rest on.
+             * @description Runs on which the figures are based.
              */
             runs: number;
         };
-        /** @description What came of a precision at one point: Stein's two stages (1945), by one metric. */
+        /** @description The result of a requested precision at one point: Stein's two stages (1945), by one metric. */
         Precision: {
             /**
              * Format: double
-             * @description Half the interval against the first stage's mean that was asked for, such as 0.02.
+             * @description Requested half width of the interval relative to the first stage's mean, such as 0.02.
              */
             asked_ratio: number;
             /**
              * Format: uint64
-             * @description Runs that gave the figure.
+             * @description Runs with the figure.
              */
             count: number;
             /**
              * Format: uint64
-             * @description Runs of the first stage that were asked for.
+             * @description Requested runs of the first stage.
              */
             first_stage_count: number;
-            /** @description The metric that decided how many runs there are. */
+            /** @description The metric that determined the number of runs. */
             metric: string;
             /**
              * Format: uint64
-             * @description Runs with the figure that the first stage found to be needed; absent where it did not give all of its figures, and
-             *     where no number would do.
+             * @description Number of runs needed according to the first stage; absent if its figures are incomplete or no number
+             *     would suffice.
              */
             needed_count?: number | null;
-            /** @description They are as many as are needed. Where not, the interval is wider than was asked for. */
+            /** @description Whether there are as many runs as needed. If not, the interval is wider than requested. */
             reached: boolean;
         };
         /**
@@ -4237,7 +4255,7 @@ export interface components {
         Protocol: string | number;
         /** @description Published figures in a CSV file with a header line. */
         Published: {
-            /** @description Axis → the only value to whose points it applies. */
+            /** @description Axis → the value of the points to which it applies. */
             at?: {
                 [key: string]: string;
             };
@@ -4247,14 +4265,14 @@ export interface components {
              */
             column: string;
             /**
-             * @description The file, beside the scenario.
+             * @description The file, in the scenario's directory.
              * @default
              */
             file: string;
             /** @description Columns whose values name the figure. */
             label?: string[];
             /**
-             * @description Axis of the sweep → column that holds its value.
+             * @description Axis of the sweep → column with its value.
              * @default {}
              */
             match: {
@@ -4275,16 +4293,16 @@ export interface components {
              * @default
              */
             source: string;
-            /** @description Column → the only value that counts. */
+            /** @description Column → the value of the rows to use. */
             where?: {
                 [key: string]: string;
             };
         };
         /** @description A figure that others published. */
         PublishedFigure: {
-            /** @description Whose, such as `Windows XP`. */
+            /** @description Its label, such as `Windows XP`. */
             label: string;
-            /** @description Of which metric. */
+            /** @description Its metric. */
             metric: string;
             /** @description Where it was published. */
             source: string;
@@ -4294,7 +4312,7 @@ export interface components {
              */
             value: number;
         };
-        /** @description Counters of one queueing discipline, after less before. What its children drop is in it. */
+        /** @description Counters of one queueing discipline, after − before. They include its children's drops. */
         QdiscUse: {
             /**
              * Format: uint64
@@ -4337,35 +4355,39 @@ export interface components {
         Rate: {
             /** @description Rate in bit/s, framing overhead included. */
             bits: components["schemas"]["BitRate"];
-            /** @description What a full queue does. */
+            /** @description Policy of a full queue. */
             discipline?: components["schemas"]["Discipline"];
             /**
              * Format: uint32
-             * @description Bytes for each packet beyond its network layer, 0 to 1000. Absent: 18, Ethernet header and check sequence; 38 with preamble and gap.
+             * @description Framing bytes of each packet in addition to its network layer, 0 to 1000. Absent: 18, Ethernet header
+             *     and check sequence. 38 includes preamble and gap.
              * @example 38
              */
             overhead_bytes?: number | null;
-            /** @description How much may wait: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full frames. */
+            /**
+             * @description Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
+             *     frames.
+             */
             queue?: components["schemas"]["QueueLimit"] | null;
         };
-        /** @description What a receiver saw. */
+        /** @description Figures of a receiver. */
         Receiver: {
-            /** @description Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused. */
+            /** @description Some figures may be wrong or absent. If narrow numbers may have wrapped unseen, lost is sent minus arrived, and figures that depend on numbers are absent. If the bitmap was at its maximum size, late, duplicate and reordered packets may be confused. */
             ambiguous?: boolean | null;
             /**
              * Format: uint64
-             * @description Bits that differed from the seeded payload, when verified.
+             * @description Bits that differed from the seeded payload, if it was verified.
              */
             bit_errors?: number | null;
             /**
              * Format: double
-             * @description Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` where they are
-             *     longer; absent where there is no time that it could be over.
+             * @description Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` if they
+             *     are longer; absent if there is no duration.
              */
             bits_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Socket receive buffer as the kernel granted it.
+             * @description Socket receive buffer granted by the kernel.
              */
             buffer_bytes?: number | null;
             /**
@@ -4390,27 +4412,27 @@ export interface components {
             burst_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Bursts of losses (RFC 3611): sequences that begin and end with a lost packet, without 16 consecutive received ones.
+             * @description Bursts of losses (RFC 3611): sequences that begin and end with a lost packet and do not contain 16 consecutive received ones.
              */
             bursts?: number | null;
             /**
              * Format: uint64
-             * @description Payload bytes that arrived (duplicates left out).
+             * @description Payload bytes that arrived, without duplicates.
              * @default 0
              */
             bytes: number;
             /**
              * Format: uint64
-             * @description Bad tag, bit errors or truncation.
+             * @description Datagrams with a bad tag, bit errors or truncation.
              */
             corrupted_packets?: number | null;
-            /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
+            /** @description How its datagrams crossed the path; absent for TCP and if none arrived. */
             crossing?: components["schemas"]["Crossing"] | null;
             /** @description Packet delay variation (RFC 5481). */
             delay_variation?: components["schemas"]["DelayVariation"] | null;
             /**
              * Format: uint64
-             * @description Further copies (RFC 5560).
+             * @description Duplicates (RFC 5560).
              */
             duplicate_packets?: number | null;
             /**
@@ -4420,7 +4442,7 @@ export interface components {
             end_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
+             * @description Lost packets that were declared lost before the loss threshold, because the receiver's bitmap was at its maximum size.
              */
             forced_packets?: number | null;
             /**
@@ -4440,7 +4462,7 @@ export interface components {
             gap_packets?: number | null;
             /**
              * Format: double
-             * @description Mean duration of a gap, as that of a burst.
+             * @description Mean duration of a gap, computed as for bursts.
              */
             gap_seconds?: number | null;
             /**
@@ -4450,12 +4472,12 @@ export interface components {
             gaps?: number | null;
             /**
              * Format: uint64
-             * @description Refused: a number that the sender can not have reached. Damage, or a datagram of another source; never counted as received.
+             * @description Datagrams with a number that the sender cannot have used: damaged, or from another source. Never counted as received.
              */
             implausible_packets?: number | null;
             /**
              * Format: uint64
-             * @description System calls that received.
+             * @description System calls for receiving.
              */
             io_calls?: number | null;
             /**
@@ -4465,10 +4487,10 @@ export interface components {
             jitter_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Arrived after the loss threshold: counted as lost, and here.
+             * @description Arrived after the loss threshold; also counted as lost.
              */
             late_packets?: number | null;
-            /** @description Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest. */
+            /** @description Loss periods (RFC 3357): length in packets → number of periods. The key `more` counts longer periods. */
             loss_periods?: {
                 [key: string]: number;
             } | null;
@@ -4489,32 +4511,32 @@ export interface components {
             method: string;
             /** @description One-way delay from the actual send time (RFC 7679). */
             one_way_delay?: components["schemas"]["Delay"] | null;
-            /** @description One-way delay from the time at which the schedule meant to send. */
+            /** @description One-way delay from the scheduled send time. */
             one_way_delay_from_intended?: components["schemas"]["Delay"] | null;
             /**
              * Format: uint64
-             * @description Datagrams that arrived (duplicates left out), or reads of a stream.
+             * @description Datagrams that arrived, without duplicates, or reads from a stream.
              * @default 0
              */
             packets: number;
             /**
              * Format: double
-             * @description Packet rate; over the same time.
+             * @description Packet rate over the same time.
              */
             packets_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Sequence below the next expected (RFC 4737).
+             * @description Arrivals with a number below the next expected one (RFC 4737).
              */
             reordered_packets?: number | null;
             /**
              * Format: uint64
-             * @description Extents that are lower bounds, because more gaps were open at once than the receiver tracks.
+             * @description Extents that are lower bounds, because more gaps were open than the receiver tracks.
              */
             reordering_extent_bounds?: number | null;
             /**
              * Format: uint64
-             * @description Largest reordering extent in packets.
+             * @description Maximum reordering extent in packets.
              */
             reordering_extent_max?: number | null;
             /**
@@ -4539,12 +4561,12 @@ export interface components {
             seconds: number;
             /**
              * Format: double
-             * @description Mean datagrams for each message received.
+             * @description Mean number of datagrams per received message.
              */
             segments_per_message?: number | null;
             /**
              * Format: uint64
-             * @description Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
+             * @description Dropped at the socket (SK_MEMINFO), because its buffer was full or the checksum was wrong. The loss ledger separates them by the counters of the network namespace.
              */
             socket_dropped_packets?: number | null;
             /**
@@ -4552,27 +4574,27 @@ export interface components {
              * @description First arrival (after the omitted time), since the start of the test on this end's clock.
              */
             start_seconds?: number | null;
-            /** @description What times are between: `packet`, or `batch` where packets arrived coalesced. */
+            /** @description What times refer to: `packet`, or `batch` if packets arrived coalesced. */
             time_unit?: string | null;
             /**
              * Format: uint64
-             * @description Shorter than sent.
+             * @description Datagrams that arrived shorter than sent.
              */
             truncated_packets?: number | null;
             /**
              * Format: uint64
-             * @description Bytes of a stream that its sender had handed to its system and that had not arrived when the receiver stopped waiting; 0 when all arrived.
+             * @description Bytes of a stream that its sender had handed to its system but that had not arrived when the receiver stopped waiting; 0 if all arrived.
              */
             undelivered_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Datagrams with an invalid header (bad tag, too short): having no number, they count as lost as well.
+             * @description Datagrams with an invalid header (bad tag or too short). Their numbers are unknown, so they also count as lost.
              */
             unreadable_packets?: number | null;
             /**
              * Format: uint64
-             * @description Messages that arrived without a kernel timestamp and were timed when they were read: their times include the wait
-             *     for the processor.
+             * @description Messages that arrived without a kernel timestamp and were timed when read: their times include the
+             *     wait for the processor.
              */
             user_timed_messages?: number | null;
         };
@@ -4587,10 +4609,10 @@ export interface components {
             build: components["schemas"]["Build"];
             /** @description The noise floor of this host, as `weir calibrate` stored it. */
             calibration?: components["schemas"]["CalibrationRef"] | null;
-            /** @description How the two clocks were related. */
+            /** @description Relation of the two clocks. */
             clock?: components["schemas"]["ClockRelation"] | null;
             /**
-             * @description The command as it was given.
+             * @description The command line.
              * @default []
              */
             command: string[];
@@ -4618,7 +4640,7 @@ export interface components {
              * @default
              */
             id: string;
-            /** @description What an emulator on the path was asked to do, and did. */
+            /** @description Configuration and counters of an emulator on the path. */
             impairment?: components["schemas"]["ImpairmentUse"] | null;
             /** @description Both ends' figures for each interval. */
             intervals?: components["schemas"]["Interval"][];
@@ -4632,11 +4654,11 @@ export interface components {
             link_usage?: components["schemas"]["LinkUsage"] | null;
             /** @description The side that ran the command. */
             local?: components["schemas"]["Host"] | null;
-            /** @description Where each missing packet was lost. */
+            /** @description Loss ledger: where packets were lost. */
             loss_ledger?: components["schemas"]["LossLedger"] | null;
             /**
              * Format: double
-             * @description A packet was called lost after this time (RFC 7680).
+             * @description Loss threshold: time after which a packet counted as lost (RFC 7680).
              */
             loss_threshold_seconds?: number | null;
             /**
@@ -4650,7 +4672,7 @@ export interface components {
              */
             peer: string;
             /**
-             * @description The plan as understood, defaults included.
+             * @description The plan, defaults included.
              * @default {
              *       "connection": [],
              *       "data_ports": "auto",
@@ -4670,7 +4692,7 @@ export interface components {
             plan_sha256: string;
             /** @description The other side. */
             remote?: components["schemas"]["Host"] | null;
-            /** @description Single round trips, where they are few: those of a browser's speed test. */
+            /** @description Individual round trips, if they are few, as in a browser's speed test. */
             round_trips?: components["schemas"]["RoundTripSeries"][];
             /**
              * @description `weir.run/1`.
@@ -4679,12 +4701,12 @@ export interface components {
             schema: string;
             /**
              * Format: double
-             * @description Length of the run from first start to last end of sending, without the omitted part.
+             * @description Duration of the run from the first start to the last end of sending, without the omitted part.
              * @default 0
              */
             seconds: number;
             /**
-             * @description Seed of everything random.
+             * @description Seed of all random values.
              * @default 0x0
              */
             seed: components["schemas"]["Seed"];
@@ -4698,7 +4720,7 @@ export interface components {
              * @default complete
              */
             status: components["schemas"]["Status"];
-            /** @description Where times came from. */
+            /** @description Sources of timestamps. */
             time_source?: components["schemas"]["TimeSource"] | null;
             /**
              * @description Sums for each direction that ran.
@@ -4715,18 +4737,18 @@ export interface components {
              */
             version: string;
             /**
-             * @description Warnings that travel with the result.
+             * @description Warnings about the result.
              * @default []
              */
             warnings: components["schemas"]["Warning"][];
         };
         /** @description The parts of a test's record. */
         RecordParts: "all" | "summary";
-        /** @description From where on bytes may be changed. */
+        /** @description The first byte that may be changed. */
         Region: "l2" | "l3" | "l4" | "payload";
         /** @description Steps that run several times. */
         RepeatStep: {
-            /** @description Axes whose names the steps may hold, as in a sweep. */
+            /** @description Axes whose names the steps may contain, as in a sweep. */
             over?: string[];
             /**
              * @description The steps.
@@ -4735,7 +4757,7 @@ export interface components {
             step: components["schemas"]["Step"][];
             /**
              * Format: uint32
-             * @description How often. Absent with `over`: once for each point.
+             * @description Number of repetitions. Absent with `over`: once for each point.
              */
             times?: number | null;
         };
@@ -4751,13 +4773,13 @@ export interface components {
             count: number;
             /**
              * Format: double
-             * @description Greatest.
+             * @description Maximum.
              * @default 0
              */
             max_seconds: number;
             /**
              * Format: double
-             * @description Least.
+             * @description Minimum.
              * @default 0
              */
             min_seconds: number;
@@ -4777,12 +4799,12 @@ export interface components {
         /** @description Round trips in the order of the probes. */
         RoundTripSeries: {
             /**
-             * @description During which phase: `idle`, `download` or `upload`.
+             * @description Phase: `idle`, `download` or `upload`.
              * @default
              */
             phase: string;
             /**
-             * @description Each one.
+             * @description The round trips.
              * @default []
              */
             seconds: number[];
@@ -4842,7 +4864,7 @@ export interface components {
         };
         /** @description One run of a step. */
         RunRef: {
-            /** @description Why metrics are absent that it has too few samples for, by name. */
+            /** @description The reasons for metrics that are absent for lack of samples, by name. */
             absent?: {
                 [key: string]: string;
             };
@@ -4854,29 +4876,29 @@ export interface components {
             crossing?: components["schemas"]["Crossing"] | null;
             /** @description Why there is no record, or only a part of one. */
             error?: string | null;
-            /** @description Its first packet, where it was to start at a given time. */
+            /** @description Its first packet, if it had to start at a given time. */
             first_packet?: components["schemas"]["FirstPacket"] | null;
-            /** @description Tool or host shaped the figures: the warnings tell how. */
+            /** @description The tool or the host limited the figures: see the warnings. */
             host_limited?: boolean;
             /** @description The run's id; absent without a record. */
             id?: string | null;
-            /** @description The end of the experiment or its step cut it short; it is repeated when the experiment is resumed. */
+            /** @description The end of the experiment or its step interrupted it; it is repeated when the experiment is resumed. */
             interrupted?: boolean;
             /**
-             * @description Its metrics, in SI units. What was not measured is absent. Of a tool that reports what it sent and not what arrived,
+             * @description Its metrics, in SI units. What was not measured is absent. For a tool that reports only what it sent,
              *     the rate is `sent_throughput`.
              */
             metrics: {
                 [key: string]: number;
             };
-            /** @description The peer was not reached, refused the test, or was lost on the way: the error says how. */
+            /** @description The peer could not be reached, refused the test, or became unreachable during it: see the error. */
             peer_unreachable?: boolean;
             /**
              * Format: uint32
              * @description Which repetition, from 1.
              */
             repetition: number;
-            /** @description A host-limited run that was repeated: it is not in the figures. */
+            /** @description A host-limited run that was repeated; it is not included in the figures. */
             superseded?: boolean;
             /** @description The tool that ran; absent for Weir. */
             tool?: string | null;
@@ -4910,7 +4932,7 @@ export interface components {
         Scenario: {
             /**
              * Format: double
-             * @description Confidence of intervals over repetitions, per cent. Default 95.
+             * @description Confidence of intervals over repetitions, percent. Default 95.
              * @default 95
              */
             confidence_percentage: number;
@@ -4918,7 +4940,7 @@ export interface components {
             emulator?: {
                 [key: string]: components["schemas"]["EmulatorSpec"];
             };
-            /** @description Hosts by name. The hosts of the lab are there by themselves; `local` is this machine. */
+            /** @description Hosts by name. The hosts of the lab need no entry; `local` is this machine. */
             host?: {
                 [key: string]: components["schemas"]["HostSpec"];
             };
@@ -4928,15 +4950,15 @@ export interface components {
             method?: string | null;
             /** @description Short name: letters, digits, `-`, `_` and `.`. */
             name: string;
-            /** @description What `--quick` makes of the variables. */
+            /** @description Values of variables with `--quick`. */
             quick?: {
                 [key: string]: unknown;
             };
             /** @description `weir.scenario/1`. */
             schema: string;
-            /** @description Seed of the order of points; absent: drawn, and printed. */
+            /** @description Seed of the order of points. Absent: chosen at random and printed. */
             seed?: components["schemas"]["Seed"] | null;
-            /** @description What is done, in order. */
+            /** @description The steps, in order. */
             step: components["schemas"]["Step"][];
             /** @description Tags, stored as labels of its runs. */
             tags?: string[];
@@ -5030,7 +5052,10 @@ export interface components {
         };
         /** @description What is searched. */
         SearchKind: "throughput" | "latency" | "frame-loss" | "back-to-back" | "mlrsearch" | "saturation";
-        /** @description A search of datagrams. Its test may hold `{rate}` (of all flows together, with its unit), `{seconds}` and `{packets}`. */
+        /**
+         * @description A search with datagrams. Its test may contain `{rate}` (the sum of all flows, with its unit), `{seconds}`
+         *     and `{packets}`.
+         */
         SearchStep: {
             /** @description Maximum rate. */
             high?: string | null;
@@ -5041,30 +5066,30 @@ export interface components {
             kind: components["schemas"]["SearchKind"];
             /**
              * Format: double
-             * @description Loss that still counts as none, per cent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
+             * @description Maximum loss that counts as none, percent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
              * @default 0
              */
             loss_percentage: number;
-            /** @description Minimum rate, above 0: a trial at it sends 100 packets or more. */
+            /** @description Minimum rate, above 0: a trial at this rate sends at least 100 packets. */
             low?: string | null;
             /**
-             * @description Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of
-             *     datagrams, preamble and gap included.
+             * @description Instead of `high`: the nominal rate of an Ethernet link. The maximum rate is then its line rate for each
+             *     size of datagrams, preamble and gap included.
              */
             nominal?: string | null;
-            /** @description Axes, as in a sweep: the search is made at each point. */
+            /** @description Axes, as in a sweep: there is a search at each point. */
             over?: string[];
             /**
              * Format: double
-             * @description The search ends when its bounds are this close, per cent of the upper one. Default 1.
+             * @description The search ends when the distance of its bounds is at most this percentage of the upper one. Default 1.
              */
             precision_percentage?: number | null;
-            /** @description Rates that others published, printed beside the one that is found. */
+            /** @description Published rates of others, printed beside the result. */
             published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
-             * @description Repetitions of what is averaged (latency, back-to-back), of each rate (saturation), and most trials of a load
-             *     (mlrsearch).
+             * @description Repetitions that are averaged (latency, back-to-back), repetitions of each rate (saturation), or maximum
+             *     trials of a load (mlrsearch).
              */
             runs?: number | null;
             /**
@@ -5073,7 +5098,7 @@ export interface components {
              */
             test: components["schemas"]["TestStep"];
             /**
-             * @description Length of a trial. RFC 2544 asks for 60 s.
+             * @description Length of a trial. RFC 2544 requires 60 s.
              * @default 0s
              */
             trial: components["schemas"]["Span"];
@@ -5092,21 +5117,21 @@ export interface components {
          * @example 0
          */
         SendRate: string | number;
-        /** @description What a sender did. */
+        /** @description Figures of a sender. */
         Sender: {
             /**
              * Format: double
-             * @description Rate asked for, packets per second.
+             * @description Requested rate, packets per second.
              */
             asked_packets_per_second?: number | null;
             /**
              * Format: double
-             * @description Payload rate; absent where there is no time that it could be over (one packet, or none).
+             * @description Payload rate; absent if there is no duration (at most one packet).
              */
             bits_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Socket send buffer as the kernel granted it.
+             * @description Socket send buffer granted by the kernel.
              */
             buffer_bytes?: number | null;
             /**
@@ -5117,7 +5142,7 @@ export interface components {
             bytes: number;
             /**
              * Format: double
-             * @description End of sending, on the same clock: the planned end where sending lasted until then, else the last send.
+             * @description End of sending, on the same clock: the planned end if sending lasted until then, else the last send.
              */
             end_seconds?: number | null;
             /**
@@ -5127,22 +5152,22 @@ export interface components {
             intended_slots?: number | null;
             /**
              * Format: uint64
-             * @description System calls that sent.
+             * @description System calls for sending.
              */
             io_calls?: number | null;
             /**
              * Format: uint64
-             * @description Slots served more than one period after their time.
+             * @description Slots served more than one period late.
              */
             late_slots?: number | null;
             /**
              * Format: double
-             * @description Realised mean payload of a datagram or of a write, where sizes vary.
+             * @description Actual mean payload of a datagram or a write, if sizes vary.
              */
             mean_payload_bytes?: number | null;
             /**
              * Format: double
-             * @description Realised mean interval between packets, where intervals vary by their law or with the size.
+             * @description Actual mean interval between packets, if intervals vary by their law or with the size.
              */
             mean_spacing_seconds?: number | null;
             /**
@@ -5152,18 +5177,18 @@ export interface components {
             method: string;
             /**
              * Format: uint64
-             * @description Slots skipped because the backlog passed 100 ms or what `burst:N` makes up, or the policy is `none`, or not served yet when sending ended.
+             * @description Slots skipped because the backlog exceeded 100 ms or the N slots of `burst:N` or because the policy is `none`, and slots not yet served when sending ended.
              */
             missed_slots?: number | null;
             /**
              * Format: uint64
-             * @description Datagrams, or writes of a stream.
+             * @description Datagrams, or writes to a stream.
              * @default 0
              */
             packets: number;
             /**
              * Format: double
-             * @description Packet rate; absent as the payload rate is.
+             * @description Packet rate; absent when the payload rate is.
              */
             packets_per_second?: number | null;
             /**
@@ -5186,10 +5211,10 @@ export interface components {
             seconds: number;
             /**
              * Format: double
-             * @description Mean datagrams handed over as one super-packet; above 1 they leave coalesced.
+             * @description Mean number of datagrams per super-packet; above 1 they leave coalesced.
              */
             segments_per_message?: number | null;
-            /** @description Achieved spacing of a paced sender. */
+            /** @description Spacing accuracy of a paced sender. */
             spacing?: components["schemas"]["Spacing"] | null;
             /**
              * Format: double
@@ -5285,7 +5310,7 @@ export interface components {
             /** @description Where in the record: `plan.connection[0].rate`. */
             path: string;
         };
-        /** @description How much a warning bears on the result. */
+        /** @description How much a warning affects the result. */
         Severity: "info" | "warning" | "error";
         /** @description One side of a figure. */
         SideFigure: {
@@ -5326,7 +5351,7 @@ export interface components {
          * @example 64..1400
          */
         SizeLaw: string | number;
-        /** @description How evenly a paced sender sent: actual gap less intended gap. */
+        /** @description Spacing error of a paced sender: actual minus intended gap. */
         Spacing: {
             /**
              * Format: double
@@ -5399,25 +5424,25 @@ export interface components {
         };
         /** @description How a run ended. */
         Status: "complete" | "partial" | "interrupted";
-        /** @description One step: exactly one action, and what is common to all. */
+        /** @description One step: exactly one action, and options common to all actions. */
         Step: {
-            /** @description Keeps an emulator's counters, or a file, with the result. */
+            /** @description Stores an emulator's counters, or a file, with the result. */
             collect?: components["schemas"]["CollectStep"] | null;
             /** @description Runs a command. */
             command?: components["schemas"]["CommandStep"] | null;
             /** @description Runs other tools over the same path. */
             compare?: components["schemas"]["CompareStep"] | null;
-            /** @description What has to come true of its runs. */
+            /** @description Expectations of its runs. */
             expect?: string[];
-            /** @description Changes what an emulator does, at once. */
+            /** @description Changes an emulator's laws immediately. */
             impair?: components["schemas"]["ImpairStep"] | null;
             /** @description The experiment continues if this step fails to run. */
             keep_going?: boolean;
-            /** @description Its name, unique; made from its action where absent. */
+            /** @description Unique name. Absent: made from the action. */
             name?: string | null;
-            /** @description Steps that run at the same time; it ends when all have. */
+            /** @description Steps that run concurrently; it ends when all have ended. */
             parallel?: components["schemas"]["Step"][] | null;
-            /** @description Of `test` and `parallel`: figures that others published for the like, printed beside its means, or the sums. */
+            /** @description For `test` and `parallel`: published figures of others, printed beside the means or sums. */
             published?: components["schemas"]["Published"][];
             /** @description Steps that run several times. */
             repeat?: components["schemas"]["RepeatStep"] | null;
@@ -5431,7 +5456,7 @@ export interface components {
             sweep?: components["schemas"]["SweepStep"] | null;
             /** @description Runs a test. */
             test?: components["schemas"]["TestStep"] | null;
-            /** @description It ends after this time, as an error. */
+            /** @description It is stopped after this time, as an error. */
             timeout?: components["schemas"]["Span"] | null;
             /** @description Waits. */
             wait?: components["schemas"]["WaitStep"] | null;
@@ -5446,17 +5471,17 @@ export interface components {
             expectations?: components["schemas"]["Judged"][];
             /** @description What a search found. */
             found?: components["schemas"]["Found"][];
-            /** @description The user or the system interrupted it: unfinished steps say nothing. */
+            /** @description The user or the system interrupted it: unfinished steps have no result. */
             interrupted?: boolean;
             /** @description Its name. */
             name: string;
             /** @description The outcome. */
             outcome: components["schemas"]["Outcome"];
-            /** @description What a command printed (its beginning), or what was collected. */
+            /** @description The start of a command's output, or the collected text. */
             output?: string | null;
             /** @description The points of a sweep, in the order of its axes. */
             points?: components["schemas"]["Point"][];
-            /** @description Why, where it is not simply done. */
+            /** @description The reason for any other outcome than done. */
             reason?: string | null;
             /** @description Each run, in the order in which they ran. */
             runs?: components["schemas"]["RunRef"][];
@@ -5467,12 +5492,12 @@ export interface components {
             seconds: number;
             /** @description Steps inside of it. */
             steps?: components["schemas"]["StepOutcome"][];
-            /** @description How closely the tests of a parallel step began together. */
+            /** @description How closely the tests of a parallel step started together. */
             together?: components["schemas"]["Together"] | null;
         };
         /** @description Connections of a test in the background. */
         StopStep: {
-            /** @description The connection; absent: all of them, and to stop the test itself. */
+            /** @description The connection. Absent: all of them; `stop` then stops the test itself. */
             connection?: string | null;
             /**
              * @description The test, by its step's name.
@@ -5519,13 +5544,13 @@ export interface components {
              */
             deviation?: number | null;
             /**
-             * @description The confidence interval of the mean (Student's t, within what the figure can be; of runs until a precision by the first
-             *     stage's deviation).
+             * @description The confidence interval of the mean (Student's t, within the figure's range; with a requested precision
+             *     by the first stage's standard deviation).
              */
             interval?: components["schemas"]["Confidence"] | null;
             /**
              * Format: double
-             * @description Greatest.
+             * @description Maximum.
              */
             max: number;
             /**
@@ -5535,7 +5560,7 @@ export interface components {
             mean: number;
             /**
              * Format: double
-             * @description Least.
+             * @description Minimum.
              */
             min: number;
             /**
@@ -5574,7 +5599,7 @@ export interface components {
             end_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Refused for an implausible number.
+             * @description Datagrams with an implausible number.
              */
             implausible_packets?: number | null;
             /**
@@ -5620,7 +5645,7 @@ export interface components {
             retransmits?: number | null;
             /**
              * Format: double
-             * @description From the first flow's start to the last one's end: rates are of everything over this time.
+             * @description From the first flow's start to the last one's end; rates are totals over this time.
              * @default 0
              */
             seconds: number;
@@ -5691,32 +5716,33 @@ export interface components {
         };
         /** @description A sweep. */
         SweepStep: {
-            /** @description Laws that an emulator gets before each run. */
+            /** @description Laws to set in an emulator before each run. */
             impair?: components["schemas"]["ImpairStep"] | null;
-            /** @description The points in the order of the axes, not shuffled. */
+            /** @description Runs the points in the order of the axes, not shuffled. */
             in_order?: boolean;
             /**
              * Format: uint32
-             * @description Maximum number of repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
+             * @description Maximum number of repetitions; required with `precision_percentage`.
              */
             max_runs?: number | null;
-            /** @description What is tabulated. Default: throughput, packet_rate, loss, jitter. */
+            /** @description The tabulated metrics. Default: throughput, packet_rate, loss, jitter. */
             metrics?: string[];
             /**
-             * @description The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does not hold as
-             *     `{NAME}` is a parameter of its plan. None: one point, repeated.
+             * @description The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does
+             *     not contain as `{NAME}` is a parameter of its plan. Empty: one point, repeated.
              * @default []
              */
             over: string[];
-            /** @description Rest between runs. */
+            /** @description Pause between runs. */
             pause?: components["schemas"]["Span"] | null;
             /**
              * Format: double
-             * @description Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
-             *     `max_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
+             * @description Repeats a point until the confidence interval of its first metric is within this percentage of its mean,
+             *     at most `max_runs` times. The standard deviation of the first `runs` determines the number and the
+             *     interval (Stein's two stages).
              */
             precision_percentage?: number | null;
-            /** @description Figures that others published, printed beside ours. */
+            /** @description Published figures of others, printed beside the measured ones. */
             published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
@@ -5725,7 +5751,8 @@ export interface components {
             repeat_host_limited?: number;
             /**
              * Format: uint32
-             * @description Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
+             * @description Repetitions at each point. Default 1. With `precision_percentage`, those of the first stage: default 10,
+             *     at least 2.
              */
             runs?: number | null;
             /**
@@ -5779,17 +5806,17 @@ export interface components {
             cwnd_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Largest sample of the congestion window.
+             * @description Maximum of the samples of the congestion window.
              */
             max_cwnd_bytes?: number | null;
             /**
              * Format: double
-             * @description Largest sample of the smoothed round trip.
+             * @description Maximum of the samples of the smoothed round trip.
              */
             max_rtt_seconds?: number | null;
             /**
              * Format: double
-             * @description Smallest round trip seen by the kernel.
+             * @description Minimum round trip measured by the kernel.
              */
             min_rtt_seconds?: number | null;
             /**
@@ -5831,7 +5858,7 @@ export interface components {
             send_buffer_limited_ratio?: number | null;
             /**
              * Format: uint64
-             * @description Send window offered by the peer.
+             * @description Window advertised by the peer.
              */
             send_window_bytes?: number | null;
             /** @description Whether timestamps were in use (12 bytes of options in each segment). */
@@ -5856,7 +5883,7 @@ export interface components {
              * @description Delivery rate estimate.
              */
             delivery_bits_per_second?: number | null;
-            /** @description What limited it since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`. */
+            /** @description What limited sending since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`. */
             limited_by?: string | null;
             /**
              * Format: double
@@ -5966,13 +5993,13 @@ export interface components {
         TestStep: {
             /** @description Flags of `weir test`, such as `-u -b 10M -t 5`. */
             args?: string | null;
-            /** @description The following steps run while it does; `wait` or `stop` ends it, else the end of the scenario. */
+            /** @description The following steps run while it runs. `wait` or `stop` ends it, else the end of the scenario. */
             background?: boolean;
-            /** @description The host that runs it. Absent: the lab's `a`, without a lab this machine. */
+            /** @description The client host. Absent: the lab's `a`, or this machine without a lab. */
             from?: string | null;
             /** @description A plan, as in `weir.plan/1`. */
             plan?: unknown;
-            /** @description A file with a plan, beside the scenario. */
+            /** @description A file with a plan, in the scenario's directory. */
             plan_file?: string | null;
             /**
              * Format: uint32
@@ -5981,12 +6008,12 @@ export interface components {
             runs?: number | null;
             /** @description The threads of `from`'s end. */
             threads?: components["schemas"]["Threads"];
-            /** @description The host that answers. Absent: the lab's `b`, or the only `[host]`. */
+            /** @description The server host. Absent: the lab's `b`, or the only `[host]`. */
             to?: string | null;
         };
-        /** @description The threads of the end that starts the test; the other end's are its own matter. */
+        /** @description Settings for the threads of the end that starts the test; the other end has its own. */
         Threads: {
-            /** @description The CPUs that they run on, such as `0`, `0,2` or `1-3`. Absent: all that the process may run on. */
+            /** @description CPUs to run on, such as `0`, `0,2` or `1-3`. Absent: all CPUs that the process may use. */
             affinity?: string | null;
             /**
              * @description Scheduling of threads that send paced datagrams: `auto` (real time, SCHED_FIFO, where granted and their rates are
@@ -5994,16 +6021,16 @@ export interface components {
              */
             scheduling?: string | null;
             /**
-             * @description How long such a thread spins before each datagram is due, 10 ms at most. Absent: 60 µs, in real time as long as
-             *     wake-ups need it.
+             * @description How long such a thread spins before each datagram is due, at most 10 ms. Absent: 60 µs, or under
+             *     real-time scheduling as long as wake-ups need.
              */
             spin?: components["schemas"]["Span"] | null;
         };
-        /** @description Where times came from. */
+        /** @description Sources of timestamps. */
         TimeSource: {
             /**
-             * @description Of receiving: `user`, `kernel` or `card`; `kernel+user` where some messages came without a kernel stamp
-             *     (`receiver.user_timed_messages` tells how many).
+             * @description Of receiving: `user`, `kernel` or `card`; `kernel+user` if some messages came without a kernel
+             *     timestamp (`receiver.user_timed_messages` tells how many).
              * @default
              */
             receive: string;
@@ -6019,7 +6046,7 @@ export interface components {
              */
             send: string;
         };
-        /** @description How closely tests began together. */
+        /** @description How closely tests started together. */
         Together: {
             /**
              * Format: double
@@ -6028,7 +6055,8 @@ export interface components {
             error_seconds: number;
             /**
              * Format: double
-             * @description From the earliest first packet of a test to the latest one, as they arrived: differences of the paths are in it.
+             * @description Time from the earliest first packet of a test to the latest, at arrival: it includes differences of the
+             *     paths.
              */
             first_packet_skew_seconds: number;
             /**
@@ -6046,34 +6074,35 @@ export interface components {
         };
         /** @description The transport of a connection. */
         Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram";
-        /** @description Three opinions on each packet: what was asked, what an emulator did, what the receiver saw. */
+        /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
             /**
              * Format: uint64
-             * @description Packets on whose disposition they do not.
+             * @description Packets on whose disposition they disagree.
              * @default 0
              */
             disagreeing_packets: number;
             /**
              * Format: uint64
-             * @description Packets on whose disposition emulator and receiver agree.
+             * @description Packets on whose disposition the emulator and the receiver agree.
              * @default 0
              */
             matched_packets: number;
             /**
              * Format: uint64
-             * @description Dispositions, copies included, that are as predicted from laws, seed and times of entry.
+             * @description Dispositions, including copies, that match the prediction from laws, seed and arrival times at the
+             *     emulator.
              * @default 0
              */
             predicted_dispositions: number;
             /**
-             * @description Measured delay less the emulator's: the error of tool and hosts. An emulator's time of departure is read after
-             *     the kernel took the frame, so that it may be negative.
+             * @description Measured delay − the emulator's delay: the error of Weir and the hosts. It may be negative, since
+             *     the emulator reads the departure time after the kernel took the frame.
              */
             residual?: components["schemas"]["Residual"] | null;
             /**
              * Format: uint64
-             * @description Dispositions that are not.
+             * @description Dispositions that differ from the prediction.
              * @default 0
              */
             unpredicted_dispositions: number;
@@ -6105,51 +6134,51 @@ export interface components {
         /** @description Expectations and whether they were met. */
         Verdict: {
             /**
-             * @description Each one.
+             * @description Result of each expectation.
              * @default []
              */
             expectations: components["schemas"]["Expectation"][];
             /**
-             * @description All met.
+             * @description Whether all were met.
              * @default false
              */
             passed: boolean;
         };
         /** @description A wait: for a time, for the end of a test in the background, or for a volume of it. */
         WaitStep: {
-            /** @description Until so much payload was sent. */
+            /** @description Waits until this much payload was sent. */
             bytes?: components["schemas"]["ByteSize"] | null;
             /**
              * Format: uint64
-             * @description Until so many packets were sent.
+             * @description Waits until this number of packets was sent.
              */
             packets?: number | null;
             /** @description A test in the background, by its step's name: until its end, or until `bytes` or `packets`. */
             test?: string | null;
-            /** @description So long. */
+            /** @description Duration of the wait. */
             time?: components["schemas"]["Span"] | null;
         };
         /** @description One warning of a run. */
         Warning: {
             /**
              * Format: double
-             * @description The bound that it passed.
+             * @description The bound that was exceeded.
              */
             bound?: number | null;
             /** @description Stable code that scripts may match, such as `sender-cpu-bound`. */
             code: string;
             /**
              * Format: uint32
-             * @description The flow concerned; absent when it concerns the run.
+             * @description The flow concerned; absent if it concerns the run.
              */
             flow?: number | null;
-            /** @description How much it bears on the result. */
+            /** @description How much it affects the result. */
             severity: components["schemas"]["Severity"];
-            /** @description What happened, what it means and what to change, in words. */
+            /** @description Text: what happened, what it means and what to change. */
             text: string;
             /**
              * Format: double
-             * @description The figure that raised it, in the unit that the code implies.
+             * @description The value that raised it, in the unit that the code implies.
              */
             value?: number | null;
         };
