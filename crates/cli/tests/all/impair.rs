@@ -51,7 +51,7 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
 fn without_a_control_socket_the_laws_end_after_the_keepalive_timeout() {
     let test = "without_a_control_socket_the_laws_end_after_the_keepalive_timeout";
     let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
-    // A file in the place of the directory of sockets.
+    // A file instead of the directory of sockets.
     std::fs::write(path.file("runtime"), "").unwrap();
     let emulator = path.emulator(&["--both", "loss 100%", "--keepalive-timeout", "1s"]);
     assert!(emulator.head.contains("no control socket"), "{}", emulator.head);

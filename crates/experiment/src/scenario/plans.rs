@@ -81,9 +81,15 @@ pub(super) fn plan(
     } else {
         let line = split(there.args.as_deref().unwrap_or_default())
             .map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?;
-        parse_flags(&line).map_err(|refusal| {
-            let field = format!("{place}.args");
-            ScenarioError::Flags { field, refusal }
+        parse_flags(&line).map_err(|mut refusal| {
+            // The field is that of the scenario; what was given in it is the flag with its value.
+            let flag = refusal.field.take().unwrap_or_default();
+            refusal.given = Some(match refusal.given.as_deref() {
+                None | Some("nothing") => flag,
+                Some(given) if given == flag => flag,
+                Some(given) => format!("{flag} {given}"),
+            });
+            ScenarioError::Flags { field: format!("{place}.args"), refusal }
         })?
     };
     let parameters = at.iter().filter(|(name, _)| !test.holds(name) && !own.contains(name));

@@ -127,11 +127,9 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
             field: Some(field),
             ..Refusal::new("usage", message, 2)
         })),
-        ScenarioError::Flags { field, refusal } => CliError::Refused(Box::new(Refusal {
-            field: Some(format!("{field}: {}", refusal.field.as_deref().unwrap_or_default())),
-            message,
-            ..*refusal
-        })),
+        ScenarioError::Flags { field, refusal } => {
+            CliError::Refused(Box::new(Refusal { field: Some(field), message, ..*refusal }))
+        }
         ScenarioError::Program { is_unavailable, .. } => CliError::Experiment {
             reason: progress::cleaned(&message),
             exit_code: if is_unavailable { 4 } else { 3 },
