@@ -94,8 +94,8 @@ fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
             list(&|p| format!("{:.1} %", p.reordered_ratio * 100.0))
         ),
         OrderPolicy::FifoRelease => format!(
-            "{name}: fifo-release keeps the order, which reduces the standard deviation of \
-            {deviation} ms for closely spaced packets: {} (allow keeps it, but reorders)",
+            "{name}: fifo-release keeps the order; depending on the spacing of packets, the standard deviation of \
+            {deviation} ms becomes {} (allow keeps it, but reorders)",
             list(&|p| format!("{:.3} ms", spread(p)))
         ),
         OrderPolicy::Max => format!(
