@@ -208,7 +208,14 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
                 return None;
             }
             let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
-            let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
+            let line = command_line();
+            let verbs: Vec<&str> = line
+                .find_subcommand("impair")?
+                .get_subcommands()
+                .filter(|verb| !verb.is_hide_set())
+                .map(clap::Command::get_name)
+                .filter(|name| *name != "help")
+                .collect();
             // With a subcommand, another argument is missing.
             if verbs.contains(&word) {
                 return None;
@@ -245,6 +252,11 @@ fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
         "--repeating-payload" => {
             Some("--content names what is sent: random, zeros, ascii or ratio:R")
         }
+        "-m" | "--mptcp" => Some("--transport mptcp"),
+        "--udp-counters-64bit" => Some("--header iperf3-64bit"),
+        "--rcv-timeout" => Some("not needed: a test without its peer ends by itself"),
+        "--cntl-ka" => Some("not needed: the control connection is kept alive"),
+        "--pacing-timer" => Some("not needed: packets are sent at their own times"),
         "--forceflush" => Some("not needed: every line is written immediately"),
         "--username" | "--rsa-public-key-path" => {
             Some("--key-file or WEIR_KEY, made by weir keygen")

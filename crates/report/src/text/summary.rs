@@ -46,7 +46,7 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
     if !record.id.is_empty() {
         let id = clean(&record.id);
         out += &if options.stored {
-            format!("run {id} (again: weir runs show {id})\n")
+            format!("run {id} (to see it again: weir runs show {id})\n")
         } else {
             format!("run {id} (not stored)\n")
         };

@@ -157,7 +157,7 @@ flags! {
 /// The help of `--spacing`, with all laws.
 fn spacing() -> String {
     format!(
-        "Intervals between packets: {}. Their mean is that of -b unless the law states it, instead of -b [default: constant]",
+        "Intervals between packets: {}. Give their mean by -b or in the law, not both [default: constant]",
         Spacing::form()
     )
 }

@@ -164,6 +164,19 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
             Form::Json => {}
         }
+        if self.is_text() {
+            let waiting = specs.iter().filter(|spec| !spec.connection.autostart);
+            let mut names: Vec<&str> = waiting
+                .map(|spec| match spec.connection.name.as_str() {
+                    "" => spec.name.as_str(),
+                    name => name,
+                })
+                .collect();
+            names.dedup();
+            for name in names {
+                note(&format!("connection {name} waits until weir ctl start {name}"));
+            }
+        }
         self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
         if self.is_text() && self.plan.interval.0 > 0 {
             let heading = self.table.as_ref().map(IntervalTable::heading).unwrap_or_default();
