@@ -20,7 +20,7 @@ pub enum LinkChoice {
 /// Options for opening a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// Size of each receive ring, frames: so many may arrive without loss while this process is stalled.
+    /// Size of each receive ring, frames: the number that may arrive without loss while this process is stalled.
     /// `None`: 8192 for a packet socket, 4096 per queue for AF_XDP. Rounded up as the kernel requires.
     pub ring_frames: Option<u32>,
     /// Clock for mapping the kernel's receive stamps to monotonic time. Tests may use one with steps.

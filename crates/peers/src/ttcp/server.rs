@@ -85,7 +85,7 @@ enum SessionEvent {
 
 /// What a session receives.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum SessionKind {
     Stream,
     Datagrams,
 }
@@ -106,7 +106,7 @@ struct Shared {
 
 impl Shared {
     /// The number of a new session; `None` if a limit is reached or the receiver is ending.
-    fn grant(&self, kind: Kind) -> Option<u64> {
+    fn grant(&self, kind: SessionKind) -> Option<u64> {
         if self.is_ending.load(Ordering::Acquire) {
             return None;
         }
@@ -122,7 +122,7 @@ impl Shared {
         Some(self.next_session.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn close(&self, kind: Kind) {
+    fn close(&self, kind: SessionKind) {
         self.open[kind as usize].fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -250,7 +250,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let Ok(stream) = stream.into_std().map(TcpStream::from) else { continue };
-                let Some(session) = shared.grant(Kind::Stream) else {
+                let Some(session) = shared.grant(SessionKind::Stream) else {
                     let _ = shared.events.send(SessionEvent::Refused { peer });
                     continue;
                 };
@@ -265,7 +265,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
                         let tasks = Handle::current();
                         begin(&tasks, &Arc::new(end), &shared, session, spec, peer, &[]);
                     }
-                    Err(_) => shared.close(Kind::Stream),
+                    Err(_) => shared.close(SessionKind::Stream),
                 }
             }
             // Out of descriptors, or a connection that is gone already.
@@ -302,8 +302,8 @@ fn begin(
     let (end, shared) = (end.clone(), shared.clone());
     tasks.spawn(async move {
         let kind = match spec.connection.transport.datagrams() {
-            true => Kind::Datagrams,
-            false => Kind::Stream,
+            true => SessionKind::Datagrams,
+            false => SessionKind::Stream,
         };
         let ended = until_end(&end, &shared, kind, intervals.start_ns).await;
         let report = end.finish();
@@ -313,12 +313,12 @@ fn begin(
     });
 }
 
-async fn until_end(end: &End, shared: &Shared, kind: Kind, start_ns: u64) -> Ended {
+async fn until_end(end: &End, shared: &Shared, kind: SessionKind, start_ns: u64) -> Ended {
     let partial = |reason: String| Ended::new(Status::Partial, reason);
     // A receiver of a single test waits for the sender that it has.
     let is_open_to_all = shared.bounds.total.is_none();
     let silence = shared.bounds.silence.map(|most| match kind {
-        Kind::Datagrams if is_open_to_all => most.min(DATAGRAM_SILENCE),
+        SessionKind::Datagrams if is_open_to_all => most.min(DATAGRAM_SILENCE),
         _ => most,
     });
     let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
@@ -460,14 +460,14 @@ impl Datagrams {
         first: &[u8],
         strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
     ) {
-        let Some(session) = self.shared.grant(Kind::Datagrams) else { return };
+        let Some(session) = self.shared.grant(SessionKind::Datagrams) else { return };
         // All datagrams have the size of the first, except perhaps the last.
         let size = ByteSize(first.len() as u64).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
         let local = self.sockets[socket].1;
         let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
         let Ok(own) = opened else {
-            self.shared.close(Kind::Datagrams);
+            self.shared.close(SessionKind::Datagrams);
             return;
         };
         // Between bind and connect, datagrams of any source may have arrived on it.
