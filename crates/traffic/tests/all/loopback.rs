@@ -590,7 +590,8 @@ fn live_figures_of_a_slow_flow_arrive_while_it_runs() {
 #[test]
 fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
     const RATE: f64 = 16e3;
-    const SECONDS: [u64; 2] = [1, 8];
+    // Two short runs: what starting a test costs varies by a message.
+    const SECONDS: [u64; 3] = [1, 1, 8];
     let server = Server::start(ServerConfig::default());
     let control_bytes = &|direction, seconds| {
         let slow = Connection {
@@ -613,12 +614,10 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             (direction, SECONDS.map(run))
         });
         for (direction, runs) in started {
-            // Both runs have the same setup and report.
-            let [short, long] = runs.map(|run| run.join().unwrap());
-            let running = 8.0 * long.saturating_sub(short) as f64;
-            // The two runs may end at different points between two messages.
-            let message = 8.0 * 100.0;
-            let allowed = 0.1 * RATE * (SECONDS[1] - SECONDS[0]) as f64 + message;
+            // All have the same setup and report.
+            let [short, other, long] = runs.map(|run| run.join().unwrap());
+            let running = 8.0 * long.saturating_sub(short.max(other)) as f64;
+            let allowed = 0.1 * RATE * (SECONDS[2] - SECONDS[0]) as f64;
             assert!(running > 0.0 && running <= allowed, "{direction:?}: {running} of {allowed}");
         }
     });
