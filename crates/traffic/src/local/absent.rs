@@ -5,11 +5,13 @@ use std::path::Path;
 
 use tokio::net::TcpStream;
 
-use super::SocketFile;
-
 /// A listening socket; there can't be one.
 #[derive(Debug)]
 pub(crate) enum Listener {}
+
+/// The file of a listening socket; there can't be one.
+#[derive(Debug)]
+pub(crate) enum SocketFile {}
 
 impl Listener {
     /// Always fails.

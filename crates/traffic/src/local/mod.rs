@@ -3,16 +3,4 @@
 #[cfg_attr(not(unix), path = "absent.rs")]
 mod unix;
 
-use std::path::PathBuf;
-
-pub(crate) use unix::Listener;
-
-/// The file of a listening socket; it is removed when this is dropped.
-#[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+pub(crate) use unix::{Listener, SocketFile};

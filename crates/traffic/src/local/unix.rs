@@ -2,13 +2,37 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpStream, UnixListener};
 use weir_net::local::connect;
 
-use super::SocketFile;
+/// The file of a listening socket. It is removed when this is dropped, unless another server has replaced it.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    id: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> SocketFile {
+        SocketFile { path: path.into(), id: id_of(path) }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.id.is_some() && id_of(&self.path) == self.id {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn id_of(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
 
 /// A listening socket.
 #[derive(Debug)]
@@ -31,7 +55,7 @@ impl Listener {
             }
             bound => bound,
         }?;
-        let file = SocketFile(path.into());
+        let file = SocketFile::new(path);
         if is_private {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         }
@@ -62,7 +86,12 @@ mod tests {
         drop(listener);
         std::mem::forget(file);
         let (_listener, file) = Listener::bind(&path, false).unwrap();
+        // Another server has taken the path over; both sockets exist, so that they have different inodes.
+        std::fs::rename(&path, dir.join("earlier")).unwrap();
+        let (_other, others) = Listener::bind(&path, false).unwrap();
         drop(file);
+        assert!(path.exists());
+        drop(others);
         assert!(!path.exists());
         std::fs::write(&path, "text").unwrap();
         assert!(Listener::bind(&path, false).is_err());
