@@ -81,6 +81,9 @@ pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
+/// Events that may wait for a slow reader of the output. When more come, the servers wait too.
+const MAX_WAITING: usize = 1024;
+
 /// Stops the other servers when dropped, so that they also stop after a panic.
 struct StopOnDrop(Stop);
 
@@ -99,7 +102,7 @@ fn serve_all(
     + Send,
     observe: &mut dyn FnMut(Event),
 ) -> Result<(), TrafficError> {
-    let (events, received) = std::sync::mpsc::channel();
+    let (events, received) = std::sync::mpsc::sync_channel(MAX_WAITING);
     let peers_stop = Stop::new();
     std::thread::scope(|scope| {
         for peer in peers {

@@ -1,7 +1,7 @@
 //! `weir serve --ttcp` and similar flags: servers of other tools' protocols ([`weir_peers::PROTOCOLS`]) alongside Weir's own.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::thread::Scope;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -123,7 +123,7 @@ impl Listening {
         self,
         scope: &'scope Scope<'scope, '_>,
         stop: Stop,
-        events: Sender<Event>,
+        events: SyncSender<Event>,
     ) {
         scope.spawn(move || {
             let name = self.protocol.name;
