@@ -70,7 +70,12 @@ fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
     toml::from_str::<Tree>(text).map(|tree| tree.0).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map(|before| before.matches('\n').count() + 1);
-        DocumentError::syntax(error.message(), "TOML").at_line(line)
+        // The parser has no code for it. Its span is the key.
+        let twice = error.span().filter(|_| error.message() == "duplicate key");
+        match twice.and_then(|span| text.get(span)) {
+            Some(key) => DocumentError::duplicate(key.trim_matches(['"', '\''])).at_line(line),
+            None => DocumentError::syntax(error.message(), "TOML").at_line(line),
+        }
     })
 }
 

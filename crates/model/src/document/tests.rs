@@ -84,6 +84,9 @@ fn a_field_that_is_twice_has_its_path() {
     let error = refused("{\"number\":1,\"inner\":[{},\n{\"names\":{\"a b\":true,\"a b\":true}}]}");
     assert_eq!((error.code, error.line), (DocumentCode::DuplicateField, Some(2)));
     assert_eq!((&*error.field, &*error.given), ("inner[1].names[\"a b\"]", "a b"));
+    let error = super::tree("[limits]\nflows = 1\nflows = 2\n").unwrap_err();
+    assert_eq!((error.code, error.line), (DocumentCode::DuplicateField, Some(3)));
+    assert_eq!(error.field, "flows");
 }
 
 #[test]
