@@ -19,6 +19,7 @@ use crate::engine::{
     lock,
 };
 use crate::log::PacketLog;
+use crate::session::Arrival;
 use crate::signals::Signals;
 use crate::transport::{
     DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
@@ -252,13 +253,15 @@ impl Flow {
         }
     }
 
-    /// Counts a datagram that arrived at `at_ns` on a socket other than the flow's own.
-    pub(crate) fn deliver(&self, datagram: &[u8], at_ns: u64) {
+    /// Counts a datagram that arrived on a socket other than the flow's own.
+    pub(crate) fn deliver(&self, datagram: &[u8], arrival: Arrival) {
         if let Part::DatagramReceive { state, .. } = &self.part {
             let mut state = lock(state);
-            // The caller's time, not a stamp of the kernel.
-            state.timed_by_reading();
-            state.on_message(datagram, None, at_ns, |_| {});
+            state.called(u64::from(arrival.is_first_of_call));
+            if !arrival.is_stamped {
+                state.timed_by_reading();
+            }
+            state.on_message(datagram, None, arrival.at_ns, |_| {});
         }
     }
 

@@ -47,6 +47,20 @@ impl Default for WorkerConfig {
     }
 }
 
+/// Longest time that a datagram waits to be read; a longer one by the stamps is a step of the clock.
+const MAX_WAIT_NS: u64 = 1_000_000_000;
+
+/// The arrival of a datagram on a socket other than its flow's own.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// By the workers' clock, ns.
+    pub at_ns: u64,
+    /// The time is the kernel's, not that of reading.
+    pub is_stamped: bool,
+    /// It is the flow's first datagram of a receive call.
+    pub is_first_of_call: bool,
+}
+
 /// Running workers; clones share them.
 #[derive(Clone)]
 pub struct Workers(Arc<Engine>);
@@ -67,6 +81,19 @@ impl Workers {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.0.clock().monotonic_ns()
+    }
+
+    /// When a datagram that has just been read arrived. `kernel_realtime_ns`: the kernel's stamp; without one, or
+    /// when the clock was stepped since, the time is that of reading.
+    #[must_use]
+    pub fn arrival(&self, kernel_realtime_ns: Option<u64>, is_first_of_call: bool) -> Arrival {
+        let clock = self.0.clock();
+        let (now, realtime) = (clock.monotonic_ns(), clock.realtime_ns());
+        let waited = kernel_realtime_ns
+            .and_then(|stamp| realtime.checked_sub(clock.kernel_stamp_ns(stamp)))
+            .filter(|waited| *waited < MAX_WAIT_NS);
+        let at_ns = now.saturating_sub(waited.unwrap_or(0));
+        Arrival { at_ns, is_stamped: waited.is_some(), is_first_of_call }
     }
 }
 
@@ -293,9 +320,8 @@ impl End {
     }
 
     /// Counts a datagram of a flow that arrived on a socket other than the flow's own.
-    pub fn deliver(&self, flow: u32, datagram: &[u8]) {
-        let now = self.engine.clock().monotonic_ns();
-        self.flow(flow).into_iter().for_each(|flow| flow.deliver(datagram, now));
+    pub fn deliver(&self, flow: u32, datagram: &[u8], arrival: Arrival) {
+        self.flow(flow).into_iter().for_each(|flow| flow.deliver(datagram, arrival));
     }
 
     /// Sends one datagram of the protocol from a flow's socket.

@@ -22,7 +22,7 @@ use weir_model::units::{ByteSize, Span};
 use weir_net::poll::{Events, Interest, Poller};
 use weir_net::tcp::{TcpListener, TcpStream};
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_traffic::session::{self, End, FlowEvent, WorkerConfig, Workers};
+use weir_traffic::session::{self, Arrival, End, FlowEvent, WorkerConfig, Workers};
 use weir_traffic::{Failure, ServerEvent, Stop, StopReason, TrafficError};
 
 use super::codec::{self, EndMarker};
@@ -120,6 +120,11 @@ impl Shared {
             return None;
         }
         Some(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Time since `ns` of the workers' clock.
+    fn age(&self, ns: u64) -> Duration {
+        Duration::from_nanos(self.workers.now_ns().saturating_sub(ns))
     }
 
     fn close(&self, kind: SessionKind) {
@@ -263,7 +268,8 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, plan: Ar
                 match end.stream(&spec, false, stream) {
                     Ok(()) => {
                         let tasks = Handle::current();
-                        begin(&tasks, &Arc::new(end), &shared, session, spec, peer, &[]);
+                        let end = Arc::new(end);
+                        begin(&tasks, &end, &shared, session, spec, peer, &[], &Arc::default());
                     }
                     Err(_) => shared.close(SessionKind::Stream),
                 }
@@ -279,7 +285,12 @@ fn new_end(shared: &Shared, plan: &Plan, peer: SocketAddr) -> End {
     if shared.with_host { end.with_host(peer.ip(), None) } else { end }
 }
 
-/// Starts a session with the data that has already arrived, and a task that waits for its end.
+/// A datagram that has been read, and when it arrived.
+type Read = (Vec<u8>, Arrival);
+
+/// Starts a session with the data that has already arrived, and a task that waits for its end. `cut_off_ns` is set
+/// when the session ends at its time limit.
+#[allow(clippy::too_many_arguments)]
 fn begin(
     tasks: &Handle,
     end: &Arc<End>,
@@ -287,25 +298,29 @@ fn begin(
     session: u64,
     spec: FlowSpec,
     peer: SocketAddr,
-    arrived: &[Vec<u8>],
+    arrived: &[Read],
+    cut_off_ns: &Arc<AtomicU64>,
 ) {
-    let intervals =
-        IntervalClock { start_ns: shared.workers.now_ns(), interval_ns: 1_000_000_000, omit_ns: 0 };
+    let start_ns = arrived.first().map_or_else(|| shared.workers.now_ns(), |(_, at)| at.at_ns);
+    let intervals = IntervalClock { start_ns, interval_ns: 1_000_000_000, omit_ns: 0 };
     end.start(intervals);
-    for datagram in arrived {
+    for (datagram, arrival) in arrived {
         match codec::is_marker(datagram) {
             true => end.drain(QUIET_NS),
-            false => end.deliver(FLOW, datagram),
+            false => end.deliver(FLOW, datagram, *arrival),
         }
     }
     let _ = shared.events.send(SessionEvent::Opened { session, peer });
-    let (end, shared) = (end.clone(), shared.clone());
+    let (end, shared, cut_off_ns) = (end.clone(), shared.clone(), cut_off_ns.clone());
     tasks.spawn(async move {
         let kind = match spec.connection.transport.datagrams() {
             true => SessionKind::Datagrams,
             false => SessionKind::Stream,
         };
         let ended = until_end(&end, &shared, kind, intervals.start_ns).await;
+        if shared.bounds.length.is_some_and(|most| shared.age(intervals.start_ns) > most) {
+            cut_off_ns.store(shared.workers.now_ns(), Ordering::Release);
+        }
         let report = end.finish();
         shared.close(kind);
         let finished = Finished { session, peer, spec, intervals, report, ended };
@@ -333,12 +348,10 @@ async fn until_end(end: &End, shared: &Shared, kind: SessionKind, start_ns: u64)
                 _ => {}
             },
             _ = ticks.tick() => {
-                let now = shared.workers.now_ns();
-                let since = |ns: u64| Duration::from_nanos(now.saturating_sub(ns));
-                if shared.bounds.length.is_some_and(|most| since(start_ns) > most) {
+                if shared.bounds.length.is_some_and(|most| shared.age(start_ns) > most) {
                     return partial("the session reached the limit of its time".into());
                 }
-                let silent = since(end.last_arrival_ns().max(start_ns));
+                let silent = shared.age(end.last_arrival_ns().max(start_ns));
                 if silence.is_some_and(|most| silent > most) {
                     return partial(format!("nothing arrived for {} s", silent.as_secs()));
                 }
@@ -373,7 +386,7 @@ impl Front {
         let thread = std::thread::Builder::new()
             .name("weir-datagrams".into())
             .spawn(move || {
-                Datagrams { sockets, sessions: HashMap::new(), shared: own, plan, tasks }
+                Datagrams { sockets, sources: HashMap::new(), shared: own, plan, tasks }
                     .run(&poller);
             })
             .map_err(failed)?;
@@ -390,10 +403,25 @@ impl Drop for Front {
     }
 }
 
+/// A source of datagrams that has or had a session.
+struct Source {
+    /// Its session; a finished one no longer upgrades.
+    session: Weak<End>,
+    /// When the session ended at its time limit, or a later datagram arrived, by the workers' clock, ns; 0 before.
+    cut_off_ns: Arc<AtomicU64>,
+}
+
+impl Source {
+    /// Whether the session was ended at its time limit and the source still sends, `now_ns`.
+    fn is_cut_off(&self, now_ns: u64) -> bool {
+        let last = self.cut_off_ns.load(Ordering::Acquire);
+        last != 0 && Duration::from_nanos(now_ns.saturating_sub(last)) < DATAGRAM_SILENCE
+    }
+}
+
 struct Datagrams {
     sockets: Vec<(UdpSocket, SocketAddr)>,
-    /// Sessions by source; a finished session no longer upgrades.
-    sessions: HashMap<SocketAddr, Weak<End>>,
+    sources: HashMap<SocketAddr, Source>,
     shared: Arc<Shared>,
     plan: Plan,
     tasks: Handle,
@@ -416,16 +444,22 @@ impl Datagrams {
         &mut self,
         socket: usize,
         batch: &mut RecvBatch,
-        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+        strays: &mut VecDeque<(SocketAddr, Read)>,
     ) {
         for _ in 0..TURN {
             // Reading a pending ICMP error clears it.
             let Ok(got) = batch.recv(&self.sockets[socket].0, RecvMode::DontWait) else { return };
+            let mut seen = vec![];
             for message in batch.messages() {
-                self.take(socket, message.from, message.data, strays);
+                let is_first = !seen.contains(&message.from);
+                if is_first {
+                    seen.push(message.from);
+                }
+                let arrival = self.shared.workers.arrival(message.kernel_realtime_ns, is_first);
+                self.take(socket, message.from, message.data, arrival, strays);
             }
-            while let Some((from, datagram)) = strays.pop_front() {
-                self.take(socket, from, &datagram, strays);
+            while let Some((from, (datagram, arrival))) = strays.pop_front() {
+                self.take(socket, from, &datagram, arrival, strays);
             }
             if got < batch.capacity() {
                 return;
@@ -439,15 +473,21 @@ impl Datagrams {
         socket: usize,
         from: SocketAddr,
         datagram: &[u8],
-        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+        arrival: Arrival,
+        strays: &mut VecDeque<(SocketAddr, Read)>,
     ) {
         let is_marker = codec::is_marker(datagram);
-        match self.sessions.get(&from).and_then(Weak::upgrade) {
+        let source = self.sources.get(&from);
+        match source.and_then(|source| source.session.upgrade()) {
             Some(end) if is_marker => end.drain(QUIET_NS),
-            Some(end) => end.deliver(FLOW, datagram),
+            Some(end) => end.deliver(FLOW, datagram, arrival),
             // A marker of a test that has ended or has not started.
             None if is_marker => {}
-            None => self.open(socket, from, datagram, strays),
+            None => match source.filter(|source| source.is_cut_off(arrival.at_ns)) {
+                // A new session would undo the limit.
+                Some(source) => source.cut_off_ns.store(arrival.at_ns, Ordering::Release),
+                None => self.open(socket, from, (datagram.to_vec(), arrival), strays),
+            },
         }
     }
 
@@ -457,12 +497,12 @@ impl Datagrams {
         &mut self,
         socket: usize,
         from: SocketAddr,
-        first: &[u8],
-        strays: &mut VecDeque<(SocketAddr, Vec<u8>)>,
+        first: Read,
+        strays: &mut VecDeque<(SocketAddr, Read)>,
     ) {
         let Some(session) = self.shared.grant(SessionKind::Datagrams) else { return };
         // All datagrams have the size of the first, except perhaps the last.
-        let size = ByteSize(first.len() as u64).into();
+        let size = ByteSize(first.0.len() as u64).into();
         let spec = FlowSpec { size, ..spec(&self.plan, from) };
         let local = self.sockets[socket].1;
         let opened = session::open_datagrams(&self.plan, &spec, false, Some(local), Some(from));
@@ -471,25 +511,31 @@ impl Datagrams {
             return;
         };
         // Between bind and connect, datagrams of any source may have arrived on it.
-        let (mut batch, mut early) = (RecvBatch::new(MESSAGES, 1 << 16), vec![first.to_vec()]);
+        let (mut batch, mut early) = (RecvBatch::new(MESSAGES, 1 << 16), vec![first]);
         for _ in 0..STRAYS {
             if batch.recv(&own, RecvMode::DontWait).is_err() {
                 break;
             }
+            let mut is_first = true;
             for message in batch.messages() {
+                let stamp = message.kernel_realtime_ns;
+                let read =
+                    |first| (message.data.to_vec(), self.shared.workers.arrival(stamp, first));
                 if message.from == from {
-                    early.push(message.data.to_vec());
+                    early.push(read(std::mem::take(&mut is_first)));
                 } else if strays.len() < MAX_STRAYS {
-                    strays.push_back((message.from, message.data.to_vec()));
+                    strays.push_back((message.from, read(true)));
                 }
             }
         }
         let mut end = new_end(&self.shared, &self.plan, from);
         end.datagrams(&spec, false, own, Some(Box::new(EndMarker::default())));
         let end = Arc::new(end);
-        self.sessions.retain(|_, end| end.strong_count() > 0);
-        self.sessions.insert(from, Arc::downgrade(&end));
-        begin(&self.tasks, &end, &self.shared, session, spec, from, &early);
+        let now = self.shared.workers.now_ns();
+        self.sources.retain(|_, s| s.session.strong_count() > 0 || s.is_cut_off(now));
+        let cut_off_ns = Arc::default();
+        begin(&self.tasks, &end, &self.shared, session, spec, from, &early, &cut_off_ns);
+        self.sources.insert(from, Source { session: Arc::downgrade(&end), cut_off_ns });
     }
 }
 

@@ -228,8 +228,8 @@ fn a_stream_and_datagrams_between_both_ends() {
         let receiver = report.flows[0].receiver.as_ref().unwrap();
         if transport == "udp" {
             assert_eq!(receiver.packets, 50);
-            // The first comes before the session has a socket, which stamps its datagrams.
-            assert!(receiver.user_timed_messages.is_some_and(|messages| messages > 0));
+            // The first comes before the session has a socket, and has the kernel's stamp all the same.
+            assert_eq!(receiver.user_timed_messages, Some(0));
             // Without numbers none of these can be known.
             assert_eq!((receiver.lost_packets, receiver.duplicate_packets), (None, None));
             assert_eq!((receiver.reordered_packets, receiver.truncated_packets), (None, None));
@@ -356,6 +356,41 @@ fn a_silent_session_ends_with_what_it_counted() {
     let mut bytes = [received(&server.closed().2).0, received(&server.closed().2).0];
     bytes.sort_unstable();
     assert_eq!(bytes, [100, 1000]);
+}
+
+/// A datagram sender gets no answer, so that it may go on after the end of its session.
+#[test]
+fn a_source_that_sends_on_after_the_time_limit_gets_no_other_session() {
+    let server = Serving::start(Limits { session_seconds: 1, ..Limits::default() });
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    let mut events = vec![];
+    // Longer than two sessions.
+    for _ in 0..300 {
+        // Refused while the session's socket closes.
+        let _ = socket.send(&[7; 100]);
+        std::thread::sleep(Duration::from_millis(10));
+        events.extend(server.events.try_iter());
+    }
+    let opened = events.iter().filter(|e| matches!(e, ServerEvent::SessionOpened { .. })).count();
+    let closed = events.iter().filter(|e| matches!(e, ServerEvent::SessionClosed { .. })).count();
+    assert_eq!((opened, closed), (1, 1));
+}
+
+/// Datagrams that arrive before the session has a socket of its own are timed by the kernel and counted by calls.
+#[test]
+fn a_burst_read_before_its_session_opens_has_its_own_times() {
+    let server = Serving::start(Limits::default());
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server.address).unwrap();
+    for _ in 0..3 {
+        socket.send(&[7; 100]).unwrap();
+    }
+    socket.send(&[0; 4]).unwrap();
+    let (_, _, report) = server.closed();
+    let receiver = report.flows[0].receiver.as_ref().unwrap();
+    assert_eq!((receiver.packets, receiver.user_timed_messages), (3, Some(0)));
+    assert!(receiver.io_calls.unwrap() > 0, "{receiver:?}");
 }
 
 /// The source of a datagram may be forged.
