@@ -17,25 +17,25 @@ fn open() -> Result<Netlink> {
 /// All interfaces with their addresses and counters, by index.
 pub fn interfaces() -> Result<Vec<Interface>> {
     let mut netlink = open()?;
-    let mut links = Vec::new();
-    netlink
-        .dump(libc::RTM_GETLINK, &[0; 16], |kind, payload| {
+    let mut links = netlink
+        .dump(libc::RTM_GETLINK, &[0; 16], |links: &mut Vec<Interface>, kind, payload| {
             if kind == libc::RTM_NEWLINK {
                 links.extend(parse_link(payload));
             }
         })
         .context("list", "interfaces")?;
-    netlink
-        .dump(libc::RTM_GETADDR, &[0; 8], |kind, payload| {
-            if kind == libc::RTM_NEWADDR
-                && let Some((index, address)) = parse_address(payload)
-                && let Some(link) =
-                    links.iter_mut().find(|link: &&mut Interface| link.index == index)
-            {
-                link.addresses.push(address);
+    let addresses = netlink
+        .dump(libc::RTM_GETADDR, &[0; 8], |addresses: &mut Vec<_>, kind, payload| {
+            if kind == libc::RTM_NEWADDR {
+                addresses.extend(parse_address(payload));
             }
         })
         .context("list", "addresses")?;
+    for (index, address) in addresses {
+        if let Some(link) = links.iter_mut().find(|link| link.index == index) {
+            link.addresses.push(address);
+        }
+    }
     links.sort_by_key(|link| link.index);
     Ok(links)
 }
@@ -50,33 +50,29 @@ pub fn interface(name: &str) -> Result<Interface> {
 
 /// All queueing disciplines of all interfaces, children included.
 pub fn qdiscs() -> Result<Vec<Qdisc>> {
-    let mut found = Vec::new();
     open()?
-        .dump(libc::RTM_GETQDISC, &[0; 20], |kind, payload| {
+        .dump(libc::RTM_GETQDISC, &[0; 20], |found: &mut Vec<Qdisc>, kind, payload| {
             if kind == libc::RTM_NEWQDISC {
                 found.extend(parse_qdisc(payload));
             }
         })
-        .context("list", "queueing disciplines")?;
-    Ok(found)
+        .context("list", "queueing disciplines")
 }
 
 /// Whether a default route of either family, in any table, leaves through the interface called `name`.
 pub fn has_default_route(name: &str) -> Result<bool> {
     let index = interface(name)?.index;
-    let mut found = false;
     open()?
-        .dump(libc::RTM_GETROUTE, &[0; 12], |kind, payload| {
+        .dump(libc::RTM_GETROUTE, &[0; 12], |found: &mut bool, kind, payload| {
             if kind == libc::RTM_NEWROUTE
                 && let Some(route) = parse_route(payload)
             {
-                found |= route.destination_length == 0
+                *found |= route.destination_length == 0
                     && route.kind == ROUTE_KIND_UNICAST
                     && route.interfaces.contains(&index);
             }
         })
-        .context("list routes for", name)?;
-    Ok(found)
+        .context("list routes for", name)
 }
 
 /// The route of a packet to `destination` out of this host (`RTM_GETROUTE`). Nothing is sent.

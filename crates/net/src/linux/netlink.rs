@@ -8,6 +8,9 @@ use super::sockopt::retry;
 const HEADER: usize = 16;
 /// Maximum number of bytes read of one answer: enough for a million routes, and a bound on a faulty kernel.
 const MAX_BYTES: usize = 256 << 20;
+/// Maximum number of attempts at a dump. One is repeated if what it lists changed meanwhile (`NLM_F_DUMP_INTR`): it may
+/// lack entries or have them twice.
+const MAX_DUMPS: usize = 10;
 
 /// One netlink message: type, flags and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,14 +105,25 @@ impl Netlink {
         Ok(Netlink { socket: unsafe { OwnedFd::from_raw_fd(fd) }, sequence: 0 })
     }
 
-    /// Requests everything of a kind; `each` is called with each message of the answer.
-    pub(crate) fn dump(
+    /// Requests everything of a kind and returns what `each`, called with each message of the answer, made of it.
+    ///
+    /// # Errors
+    /// `Interrupted` if what is listed changed during every attempt.
+    pub(crate) fn dump<T: Default>(
         &mut self,
         kind: u16,
         body: &[u8],
-        each: impl FnMut(u16, &[u8]),
-    ) -> io::Result<()> {
-        self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body, each)
+        mut each: impl FnMut(&mut T, u16, &[u8]),
+    ) -> io::Result<T> {
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        for _ in 0..MAX_DUMPS {
+            let mut found = T::default();
+            if self.request(kind, flags, body, |kind, payload| each(&mut found, kind, payload))? {
+                return Ok(found);
+            }
+        }
+        let reason = "the list changed each time it was read";
+        Err(io::Error::new(io::ErrorKind::Interrupted, reason))
     }
 
     /// Sends one request; `each` is called with each message of the answer.
@@ -119,16 +133,17 @@ impl Netlink {
         body: &[u8],
         each: impl FnMut(u16, &[u8]),
     ) -> io::Result<()> {
-        self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body, each)
+        self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body, each).map(drop)
     }
 
+    /// Returns whether the answer is consistent.
     fn request(
         &mut self,
         kind: u16,
         flags: u16,
         body: &[u8],
         mut each: impl FnMut(u16, &[u8]),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = Vec::with_capacity(HEADER + body.len());
         let len = u32::try_from(HEADER + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -143,6 +158,7 @@ impl Netlink {
         retry(|| unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) })?;
         let mut buffer = vec![0_u8; 65_536];
         let mut total = 0_usize;
+        let mut is_consistent = true;
         loop {
             // SAFETY: `buffer` is writable for its length.
             let n =
@@ -154,13 +170,14 @@ impl Netlink {
             for message in
                 Messages(&buffer[..n.min(65_536)]).filter(|m| m.sequence == self.sequence)
             {
+                is_consistent &= i32::from(message.flags) & libc::NLM_F_DUMP_INTR == 0;
                 match i32::from(message.kind) {
-                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_DONE => return Ok(is_consistent),
                     libc::NLMSG_ERROR => {
                         let code =
                             u32_at(message.payload, 0).ok_or(io::ErrorKind::InvalidData)? as i32;
                         return match code {
-                            0 => Ok(()),
+                            0 => Ok(is_consistent),
                             code => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
                         };
                     }
@@ -181,4 +198,50 @@ pub fn fuzz_netlink(data: &[u8]) {
     }
     assert!(total <= data.len());
     super::rtnetlink::fuzz_payload(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::raw::message_pair;
+    use std::os::unix::net::UnixDatagram;
+
+    /// Dumps from a kernel whose answers are interrupted `interruptions` times; each answer has its number.
+    fn dumped(interruptions: usize) -> io::Result<Vec<u8>> {
+        // SAFETY: both descriptors are new and have no other owner.
+        let [ours, kernel] = message_pair().unwrap().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let mut netlink = Netlink { socket: ours, sequence: 0 };
+        let kernel = UnixDatagram::from(kernel);
+        let answering = std::thread::spawn(move || {
+            let mut request = [0; 64];
+            for number in 0..MAX_DUMPS {
+                if kernel.recv(&mut request).unwrap() == 0 {
+                    return;
+                }
+                let interrupted = if number < interruptions { libc::NLM_F_DUMP_INTR } else { 0 };
+                for (kind, flags) in [(libc::RTM_NEWLINK, 0), (3, interrupted)] {
+                    let mut answer = 20_u32.to_ne_bytes().to_vec();
+                    answer.extend(kind.to_ne_bytes());
+                    answer.extend((flags as u16).to_ne_bytes());
+                    answer.extend(&request[8..12]);
+                    answer.extend([0, 0, 0, 0, number as u8, 0, 0, 0]);
+                    kernel.send(&answer).unwrap();
+                }
+            }
+        });
+        let found = netlink.dump(libc::RTM_GETLINK, &[0; 16], |found: &mut Vec<u8>, _, payload| {
+            found.push(payload[0]);
+        });
+        drop(netlink);
+        answering.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn an_interrupted_dump_is_repeated() {
+        assert_eq!(dumped(0).unwrap(), [0]);
+        assert_eq!(dumped(2).unwrap(), [2]);
+        let error = dumped(MAX_DUMPS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
 }
