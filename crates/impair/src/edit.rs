@@ -3,7 +3,7 @@
 use weir_laws::{DrawPosition, Philox, choose};
 use weir_model::impairment::{Checksum, MAX_FLIP_BITS};
 use weir_wire::checksum::update16;
-use weir_wire::packet::{ethertype, protocol};
+use weir_wire::packet::{Ipv6, ethertype, protocol};
 
 use crate::key::{FragmentPlace, Key};
 
@@ -26,8 +26,8 @@ struct Sums {
     header: Option<(usize, usize)>,
     /// Transport: start, end of coverage, offset of the checksum.
     transport: Option<(usize, usize, usize)>,
-    /// Addresses in the pseudo header: start and end.
-    pseudo: Option<(usize, usize)>,
+    /// Addresses in the pseudo header: start and end of each.
+    pseudo: Option<[(usize, usize); 2]>,
     is_udp: bool,
 }
 
@@ -61,10 +61,12 @@ impl Sums {
             }
             (l4, covered, at)
         });
-        let pseudo = (key.is_ip() && number != protocol::ICMP).then_some(if v4 {
-            (l3 + 12, l3 + 20)
-        } else {
-            (l3 + 8, l3 + 40)
+        let pseudo = (key.is_ip() && number != protocol::ICMP).then(|| {
+            if v4 {
+                return [(l3 + 12, l3 + 16), (l3 + 16, l3 + 20)];
+            }
+            let to = l3 + Ipv6::new(&frame[l3..]).map_or(24, |ip| ip.final_destination_at());
+            [(l3 + 8, l3 + 24), (to, to + 16)]
         });
         Self { header, transport, pseudo, is_udp }
     }
@@ -163,7 +165,8 @@ impl Edit {
         }
         let old_transport = in_transport.map(|(start, end, _)| word(frame, start, end, at));
         let old_header = in_header.map(|(start, end)| word(frame, start, end, at));
-        let in_pseudo = sums.pseudo.filter(|(start, end)| (*start..*end).contains(&at));
+        let in_pseudo =
+            sums.pseudo.into_iter().flatten().find(|(start, end)| (*start..*end).contains(&at));
         let old_pseudo = in_pseudo.map(|(start, end)| word(frame, start, end, at));
         frame[at] ^= mask;
         if !repair {

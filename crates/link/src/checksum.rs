@@ -69,7 +69,7 @@ fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
             }
             let number = ip.protocol();
             let len = ip.payload().len() as u32;
-            let pseudo = Sum::new().add_pseudo_v6(ip.source(), ip.destination(), number, len);
+            let pseudo = Sum::new().add_pseudo_v6(ip.source(), ip.final_destination(), number, len);
             (number, ip.header_len(), ip.payload(), pseudo)
         }
         _ => return None,

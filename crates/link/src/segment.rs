@@ -48,6 +48,8 @@ pub(crate) struct Segmentation {
     udp: bool,
     /// Offset of the network header.
     network: usize,
+    /// Offset of the final destination's address in the network header; unused in IPv4.
+    destination: usize,
     /// Offset of the transport header.
     transport: usize,
     /// Bytes of all headers.
@@ -65,20 +67,21 @@ impl Segmentation {
         let ethernet = Ethernet::new(frame).ok()?;
         let network = ethernet.header_len();
         let bytes = ethernet.payload();
-        let (v6, number, header, end) = match ethernet.ethertype() {
+        let (v6, number, header, destination, end) = match ethernet.ethertype() {
             ethertype::IPV4 => {
                 let ip = Ipv4::new(bytes).ok()?;
                 if ip.fragment().is_some() {
                     return None;
                 }
-                (false, ip.protocol(), ip.header_len(), ip.bytes().len())
+                (false, ip.protocol(), ip.header_len(), 0, ip.bytes().len())
             }
             ethertype::IPV6 => {
                 let ip = Ipv6::new(bytes).ok()?;
                 if ip.fragment().is_some() {
                     return None;
                 }
-                (true, ip.protocol(), ip.header_len(), ip.bytes().len())
+                let destination = ip.final_destination_at();
+                (true, ip.protocol(), ip.header_len(), destination, ip.bytes().len())
             }
             _ => return None,
         };
@@ -99,7 +102,16 @@ impl Segmentation {
         let payload = (network + end).checked_sub(headers)?;
         let size = usize::from(vnet.gso_size);
         let sound = size > 0 && payload > 0 && (udp || header >= 20);
-        sound.then_some(Segmentation { v6, udp, network, transport, headers, size, payload })
+        sound.then_some(Segmentation {
+            v6,
+            udp,
+            network,
+            destination,
+            transport,
+            headers,
+            size,
+            payload,
+        })
     }
 
     /// Number of segments.
@@ -126,7 +138,7 @@ impl Segmentation {
         let pseudo = if self.v6 {
             let len = (ip.len() - 40 + transport_len) as u16;
             ip[4..6].copy_from_slice(&len.to_be_bytes());
-            let (a, b) = (octets::<16>(ip, 8), octets::<16>(ip, 24));
+            let (a, b) = (octets::<16>(ip, 8), octets::<16>(ip, self.destination));
             Sum::new().add_pseudo_v6(a.into(), b.into(), number, transport_len as u32)
         } else {
             let len = (ip.len() + transport_len) as u16;
@@ -255,6 +267,38 @@ mod tests {
                 let Transport::Udp(udp) = packet.transport else { panic!("not UDP") };
                 assert_eq!(udp.payload().len(), if i == 10 { 1 } else { 100 });
             }
+        }
+    }
+
+    /// A super-packet of a host that routes by segments (RFC 8754): its checksums cover the last segment's address.
+    #[test]
+    fn a_routed_super_packet_is_segmented_with_correct_checksums() {
+        let mut frame = partial_frame(true, protocol::TCP, &[], &[7; 3000]);
+        let last = frame[38..54].to_vec();
+        frame[38..54].fill(0xab);
+        let mut routing = vec![protocol::TCP, 4, 4, 1, 1, 0, 0, 0];
+        routing.extend([&last[..], &[0xab; 16]].concat());
+        frame[20] = 43;
+        let len = u16::from_be_bytes([frame[18], frame[19]]) + routing.len() as u16;
+        frame[18..20].copy_from_slice(&len.to_be_bytes());
+        let start = 54 + routing.len();
+        frame.splice(54..54, routing);
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CHECKSUM,
+            gso_type: VnetHeader::GSO_TCPV6,
+            gso_size: 1400,
+            csum_start: start as u16,
+            csum_offset: 16,
+        };
+        let segmentation = Segmentation::plan(&frame, &vnet).expect("a super-packet");
+        let last: [u8; 16] = last.try_into().expect("an address");
+        for segment in 0..3 {
+            let mut to = vec![0; segmentation.len(segment)];
+            segmentation.write(&frame, segment, &mut to);
+            let tcp = &to[start..];
+            let pseudo =
+                Sum::new().add_pseudo_v6([0xfd; 16].into(), last.into(), 6, tcp.len() as u32);
+            assert_eq!(pseudo.add_bytes(tcp).folded(), 0xffff, "segment {segment}");
         }
     }
 

@@ -258,7 +258,7 @@ impl<'a> Packet<'a> {
                 Sum::new().add_pseudo_v4(ip.source(), ip.destination(), number, length as u16)
             }
             Network::Ipv6(ip) => {
-                Sum::new().add_pseudo_v6(ip.source(), ip.destination(), number, length as u32)
+                Sum::new().add_pseudo_v6(ip.source(), ip.final_destination(), number, length as u32)
             }
             Network::Arp(_) | Network::Other(..) => Sum::new(),
         };

@@ -111,6 +111,28 @@ fn repaired_damage_passes_the_checksums() {
 }
 
 #[test]
+fn repair_follows_the_final_destination_of_a_routing_header() {
+    let mut frame = vec![2; 12];
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 40 + 12, 43, 9]);
+    frame.extend([[0xfd; 16], [0x1c; 16]].concat());
+    frame.extend([protocol::UDP, 4, 4, 1, 1, 0, 0, 0]);
+    frame.extend([[0x77; 16], [0x1c; 16]].concat());
+    let mut udp = vec![0, 9, 0, 7, 0, 12, 0, 0, b'e', b'v', b'e', b'n'];
+    let pseudo = Sum::new().add_pseudo_v6([0xfd; 16].into(), [0x77; 16].into(), 17, 12);
+    let sum = pseudo.add_bytes(&udp).udp_checksum();
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(udp);
+    assert!(sound(&frame));
+    let edit = edit(0, 1, Checksum::Repair, Region::L3, &frame);
+    // The addresses, and the list of segments.
+    for at in (14 + 8..14 + 40).chain(14 + 48..14 + 80) {
+        let mut got = frame.clone();
+        assert!(edit.flip(&mut got, at, 4, &Sums::of(&frame)));
+        assert!(sound(&got), "byte {at}");
+    }
+}
+
+#[test]
 fn unrepaired_damage_fails_a_checksum() {
     for frame in frames() {
         for packet in 0..200 {

@@ -4,6 +4,8 @@ use super::{Fragment, Layer, PacketError, be16, be32, need};
 use core::net::Ipv6Addr;
 
 const HEADER_LEN: usize = 40;
+const DESTINATION_AT: usize = 24;
+const ADDRESS_LEN: usize = 16;
 /// Maximum number of extension headers in a packet.
 pub const MAX_EXTENSION_HEADERS: usize = 16;
 
@@ -22,6 +24,7 @@ pub struct Ipv6<'a> {
     bytes: &'a [u8],
     protocol: u8,
     payload_at: usize,
+    final_destination_at: usize,
     fragment: Option<Fragment>,
 }
 
@@ -46,7 +49,13 @@ impl<'a> Ipv6<'a> {
         let len = if stated == 0 && available > usize::from(u16::MAX) { available } else { stated };
         need(layer, bytes, HEADER_LEN + len)?;
         let bytes = &bytes[..HEADER_LEN + len];
-        let mut view = Self { bytes, protocol: bytes[6], payload_at: HEADER_LEN, fragment: None };
+        let mut view = Self {
+            bytes,
+            protocol: bytes[6],
+            payload_at: HEADER_LEN,
+            final_destination_at: DESTINATION_AT,
+            fragment: None,
+        };
         for _ in 0..=MAX_EXTENSION_HEADERS {
             if !view.step()? {
                 return Ok(view);
@@ -71,6 +80,9 @@ impl<'a> Ipv6<'a> {
         };
         // The minimum authentication header has the eight bytes checked above.
         need(Layer::Ipv6, self.bytes, at + len)?;
+        if self.protocol == ROUTING {
+            self.route(at, len);
+        }
         let is_fragment = self.protocol == FRAGMENT;
         self.protocol = self.bytes[at];
         self.payload_at = at + len;
@@ -84,6 +96,21 @@ impl<'a> Ipv6<'a> {
             return Ok(offset == 0);
         }
         Ok(true)
+    }
+
+    /// Finds the final destination in the routing header of `len` bytes at `at`.
+    fn route(&mut self, at: usize, len: usize) {
+        let (kind, segments_left) = (self.bytes[at + 2], self.bytes[at + 3]);
+        if segments_left == 0 || len < 8 + ADDRESS_LEN {
+            return;
+        }
+        match kind {
+            // RFC 5095, RFC 6275 section 6.4: in the order of the path.
+            0 | 2 => self.final_destination_at = at + len - ADDRESS_LEN,
+            // RFC 8754 section 2: in reverse order, options behind them.
+            4 => self.final_destination_at = at + 8,
+            _ => {}
+        }
     }
 
     /// The packet, without padding.
@@ -123,13 +150,30 @@ impl<'a> Ipv6<'a> {
     /// Source address.
     #[must_use]
     pub fn source(&self) -> Ipv6Addr {
-        Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[8 + i]))
+        self.address(8)
     }
 
     /// Destination address of the fixed header; with a routing header the final destination may differ.
     #[must_use]
     pub fn destination(&self) -> Ipv6Addr {
-        Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[24 + i]))
+        self.address(DESTINATION_AT)
+    }
+
+    /// The final destination, which checksums cover (RFC 8200 section 8.1): the last address of a routing header with
+    /// segments left (types 0, 2 and 4), else the destination of the fixed header.
+    #[must_use]
+    pub fn final_destination(&self) -> Ipv6Addr {
+        self.address(self.final_destination_at)
+    }
+
+    /// Offset of the final destination in the packet, bytes.
+    #[must_use]
+    pub fn final_destination_at(&self) -> usize {
+        self.final_destination_at
+    }
+
+    fn address(&self, at: usize) -> Ipv6Addr {
+        Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[at + i]))
     }
 
     /// Protocol number of the first header that is not a supported extension header.

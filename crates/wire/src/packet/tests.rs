@@ -140,6 +140,37 @@ fn ipv6_extension_headers() {
 }
 
 #[test]
+fn checksums_cover_the_final_destination_of_a_routing_header() {
+    let last = Ipv6Addr::new(0x2001, 2, 0, 9, 0, 0, 0, 9);
+    let listed = |kind| match kind {
+        4 => [last, V6.1],
+        _ => [V6.1, last],
+    };
+    for (kind, segments_left, to) in [
+        (0, 1, last),
+        (2, 1, last),
+        (4, 1, last),
+        (4, 0, V6.1),
+        // Compressed addresses (RFC 6554).
+        (3, 1, V6.1),
+    ] {
+        let mut chain = vec![17, 4, kind, segments_left, 0, 0, 0, 0];
+        chain.extend(listed(kind).map(|a| a.octets()).concat());
+        let mut udp = UDP.to_vec();
+        let sum = Sum::new().add_pseudo_v6(V6.0, to, 17, 13).add_bytes(&udp).udp_checksum();
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        let bytes = ipv6(43, &[chain, udp].concat());
+        let packet = Packet::from_ip(&bytes).unwrap();
+        assert_eq!(packet.transport_checksum_ok(), Some(true), "type {kind}");
+        let Network::Ipv6(ip) = packet.network else { panic!("{packet:?}") };
+        assert_eq!((ip.destination(), ip.final_destination()), (V6.1, to), "type {kind}");
+    }
+    // Too short for an address.
+    let short = ipv6(43, &[59, 0, 4, 1, 0, 0, 0, 0]);
+    assert_eq!(Ipv6::new(&short).unwrap().final_destination(), V6.1);
+}
+
+#[test]
 fn ipv6_fragments() {
     let mut bytes = vec![17, 0, 0, 9, 1, 2, 3, 4];
     bytes.extend(&UDP[8..]);
