@@ -92,7 +92,7 @@ impl Link {
     }
 
     #[inline]
-    fn free_at(&self) -> u64 {
+    pub(crate) fn free_at(&self) -> u64 {
         self.busy_until.saturating_add(u64::from(self.part > 0))
     }
 

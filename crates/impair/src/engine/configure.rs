@@ -152,11 +152,19 @@ impl Engine {
             .rev()
             .filter(|n| !in_use[*n as usize] && self.paths[*n as usize].is_empty())
             .collect();
+        // Of the links that a new one replaces, the one that is free last: no flow overtakes its own packets.
+        let mut before = vec![NO_PATH; shareds.len()];
+        for (number, _, group) in &wanted {
+            let path = self.flows[*number as usize].path;
+            if self.free_at(path) > self.free_at(before[*group]) {
+                before[*group] = path;
+            }
+        }
         for (number, laws, group) in wanted {
             let shared = &shareds[group];
             let path = match paths[group] {
                 Some(path) => path,
-                None => self.new_path(shared, number, &mut free),
+                None => self.new_path(shared, before[group], &mut free),
             };
             paths[group] = Some(path);
             self.flows[number as usize].put(laws, shared, path, &mut self.steps);
@@ -182,10 +190,14 @@ impl Engine {
         self.memory.tables_bytes = tables;
     }
 
-    fn new_path(&mut self, shared: &Shared, flow: u32, free: &mut Vec<u32>) -> u32 {
+    /// When the link of a path is free; 0 without a link.
+    fn free_at(&self, path: u32) -> u64 {
+        self.paths[path as usize].link.as_ref().map_or(0, |link| link.free_at())
+    }
+
+    fn new_path(&mut self, shared: &Shared, before: u32, free: &mut Vec<u32>) -> u32 {
         let mut path = Path::new(shared.clone());
-        let before = &self.paths[self.flows[flow as usize].path as usize];
-        if let Some(old) = &before.link {
+        if let Some(old) = &self.paths[before as usize].link {
             path.link = path.link.map(|link| link.after(old));
         }
         match free.pop() {

@@ -587,6 +587,37 @@ fn a_new_rate_does_not_overtake_the_old_queue() {
 }
 
 #[test]
+fn a_new_aggregate_does_not_overtake_the_queue_of_any_member() {
+    let mut config = both("none");
+    config.flows = vec![
+        named("a", 1, "rate 80M queue 1s"),
+        named("b", 2, "rate 8M queue 1s"),
+        named("c", 3, "rate 80M queue 1s"),
+    ];
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    let mut dispositions = vec![];
+    let metas: Vec<Meta> = (0..30).map(|i| to_port(i, 1, 1 + i as u16 % 3)).collect();
+    engine.step(1, &metas, &mut dispositions);
+    for flow in &mut config.flows {
+        (flow.a_to_b, flow.b_to_a) = Default::default();
+    }
+    config.aggregates = vec![weir_model::impairment::Aggregate {
+        flows: ["a", "b", "c"].map(String::from).into(),
+        a_to_b: "rate 800M queue 1s".parse().unwrap(),
+        ..Default::default()
+    }];
+    engine.configure(&config).unwrap();
+    let metas: Vec<Meta> = (30..33).map(|i| to_port(i, 2, 1 + i as u16 % 3)).collect();
+    engine.step(2, &metas, &mut dispositions);
+    drain(&mut engine, &mut dispositions);
+    for flow in 1..4 {
+        let of = sent(&dispositions).into_iter().filter(|f| f.flow == flow);
+        let handles: Vec<u32> = of.map(|f| f.handle).collect();
+        assert!(handles.len() == 11 && handles.is_sorted(), "{flow}: {handles:?}");
+    }
+}
+
+#[test]
 fn queued_packets_of_a_removed_flow_still_leave() {
     let mut config = both("none");
     config.flows = vec![named("voice", 1, "delay 9ms ±1ms, rate 8M, order delay rate")];
