@@ -35,7 +35,6 @@ pub struct CapturedFrame<'a> {
 #[derive(Clone, Copy)]
 struct Interface {
     link_type: u16,
-    snap_len: u32,
     resolution: Resolution,
     offset_seconds: i64,
 }
@@ -131,7 +130,6 @@ impl<R: Read> CaptureReader<R> {
         let link_type = reader.u32(&header, 16) as u16;
         reader.interfaces.push(Interface {
             link_type,
-            snap_len: u32::MAX,
             resolution: Resolution::Decimal(decimals),
             offset_seconds: 0,
         });
@@ -251,10 +249,6 @@ impl<R: Read> CaptureReader<R> {
         self.fill(body as usize)?;
         let mut interface = Interface {
             link_type: self.u16(&self.buffer, 0),
-            snap_len: match self.u32(&self.buffer, 4) {
-                0 => u32::MAX,
-                len => len,
-            },
             resolution: Resolution::Decimal(6),
             offset_seconds: 0,
         };
@@ -314,9 +308,6 @@ impl<R: Read> CaptureReader<R> {
             .and_then(|ns| u64::try_from(ns).ok())
             .filter(|ns| *ns <= MAX_TIME_NS);
         let Some(time_ns) = time else { return Err(self.bad("a timestamp is out of range")) };
-        if captured > described.snap_len {
-            return Err(self.bad("a packet is longer than its interface's snapshot length"));
-        }
         self.data(captured)?;
         self.skip(u64::from(captured.next_multiple_of(4) - captured) + u64::from(options))?;
         Ok((interface, time_ns, original_len))

@@ -32,7 +32,8 @@ fn section(big: bool, options: &[u8], units: u64, packet_kind: u32) -> Vec<u8> {
     // An option to be skipped: opt_comment "hey", end.
     header.extend([&w16(1)[..], &w16(3), b"hey\0", &[0; 4]].concat());
     let mut bytes = block(SECTION_HEADER, &header, big);
-    let idb = [&w16(1)[..], &w16(0), &w32(96), options].concat();
+    // The snapshot length is below the packet's: not every tool keeps to it.
+    let idb = [&w16(1)[..], &w16(0), &w32(4), options].concat();
     bytes.extend(block(INTERFACE_DESCRIPTION, &idb, big));
     // A block of an unknown type.
     bytes.extend(block(0x0bad_0bad, &[9; 8], big));
