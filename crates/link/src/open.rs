@@ -31,16 +31,16 @@ enum Tags {
     Beside(&'static str),
 }
 
-fn tags(interface: &str, kind: Option<&str>) -> Tags {
+fn tags(interface: &str, kind: Option<&str>) -> Result<Tags> {
     if kind == Some("veth") {
         // Its own offloads do not affect tags that the other end leaves in metadata.
-        return Tags::AsSent;
+        return Ok(Tags::AsSent);
     }
-    let Ok(features) = interface::offloads(interface) else { return Tags::Inside };
+    let features = interface::offloads(interface)?;
     let beside = VLAN_FEATURES
         .into_iter()
         .find(|name| features.iter().any(|feature| feature.active && feature.name == *name));
-    beside.map_or(Tags::Inside, Tags::Beside)
+    Ok(beside.map_or(Tags::Inside, Tags::Beside))
 }
 
 /// AF_XDP modes to try in order (if none, use the packet socket), and the reason.
@@ -104,7 +104,7 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
     let receive_stamps_wanted = match choice {
         LinkChoice::Mode(Mode::Packet) => return packet::open(&device, found.mtu_bytes, options),
         LinkChoice::Mode(mode) => {
-            let tags = tags(interface, found.kind.as_deref());
+            let tags = tags(interface, found.kind.as_deref())?;
             if let Tags::Beside(feature) = tags {
                 return refused(&format!(
                     "{feature} is on and AF_XDP would lose VLAN tags: use the packet socket"
@@ -126,7 +126,7 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
         receive_stamps_wanted,
         mtu_bytes: found.mtu_bytes,
         is_virtual: found.kind.is_some(),
-        tags: tags(interface, found.kind.as_deref()),
+        tags: tags(interface, found.kind.as_deref())?,
     };
     let permitted = bpf::SocketMap::new(1).err().map(|e| e.to_string());
     let (modes, reason) = preference(facts, permitted);
@@ -156,6 +156,12 @@ fn with_failures(reason: &str, failures: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_offloads_are_not_taken_for_tags_inside() {
+        assert!(tags("absent0", None).is_err());
+        assert_eq!(tags("absent0", Some("veth")).unwrap(), Tags::AsSent);
+    }
 
     #[test]
     fn each_reason_for_the_packet_socket() {
