@@ -25,8 +25,6 @@ pub struct Received {
 pub struct ReceiveStatistics {
     /// Frames received; each segment of a super-packet counts.
     pub frames: u64,
-    /// Their bytes.
-    pub bytes: u64,
     /// Frames that the kernel dropped because the ring was full: unplanned.
     pub kernel_drops: u64,
     /// Frames that the kernel dropped because they were too long for the link, usually super-packets:
@@ -61,8 +59,6 @@ impl ReceiveStatistics {
 pub struct TransmitStatistics {
     /// Frames that the kernel accepted.
     pub frames: u64,
-    /// Their bytes.
-    pub bytes: u64,
     /// Frames refused permanently (longer than the MTU allows, not a frame, interface down): unplanned.
     pub refused: u64,
     /// Frames that the kernel accepted and the driver or interface then dropped: unplanned. Later drops are

@@ -228,6 +228,5 @@ fn push(
     out: &mut Vec<Received>,
 ) {
     statistics.frames += 1;
-    statistics.bytes += len as u64;
     out.push(Received { handle, len: len as u32, ingress_ns: facts.ingress_ns });
 }

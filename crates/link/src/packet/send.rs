@@ -153,9 +153,6 @@ impl Transmit for PacketTransmitter {
                 }
                 Outcome::Sent(n) => {
                     self.stuck = None;
-                    for &frame in &batch[..n] {
-                        self.statistics.bytes += slabs.len_of(frame) as u64;
-                    }
                     self.statistics.frames += n as u64;
                     taken += n;
                 }

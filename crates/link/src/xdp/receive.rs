@@ -141,7 +141,6 @@ fn store(
                 statistics.checksums_completed += 1;
             }
             statistics.frames += 1;
-            statistics.bytes += bytes.len() as u64;
             out.push(Received { handle, len: bytes.len() as u32, ingress_ns });
         }
     }
@@ -304,7 +303,7 @@ mod tests {
         assert_eq!((counts.unusable, counts.frames, frames), (1, 0, 0));
         assert_eq!(slabs.usage().packets, 0);
         let (counts, frames) = put(0, &mut slabs);
-        assert_eq!((counts.unusable, counts.frames, counts.bytes, frames), (1, 1, 60, 1));
+        assert_eq!((counts.unusable, counts.frames, frames), (1, 1, 1));
         assert_eq!(slabs.usage().packets, 1);
         assert_eq!(
             (slabs.bytes(out[0].handle), out[0].len, out[0].ingress_ns),

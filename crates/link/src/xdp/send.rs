@@ -168,7 +168,6 @@ impl Transmit for XdpTransmitter {
                     options: 0,
                 });
                 self.statistics.frames += 1;
-                self.statistics.bytes += bytes.len() as u64;
                 pushed += 1;
                 taken += 1;
             }
