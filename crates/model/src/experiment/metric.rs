@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ModelError;
-use crate::metric::{Definition, METRICS, Statistic, Unit};
+use crate::metric::{Definition, Fold, METRICS, Read, Statistic, Unit};
 use crate::plan::{Direction, TransportName};
 use crate::record::Record;
 
@@ -43,10 +43,10 @@ impl Metric {
         Metric { is_sum: false, ..self.clone() }
     }
 
-    /// The sum of this figure over concurrent tests; absent for ratios and times, which do not add up.
+    /// The sum of this figure over concurrent tests; absent for ratios, times and maxima, which do not add up.
     #[must_use]
     pub fn summed(&self) -> Option<Metric> {
-        let adds_up = self.definition.is_rate() || matches!(self.unit(), Unit::Bytes | Unit::Count);
+        let adds_up = matches!(self.definition.read, Read::Flow(_, Fold::Sum | Fold::Total(_)));
         adds_up.then(|| Metric { is_sum: true, ..self.clone() })
     }
 
@@ -130,7 +130,7 @@ impl FromStr for Metric {
                 return Err(refuse("sum once".into()));
             }
             return part.summed().ok_or_else(|| {
-                refuse("sum of a rate or a count: ratios and times do not add up".into())
+                refuse("sum of a rate or a count: ratios, times and maxima do not add up".into())
             });
         }
         let (head, scope) = match text.split_once(" of ") {
@@ -264,7 +264,15 @@ mod tests {
         assert_eq!(metric.to_string(), "sum throughput of forward");
         assert_eq!(metric.part().to_string(), "throughput of forward");
         assert_eq!(metric.part().summed(), Some(metric));
-        for text in ["sum loss", "sum p99 one_way_delay", "sum sum packets", "sum"] {
+        for text in [
+            "sum loss",
+            "sum p99 one_way_delay",
+            "sum reordering_extent",
+            "sum payload_size",
+            "sum congestion_window",
+            "sum sum packets",
+            "sum",
+        ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
         }
     }
