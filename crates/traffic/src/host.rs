@@ -175,7 +175,7 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
                 name: name.clone(),
                 driver: net_interface::driver(name).ok().map(|d| d.name),
                 speed_bits_per_second: net_interface::speed_bits_per_second(name).ok().flatten(),
-                mtu_bytes: i.as_ref().map_or(0, |i| i.mtu_bytes),
+                mtu_bytes: i.as_ref().map(|i| i.mtu_bytes),
                 offloads: net_interface::offloads(name)
                     .unwrap_or_default()
                     .into_iter()
@@ -215,7 +215,7 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
             cores: facts.cpu_cores,
             governor: facts.governor,
         },
-        memory_bytes: facts.memory_bytes.unwrap_or(0),
+        memory_bytes: facts.memory_bytes,
         virtual_machine: facts.virtualisation,
         clocksource: facts.clocksource,
         sysctls: facts.sysctls.into_iter().collect(),
@@ -431,6 +431,13 @@ mod tests {
         let found = reading(108 * S, 4 * S, 104 * S).since(&begin).unwrap();
         assert_eq!((found.seconds, found.user_ratio), (8.0, 0.5));
         assert_eq!((found.process_user_ratio, found.busiest_core_ratio), (0.5, Some(0.5)));
+    }
+
+    #[test]
+    fn an_interface_that_cannot_be_read_has_no_mtu() {
+        let host = after(&before(None, Some("absent0"))).unwrap();
+        let [interface] = &host.interfaces[..] else { panic!("{:?}", host.interfaces) };
+        assert_eq!((interface.name.as_str(), interface.mtu_bytes), ("absent0", None));
     }
 
     #[test]

@@ -321,7 +321,7 @@ fn host(version: &str) -> Option<weir_model::record::Host> {
             cores: facts.cpu_cores,
             governor: facts.governor,
         },
-        memory_bytes: facts.memory_bytes.unwrap_or(0),
+        memory_bytes: facts.memory_bytes,
         virtual_machine: facts.virtualisation,
         clocksource: facts.clocksource,
         ..Default::default()

@@ -10,8 +10,8 @@ use crate::sizes::Sizes;
 
 /// Use of a nominal rate by the receivers of the busier direction.
 pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Option<LinkUsage> {
-    let mtu =
-        record.local.as_ref().and_then(|h| h.interfaces.first()).map_or(1500, |i| i.mtu_bytes);
+    let interface = record.local.as_ref().and_then(|h| h.interfaces.first());
+    let mtu = interface.and_then(|i| i.mtu_bytes).unwrap_or(1500);
     let rates = |direction| {
         let mut sums = [0.0; 4];
         let mut times = vec![];

@@ -726,7 +726,7 @@ fn interface(name: &str, before: &[(&str, u64)], after: &[(&str, u64)]) -> Inter
     let map = |list: &[(&str, u64)]| list.iter().map(|(k, v)| ((*k).to_string(), *v)).collect();
     Interface {
         name: name.into(),
-        mtu_bytes: 1500,
+        mtu_bytes: Some(1500),
         counters_before: map(before),
         counters_after: map(after),
         ..Interface::default()

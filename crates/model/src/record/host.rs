@@ -29,8 +29,9 @@ record! {
         kernel: String,
         /// Processor.
         cpu: CpuFacts,
-        /// Memory.
-        memory_bytes: u64,
+        /// Memory, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory_bytes: Option<u64>,
         /// The hypervisor, if any.
         #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
         virtual_machine: Option<String>,
@@ -73,8 +74,9 @@ record! {
         /// Link speed, if the driver reports one.
         #[serde(skip_serializing_if = "Option::is_none")]
         speed_bits_per_second: Option<u64>,
-        /// Maximum transmission unit.
-        mtu_bytes: u32,
+        /// Maximum transmission unit, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mtu_bytes: Option<u32>,
         /// Offloads by their ethtool names.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         offloads: BTreeMap<String, bool>,

@@ -655,7 +655,7 @@ pub(super) fn hosts(record: &Record) -> Option<Grid> {
         ("System", |h| Some(format!("{} {}", h.os, h.kernel))),
         ("Processor", |h| Some(format!("{}, {} usable", h.cpu.model, h.cpu.cores))),
         ("Governor", |h| h.cpu.governor.clone()),
-        ("Memory", |h| (h.memory_bytes > 0).then(|| Quantity::Bytes.format(h.memory_bytes as f64))),
+        ("Memory", |h| h.memory_bytes.map(|bytes| Quantity::Bytes.format(bytes as f64))),
         ("Virtual machine", |h| h.virtual_machine.clone()),
         ("Clock source", |h| h.clocksource.clone()),
         ("Interfaces", |h| {
@@ -691,7 +691,9 @@ fn interface(i: &weir_model::record::Interface) -> String {
     if let Some(speed) = i.speed_bits_per_second {
         text += &format!(", {}", Quantity::BitsPerSecond.format(speed as f64));
     }
-    text += &format!(", MTU {}", i.mtu_bytes);
+    if let Some(mtu) = i.mtu_bytes {
+        text += &format!(", MTU {mtu}");
+    }
     if let Some(qdisc) = &i.qdisc {
         text += &format!(", {qdisc}");
     }

@@ -3060,10 +3060,9 @@ export interface components {
             kernel: string;
             /**
              * Format: uint64
-             * @description Memory.
-             * @default 0
+             * @description Memory, if it is known.
              */
-            memory_bytes: number;
+            memory_bytes?: number | null;
             /**
              * @description Operating system.
              * @default
@@ -3258,10 +3257,9 @@ export interface components {
             driver?: string | null;
             /**
              * Format: uint32
-             * @description Maximum transmission unit.
-             * @default 0
+             * @description Maximum transmission unit, if it is known.
              */
-            mtu_bytes: number;
+            mtu_bytes?: number | null;
             /**
              * @description Name.
              * @default

@@ -41,7 +41,7 @@ fn host(name: &str) -> Host {
             cores: 8,
             governor: Some("performance".into()),
         },
-        memory_bytes: 16 << 30,
+        memory_bytes: Some(16 << 30),
         ..Default::default()
     }
 }
@@ -760,7 +760,7 @@ pub(crate) fn everything() -> Record {
             name: "eth0".into(),
             driver: Some("ixgbe".into()),
             speed_bits_per_second: Some(10_000_000_000),
-            mtu_bytes: 1500,
+            mtu_bytes: Some(1500),
             offloads: BTreeMap::from([
                 ("tx-udp-segmentation".into(), true),
                 ("rx-gro-hw".into(), false),
