@@ -26,7 +26,7 @@ pub struct FieldError {
 
 impl FieldError {
     /// A refusal of a field of the document at `root` in the body.
-    pub fn of_document(root: &str, error: &DocumentError) -> Self {
+    pub(crate) fn of_document(root: &str, error: &DocumentError) -> Self {
         let given = match error.code {
             DocumentCode::MissingField => "nothing".into(),
             _ => error.given.clone(),
@@ -67,7 +67,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem with its status and message.
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Failed");
         Problem {
             kind: format!("urn:weir:problem:{}", title.to_ascii_lowercase().replace(' ', "-")),
@@ -81,7 +81,7 @@ impl Problem {
     }
 
     /// An invalid field: 422.
-    pub fn field(
+    pub(crate) fn field(
         field: impl Into<String>,
         given: impl Into<String>,
         accepted: impl Into<String>,
@@ -93,34 +93,34 @@ impl Problem {
     }
 
     /// A missing resource: 404.
-    pub fn missing(what: &str, name: &str) -> Self {
+    pub(crate) fn missing(what: &str, name: &str) -> Self {
         Problem::new(StatusCode::NOT_FOUND, format!("no {what} {name:?}"))
     }
 
     /// A conflict with the present state: 409.
-    pub fn conflict(detail: impl Into<String>) -> Self {
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::CONFLICT, detail)
     }
 
     /// An internal failure: 500.
-    pub fn internal(detail: impl std::fmt::Display) -> Self {
+    pub(crate) fn internal(detail: impl std::fmt::Display) -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail.to_string())
     }
 
     /// Unavailable on this host or not permitted: 503.
-    pub fn unavailable(detail: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
     /// Adds a field.
     #[must_use]
-    pub fn with(mut self, error: FieldError) -> Self {
+    pub(crate) fn with(mut self, error: FieldError) -> Self {
         self.errors.push(error);
         self
     }
 
     /// A refusal or failure of a job; `field` maps its field to that of the request, or to an empty string.
-    pub fn of_refusal(refusal: &Refusal, field: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn of_refusal(refusal: &Refusal, field: impl Fn(&str) -> String) -> Self {
         let status = match refusal.exit_code {
             2 => StatusCode::UNPROCESSABLE_ENTITY,
             3 | 4 => StatusCode::SERVICE_UNAVAILABLE,
@@ -139,7 +139,7 @@ impl Problem {
     }
 
     /// A document at `root` in the body that was refused: 422, or 400 where it is no JSON at all.
-    pub fn of_document(root: &str, error: &DocumentError) -> Self {
+    pub(crate) fn of_document(root: &str, error: &DocumentError) -> Self {
         let status = match error.code {
             DocumentCode::Syntax => StatusCode::BAD_REQUEST,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
@@ -152,7 +152,7 @@ impl Problem {
 
     /// The same, where a refusal of a field does not say what was given: what is there in the document at `root`.
     #[must_use]
-    pub fn with_given_of(mut self, root: &str, document: &str) -> Self {
+    pub(crate) fn with_given_of(mut self, root: &str, document: &str) -> Self {
         let tree = document::tree(document).unwrap_or_default();
         for error in self.errors.iter_mut().filter(|error| error.given.is_none()) {
             let at = error.field.strip_prefix(root).and_then(|at| tree.pointer(at));
@@ -162,7 +162,7 @@ impl Problem {
     }
 
     /// An error of the model about the document at `root` in the body.
-    pub fn of_model(root: &str, error: &ModelError) -> Self {
+    pub(crate) fn of_model(root: &str, error: &ModelError) -> Self {
         let field = field_of(root, error);
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(field)
     }

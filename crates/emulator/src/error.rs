@@ -32,7 +32,7 @@ pub enum Refusal {
 impl Refusal {
     /// Whether force accepts it; what cannot work is refused in any case.
     #[must_use]
-    pub fn may_be_forced(&self) -> bool {
+    pub(crate) fn may_be_forced(&self) -> bool {
         !matches!(
             self,
             Refusal::SameTwice | Refusal::Down | Refusal::NotEthernet | Refusal::InUse(_)
@@ -43,7 +43,7 @@ impl Refusal {
 impl Refusal {
     /// A stable name of the reason.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Refusal::SameTwice => "same-interface",
             Refusal::DefaultRoute => "default-route",
@@ -218,7 +218,7 @@ impl EmulatorError {
 
     /// Whether an interface was removed while the emulator ran.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         matches!(self, EmulatorError::Link(weir_link::Error::Gone(_)))
     }
 }

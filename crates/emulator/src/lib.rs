@@ -64,7 +64,7 @@ pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::Emulator;
 pub use error::{EmulatorError, Refusal};
-pub use prediction::{Prediction, predict, predictions};
+pub use prediction::{Prediction, predictions};
 pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::{Remote, Watch};

@@ -28,7 +28,7 @@ pub struct Prediction {
 
 /// Simulates `delay` alone with packets every `spacing_ns`. `None` if it is invalid.
 #[must_use]
-pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Prediction> {
+pub(crate) fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Prediction> {
     let laws = Laws { delay: Some(delay.clone()), ..Laws::default() };
     let config = Impairment { seed: config.seed, ..Impairment::of_both(laws) };
     let mut engine = Engine::new(&config, Direction::Forward).ok()?;

@@ -119,7 +119,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
-    pub fn report(&self) -> Result<Report, EmulatorError> {
+    pub(crate) fn report(&self) -> Result<Report, EmulatorError> {
         let snapshots = self.ask(Order::Report)?;
         Ok(self.assemble(snapshots.into_iter().map(Snapshot::report).collect(), None))
     }
@@ -179,13 +179,13 @@ impl Remote {
 
     /// Interface A, interface B.
     #[must_use]
-    pub fn interfaces(&self) -> &[String; 2] {
+    pub(crate) fn interfaces(&self) -> &[String; 2] {
         &self.shared.interfaces
     }
 
     /// The namespace of a lab that it runs in, `LAB/NODE`.
     #[must_use]
-    pub fn lab(&self) -> Option<&str> {
+    pub(crate) fn lab(&self) -> Option<&str> {
         self.shared.lab.as_deref()
     }
 
@@ -334,7 +334,7 @@ impl Remote {
 
     /// The file of the packet trace, if there is one.
     #[must_use]
-    pub fn packet_trace(&self) -> Option<&Path> {
+    pub(crate) fn packet_trace(&self) -> Option<&Path> {
         self.shared.packet_trace.as_ref().map(TraceCounters::path)
     }
 
@@ -343,7 +343,7 @@ impl Remote {
     ///
     /// # Errors
     /// An unknown flow; [`EmulatorError::Ended`].
-    pub fn reset(&self, flow: Option<&str>) -> Result<(), EmulatorError> {
+    pub(crate) fn reset(&self, flow: Option<&str>) -> Result<(), EmulatorError> {
         let flow = flow.map(ToOwned::to_owned);
         let found = self.ask(|reply| Order::Reset { flow: flow.clone(), reply })?;
         match (found.contains(&true), flow) {
@@ -379,7 +379,7 @@ impl Remote {
     }
 
     /// Stops receiving; the directions end when all queued packets have left, after 2 s at the latest.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
         for mailbox in &self.shared.mailboxes {
             mailbox.post(Order::Drain { until_ns });

@@ -11,7 +11,7 @@ use weir_wire::packets::{FLAG_MODIFIED, FLAG_WARM_UP, Judged, Record, RecordKind
 
 /// What to join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// Flow of the test.
     pub flow: u32,
     /// Direction in which its packets crossed the emulator.
@@ -24,7 +24,7 @@ pub struct Subject {
 
 /// Counts of each disposition, planned and observed, and the delays.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Triangulation {
+pub(crate) struct Triangulation {
     /// Packets sent.
     pub sent: u64,
     /// Packets that the emulator judged (copies not counted).
@@ -218,7 +218,7 @@ pub fn quantile(sorted: &[i64], q: f64) -> Option<i64> {
 
 /// Mean and standard deviation (of the population) of a series, ns.
 #[must_use]
-pub fn moments(series: &[i64]) -> Option<(f64, f64)> {
+pub(crate) fn moments(series: &[i64]) -> Option<(f64, f64)> {
     if series.is_empty() {
         return None;
     }

@@ -27,7 +27,7 @@ impl Drain {
     }
 
     /// Whether waiting ends at `now_ns`. `last_ns`: the last arrival, 0 without one.
-    pub fn is_over(&self, now_ns: u64, last_ns: u64) -> bool {
+    pub(crate) fn is_over(&self, now_ns: u64, last_ns: u64) -> bool {
         let waited = |since: u64, ns: u64| now_ns.saturating_sub(since) >= ns;
         waited(self.from_ns.max(last_ns), self.quiet_ns)
             || waited(self.from_ns, self.quiet_ns.max(MAX_DRAIN_NS))

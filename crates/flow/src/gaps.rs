@@ -24,7 +24,7 @@ enum Mean {
 
 /// The intervals of a flow, a function of its packets' numbers.
 #[derive(Debug, Clone)]
-pub struct Gaps {
+pub(crate) struct Gaps {
     mean: Mean,
     law: SpacingLaw,
     philox: Philox,
@@ -37,7 +37,7 @@ pub struct Gaps {
 impl Gaps {
     /// The intervals of `spec`, one draw for each group of `burst`; `None` if all are equal.
     #[must_use]
-    pub fn of(spec: &FlowSpec, burst: u32) -> Option<Self> {
+    pub(crate) fn of(spec: &FlowSpec, burst: u32) -> Option<Self> {
         let connection = &spec.connection;
         let mean = match spec.rate.limit {
             RateLimit::Bits(bits) if !spec.size.is_constant() => {

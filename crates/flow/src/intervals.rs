@@ -28,7 +28,7 @@ impl IntervalClock {
     }
 
     /// End of interval `index` relative to the start; `None` for the one without end.
-    pub fn end_offset_ns(&self, index: usize) -> Option<u64> {
+    pub(crate) fn end_offset_ns(&self, index: usize) -> Option<u64> {
         let omitted = self.omitted();
         if index < omitted {
             let end = (index as u64 + 1).saturating_mul(self.interval_ns);
@@ -107,7 +107,7 @@ impl<C: Default + Clone> IntervalLog<C> {
     }
 
     /// The last closed interval; before any was closed, the current one.
-    pub fn last_mut(&mut self) -> &mut C {
+    pub(crate) fn last_mut(&mut self) -> &mut C {
         self.closed.last_mut().unwrap_or(&mut self.current)
     }
 
@@ -125,7 +125,7 @@ impl<C: Default + Clone> IntervalLog<C> {
     }
 
     /// Intervals in the omitted time.
-    pub fn omitted(&self) -> usize {
+    pub(crate) fn omitted(&self) -> usize {
         self.clock.map_or(0, |c| c.omitted())
     }
 

@@ -36,13 +36,11 @@ mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{DroppedDatagrams, Emulated, attribute};
-pub use gaps::Gaps;
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
-    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors,
-    segments_per_message,
+    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, segments_per_message,
 };
 pub use peer_reports::{PeerInterval, PeerReports};
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};

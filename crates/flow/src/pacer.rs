@@ -108,7 +108,7 @@ impl Pacer {
 
     /// The same with differing intervals, if any.
     #[must_use]
-    pub fn with_gaps(mut self, gaps: Option<Gaps>) -> Self {
+    pub(crate) fn with_gaps(mut self, gaps: Option<Gaps>) -> Self {
         self.drawn = gaps.map(|gaps| {
             Box::new(Drawn { gaps, due: 0, within: 0, ahead: VecDeque::new(), packet: 0 })
         });

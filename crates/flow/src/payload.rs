@@ -46,7 +46,7 @@ impl PayloadRing {
     }
 
     /// How many of `count` datagrams from `sequence` are contiguous in the ring.
-    pub fn run(&self, sequence: u64, count: usize) -> usize {
+    pub(crate) fn run(&self, sequence: u64, count: usize) -> usize {
         count.min(self.slots - (sequence % self.slots as u64) as usize)
     }
 
@@ -57,7 +57,7 @@ impl PayloadRing {
     }
 
     /// The content of datagram `sequence`; the header's place holds the content that the header overwrites.
-    pub fn expected(&self, sequence: u64) -> &[u8] {
+    pub(crate) fn expected(&self, sequence: u64) -> &[u8] {
         let from = (sequence % self.slots as u64) as usize * self.payload;
         &self.bytes[from..from + self.payload]
     }
@@ -91,7 +91,7 @@ impl StreamPool {
     }
 
     /// Number of differing bits in `data`, received at `position`.
-    pub fn bit_errors(&self, position: u64, data: &[u8]) -> u64 {
+    pub(crate) fn bit_errors(&self, position: u64, data: &[u8]) -> u64 {
         let most = self.bytes.len() - self.period;
         let mut errors = 0;
         for (i, part) in data.chunks(most.max(1)).enumerate() {
@@ -102,7 +102,7 @@ impl StreamPool {
 }
 
 /// Number of differing bits of two slices of equal length.
-pub fn bit_errors(a: &[u8], b: &[u8]) -> u64 {
+pub(crate) fn bit_errors(a: &[u8], b: &[u8]) -> u64 {
     if a == b {
         return 0;
     }

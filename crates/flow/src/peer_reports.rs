@@ -112,17 +112,17 @@ impl PeerReports {
     }
 
     /// One flow's count in an interval.
-    pub fn count(&self, index: usize, flow: u32) -> Option<&IntervalCount> {
+    pub(crate) fn count(&self, index: usize, flow: u32) -> Option<&IntervalCount> {
         self.intervals.get(&index)?.flows.get(&flow)
     }
 
     /// One past the last reported interval.
-    pub fn intervals(&self) -> usize {
+    pub(crate) fn intervals(&self) -> usize {
         self.intervals.last_key_value().map_or(0, |(last, _)| last + 1)
     }
 
     /// What a flow had received, as reported so far. Flow 0: the sums of intervals without reports of single flows.
-    pub fn receiver(&self, flow: u32) -> Option<Receiver> {
+    pub(crate) fn receiver(&self, flow: u32) -> Option<Receiver> {
         let report = self.totals.get(&flow)?;
         let (seconds, per_second) = report.rates();
         let sent = report.sum.lost_packets.map(|lost| lost.saturating_add(report.sum.packets));
@@ -147,7 +147,7 @@ impl PeerReports {
     }
 
     /// What a flow had sent, as reported so far.
-    pub fn sender(&self, flow: u32) -> Option<Sender> {
+    pub(crate) fn sender(&self, flow: u32) -> Option<Sender> {
         let report = self.totals.get(&flow)?;
         let (seconds, per_second) = report.rates();
         Some(Sender {

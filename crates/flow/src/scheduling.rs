@@ -87,7 +87,7 @@ pub enum Class {
 
 impl Class {
     /// Its name in the record.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Class::Normal => "normal",
             Class::Fifo => "fifo",

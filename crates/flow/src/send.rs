@@ -364,11 +364,6 @@ impl Sending {
         closed.map(|c| c.packets).sum::<u64>() + if open { self.log.current.packets } else { 0 }
     }
 
-    /// Transport of the flow.
-    pub fn transport(&self) -> TransportName {
-        self.transport
-    }
-
     /// Largest payload of a packet, bytes.
     pub fn payload(&self) -> usize {
         self.sizes.max()

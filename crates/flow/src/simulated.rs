@@ -498,7 +498,7 @@ fn intervals_follow_their_law() {
     assert_eq!(send_times(&connection, None).0, times);
     let s = spec(connection.clone());
     let other = FlowSpec { seed: weir_model::units::Seed(1), ..s };
-    let gap = |spec: &FlowSpec| crate::Gaps::of(spec, 1).unwrap().after(0);
+    let gap = |spec: &FlowSpec| crate::gaps::Gaps::of(spec, 1).unwrap().after(0);
     assert_ne!(gap(&other), gap(&spec(connection.clone())));
     // A stall of 50 ms is made up: the packets are those that were due, later.
     let (made_up, tx) = send_times(&connection, Some((SECOND, SECOND + 50_000_000)));

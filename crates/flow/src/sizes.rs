@@ -31,7 +31,7 @@ impl Sizes {
 
     /// The sizes of the flow `name`.
     #[must_use]
-    pub fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
+    pub(crate) fn new(size: &Size, seed: Seed, name: &str, direction: plan::Direction) -> Self {
         let moments = size.moments();
         let drawn = (!size.is_constant()).then(|| {
             Box::new((size.start(), Philox::new(seed.0), place(name, direction, slot::SIZE)))
@@ -41,19 +41,19 @@ impl Sizes {
 
     /// Minimum, bytes: the header has room in each packet.
     #[must_use]
-    pub fn min(&self) -> usize {
+    pub(crate) fn min(&self) -> usize {
         self.min
     }
 
     /// Maximum, bytes.
     #[must_use]
-    pub fn max(&self) -> usize {
+    pub(crate) fn max(&self) -> usize {
         self.max
     }
 
     /// Whether all packets have the same size.
     #[must_use]
-    pub fn is_constant(&self) -> bool {
+    pub(crate) fn is_constant(&self) -> bool {
         self.drawn.is_none()
     }
 

@@ -162,12 +162,6 @@ impl Engine {
         self.exempt
     }
 
-    /// The direction.
-    #[must_use]
-    pub fn direction(&self) -> Direction {
-        self.direction
-    }
-
     /// Every flow of the current or an earlier configuration, by number; 0 is Other.
     pub fn flows(&self) -> impl Iterator<Item = FlowStatus<'_>> {
         self.flows.iter().zip(&self.active).zip(0..).map(|((flow, active), number)| FlowStatus {
@@ -187,7 +181,7 @@ impl Engine {
 
     /// Memory of queued packets: the length and [`HELD_OVERHEAD_BYTES`] of each.
     #[must_use]
-    pub fn held_bytes(&self) -> u64 {
+    pub(crate) fn held_bytes(&self) -> u64 {
         self.memory.used_bytes - self.memory.tables_bytes
     }
 

@@ -1,6 +1,7 @@
 //! Fuzz bodies: functions that take hostile bytes and check invariants.
 
-use crate::{Disposition, Edit, Engine, Key, Meta, Verdict};
+use crate::key::Key;
+use crate::{Disposition, Edit, Engine, Meta, Verdict};
 use weir_laws::{Direction, DrawPosition, Philox};
 use weir_model::impairment::{Checksum, Impairment};
 

@@ -10,7 +10,7 @@ pub(crate) const NO_PROTOCOL: u16 = u16::MAX;
 /// Offsets of a frame's layers, in bytes from its start. The offset of an absent layer is the end of the
 /// frame without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layers {
+pub(crate) struct Layers {
     /// Network header.
     pub l3: u32,
     /// Transport header; the data of a later fragment.
@@ -23,7 +23,7 @@ pub struct Layers {
 
 /// A packet's fields that filters match on. A damaged or unknown frame has the fields before the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub(crate) struct Key {
     /// Source address, IPv4 as IPv4-mapped IPv6; 0 when it is no IP packet.
     pub(crate) source: u128,
     /// Destination address.
@@ -77,7 +77,7 @@ impl Key {
     /// Parses an Ethernet frame (without check sequence). Any bytes have a key.
     #[inline]
     #[must_use]
-    pub fn of_frame(frame: &[u8]) -> (Self, Layers) {
+    pub(crate) fn of_frame(frame: &[u8]) -> (Self, Layers) {
         match Self::of_plain_ipv4(frame) {
             Some(known) => known,
             None => Self::of_any_frame(frame),

@@ -44,13 +44,9 @@ mod stages;
 mod wheel;
 
 pub use counters::{Counters, Exempt};
-pub use disposition::{
-    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta,
-    Verdict,
-};
+pub use disposition::{Disposition, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta, Verdict};
 pub use edit::Edit;
 pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
-pub use key::{Key, Layers};
 pub use prepared::{Names, Prepared, Retired};
 pub use role::Role;

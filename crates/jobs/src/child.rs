@@ -20,12 +20,6 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Guards a process that is killed when the guard is dropped.
-    #[must_use]
-    pub fn new(child: Child) -> ChildGuard {
-        Self::guarded(child, Duration::ZERO, false)
-    }
-
     /// Guards a process that gets SIGTERM when the guard is dropped, and is killed if it has not ended after `grace`.
     #[must_use]
     pub(crate) fn graceful(child: Child, grace: Duration) -> ChildGuard {
@@ -120,7 +114,10 @@ impl Drop for ChildGuard {
 }
 
 /// The lines of a stream, each at most `max_bytes` long, read on a separate thread.
-pub fn lines(stream: Option<impl Read + Send + 'static>, max_bytes: u64) -> mpsc::Receiver<String> {
+pub(crate) fn lines(
+    stream: Option<impl Read + Send + 'static>,
+    max_bytes: u64,
+) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let Some(stream) = stream else { return };
@@ -273,9 +270,9 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_to_its_end_and_stored_up_to_its_limit() {
-        let mut running = ChildGuard::new(shell("printf 'äbcdef'; exit 0"));
+        let mut running = ChildGuard::graceful(shell("printf 'äbcdef'; exit 0"), Duration::ZERO);
         assert_eq!(collect(running.child.stdout.take(), 4).recv().unwrap(), "äbc");
-        let mut running = ChildGuard::new(shell("printf 'abcdef'; exit 0"));
+        let mut running = ChildGuard::graceful(shell("printf 'abcdef'; exit 0"), Duration::ZERO);
         assert_eq!(collect_last(running.child.stdout.take(), 4).recv().unwrap(), "cdef");
     }
 }

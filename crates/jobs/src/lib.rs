@@ -15,7 +15,7 @@ mod job;
 mod lines;
 mod process;
 
-pub use child::{ChildGuard, Output, captured, collect, collect_last, lines};
+pub use child::{ChildGuard, Output, captured, collect, collect_last};
 pub use command::Command;
 pub use event::{Event, Listening, Notice, Ready};
 pub use job::{

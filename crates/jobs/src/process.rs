@@ -128,7 +128,7 @@ impl Process {
     }
 
     /// Sends a command; ignored if the job has ended.
-    pub fn command(&mut self, command: &Command) {
+    pub(crate) fn command(&mut self, command: &Command) {
         if let (Some(stdin), Ok(line)) = (&mut self.stdin, serde_json::to_string(command)) {
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
         }

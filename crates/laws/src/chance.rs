@@ -2,8 +2,7 @@
 
 use crate::Draws;
 
-/// A probability, stored as a threshold for the upper 53 bits of a draw: *u* < *p* exactly, with *u* as in
-/// [`unit_interval`](crate::draws::unit_interval).
+/// A probability, stored as a threshold for the upper 53 bits of a draw: *u* < *p* exactly, with *u* those bits over 2⁵³.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chance(u64);
 

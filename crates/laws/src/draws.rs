@@ -50,7 +50,7 @@ impl DrawPosition {
     /// low, packet index high, flow hash, and direction (1 bit) ‖ slot (7) ‖ block (24, modulo 2²⁴).
     #[inline]
     #[must_use]
-    pub const fn counter(&self, block: u32) -> [u32; 4] {
+    pub(crate) const fn counter(&self, block: u32) -> [u32; 4] {
         let slot = (self.slot & MAX_SLOT) as u32;
         let last = (self.direction as u32) << 31 | slot << 24 | (block & 0x00ff_ffff);
         [self.packet as u32, (self.packet >> 32) as u32, self.flow, last]
@@ -98,17 +98,10 @@ impl Draws<'_> {
         self.second = u64::from(c) | u64::from(d) << 32;
         u64::from(a) | u64::from(b) << 32
     }
-
-    /// The next draw as a number in [0, 1): see [`unit_interval`].
-    #[inline]
-    pub fn uniform(&mut self) -> f64 {
-        unit_interval(self.bits())
-    }
 }
 
 /// 64 random bits as a number uniform in [0, 1): the upper 53 bits over 2⁵³, which is exact.
-#[inline]
-#[must_use]
+#[cfg(test)]
 pub(crate) const fn unit_interval(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
@@ -203,7 +196,7 @@ mod tests {
         let mut cells = [0u32; 100];
         for packet in 0..100_000 {
             let position = DrawPosition { flow: 5, direction: Direction::Forward, slot: 0, packet };
-            cells[(position.draws(&philox).uniform() * 100.0) as usize] += 1;
+            cells[(unit_interval(position.draws(&philox).bits()) * 100.0) as usize] += 1;
         }
         let chi: f64 = cells.iter().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
         assert!((60.0..149.0).contains(&chi), "{chi}");

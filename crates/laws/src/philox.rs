@@ -40,7 +40,7 @@ impl Philox {
     /// The block of a counter.
     #[inline]
     #[must_use]
-    pub const fn block(&self, counter: [u32; 4]) -> [u32; 4] {
+    pub(crate) const fn block(&self, counter: [u32; 4]) -> [u32; 4] {
         philox4x32_10(counter, self.key)
     }
 }

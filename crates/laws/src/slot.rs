@@ -4,8 +4,7 @@
 pub const LOSS: u8 = 0;
 /// Duplication.
 pub const DUPLICATE: u8 = 1;
-/// Rate and queue: reserved for disciplines that drop at random; nothing draws from it yet.
-pub const RATE: u8 = 2;
+// 2, rate and queue: reserved for disciplines that drop at random.
 /// Delay and jitter.
 pub const DELAY: u8 = 3;
 /// Content.

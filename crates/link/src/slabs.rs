@@ -184,7 +184,7 @@ impl Slabs {
     /// Allocates a frame of `len` bytes, which the caller must write: the slot contains bytes of earlier
     /// frames. `None` as for [`Slabs::insert`].
     #[inline]
-    pub fn allocate(&mut self, len: usize) -> Option<(Handle, &mut [u8])> {
+    pub(crate) fn allocate(&mut self, len: usize) -> Option<(Handle, &mut [u8])> {
         let Some(class) = class_for(len) else {
             self.refused += 1;
             return None;

@@ -101,13 +101,13 @@ impl Host {
 
     /// Whether it is the path of a Unix socket.
     #[must_use]
-    pub fn is_path(&self) -> bool {
+    pub(crate) fn is_path(&self) -> bool {
         self.name.starts_with(UNIX)
     }
 
     /// The address without its zone; `None` if the host is a name.
     #[must_use]
-    pub fn address(&self) -> Option<IpAddr> {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         self.name.split('%').next().and_then(|bare| bare.parse().ok())
     }
 }

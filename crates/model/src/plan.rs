@@ -32,13 +32,13 @@ pub use transport::{
 };
 
 /// The schema name of a plan.
-pub const PLAN_SCHEMA: &str = "weir.plan/1";
+pub(crate) const PLAN_SCHEMA: &str = "weir.plan/1";
 /// The port of Weir: "WEIR" on a telephone keypad.
 pub const DEFAULT_PORT: u16 = 9347;
 /// Largest UDP payload over IPv4: 65 535 minus the headers of IP (20 B) and UDP (8 B).
 pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms: the 16-bit length minus the 8 B UDP header.
-pub const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
+pub(crate) const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
 /// Maximum number of flows of a plan.
 pub const MAX_FLOWS: u64 = 100_000;
 

@@ -25,17 +25,6 @@ impl FlowState {
     pub fn is_over(self) -> bool {
         matches!(self, FlowState::Finished | FlowState::Failed)
     }
-
-    /// The word in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            FlowState::Waiting => "waiting",
-            FlowState::Started => "started",
-            FlowState::Stopping => "stopping",
-            FlowState::Finished => "finished",
-            FlowState::Failed => "failed",
-        }
-    }
 }
 
 /// A flow and its state.

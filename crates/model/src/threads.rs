@@ -11,10 +11,10 @@ use crate::units::Span;
 const MAX_CPUS: usize = 8192;
 
 /// Maximum time that a sending thread may spin before a slot: 10 ms.
-pub const MAX_SPIN: Span = Span(10_000_000);
+pub(crate) const MAX_SPIN: Span = Span(10_000_000);
 
 /// Scheduling classes of sending threads.
-pub const CLASSES: [&str; 3] = ["auto", "normal", "fifo"];
+pub(crate) const CLASSES: [&str; 3] = ["auto", "normal", "fifo"];
 
 /// The form that [`cpus`] accepts.
 pub const CPUS_FORM: &str = "CPU numbers such as 0, 0,2 or 1-3";

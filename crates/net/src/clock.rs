@@ -10,8 +10,8 @@ use crate::reference::TimeBound;
 use crate::sys;
 
 pub use crate::sys::clock::{
-    boot_id, children_cpu, clocksource, monotonic_resolution_ns, process_cpu, set_timer_slack,
-    thread_cpu_ns, time_namespace,
+    boot_id, children_cpu, monotonic_resolution_ns, process_cpu, set_timer_slack, thread_cpu_ns,
+    time_namespace,
 };
 
 /// CPU time used by this process so far, all threads together.
@@ -186,7 +186,7 @@ impl Default for InjectedClock {
 
 impl InjectedClock {
     /// Largest skew that can be set, in parts per 10^9: 50 %.
-    pub const MAX_SKEW_PPB: i64 = 500_000_000;
+    pub(crate) const MAX_SKEW_PPB: i64 = 500_000_000;
 
     /// A clock that shows the machine's time until it is changed.
     pub fn new() -> Self {

@@ -69,7 +69,7 @@ impl Error {
     }
 
     /// The last system error of this thread (`errno`), with the operation and the object.
-    pub fn last(operation: &'static str, object: impl Into<String>) -> Self {
+    pub(crate) fn last(operation: &'static str, object: impl Into<String>) -> Self {
         Error::system(operation, object, io::Error::last_os_error())
     }
 

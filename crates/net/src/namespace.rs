@@ -39,9 +39,9 @@ pub use child::{ChildSetup, ClockOffset};
 pub use create::{NamespaceOptions, NamespaceParts, create, enter_user_namespace};
 pub use link::LinkControl;
 pub(crate) use link::{interface_ioctl, interface_name, request_for, set_feature_bit};
+pub(crate) use process::signal_group;
 pub use process::{
     Process, TerminationSignals, boot_id, effective_user_id, end_processes_in, process_start_time,
-    signal_group,
 };
 
 /// An error of a namespace, an interface setting or a process: the operation and its object.

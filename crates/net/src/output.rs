@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::file::standard_stream;
 
 /// Maximum number of symbolic links that one path leads through, as in the kernel (`path_resolution(7)`).
-pub const MAX_LINKS: u32 = 40;
+pub(crate) const MAX_LINKS: u32 = 40;
 
 /// Opens a file to overwrite it. A device or a pipe is written to; for a descriptor of this process (`-`,
 /// `/dev/stdout`), writing continues after the content of its file.

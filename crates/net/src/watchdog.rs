@@ -217,11 +217,6 @@ impl Watchdog {
         }
     }
 
-    /// Process id of the child.
-    pub fn pid(&self) -> u32 {
-        self.pid.unsigned_abs()
-    }
-
     /// Ends the child without restoring anything.
     pub fn disarm(mut self) {
         if let Some(socket) = &self.socket {

@@ -50,13 +50,13 @@ impl Given {
 
     /// Whether an option was given.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// The value of an option.
     #[must_use]
-    pub fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
@@ -64,7 +64,11 @@ impl Given {
     ///
     /// # Errors
     /// A value that is not a number in `range`.
-    pub fn number<T>(&self, name: &str, range: RangeInclusive<T>) -> Result<Option<T>, Box<Refusal>>
+    pub(crate) fn number<T>(
+        &self,
+        name: &str,
+        range: RangeInclusive<T>,
+    ) -> Result<Option<T>, Box<Refusal>>
     where
         T: FromStr + PartialOrd + Display,
     {

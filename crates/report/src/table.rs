@@ -53,11 +53,6 @@ impl Table {
         self
     }
 
-    /// Whether there is no row.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The lines, each ended by a newline, without trailing spaces.
     pub fn render(&self, style: &Style) -> String {
         let mut widths: Vec<usize> = self.headings.iter().map(|(h, _)| h.chars().count()).collect();

@@ -39,12 +39,6 @@ impl Experiments {
         Ok(Experiments::of(data))
     }
 
-    /// The directory of the experiments.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The checkpoint of an experiment; it may not exist.
     #[must_use]
     pub fn checkpoint(&self, id: &str) -> PathBuf {
@@ -202,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let experiments = Experiments::prepare(&DataDirectory::in_directory(dir.path())).unwrap();
         for name in names {
-            std::fs::write(experiments.directory().join(name), "x").unwrap();
+            std::fs::write(experiments.directory.join(name), "x").unwrap();
         }
         (dir, experiments)
     }
@@ -225,7 +219,7 @@ mod tests {
             assert!(matches!(all.resolve(word), Err(StoreError::NoExperiment { .. })), "{word}");
         }
         let (_dir, none) = stored(&[]);
-        std::fs::remove_dir(none.directory()).unwrap();
+        std::fs::remove_dir(&none.directory).unwrap();
         assert!(none.ids().unwrap().is_empty());
     }
 
@@ -251,7 +245,7 @@ mod tests {
         // No temporary file is left, even if the result can't be replaced.
         std::fs::create_dir(all.result("b")).unwrap();
         assert!(matches!(all.keep("b", "three"), Err(StoreError::Io { .. })));
-        assert_eq!(std::fs::read_dir(all.directory()).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(&all.directory).unwrap().count(), 2);
     }
 
     #[test]

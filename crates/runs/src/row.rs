@@ -40,7 +40,7 @@ pub struct RunRow<S = String> {
 
 impl RunRow<&str> {
     /// The row with owned texts.
-    pub fn to_owned(&self) -> RunRow {
+    pub(crate) fn to_owned(&self) -> RunRow {
         RunRow {
             id: self.id.into(),
             started_at: self.started_at.into(),

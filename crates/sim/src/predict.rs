@@ -53,8 +53,10 @@ pub fn predict(
     let mut dispositions = vec![];
     for (packet, index) in ingress.into_iter().zip(0u64..) {
         // The handle is unused; dispositions are identified by their index.
-        let role = if packet.is_control { Role::Control } else { Role::Ordinary };
-        let meta = Meta { role, ..Meta::opaque(index as u32, packet.at_ns, packet.length_bytes) };
+        let mut meta = Meta::opaque(index as u32, packet.at_ns, packet.length_bytes);
+        if packet.is_control {
+            meta.role = Role::Control;
+        }
         engine.step(packet.at_ns, &[meta], &mut dispositions);
     }
     while let Some(next) = engine.next_deadline_ns() {

@@ -51,7 +51,7 @@ pub use delay::{DelaySummary, Ipdv, Time32Unwrapper};
 pub use error::StatsError;
 pub use histogram::Histogram;
 pub use jitter::Jitter;
-pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
+pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport};
 pub use sequence::{
     Arrival, Arrivals, Extended, LossPeriods, ReorderExtent, SequenceConfig, SequenceCounts,
     SequenceExtender, SequenceSummary, SequenceTracker,

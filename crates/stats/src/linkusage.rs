@@ -70,19 +70,6 @@ pub struct LinkBytes {
     pub frames: u64,
 }
 
-/// Fractions of a nominal rate; 1 is all of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinkUsage {
-    /// Payload ÷ nominal.
-    pub payload_ratio: f64,
-    /// IP ÷ nominal.
-    pub ip_ratio: f64,
-    /// Ethernet ÷ nominal.
-    pub ethernet_ratio: f64,
-    /// Wire ÷ nominal: the rest up to 1 is free capacity.
-    pub wire_ratio: f64,
-}
-
 impl LinkShape {
     /// A shape on plain Ethernet: no tags, MTU 1500.
     pub fn new(transport: LinkTransport, family: LinkFamily) -> Self {
@@ -143,29 +130,6 @@ impl LinkShape {
         }
     }
 
-    /// Bytes of `packets` packets with `payload_bytes` of payload in total, assumed to be of equal size (to
-    /// within a byte). For TCP `packets` is the number of segments: payload ÷ MSS where it is not known.
-    pub fn total(&self, payload_bytes: u64, packets: u64) -> LinkBytes {
-        if packets == 0 {
-            return LinkBytes::default();
-        }
-        let small = self.packet(payload_bytes / packets);
-        let large = self.packet(payload_bytes / packets + 1);
-        let larger = payload_bytes % packets;
-        let sum = |of: fn(&LinkBytes) -> u64| {
-            (packets - larger)
-                .saturating_mul(of(&small))
-                .saturating_add(larger.saturating_mul(of(&large)))
-        };
-        LinkBytes {
-            payload: payload_bytes,
-            ip: sum(|bytes| bytes.ip),
-            ethernet: sum(|bytes| bytes.ethernet),
-            wire: sum(|bytes| bytes.wire),
-            frames: sum(|bytes| bytes.frames),
-        }
-    }
-
     /// Maximum packets per second of `payload_bytes` on a line of `nominal_bits_per_second`.
     pub fn line_rate_packets_per_second(
         &self,
@@ -173,20 +137,6 @@ impl LinkShape {
         payload_bytes: u64,
     ) -> f64 {
         nominal_bits_per_second / (self.packet(payload_bytes).wire as f64 * 8.0)
-    }
-}
-
-impl LinkBytes {
-    /// Usage of a nominal rate by these bytes in `seconds`; absent when either is not positive.
-    pub fn usage(&self, nominal_bits_per_second: f64, seconds: f64) -> Option<LinkUsage> {
-        let bits = nominal_bits_per_second * seconds;
-        let ratio = |bytes: u64| bytes as f64 * 8.0 / bits;
-        (nominal_bits_per_second > 0.0 && seconds > 0.0).then(|| LinkUsage {
-            payload_ratio: ratio(self.payload),
-            ip_ratio: ratio(self.ip),
-            ethernet_ratio: ratio(self.ethernet),
-            wire_ratio: ratio(self.wire),
-        })
     }
 }
 
@@ -233,19 +183,6 @@ mod tests {
         let bytes = shape.packet(1453);
         assert_eq!((bytes.frames, bytes.ip), (2, 1461 + 2 * 48));
         assert_eq!(bytes.ethernet, 1448 + 48 + 18 + 13 + 48 + 18);
-    }
-
-    #[test]
-    fn totals_and_usage() {
-        let shape = LinkShape::new(UDP, LinkFamily::Ipv4);
-        let bytes = shape.total(1001, 10);
-        assert_eq!((bytes.ip, bytes.frames), (1001 + 280, 10));
-        assert_eq!(shape.total(0, 0), LinkBytes::default());
-        let usage =
-            shape.total(12_500_000 / 1538 * 1472, 12_500_000 / 1538).usage(1e8, 1.0).unwrap();
-        assert!((0.999..=1.0).contains(&usage.wire_ratio), "{usage:?}");
-        assert!((usage.ethernet_ratio / usage.payload_ratio - 1518.0 / 1472.0).abs() < 1e-12);
-        assert_eq!(bytes.usage(0.0, 1.0), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Timing errors of a paced sender.
 
-use crate::histogram::{encode_hdr_v2, rank_of};
+use crate::histogram::rank_of;
 use crate::signed::SignedHistogram;
 
 /// Achieved spacing: for each two consecutive packets, actual gap − intended gap, signed ns.
@@ -29,11 +29,6 @@ impl Spacing {
         self.previous = Some((intended_ns, actual_ns));
     }
 
-    /// Gaps measured.
-    pub fn count(&self) -> u64 {
-        self.errors.count()
-    }
-
     /// Quantile (0 to 1) of the signed error, ns, by nearest rank, with at least 10 / (1 − q) gaps.
     pub fn quantile_ns(&self, quantile: f64) -> Option<i64> {
         self.errors.value_at_rank(rank_of(quantile, self.errors.count())?)
@@ -51,11 +46,6 @@ impl Spacing {
     pub fn errors(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         self.errors.values()
     }
-
-    /// The distribution of the absolute error as `hdr-v2`.
-    pub fn to_hdr_v2(&self) -> Option<String> {
-        encode_hdr_v2(self.errors.values().map(|(error, count)| (error.unsigned_abs(), count)))
-    }
 }
 
 #[cfg(test)]
@@ -71,14 +61,13 @@ mod tests {
         }
         assert_eq!(spacing.errors().collect::<Vec<_>>(), [(-300, 50), (300, 50)]);
         assert_eq!(spacing.half_range_ns(), Some(300.0));
-        assert!(spacing.to_hdr_v2().is_some());
     }
 
     #[test]
     fn few_gaps_give_no_range() {
         let mut spacing = Spacing::new();
         (0..63).for_each(|slot| spacing.on_sent(slot, slot));
-        assert_eq!(spacing.count(), 62);
+        assert_eq!(spacing.errors.count(), 62);
         assert_eq!(spacing.half_range_ns(), None);
     }
 }

@@ -19,7 +19,7 @@ pub enum Address {
 impl Address {
     /// The address of a Unix socket. Programs use few paths, so each is stored until the program exits.
     #[must_use]
-    pub fn unix(path: &str) -> Address {
+    pub(crate) fn unix(path: &str) -> Address {
         static PATHS: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
         let mut paths = lock(&PATHS);
         let paths = paths.get_or_insert_default();
@@ -41,7 +41,7 @@ impl Address {
 
     /// The path of the Unix socket; `None` for an IP address.
     #[must_use]
-    pub fn path(&self) -> Option<&'static Path> {
+    pub(crate) fn path(&self) -> Option<&'static Path> {
         match self {
             Address::Ip(_) => None,
             Address::Unix(path) => Some(Path::new(*path)),

@@ -10,7 +10,7 @@ use crate::TrafficError;
 
 /// Salt of the derivation from a passphrase. It is fixed and published, so that both sides need only the passphrase;
 /// the price is that equal passphrases give equal keys everywhere, and that a passphrase can be guessed offline.
-pub const PASSPHRASE_SALT: &[u8] = b"weir passphrase v1";
+const PASSPHRASE_SALT: &[u8] = b"weir passphrase v1";
 /// Argon2id memory, KiB (RFC 9106, second recommended option).
 const PASSPHRASE_MEMORY_KIB: u32 = 64 * 1024;
 /// Argon2id passes.

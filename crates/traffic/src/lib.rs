@@ -32,7 +32,7 @@ use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 pub use address::Address;
 pub use client::{ClientConfig, Event, Failure, run};
 pub use error::{TrafficError, file_exit_code};
-pub use key::{Key, PASSPHRASE_SALT};
+pub use key::Key;
 pub use report_timeout::ReportTimeout;
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};

@@ -133,16 +133,8 @@ impl FrameDecoder {
     /// Number of buffered bytes not yet returned. At the end of a stream, a value above 0 means that it was
     /// truncated.
     #[must_use]
-    pub fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.buffer.len() - self.start
-    }
-
-    /// Removes and returns the buffered bytes, as when the format of the stream changes after a frame.
-    #[must_use]
-    pub fn take_pending(&mut self) -> Vec<u8> {
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        core::mem::take(&mut self.buffer)
     }
 }
 
@@ -218,15 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_a_frame_can_be_taken() {
+    fn bytes_after_a_frame_are_pending() {
         let mut decoder = FrameDecoder::new(10);
         let mut stream = encode_frame(b"go").unwrap();
         stream.extend(b"raw bytes");
         decoder.push(&stream);
         assert_eq!(decoder.next(), Ok(Some(b"go".to_vec())));
         assert_eq!(decoder.pending(), 9);
-        assert_eq!(decoder.take_pending(), b"raw bytes");
-        assert_eq!(decoder.pending(), 0);
     }
 
     #[test]

@@ -217,8 +217,7 @@ fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
     }
     match &packet.transport {
         Transport::Tcp(t) => {
-            let _ = (t.sequence(), t.acknowledgement(), t.window(), t.checksum());
-            let _ = t.urgent_pointer();
+            let _ = (t.sequence(), t.acknowledgement(), t.window(), t.urgent_pointer());
             assert!(t.flags() < 0x200);
             assert!(t.options().count() <= 20);
             assert_eq!(t.header_len() + t.payload().len(), t.bytes().len());
@@ -230,12 +229,11 @@ fn call_all_accessors(packet: &Packet<'_>, data: &[u8]) {
             within(t.bytes());
         }
         Transport::UdpLite(t) => {
-            let _ = (t.coverage_field(), t.checksum());
+            let _ = t.coverage_field();
             assert!((8..=t.bytes().len()).contains(&t.covered().len()));
-            assert_eq!(8 + t.payload().len(), t.bytes().len());
         }
         Transport::Icmp(t) | Transport::Icmpv6(t) => {
-            let _ = (t.message_type(), t.code(), t.checksum(), t.rest_of_header());
+            let _ = (t.message_type(), t.code(), t.rest_of_header());
             let _ = (t.echo_id(), t.echo_sequence());
             assert_eq!(8 + t.payload().len(), t.bytes().len());
         }

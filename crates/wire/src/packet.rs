@@ -28,7 +28,7 @@ pub use ethernet::{Ethernet, MAX_VLAN_TAGS, VlanTag, ethertype};
 pub use icmp::Icmp;
 pub use ipv4::Ipv4;
 pub use ipv6::{Ipv6, MAX_EXTENSION_HEADERS};
-pub use tcp::{Tcp, TcpOption, TcpOptions, flag as tcp_flag};
+pub use tcp::{Tcp, TcpOption, TcpOptions};
 pub use udp::{Udp, UdpLite};
 
 use crate::checksum::Sum;

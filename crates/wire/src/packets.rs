@@ -7,9 +7,9 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The first eight bytes of a log.
-pub const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
+pub(crate) const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
 /// The version this code writes and reads.
-pub const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 1;
 /// Bytes of a record in this version.
 pub const RECORD_LEN: usize = 40;
 /// Maximum number of bytes of metadata.
@@ -108,7 +108,7 @@ pub struct Record {
 impl Record {
     /// The record's bytes.
     #[must_use]
-    pub fn encode(&self) -> [u8; RECORD_LEN] {
+    pub(crate) fn encode(&self) -> [u8; RECORD_LEN] {
         let mut out = [0; RECORD_LEN];
         out[..8].copy_from_slice(&self.sequence.to_le_bytes());
         out[8..16].copy_from_slice(&self.time1_ns.unwrap_or(NO_TIME).to_le_bytes());
@@ -124,7 +124,7 @@ impl Record {
 
     /// Decodes a record; any bytes are valid.
     #[must_use]
-    pub fn decode(bytes: &[u8; RECORD_LEN]) -> Self {
+    pub(crate) fn decode(bytes: &[u8; RECORD_LEN]) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |i: usize| u64::from_le_bytes(words[i]);
         let time = |i: usize| Some(word(i)).filter(|&time| time != NO_TIME);
@@ -228,7 +228,6 @@ pub enum PacketsError {
 pub struct PacketLogWriter<W> {
     out: W,
     record_len: usize,
-    records: u64,
 }
 
 impl<W: Write> PacketLogWriter<W> {
@@ -264,7 +263,7 @@ impl<W: Write> PacketLogWriter<W> {
         header.resize(16 + len, b' ');
         out.write_all(&header)
             .map_err(|source| PacketsError::Write { what: "its header", source })?;
-        Ok(Self { out, record_len, records: 0 })
+        Ok(Self { out, record_len })
     }
 
     /// Writes one record.
@@ -285,14 +284,7 @@ impl<W: Write> PacketLogWriter<W> {
         self.out
             .write_all(&judged.encode(record)[..self.record_len])
             .map_err(|source| PacketsError::Write { what: "a record", source })?;
-        self.records += 1;
         Ok(())
-    }
-
-    /// Records written so far.
-    #[must_use]
-    pub fn records(&self) -> u64 {
-        self.records
     }
 
     /// Flushes buffered records, so that a reader finds whole records.
@@ -452,7 +444,6 @@ mod tests {
     fn bytes_as_documented() {
         let mut writer = PacketLogWriter::new(Vec::new(), r#"{"a":1}"#).unwrap();
         writer.write(&RECORD).unwrap();
-        assert_eq!(writer.records(), 1);
         let bytes = writer.finish().unwrap();
         assert_eq!(bytes[..24], *b"\x89WEIRPK\n\x01\0\x28\0\x08\0\0\0{\"a\":1} ");
         let mut want = vec![8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0];
@@ -559,7 +550,6 @@ mod tests {
         let mut writer = PacketLogWriter::new(Full(30), "{}").unwrap();
         let error = writer.write(&RECORD).unwrap_err();
         assert_eq!(error.to_string(), "packet log: cannot write a record");
-        assert_eq!(writer.records(), 0);
     }
 
     proptest! {

@@ -74,7 +74,7 @@ pub enum State {
 impl State {
     /// Whether its process has ended.
     #[must_use]
-    pub fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, State::Ended | State::Interrupted | State::Failed)
     }
 }

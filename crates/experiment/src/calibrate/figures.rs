@@ -9,7 +9,7 @@ use weir_stats::{DelaySummary, Spacing};
 
 /// A paced packet that arrived; all times are on the monotonic clock, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// Its number, from 0.
     pub sequence: u64,
     /// Its planned send time.
@@ -24,7 +24,7 @@ pub struct Arrival {
 
 /// Figures of a paced stream.
 #[derive(Debug, Clone, Default)]
-pub struct Paced {
+pub(crate) struct Paced {
     /// Gaps between kernel stamps against intended gaps, between packets with consecutive numbers.
     pub spacing: Spacing,
     /// From the sender's clock reading to the kernel's stamp.
@@ -37,7 +37,7 @@ pub struct Paced {
 
 impl Paced {
     /// Figures of the arrivals, in any order.
-    pub fn of(arrivals: &[Arrival]) -> Paced {
+    pub(crate) fn of(arrivals: &[Arrival]) -> Paced {
         let mut sorted = arrivals.to_vec();
         sorted.sort_by_key(|a| a.sequence);
         let mut paced = Paced::default();
@@ -54,7 +54,7 @@ impl Paced {
 }
 
 /// Figures by name; each name ends in its unit.
-pub type Figures = BTreeMap<String, f64>;
+pub(crate) type Figures = BTreeMap<String, f64>;
 
 /// Adds a figure; an absent or invalid value is skipped.
 pub(crate) fn put(figures: &mut Figures, name: impl Into<String>, value: Option<f64>) {
@@ -128,7 +128,7 @@ pub struct Calibration {
 
 impl Calibration {
     /// The schema's name.
-    pub const SCHEMA: &str = "weir.calibration/1";
+    pub(crate) const SCHEMA: &str = "weir.calibration/1";
 
     /// The part that is printed with a result: delay, spacing, stamps and rates.
     pub fn to_reference(&self) -> CalibrationRef {

@@ -27,7 +27,8 @@ mod paced;
 mod path;
 mod rates;
 
-pub use figures::{Arrival, CalibratedHost, Calibration, Figures, Paced};
+pub(crate) use figures::Figures;
+pub use figures::{CalibratedHost, Calibration};
 
 use weir_lab::{Lab, LabSpec};
 use weir_model::warning::{Severity, Warning};

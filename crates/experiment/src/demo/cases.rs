@@ -37,7 +37,7 @@ pub struct Case {
 ///
 /// # Errors
 /// None: the plans are constant except for `seconds`.
-pub fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
+pub(crate) fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
     let case = |name, asked: &str, ipv6, connection: &str, expectation| {
         // Paced cases state a nominal link rate.
         let nominal = if connection.contains("rate") { "nominal = '1G'\n" } else { "" };

@@ -131,7 +131,7 @@ fn overflowed(record: &Record) -> u64 {
 
 /// Judges a record against its case. `host_limited` is what other programs did to the host: it excuses an incomplete
 /// test, but no wrong count.
-pub fn judge(case: &Case, record: &Record, host_limited: Option<&str>) -> Verdict {
+pub(crate) fn judge(case: &Case, record: &Record, host_limited: Option<&str>) -> Verdict {
     if record.status != Status::Complete {
         return excused(record.end_reason.clone(), host_limited);
     }

@@ -15,8 +15,10 @@ use weir_jobs::{ServeJob, TestJob};
 use weir_lab::{Lab, LabSpec};
 use weir_model::record::Record;
 
-pub use cases::{Case, Expectation, cases};
-pub use judge::{Figures, Verdict, figures, judge, losses};
+use cases::cases;
+pub use cases::{Case, Expectation};
+use judge::judge;
+pub use judge::{Figures, Verdict, figures, losses};
 use load::Watch;
 use process::{measure, serve};
 

@@ -35,12 +35,12 @@ impl<T> Fact<T> {
     }
 
     /// No answer.
-    pub fn unreadable(from: impl Into<String>, why: impl ToString) -> Self {
+    pub(crate) fn unreadable(from: impl Into<String>, why: impl ToString) -> Self {
         Fact::Unreadable { from: from.into(), why: why.to_string() }
     }
 
     /// The result of a call that may fail.
-    pub fn of<E: std::fmt::Display>(from: impl Into<String>, result: Result<T, E>) -> Self {
+    pub(crate) fn of<E: std::fmt::Display>(from: impl Into<String>, result: Result<T, E>) -> Self {
         match result {
             Ok(value) => Fact::read(from, value),
             Err(error) => Fact::unreadable(from, error),
@@ -48,7 +48,7 @@ impl<T> Fact<T> {
     }
 
     /// An optional result.
-    pub fn present(from: impl Into<String>, value: Option<T>) -> Self {
+    pub(crate) fn present(from: impl Into<String>, value: Option<T>) -> Self {
         match value {
             Some(value) => Fact::read(from, value),
             None => Fact::unreadable(from, "not reported by this system"),

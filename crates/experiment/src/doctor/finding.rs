@@ -136,7 +136,7 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// The schema's name.
-    pub const SCHEMA: &str = "weir.doctor/1";
+    pub(crate) const SCHEMA: &str = "weir.doctor/1";
 
     /// Sorts the findings and derives the verdict.
     pub fn new(mut findings: Vec<Finding>) -> Self {

@@ -11,7 +11,7 @@ mod gather;
 mod ruleset;
 mod text;
 
-pub use checks::{PORT, check};
+pub use checks::check;
 pub use facts::{
     BusyProcess, ClockDaemons, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse,
 };

@@ -92,7 +92,7 @@ impl Ruleset {
     ///
     /// # Errors
     /// It is no JSON, or not of this form.
-    pub fn parse(listing: &[u8], port: u16) -> Result<Ruleset, serde_json::Error> {
+    pub(crate) fn parse(listing: &[u8], port: u16) -> Result<Ruleset, serde_json::Error> {
         let listing: Listing = serde_json::from_slice(listing)?;
         let is_internet = |family: &str| matches!(family, "ip" | "ip6" | "inet");
         let (mut chains, mut rules) = (Vec::new(), Vec::new());

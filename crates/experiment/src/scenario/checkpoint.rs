@@ -82,7 +82,7 @@ impl Session {
 
 /// The versions of sessions: one if all are of the same build, else each with its commit. Absent without sessions.
 #[must_use]
-pub fn versions(sessions: &[Session]) -> Option<String> {
+pub(crate) fn versions(sessions: &[Session]) -> Option<String> {
     let first = sessions.first()?;
     if sessions.iter().all(|s| s.build() == first.build()) {
         return Some(first.version.clone());
@@ -100,7 +100,7 @@ pub fn versions(sessions: &[Session]) -> Option<String> {
 
 /// Differences between sessions that may affect the figures: program, host, reboot.
 #[must_use]
-pub fn differences(sessions: &[Session]) -> Vec<String> {
+pub(crate) fn differences(sessions: &[Session]) -> Vec<String> {
     let mut out = vec![];
     for pair in sessions.windows(2) {
         let [before, after] = pair else { continue };
@@ -142,7 +142,7 @@ pub(super) struct StoredRun {
 
 /// A run of an earlier session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CompletedRun {
+pub(crate) struct CompletedRun {
     /// What it measured.
     pub run: RunRef,
     /// Duration of the run.
@@ -319,13 +319,13 @@ impl Checkpoint {
 
     /// All sessions, including this one.
     #[must_use]
-    pub fn sessions(&self) -> &[Session] {
+    pub(crate) fn sessions(&self) -> &[Session] {
         &self.sessions
     }
 
     /// A completed run of this or an earlier session. A failed run is not, unless a later attempt is complete.
     #[must_use]
-    pub fn done(&self, key: &str) -> Option<&CompletedRun> {
+    pub(crate) fn done(&self, key: &str) -> Option<&CompletedRun> {
         if let Some(done) = self.done.get(key) {
             return Some(done);
         }
@@ -337,8 +337,8 @@ impl Checkpoint {
     }
 
     /// Number of completed runs.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.done.len()
     }
 
@@ -353,21 +353,15 @@ impl Checkpoint {
         self.done.keys().map(|key| place(key)).collect::<HashSet<_>>().len() as u64
     }
 
-    /// Whether there is no completed run.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.done.is_empty()
-    }
-
     /// Time that all runs took, failed ones included; concurrent runs count once.
     #[must_use]
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.seconds
     }
 
     /// Where it is.
     #[must_use]
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(_, path)| path.as_path())
     }
 
@@ -381,7 +375,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Those of the file; then no part of the line is left in it.
-    pub fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
+    pub(crate) fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
         self.keep_line(CheckpointLine::Run(StoredRun {
             key: key.into(),
             run: run.clone(),

@@ -4,11 +4,11 @@ use weir_model::experiment::Values;
 use weir_stats::compare::SplitMix64;
 
 /// The values of the axes at one point, in the order of the axes.
-pub type AxisValues = Vec<(String, String)>;
+pub(crate) type AxisValues = Vec<(String, String)>;
 
 /// All points, the last axis changing fastest.
 #[must_use]
-pub fn points(axes: &Values) -> Vec<AxisValues> {
+pub(crate) fn points(axes: &Values) -> Vec<AxisValues> {
     let mut out: Vec<AxisValues> = vec![vec![]];
     for (name, values) in axes {
         out = out
@@ -28,7 +28,7 @@ pub fn points(axes: &Values) -> Vec<AxisValues> {
 /// The order of a block of `count` points: each repetition visits every point once in a new random order, so that a
 /// drift of the host affects all points alike (randomised complete blocks). The same seed gives the same order.
 #[must_use]
-pub fn block(count: usize, seed: u64, repetition: u32) -> Vec<usize> {
+pub(crate) fn block(count: usize, seed: u64, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mixed = seed ^ u64::from(repetition).wrapping_mul(0xd134_2543_de82_ef95);
     let mut random = SplitMix64::new(mixed);
@@ -41,7 +41,7 @@ pub fn block(count: usize, seed: u64, repetition: u32) -> Vec<usize> {
 
 /// A point in one line: `size=128 transport=udp`.
 #[must_use]
-pub fn key(at: &[(String, String)]) -> String {
+pub(crate) fn key(at: &[(String, String)]) -> String {
     at.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
 
 /// How the confidence intervals of repetitions are computed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Intervals {
+pub(crate) struct Intervals {
     /// Confidence, such as 0.95.
     pub confidence: f64,
     /// A metric, and how many of its first repetitions decided the number of runs: the standard deviation of its
@@ -96,7 +96,7 @@ fn range_of(metric: &str) -> (f64, f64) {
 /// does not know the range, the true mean is never outside, and so the coverage stays the same. An end of the range
 /// that a value itself exceeds (a link that carries more than its nominal rate) is ignored.
 #[must_use]
-pub fn summary(
+pub(crate) fn summary(
     values: &[f64],
     confidence: f64,
     first: Option<usize>,
@@ -160,7 +160,7 @@ pub(crate) fn summaries<'a>(
 /// it reached: that a rate was at least that high. A low rate proves nothing, and neither do losses or delays under a
 /// load that may not have been the requested one. A figure that only some of the runs have proves nothing either.
 #[must_use]
-pub fn judge(
+pub(crate) fn judge(
     rule: &Rule,
     at: &BTreeMap<String, String>,
     runs: &[&RunRef],

@@ -10,13 +10,13 @@
 pub mod checkpoint;
 mod environment;
 pub mod estimate;
-pub mod grid;
-pub mod judge;
+mod grid;
+mod judge;
 pub mod junit;
 mod plans;
 mod published;
 mod repetition;
-pub mod search;
+mod search;
 mod steps;
 pub mod text;
 pub mod tools;
@@ -162,7 +162,11 @@ impl Files {
     ///
     /// # Errors
     /// [`ScenarioError`] naming the field, or the file.
-    pub fn impairment(&self, form: &Impairing, at: &str) -> Result<Impairment, ScenarioError> {
+    pub(crate) fn impairment(
+        &self,
+        form: &Impairing,
+        at: &str,
+    ) -> Result<Impairment, ScenarioError> {
         let file = form.config_file.as_ref().map(|name| self.read(name)).transpose()?;
         Ok(form.impairment(at, file.as_deref().unwrap_or_default())?)
     }

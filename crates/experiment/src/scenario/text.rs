@@ -21,7 +21,7 @@ fn ended(step: &StepOutcome) -> String {
 
 /// The name of an outcome.
 #[must_use]
-pub fn word(outcome: Outcome) -> &'static str {
+pub(crate) fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "done",
         Outcome::Passed => "passed",
@@ -40,7 +40,7 @@ pub fn unit_of(metric: &str) -> Unit {
 
 /// A figure found by a search, with its unit.
 #[must_use]
-pub fn shown(found: &Found, value: f64) -> String {
+pub(crate) fn shown(found: &Found, value: f64) -> String {
     match found.unit.as_str() {
         "bits_per_second" => Unit::BitsPerSecond.show(value),
         "packets_per_second" => Unit::PacketsPerSecond.show(value),
@@ -79,7 +79,7 @@ fn table(rows: &[Vec<String>], names: usize, words: usize) -> String {
 /// The table of a sweep: a row for each point and metric with mean, standard deviation, interval, minimum and
 /// maximum.
 #[must_use]
-pub fn points(step: &StepOutcome) -> String {
+pub(crate) fn points(step: &StepOutcome) -> String {
     let has_crossing = step.points.iter().any(|p| p.crossing.is_some());
     let mut out = String::new();
     for name in step.metric_names() {
@@ -200,7 +200,7 @@ fn line(text: &str) -> String {
 
 /// A finished step.
 #[must_use]
-pub fn step(step: &StepOutcome, depth: usize) -> String {
+pub(crate) fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
     let mut out = format!("{pad}{}: {}", line(&step.name), ended(step));
     // Do not repeat the outcome.

@@ -47,7 +47,7 @@ pub struct Tool {
 impl Tool {
     /// Why the tool can't produce a load, if so; `is_here`: its server is started by this program.
     #[must_use]
-    pub fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
+    pub(crate) fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
         if (self.client)(load, "").is_none() {
             return Some("it can't produce this load");
         }
@@ -57,7 +57,7 @@ impl Tool {
 }
 
 /// Metrics by their names in scenarios.
-pub type Figures = BTreeMap<String, f64>;
+pub(crate) type Figures = BTreeMap<String, f64>;
 
 fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(|w| (*w).to_owned()).collect()

@@ -21,7 +21,7 @@ use crate::{ledger, warnings};
 use link_usage::link_usage;
 pub(crate) use rows::add_interval;
 use rows::intervals;
-pub use rows::{FlowCounts, interval, mark_missing, set_received_sum, sum};
+pub use rows::{interval, mark_missing, set_received_sum, sum};
 use totals::{Counted, run_seconds, total};
 
 /// The kind of a peer with Weir's own protocol.

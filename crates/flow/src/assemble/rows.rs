@@ -71,7 +71,8 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
 }
 
 /// One flow's counts in an interval: `(flow, direction, transport, sender's, receiver's)`.
-pub type FlowCounts = (u32, Direction, TransportName, Option<IntervalCount>, Option<IntervalCount>);
+pub(crate) type FlowCounts =
+    (u32, Direction, TransportName, Option<IntervalCount>, Option<IntervalCount>);
 
 /// Builds one interval from each flow's counts, with their rates over its time: until its boundary, or until `end_ns`
 /// from the start of the test if it ended there.

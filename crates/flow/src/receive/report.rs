@@ -239,7 +239,7 @@ impl Receiving {
 
 impl ReceiveCount {
     /// The counts in the form of the record, with rates over `seconds` if these are known.
-    pub fn count(&self, seconds: Option<f64>, lost: Option<u64>) -> IntervalCount {
+    pub(crate) fn count(&self, seconds: Option<f64>, lost: Option<u64>) -> IntervalCount {
         let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
         IntervalCount {
             bytes: self.bytes,

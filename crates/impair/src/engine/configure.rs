@@ -44,7 +44,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::new`]; then nothing has changed.
-    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
+    pub(crate) fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
         let prepared = Prepared::new(Arc::new(config.clone()), self.direction)?;
         self.put_into_force(prepared).map(drop)
     }

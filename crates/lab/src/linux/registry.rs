@@ -54,7 +54,7 @@ impl Registry {
 
     /// The registry in `labs` below `runtime`; both are made with mode 0700 when they are first needed.
     #[must_use]
-    pub fn at(runtime: &Path) -> Self {
+    pub(crate) fn at(runtime: &Path) -> Self {
         Self { directory: runtime.join("labs") }
     }
 
@@ -270,11 +270,6 @@ impl JoinedLab {
         self.entry.hosts()
     }
 
-    /// A host by name.
-    pub fn host(&self, name: &str) -> Result<&Host, Error> {
-        self.hosts().find(|host| host.name == name).ok_or_else(|| self.no_such(name))
-    }
-
     /// Names of all namespaces: hosts, and `m` (the middle) or `switch` where there is one.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.entry.nodes.iter().map(|node| node.name.as_str())
@@ -286,7 +281,7 @@ impl JoinedLab {
     }
 
     /// Network namespace of a host, the middle or the switch, opened through the holder.
-    pub fn namespace(&self, node: &str) -> Result<NetNamespace, Error> {
+    pub(crate) fn namespace(&self, node: &str) -> Result<NetNamespace, Error> {
         let wanted = self.entry.nodes.iter().find(|n| n.name == node);
         let wanted = wanted.ok_or_else(|| self.no_such(node))?;
         // Kept open while /proc is read, so that the pid stays this process's.

@@ -26,7 +26,7 @@ pub enum DocumentCode {
 impl DocumentCode {
     /// Its stable name.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             DocumentCode::Syntax => "syntax",
             DocumentCode::UnknownField => "unknown-field",
@@ -92,14 +92,14 @@ impl DocumentError {
 
     /// The error with the document's schema.
     #[must_use]
-    pub fn of(mut self: Box<Self>, document: &'static str) -> Box<Self> {
+    pub(crate) fn of(mut self: Box<Self>, document: &'static str) -> Box<Self> {
         self.document = document;
         self
     }
 
     /// The error with the line of its field in the document's text.
     #[must_use]
-    pub fn located(mut self: Box<Self>, text: &str) -> Box<Self> {
+    pub(crate) fn located(mut self: Box<Self>, text: &str) -> Box<Self> {
         self.line = self.line.or_else(|| line::line_of(text, &self.field));
         self
     }

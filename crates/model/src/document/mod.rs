@@ -83,7 +83,7 @@ fn toml(text: &str) -> Result<Value, Box<DocumentError>> {
 ///
 /// # Errors
 /// As [`tree`] and [`read`].
-pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<DocumentError>> {
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<DocumentError>> {
     read(&tree(text)?).map_err(|error| error.located(text))
 }
 
@@ -99,7 +99,7 @@ pub fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, Box<DocumentErr
 ///
 /// # Errors
 /// [`DocumentCode::Value`] if a number does not fit TOML's 64-bit integers.
-pub fn to_toml<T: Serialize>(value: &T) -> Result<String, Box<DocumentError>> {
+pub(crate) fn to_toml<T: Serialize>(value: &T) -> Result<String, Box<DocumentError>> {
     toml::to_string(value).map_err(|e| DocumentError::unwritable(&e))
 }
 

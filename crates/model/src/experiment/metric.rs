@@ -33,7 +33,7 @@ impl Metric {
     /// Whether it is a sum over the tests of a parallel step; each of their records has a part
     /// ([`Metric::part`]).
     #[must_use]
-    pub fn is_sum(&self) -> bool {
+    pub(crate) fn is_sum(&self) -> bool {
         self.is_sum
     }
 

@@ -25,4 +25,5 @@ pub use scenario::{
     set_parameters, test_plan,
 };
 use variables::expand_words;
-pub use variables::{Variables, expand, ranges};
+pub(crate) use variables::ranges;
+pub use variables::{Variables, expand};

@@ -145,7 +145,7 @@ pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> 
 /// # Errors
 /// [`ModelError::Field`] for an invalid or endless range, or one with more than 10 000 values (32 without a
 /// step).
-pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
+pub(crate) fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
     let refuse = |given: &str, accepted: &str| ModelError::Field {
         field: name.into(),
         given: format!("'{given}'"),

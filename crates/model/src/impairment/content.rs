@@ -30,7 +30,7 @@ pub enum Checksum {
 impl Checksum {
     /// Its name in documents and laws.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Checksum::Repair => "repair",
             Checksum::Leave => "leave",
@@ -57,7 +57,7 @@ pub enum Region {
 impl Region {
     /// Its name in documents and laws.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Region::L2 => "l2",
             Region::L3 => "l3",

@@ -10,7 +10,7 @@ use super::Stage;
 
 /// A counter of one flow in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counter {
+pub(crate) struct Counter {
     /// Name in reports and records.
     pub name: &'static str,
     /// The stage that counts it; `None` for counters that belong to no law.
@@ -22,7 +22,7 @@ pub struct Counter {
 impl Counter {
     /// The schema of its value: its meaning, and its stage, if any, as `x-stage`.
     #[must_use]
-    pub fn schema(&self) -> Value {
+    pub(crate) fn schema(&self) -> Value {
         let mut of = json!({
             "description": self.meaning, "format": "uint64", "minimum": 0, "type": "integer",
         });
@@ -43,7 +43,7 @@ macro_rules! counters {
         }
 
         /// All counters, in the order in which they are shown.
-        pub const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
+        pub(crate) const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
             [$(Counter { name: stringify!($name), stage: $stage, meaning: $meaning }),*];
 
         impl Counters {

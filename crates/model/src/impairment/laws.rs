@@ -38,17 +38,17 @@ macro_rules! stages {
             /// How many there are.
             pub const COUNT: usize = Self::DEFAULT_ORDER.len();
             /// The order unless a flow has another one. Duplicates use capacity, lost packets don't.
-            pub const DEFAULT_ORDER: [Stage; [$(stringify!($stage)),*].len()] = [$(Stage::$stage),*];
+            pub(crate) const DEFAULT_ORDER: [Stage; [$(stringify!($stage)),*].len()] = [$(Stage::$stage),*];
 
             /// Its name in documents and laws.
             #[must_use]
-            pub const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Stage::$stage => stringify!($slot),)* }
             }
 
             /// The stage that this one immediately follows unless an order names it.
             #[must_use]
-            pub const fn follows(self) -> Option<Stage> {
+            pub(crate) const fn follows(self) -> Option<Stage> {
                 match self {
                     $($(Stage::$stage => Some(Stage::$leader),)?)*
                     #[allow(unreachable_patterns, reason = "not if each follows another")]
@@ -169,7 +169,7 @@ impl Laws {
     ///
     /// # Errors
     /// [`ModelError::Field`] naming the first field that can't be run.
-    pub fn check(&self, at: &str) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, at: &str) -> Result<(), ModelError> {
         self.check_slots(at)?;
         let order = self.order.as_deref().unwrap_or_default();
         for (i, stage) in order.iter().enumerate() {

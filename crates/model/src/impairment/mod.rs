@@ -29,7 +29,9 @@ pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
 pub use crate::law::{Law, Running};
 pub use content::*;
-pub use counters::{COUNTERS, Counter, Counters};
+#[cfg(test)]
+pub(crate) use counters::COUNTERS;
+pub use counters::Counters;
 pub use delay::*;
 pub use duplicate::Duplicate;
 pub use laws::{Laws, Stage};
@@ -49,13 +51,13 @@ use crate::units::{ByteSize, Dscp, Seed};
 use profiles::Profile;
 
 /// The schema name of an impairment.
-pub const IMPAIR_SCHEMA: &str = "weir.impair/1";
+pub(crate) const IMPAIR_SCHEMA: &str = "weir.impair/1";
 /// Maximum number of flows of an impairment.
 pub const MAX_IMPAIR_FLOWS: usize = 65_534;
 /// The name for packets that match no filter.
 pub const OTHER: &str = "other";
 /// Default memory for queued packets.
-pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
+pub(crate) const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
 
 /// A whole impairment, `weir.impair/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -249,7 +251,7 @@ pub struct Filter {
 impl Filter {
     /// The filter with source and destination swapped, for the reverse direction.
     #[must_use]
-    pub fn mirrored(&self) -> Filter {
+    pub(crate) fn mirrored(&self) -> Filter {
         let mut out = self.clone();
         std::mem::swap(&mut out.source, &mut out.destination);
         std::mem::swap(&mut out.source_port, &mut out.destination_port);

@@ -168,7 +168,7 @@ pub const PROFILES: [Profile; 20] = [
 impl Profile {
     /// The preset of a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<&'static Profile> {
+    pub(crate) fn named(name: &str) -> Option<&'static Profile> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 

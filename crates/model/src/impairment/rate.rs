@@ -12,7 +12,7 @@ use crate::law::{is_default, refuse};
 use crate::units::BitRate;
 
 /// Default framing bytes of a packet in addition to its network layer: Ethernet header and check sequence.
-pub const DEFAULT_OVERHEAD_BYTES: u32 = 18;
+pub(crate) const DEFAULT_OVERHEAD_BYTES: u32 = 18;
 
 /// What happens when the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -137,7 +137,7 @@ macro_rules! slot_of_laws {
 
         impl $slot {
             /// The names of its laws, in display order.
-            pub const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
+            pub(crate) const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
             const SHORT_FORMS: [&'static [&'static str]; Self::NAMES.len()] = [$(<$law as Law>::SHORT_FORMS),*];
 
             /// The laws that are set, with their names.
@@ -240,7 +240,7 @@ macro_rules! choice_of_laws {
 
         impl $choice {
             /// The names of the laws, in display order.
-            pub const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
+            pub(crate) const NAMES: [&'static str; [$(stringify!($module)),*].len()] = [$(stringify!($module)),*];
 
             fn stated(&self) -> (&'static str, &dyn crate::law::Stated) {
                 match self { $(Self::$law(law) => (stringify!($module), law),)* }

@@ -91,8 +91,8 @@ impl Definition {
     }
 
     /// The record's fields that hold it: key of the object, field.
-    #[must_use]
-    pub fn fields(&self) -> Vec<(&'static str, &'static str)> {
+    #[cfg(test)]
+    pub(crate) fn fields(&self) -> Vec<(&'static str, &'static str)> {
         let split = |path: &'static str| {
             let (object, field) = path.rsplit_once('.').unwrap_or(("flows", path));
             (object.rsplit('.').next().unwrap_or(object), field)
@@ -120,6 +120,7 @@ impl Definition {
     }
 
     /// Its row of the table in docs/METHODOLOGY.md.
+    #[cfg(test)]
     fn row(&self) -> String {
         let source = match self.source {
             "" => String::new(),
@@ -158,8 +159,9 @@ impl Definition {
 }
 
 /// The table of metrics in docs/METHODOLOGY.md.
+#[cfg(test)]
 #[must_use]
-pub fn methodology_table() -> String {
+pub(crate) fn methodology_table() -> String {
     let mut out = String::from(
         "| metric | label | definition | unit | of | several flows | fields | error, and when not to trust it |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
@@ -171,7 +173,7 @@ pub fn methodology_table() -> String {
 impl Unit {
     /// The unit as a suffix of JSON keys.
     #[must_use]
-    pub fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Unit::BitsPerSecond => "bits_per_second",
             Unit::PacketsPerSecond => "packets_per_second",
@@ -184,8 +186,8 @@ impl Unit {
     }
 
     /// Its symbol.
-    #[must_use]
-    pub fn symbol(self) -> &'static str {
+    #[cfg(test)]
+    pub(crate) fn symbol(self) -> &'static str {
         match self {
             Unit::BitsPerSecond => "bit/s",
             Unit::PacketsPerSecond => "packets/s",

@@ -5,7 +5,7 @@ use crate::plan::Direction;
 use crate::record::{Flow, Record, Sums};
 
 /// The sum over flows; absent if there are none or one has no value.
-pub fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.into_iter().reduce(|a, b| Some(a? + b?)).flatten()
 }
 
@@ -15,7 +15,7 @@ pub fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 /// The minimum over flows; absent if there are none or one has no value.
-pub fn smallest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+fn smallest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten()
 }
 
@@ -116,7 +116,7 @@ impl Definition {
 
     /// The reason for a missing percentile if the record has too few samples for it, else `None`.
     #[must_use]
-    pub fn shortage<'a>(
+    pub(crate) fn shortage<'a>(
         &self,
         record: &Record,
         flows: impl Iterator<Item = &'a Flow>,

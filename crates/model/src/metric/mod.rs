@@ -20,8 +20,10 @@ use crate::plan::TransportName;
 use crate::record::{Delay, Flow, IntervalCount, Record, Sums};
 
 pub use declared::METRICS;
-pub use document::{MetricEntry, methodology_table, metric_entries};
-pub use fold::{largest, smallest, sum};
+#[cfg(test)]
+pub(crate) use document::methodology_table;
+pub use document::{MetricEntry, metric_entries};
+pub use fold::largest;
 pub use statistic::Statistic;
 pub use unit::Unit;
 
@@ -204,7 +206,7 @@ impl Eq for Definition {}
 impl Definition {
     /// The definition with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<&'static Definition> {
+    pub(crate) fn named(name: &str) -> Option<&'static Definition> {
         METRICS.iter().find(|m| m.name == name)
     }
 
@@ -222,7 +224,7 @@ impl Definition {
 
     /// Whether flows of a transport have it.
     #[must_use]
-    pub fn applies_to(&self, transport: TransportName) -> bool {
+    pub(crate) fn applies_to(&self, transport: TransportName) -> bool {
         match self.carrier {
             Carrier::Datagrams => transport.datagrams(),
             Carrier::Streams => !transport.datagrams(),
@@ -233,7 +235,7 @@ impl Definition {
 
     /// Whether a flow can have it.
     #[must_use]
-    pub fn is_of(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_of(&self, flow: &Flow) -> bool {
         self.applies_to(flow.transport) && (self.applies)(flow)
     }
 

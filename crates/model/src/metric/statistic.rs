@@ -46,13 +46,13 @@ impl Statistic {
 
     /// The statistic with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Statistic> {
+    pub(crate) fn named(name: &str) -> Option<Statistic> {
         STATISTICS.iter().find(|(n, _)| *n == name).map(|(_, s)| *s)
     }
 
     /// All names that [`Statistic::named`] accepts.
     #[must_use]
-    pub fn names() -> Vec<&'static str> {
+    pub(crate) fn names() -> Vec<&'static str> {
         STATISTICS.iter().map(|(name, _)| *name).collect()
     }
 
@@ -78,7 +78,7 @@ impl Statistic {
 
     /// Its value in seconds; absent if the distribution has too few samples.
     #[must_use]
-    pub fn of(self, delay: &Delay) -> Option<f64> {
+    pub(crate) fn of(self, delay: &Delay) -> Option<f64> {
         match self {
             Statistic::Min => Some(delay.min_seconds),
             Statistic::Mean => Some(delay.mean_seconds),

@@ -53,7 +53,7 @@ impl Unit {
     /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. Unless
     /// they are 0, ratios must be percentages and times must have a unit.
     #[must_use]
-    pub fn read(self, text: &str) -> Option<f64> {
+    pub(crate) fn read(self, text: &str) -> Option<f64> {
         let text = text.trim();
         let end = text
             .char_indices()
@@ -119,7 +119,7 @@ impl Unit {
 
     /// The forms that [`Unit::read`] accepts.
     #[must_use]
-    pub fn accepted(self) -> &'static str {
+    pub(crate) fn accepted(self) -> &'static str {
         match self {
             Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
             Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",

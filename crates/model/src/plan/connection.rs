@@ -37,7 +37,7 @@ impl Default for Connection {
 impl Connection {
     /// Maximum payload in bytes, if the plan states one.
     #[must_use]
-    pub fn max_payload(&self) -> Option<u64> {
+    pub(crate) fn max_payload(&self) -> Option<u64> {
         self.payload.as_ref().map(|size| size.moments().max_bytes)
     }
 

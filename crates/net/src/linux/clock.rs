@@ -105,7 +105,7 @@ pub fn time_namespace() -> Result<String> {
 }
 
 /// Name of the kernel's clocksource (`tsc`, `kvm-clock`, `hpet`), if the kernel reports it.
-pub fn clocksource() -> Option<String> {
+pub(crate) fn clocksource() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .ok()?;

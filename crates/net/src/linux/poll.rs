@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::clock;
 use crate::poll::{Event, Interest};
 
 /// Waits for events on descriptors added to it (`epoll(7)`). A closed descriptor is removed automatically.
@@ -119,12 +118,6 @@ impl Poller {
             Err(e) => Err(e),
         }
     }
-
-    /// As [`Poller::wait`], until the system's monotonic clock shows `monotonic_ns`.
-    pub fn wait_until(&self, events: &mut Events, monotonic_ns: u64) -> io::Result<usize> {
-        let now = clock::monotonic_ns();
-        self.wait(events, Some(monotonic_ns.saturating_sub(now)))
-    }
 }
 
 fn wait_ns(
@@ -211,6 +204,7 @@ impl Waker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock;
     use super::*;
     use crate::udp::{UdpOptions, UdpSocket};
 
@@ -243,10 +237,6 @@ mod tests {
         let start = clock::monotonic_ns();
         assert_eq!(poller.wait(&mut events, Some(300_000)).unwrap(), 0);
         assert!(clock::monotonic_ns() - start >= 300_000);
-        let until = clock::monotonic_ns() + 200_000;
-        assert_eq!(poller.wait_until(&mut events, until).unwrap(), 0);
-        assert!(clock::monotonic_ns() >= until);
-        assert_eq!(poller.wait_until(&mut events, 0).unwrap(), 0);
     }
 
     #[test]

@@ -47,11 +47,6 @@ impl SendBatch {
         }
     }
 
-    /// How many messages fit.
-    pub fn capacity(&self) -> usize {
-        self.headers.len()
-    }
-
     /// Starts a new batch; what was pushed is borrowed until it is dropped. Allocates nothing.
     #[inline]
     pub fn fill<'b>(&mut self) -> Filling<'_, 'b> {
@@ -154,13 +149,6 @@ impl<'b> Filling<'_, 'b> {
         let messages = messages.min(remaining);
         self.sent += messages;
         Ok(Sent { messages })
-    }
-
-    /// Skips the first remaining message, for instance after an error that it caused.
-    pub fn skip(&mut self) {
-        if self.sent < self.filled {
-            self.sent += 1;
-        }
     }
 }
 

@@ -40,12 +40,6 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     }
 }
 
-/// The CPU the calling thread runs on just now.
-pub fn current_cpu() -> Option<usize> {
-    // SAFETY: takes nothing.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-}
-
 fn schedule(policy: i32, priority: i32, name: &'static str) -> Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: `parameter` is valid through the call; 0 is the calling thread.
@@ -136,7 +130,8 @@ mod tests {
             let last = *allowed.last().unwrap();
             pin_to_cpu(last).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [last]);
-            assert_eq!(current_cpu(), Some(last));
+            // SAFETY: takes nothing.
+            assert_eq!(usize::try_from(unsafe { libc::sched_getcpu() }), Ok(last));
             assert!(pin_to_cpu(5000).unwrap_err().to_string().contains("CPU 5000"));
         })
         .join()

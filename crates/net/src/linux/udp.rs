@@ -133,7 +133,7 @@ impl UdpSocket {
     }
 
     /// Whether calls return `WouldBlock` where they would wait.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.socket.set_nonblocking(nonblocking)
     }
 
@@ -223,11 +223,6 @@ impl UdpSocket {
     /// Turns `UDP_GRO` on or off.
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
-    }
-
-    /// Sets the pacing rate used by the fq queueing discipline, bytes per second.
-    pub fn set_pacing_rate(&self, bytes_per_second: u64) -> io::Result<()> {
-        sockopt::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
     }
 
     /// The socket's memory accounts and drop counter (`SO_MEMINFO`).

@@ -38,11 +38,6 @@ impl Process {
         Ok((process_start_time(pid) == Some(start_time)).then_some(Self { pid, fd }))
     }
 
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
     /// Sends a signal; a process that has ended meanwhile is no error.
     pub fn signal(&self, signal: i32) -> Result<(), Error> {
         // SAFETY: a null siginfo is allowed.
@@ -91,7 +86,7 @@ impl Process {
 ///
 /// Meant for a child that leads a group of its own and has not been reaped: until then its number, and that of its
 /// group, can't be another's.
-pub fn signal_group(leader: u32, signal: i32) -> Result<(), Error> {
+pub(crate) fn signal_group(leader: u32, signal: i32) -> Result<(), Error> {
     let named = |source| Error::new("signal", format!("process group {leader}"), source);
     let group = libc::pid_t::try_from(leader).unwrap_or(0);
     if group <= 1 {

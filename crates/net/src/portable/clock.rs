@@ -78,8 +78,3 @@ pub fn boot_id() -> Result<String> {
 pub fn time_namespace() -> Result<String> {
     unsupported("read", "the time namespace")
 }
-
-/// Not available.
-pub fn clocksource() -> Option<String> {
-    None
-}

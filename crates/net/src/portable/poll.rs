@@ -5,7 +5,6 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::clock;
 use super::native::{self, RawSocket};
 use crate::poll::{Event, Interest};
 use crate::socket::{AsSocket, BorrowedSocket, borrow};
@@ -132,12 +131,6 @@ impl Poller {
         }
     }
 
-    /// As [`Poller::wait`], until the system's monotonic clock shows `monotonic_ns`.
-    pub fn wait_until(&self, events: &mut Events, monotonic_ns: u64) -> io::Result<usize> {
-        let now = clock::monotonic_ns();
-        self.wait(events, Some(monotonic_ns.saturating_sub(now)))
-    }
-
     /// One system call. May return without an event before the timeout.
     fn poll(&self, events: &mut Events, timeout_ms: i32) -> io::Result<()> {
         let wake = Added {
@@ -243,6 +236,7 @@ impl Waker {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock;
     use super::*;
 
     fn bound() -> UdpSocket {
@@ -283,9 +277,6 @@ mod tests {
             assert_eq!(poller.wait(&mut events, Some(ns)).unwrap(), 0);
             assert!(clock::monotonic_ns() - start >= ns);
         }
-        let until = clock::monotonic_ns() + 200_000;
-        assert_eq!(poller.wait_until(&mut events, until).unwrap(), 0);
-        assert!(clock::monotonic_ns() >= until);
     }
 
     #[test]

@@ -147,11 +147,6 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
-
-    /// Whether `accept` returns `WouldBlock` where it would wait.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.set_nonblocking(nonblocking)
-    }
 }
 
 impl TcpStream {

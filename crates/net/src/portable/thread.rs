@@ -15,11 +15,6 @@ pub fn pin_to_cpu(_cpu: usize) -> Result<()> {
 }
 
 /// Not available.
-pub fn current_cpu() -> Option<usize> {
-    None
-}
-
-/// Not available.
 pub fn try_fifo(_priority: u8) -> Result<()> {
     unsupported("schedule in real time", "this thread")
 }

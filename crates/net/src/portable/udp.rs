@@ -75,11 +75,6 @@ impl UdpSocket {
         self.socket.peer_addr()
     }
 
-    /// Whether calls return `WouldBlock` where they would wait.
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.socket.set_nonblocking(nonblocking)
-    }
-
     /// Bytes of send buffer in effect.
     pub fn send_buffer(&self) -> io::Result<usize> {
         socket2::SockRef::from(&self.socket).send_buffer_size()
@@ -129,11 +124,6 @@ impl UdpSocket {
     /// Not available.
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         if on { unsupported() } else { Ok(()) }
-    }
-
-    /// Not available.
-    pub fn set_pacing_rate(&self, _bytes_per_second: u64) -> io::Result<()> {
-        unsupported()
     }
 
     /// Not available.

@@ -21,12 +21,12 @@ impl Column {
     }
 
     /// A column of figures.
-    pub fn figures(head: &str, quantity: Quantity) -> Column {
+    pub(crate) fn figures(head: &str, quantity: Quantity) -> Column {
         Column { head: head.into(), quantity: Some(quantity), group: "" }
     }
 
     /// The column as a member of a group, which shares a unit.
-    pub fn group(self, group: &'static str) -> Column {
+    pub(crate) fn group(self, group: &'static str) -> Column {
         Column { group, ..self }
     }
 }
@@ -85,7 +85,7 @@ impl From<String> for Cell {
 
 impl Cell {
     /// A literal; absent if it is empty.
-    pub fn code(text: &str) -> Cell {
+    pub(crate) fn code(text: &str) -> Cell {
         if text.is_empty() { Cell::Absent } else { Cell::Code(text.into()) }
     }
 }

@@ -50,7 +50,7 @@ impl Axis {
     }
 
     /// An axis of names.
-    pub fn categories<I: IntoIterator<Item = S>, S: Into<String>>(
+    pub(crate) fn categories<I: IntoIterator<Item = S>, S: Into<String>>(
         label: &str,
         key: &str,
         names: I,
@@ -175,7 +175,7 @@ impl Series {
     }
 
     /// Whether anything was measured.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.points.iter().any(|p| p.y.is_finite())
     }
 }
@@ -280,7 +280,7 @@ impl Figure {
     }
 
     /// The fraction of values at or below `x`.
-    pub fn cdf(id: &str, title: &str, x: Axis) -> Figure {
+    pub(crate) fn cdf(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction at or below", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
@@ -292,7 +292,7 @@ impl Figure {
     }
 
     /// The fraction of values in each bin.
-    pub fn histogram(id: &str, title: &str, x: Axis) -> Figure {
+    pub(crate) fn histogram(id: &str, title: &str, x: Axis) -> Figure {
         let y = Axis::new("Fraction of samples", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }

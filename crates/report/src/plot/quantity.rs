@@ -65,7 +65,7 @@ impl Quantity {
     }
 
     /// A figure with its unit, to three significant digits: `9.41 Gbit/s`. Not finite: `–`.
-    pub fn format(self, value: f64) -> String {
+    pub(crate) fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".into();
         }

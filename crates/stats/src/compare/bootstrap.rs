@@ -33,7 +33,7 @@ impl SplitMix64 {
 }
 
 /// The median. Sorts the values; NaN without any.
-pub fn median(values: &mut [f64]) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
@@ -48,7 +48,7 @@ pub fn median(values: &mut [f64]) -> f64 {
 /// spans the middle of the results. `statistic` may reorder its values.
 ///
 /// Absent below two values, when one is not finite, without resamples, or for an invalid confidence.
-pub fn bootstrap(
+fn bootstrap(
     values: &[f64],
     resamples: u32,
     confidence: f64,

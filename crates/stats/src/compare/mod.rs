@@ -17,7 +17,7 @@ mod segments;
 mod welch;
 
 pub use autocorrelation::{autocorrelation, batch_means, effective_size};
-pub use bootstrap::{SplitMix64, bootstrap, bootstrap_median, median};
+pub use bootstrap::{SplitMix64, bootstrap_median};
 pub use effect::hedges_g;
 pub use holm::holm;
 pub use kolmogorov::KolmogorovSmirnov;

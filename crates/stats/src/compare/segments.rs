@@ -15,7 +15,7 @@ pub struct TwoSegments {
 
 impl TwoSegments {
     /// Received rate at `offered` by the lines.
-    pub fn at(&self, offered: f64) -> f64 {
+    pub(crate) fn at(&self, offered: f64) -> f64 {
         self.slope_before * offered.min(self.breakpoint)
             + self.slope_after * (offered - self.breakpoint).max(0.0)
     }

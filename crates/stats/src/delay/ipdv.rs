@@ -139,11 +139,6 @@ impl Ipdv {
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         self.absolute.quantile(quantile)
     }
-
-    /// The distribution of |IPDV|.
-    pub fn histogram(&self) -> &Histogram {
-        &self.absolute
-    }
 }
 
 #[cfg(test)]
@@ -192,7 +187,7 @@ mod tests {
             (0..1001).map(|seq| (seq, if seq % 2 == 0 { 0 } else { -500 })).collect();
         let ipdv = ipdv_of(&packets);
         assert_eq!(ipdv.quantile_ns(0.99), Some(500));
-        assert_eq!(ipdv.histogram().max(), Some(500));
+        assert_eq!(ipdv.absolute.max(), Some(500));
         assert_eq!(ipdv.recent.len(), MIN_KEPT, "a flow in order needs no more");
     }
 

@@ -104,13 +104,13 @@ pub struct LossPeriods {
 
 impl LossPeriods {
     /// Packets lost in all loss periods together.
-    pub fn packets(&self) -> u64 {
+    pub(crate) fn packets(&self) -> u64 {
         self.lengths.iter().map(|(length, periods)| length * periods).sum::<u64>()
             + self.overflow_packets
     }
 
     /// Number of loss periods.
-    pub fn periods(&self) -> u64 {
+    pub(crate) fn periods(&self) -> u64 {
         self.lengths.values().sum::<u64>() + self.overflow_periods
     }
 

@@ -112,13 +112,6 @@ pub struct SequenceSummary {
     pub interval_lost: Vec<u64>,
 }
 
-impl SequenceSummary {
-    /// Lost ÷ sent (RFC 7680), when anything was sent.
-    pub fn loss_ratio(&self) -> Option<f64> {
-        (self.sent > 0).then(|| self.counts.lost as f64 / self.sent as f64)
-    }
-}
-
 /// Every number below `next` had been passed at `time_ns`.
 #[derive(Debug, Clone)]
 struct Checkpoint {
@@ -281,7 +274,7 @@ impl SequenceTracker {
 
     /// Whether number `seq` may still arrive in time: it has not arrived and was not given up.
     #[inline]
-    pub fn is_awaited(&self, seq: u64) -> bool {
+    pub(crate) fn is_awaited(&self, seq: u64) -> bool {
         seq >= self.low && !self.has_arrived(seq)
     }
 

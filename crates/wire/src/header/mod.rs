@@ -183,7 +183,7 @@ macro_rules! formats {
             ///
             /// # Panics
             /// If `out` is shorter than the header.
-            pub fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+            pub(crate) fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
                 match self {
                     $(Self::$variant(codec) => codec.encode(key, fields, out),)*
                 }
@@ -193,7 +193,7 @@ macro_rules! formats {
             ///
             /// # Errors
             /// [`DecodeError`], as there.
-            pub fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+            pub(crate) fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
                 match self {
                     $(Self::$variant(codec) => codec.decode(key, payload),)*
                 }
@@ -222,8 +222,8 @@ impl core::fmt::Debug for TagKey {
 
 impl TagKey {
     /// A key from its 16 bytes (little endian, as SipHash reads them).
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8; 16]) -> Self {
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: &[u8; 16]) -> Self {
         Self(SipKey::from_bytes(bytes))
     }
 

@@ -46,7 +46,8 @@ pub enum HeaderLayout {
 
 impl HeaderLayout {
     /// All layouts, narrowest first.
-    pub const ALL: [Self; 7] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 7] = [
         Self::Empty,
         Self::Seq8,
         Self::Seq16,
@@ -74,8 +75,7 @@ impl HeaderLayout {
     /// Header size in bytes, 0 to 32.
     #[inline]
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "the size of a header, not of a collection")]
-    pub const fn len(self) -> usize {
+    pub(crate) const fn len(self) -> usize {
         match self {
             Self::Empty => 0,
             Self::Seq8 => 1,
@@ -90,7 +90,7 @@ impl HeaderLayout {
     /// Width of the sequence number in bits: 0, 8, 16, 32 or 64. It wraps at that width.
     #[inline]
     #[must_use]
-    pub const fn sequence_bits(self) -> u32 {
+    pub(crate) const fn sequence_bits(self) -> u32 {
         match self {
             Self::Empty => 0,
             Self::Seq8 => 8,
@@ -103,7 +103,7 @@ impl HeaderLayout {
     /// Width of the send time in bits: 0, 32 or 64.
     #[inline]
     #[must_use]
-    pub const fn time_bits(self) -> u32 {
+    pub(crate) const fn time_bits(self) -> u32 {
         match self {
             Self::Empty | Self::Seq8 | Self::Seq16 | Self::Seq32 => 0,
             Self::Seq32Time32 => 32,
@@ -114,7 +114,7 @@ impl HeaderLayout {
     /// Whether the header ends with a keyed tag, so that its corruption is detected.
     #[inline]
     #[must_use]
-    pub const fn has_tag(self) -> bool {
+    pub(crate) const fn has_tag(self) -> bool {
         matches!(self, Self::Tagged16 | Self::Full32)
     }
 }

@@ -63,12 +63,6 @@ impl<'a> Ethernet<'a> {
         Err(PacketError::TooDeep { layer: Layer::Ethernet, limit: MAX_VLAN_TAGS })
     }
 
-    /// The whole frame.
-    #[must_use]
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
     /// Destination MAC address.
     #[must_use]
     pub fn destination(&self) -> [u8; 6] {

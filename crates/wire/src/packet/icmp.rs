@@ -38,12 +38,6 @@ impl<'a> Icmp<'a> {
         self.bytes[1]
     }
 
-    /// Checksum as sent.
-    #[must_use]
-    pub fn checksum(&self) -> u16 {
-        be16(self.bytes, 2)
-    }
-
     /// Bytes 4 to 7, whose meaning depends on the type (an MTU, a pointer, identifier and sequence).
     #[must_use]
     pub fn rest_of_header(&self) -> u32 {

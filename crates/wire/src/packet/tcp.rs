@@ -4,28 +4,6 @@ use super::{Layer, PacketError, be16, be32, need};
 
 const MIN_LEN: usize = 20;
 
-/// Bits of [`Tcp::flags`].
-pub mod flag {
-    /// No more data from the sender.
-    pub const FIN: u16 = 0x001;
-    /// Synchronise sequence numbers.
-    pub const SYN: u16 = 0x002;
-    /// Reset the connection.
-    pub const RST: u16 = 0x004;
-    /// Push.
-    pub const PSH: u16 = 0x008;
-    /// The acknowledgement number is valid.
-    pub const ACK: u16 = 0x010;
-    /// The urgent pointer is valid.
-    pub const URG: u16 = 0x020;
-    /// ECN echo (RFC 3168).
-    pub const ECE: u16 = 0x040;
-    /// Congestion window reduced (RFC 3168).
-    pub const CWR: u16 = 0x080;
-    /// Accurate ECN (RFC 9768).
-    pub const AE: u16 = 0x100;
-}
-
 /// A TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp<'a> {
@@ -87,7 +65,7 @@ impl<'a> Tcp<'a> {
         usize::from(self.bytes[12] >> 4) * 4
     }
 
-    /// The nine flag bits; see [`super::tcp_flag`].
+    /// The nine flag bits: AE (RFC 9768), CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest.
     #[must_use]
     pub fn flags(&self) -> u16 {
         be16(self.bytes, 12) & 0x1ff
@@ -97,12 +75,6 @@ impl<'a> Tcp<'a> {
     #[must_use]
     pub fn window(&self) -> u16 {
         be16(self.bytes, 14)
-    }
-
-    /// Checksum as sent.
-    #[must_use]
-    pub fn checksum(&self) -> u16 {
-        be16(self.bytes, 16)
     }
 
     /// Urgent pointer.

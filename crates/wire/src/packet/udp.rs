@@ -143,12 +143,6 @@ impl<'a> UdpLite<'a> {
         be16(self.bytes, 4)
     }
 
-    /// Checksum as sent.
-    #[must_use]
-    pub fn checksum(&self) -> u16 {
-        be16(self.bytes, 6)
-    }
-
     /// The available bytes that the checksum covers, from the header on.
     #[must_use]
     pub fn covered(&self) -> &'a [u8] {
@@ -156,11 +150,5 @@ impl<'a> UdpLite<'a> {
             0 => self.bytes,
             coverage => &self.bytes[..coverage.min(self.bytes.len())],
         }
-    }
-
-    /// What follows the header.
-    #[must_use]
-    pub fn payload(&self) -> &'a [u8] {
-        &self.bytes[HEADER_LEN..]
     }
 }

@@ -77,7 +77,11 @@ impl Conditions {
 
 /// Why the host was the limit during a row, as text. `load` is what the CPU counters show over the whole row.
 #[must_use]
-pub fn host_limit(record: &Record, emulator: &Report, load: Option<String>) -> Option<String> {
+pub(crate) fn host_limit(
+    record: &Record,
+    emulator: &Report,
+    load: Option<String>,
+) -> Option<String> {
     let sum = |of: fn(&DirectionReport) -> u64| emulator.directions.iter().map(of).sum();
     host_limited(record, load, sum(|d| d.late_packets), sum(|d| d.sent_packets))
 }

@@ -10,7 +10,7 @@ pub(crate) const OUTSIDE: f64 = 1e-9;
 
 /// A count with its mean: inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CountInterval {
+pub(crate) struct CountInterval {
     /// The law's mean.
     pub mean: f64,
     /// Minimum count.
@@ -22,20 +22,20 @@ pub struct CountInterval {
 impl CountInterval {
     /// Whether the law can produce this count.
     #[must_use]
-    pub fn holds(&self, count: u64) -> bool {
+    pub(crate) fn holds(&self, count: u64) -> bool {
         (self.low..=self.high).contains(&count)
     }
 
     /// A constant count.
     #[must_use]
-    pub fn exact(count: u64) -> Self {
+    pub(crate) fn exact(count: u64) -> Self {
         Self { mean: count as f64, low: count, high: count }
     }
 }
 
 /// `n` independent packets, each with probability `p`: the binomial distribution.
 #[must_use]
-pub fn independent(n: u64, p: f64) -> CountInterval {
+pub(crate) fn independent(n: u64, p: f64) -> CountInterval {
     if p <= 0.0 || n == 0 {
         return CountInterval::exact(0);
     }
@@ -115,7 +115,7 @@ fn cut(first: u64, weights: &[f64], mean: f64) -> CountInterval {
 
 /// The number of `n` packets that a loss law drops. `None` without a law.
 #[must_use]
-pub fn losses(n: u64, law: &Loss) -> Option<CountInterval> {
+pub(crate) fn losses(n: u64, law: &Loss) -> Option<CountInterval> {
     Some(match law.process()? {
         LossProcess::Periodic(nth) => CountInterval::exact(n / nth.max(1)),
         LossProcess::Chain(chain) => match chain.loss[..] {

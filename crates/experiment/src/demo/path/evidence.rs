@@ -64,7 +64,11 @@ pub(super) const fn way(direction: Direction) -> Way {
 impl Evidence {
     /// Packet trace, log and count of one flow of the test, joined packet by packet.
     #[must_use]
-    pub fn triangulation(&self, flow: u32, impairment: &Impairment) -> Option<Triangulation> {
+    pub(crate) fn triangulation(
+        &self,
+        flow: u32,
+        impairment: &Impairment,
+    ) -> Option<Triangulation> {
         let found = self.record.flows.iter().find(|f| f.id == flow)?;
         let subject = Subject {
             flow,
@@ -89,7 +93,7 @@ impl Evidence {
     ///
     /// # Errors
     /// As text: the packet trace is incomplete, or the impairment can't be predicted.
-    pub fn prediction(
+    pub(crate) fn prediction(
         &self,
         impairment: &Impairment,
         emulator_flow: &str,
@@ -136,7 +140,7 @@ pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction)
 
 /// Comparison of the prediction for a flow of the emulator with its packet trace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Prediction {
+pub(crate) struct Prediction {
     /// Packets that came.
     pub packets: u64,
     /// Dispositions, copies included, that match: the same kind, planned to leave at the same nanosecond.

@@ -102,7 +102,7 @@ impl Judgement {
     /// Whether repeating the row may change its verdict: it is undecided, or only times failed, which load may have
     /// shifted unseen.
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         match self.verdict {
             Verdict::Passed => false,
             Verdict::Undecided(_) => true,
@@ -112,7 +112,7 @@ impl Judgement {
 
     /// The part that a record stores.
     #[must_use]
-    pub fn triangulation(&self) -> record::Triangulation {
+    pub(crate) fn triangulation(&self) -> record::Triangulation {
         let a = &self.agreement;
         let at = |q| quantile(&self.residual_ns, q).map(|ns| ns as f64 / 1e9);
         let residual = || {

@@ -13,8 +13,7 @@ mod judge;
 mod ledger;
 
 pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
-pub use conditions::{Conditions, Floor, host_limit};
-pub use count::{CountInterval, independent, losses};
-pub use evidence::{Evidence, Prediction, simulate};
+pub use conditions::{Conditions, Floor};
+pub use evidence::{Evidence, simulate};
 pub use hosts::{Measured, PathRow, on_hosts};
 pub use judge::{Agreement, Judgement, Line, Tolerance, Value, judge};

@@ -12,7 +12,7 @@ use super::facts::{Fact, Facts};
 use super::finding::{Finding, Group, Severity};
 
 /// The port of Weir, TCP and UDP.
-pub const PORT: u16 = 9347;
+pub(crate) const PORT: u16 = 9347;
 
 /// Runs all checks on these facts. Facts that were not gathered yield no finding.
 pub fn check(facts: &Facts) -> Vec<Finding> {

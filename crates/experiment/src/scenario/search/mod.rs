@@ -16,7 +16,7 @@ mod virtual_path;
 
 /// A request for a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrialRequest {
+pub(crate) struct TrialRequest {
     /// Total rate of all flows, in the search's unit; above 0.
     pub rate: f64,
     /// Length.
@@ -29,7 +29,7 @@ pub struct TrialRequest {
 
 /// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// Packets sent.
     pub sent: u64,
     /// Of them lost.
@@ -68,7 +68,7 @@ impl Trial {
 
 /// What to search, and how precisely.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Terms {
+pub(crate) struct Terms {
     /// What.
     pub kind: SearchKind,
     /// Minimum rate, above 0.
@@ -109,7 +109,7 @@ impl Terms {
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct SearchResult {
+pub(crate) struct SearchResult {
     /// The figures, the requested one first.
     pub found: Vec<Found>,
     /// Why the search is inconclusive: figures that were not found, or that the tool or the host limited. Empty:
@@ -122,9 +122,9 @@ const SHORTFALL: f64 = 0.01;
 /// Repetitions of a failed host-limited trial; a trial whose sender fell short is repeated once.
 const AGAIN: u32 = 2;
 /// Minimum number of packets of a valid trial.
-pub const MIN_PACKETS: f64 = 100.0;
+pub(crate) const MIN_PACKETS: f64 = 100.0;
 /// Maximum number of trials of one search.
-pub const MAX_TRIALS: u32 = 1000;
+pub(crate) const MAX_TRIALS: u32 = 1000;
 
 /// Why a trial failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ struct Searching<'a, E> {
 ///
 /// # Errors
 /// Those of a trial.
-pub fn search<E>(
+pub(crate) fn search<E>(
     terms: &Terms,
     trial: &mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
 ) -> Result<SearchResult, E> {

@@ -16,7 +16,7 @@ use crate::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 use crate::units::Span;
 
 /// Maximum delay of a law.
-pub const MAX_DELAY: Span = Span::from_seconds(3600);
+pub(crate) const MAX_DELAY: Span = Span::from_seconds(3600);
 
 /// Moments of a delay law, with draws below zero as zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +67,7 @@ const POLICY_NAMES: [&str; 3] = [POLICIES[0].name(), POLICIES[1].name(), POLICIE
 impl OrderPolicy {
     /// Its name in documents and laws.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             OrderPolicy::Allow => "allow",
             OrderPolicy::FifoRelease => "fifo-release",

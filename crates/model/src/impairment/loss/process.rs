@@ -37,7 +37,7 @@ pub struct LossMoments {
 impl LossProcess {
     /// Losses that do not depend on each other.
     #[must_use]
-    pub fn independent(probability: f64) -> Self {
+    pub(crate) fn independent(probability: f64) -> Self {
         LossProcess::Chain(LossChain {
             stationary: vec![1.0],
             step: vec![vec![1.0]],
@@ -47,7 +47,7 @@ impl LossProcess {
 
     /// Its moments.
     #[must_use]
-    pub fn moments(&self) -> LossMoments {
+    pub(crate) fn moments(&self) -> LossMoments {
         match self {
             LossProcess::Periodic(n) => {
                 let mean = 1.0 / (*n).max(1) as f64;

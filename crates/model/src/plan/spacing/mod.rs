@@ -59,7 +59,7 @@ impl Spacing {
 
     /// Packets per second, if the law states its mean.
     #[must_use]
-    pub fn packets_per_second(&self) -> Option<f64> {
+    pub(crate) fn packets_per_second(&self) -> Option<f64> {
         self.moments().mean.map(|mean| 1e9 / mean.0 as f64)
     }
 }

@@ -42,7 +42,7 @@ macro_rules! transports {
         impl TransportName {
             /// What it can do.
             #[must_use]
-            pub fn description(self) -> &'static dyn Description {
+            pub(crate) fn description(self) -> &'static dyn Description {
                 match self {
                     $(TransportName::$variant => &$module::$variant,)*
                 }
@@ -231,7 +231,7 @@ impl std::str::FromStr for TransportName {
 impl TransportName {
     /// The names of all transports, for errors.
     #[must_use]
-    pub fn accepted() -> &'static str {
+    pub(crate) fn accepted() -> &'static str {
         static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
             crate::phrases::one_of(TransportName::ALL.iter().map(|name| name.label()))
         });
