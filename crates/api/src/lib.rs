@@ -44,16 +44,16 @@ pub mod speed;
 mod supervise;
 mod sweeps;
 mod timeout_stream;
-pub mod types;
+mod types;
 
 #[cfg(target_os = "linux")]
 pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, ParseTestFlags};
 pub use guard::make_token_file;
-pub use problem::{FieldError, Problem};
 pub use server::Server;
 #[cfg(target_os = "linux")]
 pub use supervise::{LaunchError, launch};
+pub use types::ServerLimits;
 
 /// Whether the page was embedded at build time.
 #[must_use]

@@ -10,7 +10,7 @@ use weir_model::{ModelError, Refusal};
 
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// The field: a JSON pointer into the body (`/plan/connection/0/rate`), a query parameter (`?limit`), the name of
     /// a header or of a path segment; empty for the whole request.
     pub field: String,
@@ -45,7 +45,7 @@ impl FieldError {
 
 /// A refusal or a failure.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// Type of the problem.
     #[serde(rename = "type")]
     pub kind: String,

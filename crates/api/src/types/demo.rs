@@ -8,7 +8,7 @@ use super::{AnyJson, State};
 /// The running or latest demo of this server: two hosts in network namespaces, real tests between them, and the
 /// requested, realised and measured values.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct DemoState {
+pub(crate) struct DemoState {
     /// Its state; absent before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,

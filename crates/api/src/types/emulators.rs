@@ -9,7 +9,7 @@ use weir_model::units::Seed;
 /// A request to start an emulator.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EmulatorRequest {
+pub(crate) struct EmulatorRequest {
     /// Interface A and interface B.
     pub interfaces: [String; 2],
     /// Its first configuration; absent: everything is forwarded unchanged. Without a seed a new one is drawn, which
@@ -43,7 +43,7 @@ pub struct EmulatorRequest {
 /// How frames are received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum LinkChoice {
+pub(crate) enum LinkChoice {
     /// What serves best.
     #[default]
     Auto,
@@ -69,7 +69,7 @@ impl LinkChoice {
 
 /// A running emulator, started by this server or by another program on this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct EmulatorEntry {
+pub(crate) struct EmulatorEntry {
     /// Id in paths.
     pub id: String,
     /// Interface A and interface B.
@@ -104,7 +104,7 @@ pub struct EmulatorEntry {
 /// Where an emulator's packet trace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum PacketTraceLocation {
+pub(crate) enum PacketTraceLocation {
     /// It has none.
     None,
     /// In the data directory of this server, from which it can be downloaded.
@@ -115,7 +115,7 @@ pub enum PacketTraceLocation {
 
 /// Running emulators.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct EmulatorList {
+pub(crate) struct EmulatorList {
     /// By id.
     pub emulators: Vec<EmulatorEntry>,
     /// Why none can be started.
@@ -125,7 +125,7 @@ pub struct EmulatorList {
 
 /// The result of a change.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// Number of the configuration, 0 being the first.
     pub configuration: u64,
     /// Its seed; a new one was drawn if the configuration had none.
@@ -139,7 +139,7 @@ pub struct Applied {
 
 /// The messages of an emulator.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct EmulatorLog {
+pub(crate) struct EmulatorLog {
     /// Alarms, including cleared ones.
     pub alarms: Vec<Alarm>,
     /// Lines of output, latest last; none if another program started it.
@@ -150,7 +150,7 @@ pub struct EmulatorLog {
 
 /// A change made through this server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct EmulatorChange {
+pub(crate) struct EmulatorChange {
     /// RFC 3339, UTC.
     pub at: String,
     /// Address of the client that made it.
@@ -162,7 +162,7 @@ pub struct EmulatorChange {
 /// Whether a flow's verdicts go to the packet trace.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LogRequest {
+pub(crate) struct LogRequest {
     /// Write them.
     pub on: bool,
 }

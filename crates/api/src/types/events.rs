@@ -11,7 +11,7 @@ use super::{State, number};
 /// The subscription of a reader.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct EventsQuery {
+pub(crate) struct EventsQuery {
     /// Kinds separated by commas: `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`;
     /// one object as `KIND:ID`. Absent: all.
     pub topics: Option<String>,
@@ -29,7 +29,7 @@ pub struct EventsQuery {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum ObjectKind {
+pub(crate) enum ObjectKind {
     /// A test.
     Tests,
     /// An experiment.
@@ -50,10 +50,11 @@ pub enum ObjectKind {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[allow(
     clippy::large_enum_variant,
+    dead_code,
     reason = "it defines the schema; the stream is written without it"
 )]
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
-pub enum StreamEvent {
+pub(crate) enum StreamEvent {
     /// The first one.
     Hello(Hello),
     /// The state of an object changed.
@@ -70,7 +71,7 @@ pub enum StreamEvent {
 
 /// The first event of a stream.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Hello {
+pub(crate) struct Hello {
     /// The server's instance, as in `GET /system`: another one means that the server was restarted.
     pub instance: String,
     /// Version of Weir.
@@ -83,7 +84,7 @@ pub struct Hello {
 
 /// The state of an object changed. A slow reader gets the latest state only.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct StateEvent {
+pub(crate) struct StateEvent {
     /// What kind of object.
     pub kind: ObjectKind,
     /// Its id.
@@ -103,7 +104,7 @@ pub struct StateEvent {
 
 /// The latest figures of an object. A slow reader gets the newest only.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct SampleEvent {
+pub(crate) struct SampleEvent {
     /// What kind of object.
     pub kind: ObjectKind,
     /// Its id.
@@ -124,7 +125,7 @@ pub struct SampleEvent {
 
 /// A test warns.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct WarningEvent {
+pub(crate) struct WarningEvent {
     /// What kind of object.
     pub kind: ObjectKind,
     /// Its id.
@@ -135,7 +136,7 @@ pub struct WarningEvent {
 
 /// An emulator's alarm was raised or cleared.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct AlarmEvent {
+pub(crate) struct AlarmEvent {
     /// The emulator.
     pub id: String,
     /// The alarm.
@@ -144,7 +145,7 @@ pub struct AlarmEvent {
 
 /// A document was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct DocumentChange {
+pub(crate) struct DocumentChange {
     /// Its path relative to `/api/v1/`: `plans/NAME`, `emulators/ID/configuration`, `runs/ID/tags`.
     pub document: String,
     /// Address of the client that changed it.

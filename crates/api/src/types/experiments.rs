@@ -13,7 +13,7 @@ use super::State;
 
 /// A scenario of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ScenarioEntry {
+pub(crate) struct ScenarioEntry {
     /// Its name in paths.
     pub name: String,
     /// Title.
@@ -41,7 +41,7 @@ pub struct ScenarioEntry {
 
 /// Scenarios of the server's scenario directories.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ScenarioList {
+pub(crate) struct ScenarioList {
     /// By name.
     pub scenarios: Vec<ScenarioEntry>,
     /// The directories that were searched.
@@ -50,7 +50,7 @@ pub struct ScenarioList {
 
 /// One scenario.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ScenarioText {
+pub(crate) struct ScenarioText {
     /// Its entry in the list.
     #[serde(flatten)]
     pub entry: ScenarioEntry,
@@ -64,7 +64,7 @@ pub struct ScenarioText {
 /// A request to run an experiment: a scenario by name, or one in the request.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExperimentRequest {
+pub(crate) struct ExperimentRequest {
     /// A scenario of the list.
     #[serde(default)]
     pub scenario: Option<String>,
@@ -94,7 +94,7 @@ pub struct ExperimentRequest {
 /// A request to run a sweep, as `weir sweep` does.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SweepRequest {
+pub(crate) struct SweepRequest {
     /// The server; absent with `lab`.
     #[serde(default)]
     pub host: Option<String>,
@@ -134,7 +134,7 @@ pub struct SweepRequest {
 
 /// A running or finished experiment.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ExperimentState {
+pub(crate) struct ExperimentState {
     /// Its id, also in the store (`weir report ID`, `weir run --resume ID`), and from the start as the label
     /// `experiment` of its runs.
     pub id: String,
@@ -171,7 +171,7 @@ pub struct ExperimentState {
 /// Experiments of this server and of the store, newest first: the newest 50 that are complete or that the command
 /// line started, and the newest 50 incomplete ones of earlier servers. `outcome` is omitted in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ExperimentList {
+pub(crate) struct ExperimentList {
     /// Running and finished ones.
     pub experiments: Vec<ExperimentState>,
 }

@@ -11,14 +11,14 @@ mod runs;
 mod system;
 mod tests;
 
-pub use demo::*;
-pub use emulators::*;
-pub use events::*;
-pub use experiments::*;
-pub use preview::*;
-pub use runs::*;
+pub(crate) use demo::*;
+pub(crate) use emulators::*;
+pub(crate) use events::*;
+pub(crate) use experiments::*;
+pub(crate) use preview::*;
+pub(crate) use runs::*;
 pub use system::*;
-pub use tests::*;
+pub(crate) use tests::*;
 
 /// Parses a number of a query, where everything is text.
 pub(crate) fn number<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>

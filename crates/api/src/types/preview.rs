@@ -10,7 +10,7 @@ use weir_model::plan::Direction;
 /// A request to send packets through one flow's laws.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PreviewRequest {
+pub(crate) struct PreviewRequest {
     /// The configuration; its seed is used.
     pub configuration: Impairment,
     /// The flow; `other` for packets that no filter matches.
@@ -47,7 +47,7 @@ fn size() -> u32 {
 
 /// The result of a preview.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Preview {
+pub(crate) struct Preview {
     /// Packets that came.
     pub packets: u64,
     /// Time between two packets, s.
@@ -85,7 +85,7 @@ pub struct Preview {
 
 /// Delays under the order policy.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PreviewDelay {
+pub(crate) struct PreviewDelay {
     /// Mean.
     pub mean_seconds: f64,
     /// Standard deviation.
@@ -112,7 +112,7 @@ pub struct PreviewDelay {
 
 /// A preset.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ProfileEntry {
+pub(crate) struct ProfileEntry {
     /// Its name in a flow's `profile`.
     pub name: String,
     /// What it stands for.
@@ -127,7 +127,7 @@ pub struct ProfileEntry {
 
 /// Presets.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ProfileList {
+pub(crate) struct ProfileList {
     /// All of them.
     pub profiles: Vec<ProfileEntry>,
 }

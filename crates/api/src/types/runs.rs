@@ -10,7 +10,7 @@ use super::{number, several};
 
 /// The result of importing a record.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ImportedRun {
+pub(crate) struct ImportedRun {
     /// Its id.
     pub id: String,
     /// Whether it is new; else a run with this id exists and was not changed.
@@ -20,7 +20,7 @@ pub struct ImportedRun {
 /// Filter of runs; all given conditions must hold.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RunsQuery {
+pub(crate) struct RunsQuery {
     /// Maximum number of runs, 1 to 1000.
     #[serde(deserialize_with = "number")]
     #[schemars(range(min = 1, max = 1000))]
@@ -43,7 +43,7 @@ pub struct RunsQuery {
 
 /// A run in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct RunEntry {
+pub(crate) struct RunEntry {
     /// Its columns.
     #[serde(flatten)]
     pub run: RunRow,
@@ -53,7 +53,7 @@ pub struct RunEntry {
 
 /// Runs, newest first.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct RunList {
+pub(crate) struct RunList {
     /// The runs, up to the limit.
     pub runs: Vec<RunEntry>,
     /// Number of matching runs, regardless of the limit.
@@ -63,12 +63,12 @@ pub struct RunList {
 /// The tags of a run: replaces all of them.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Tags(pub BTreeMap<String, String>);
+pub(crate) struct Tags(pub BTreeMap<String, String>);
 
 /// The format of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ReportFormat {
+pub(crate) enum ReportFormat {
     /// A standalone page.
     #[default]
     Html,
@@ -85,7 +85,7 @@ pub enum ReportFormat {
 /// The format of a requested report.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ReportQuery {
+pub(crate) struct ReportQuery {
     /// Its form.
     pub format: ReportFormat,
     /// Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
@@ -98,7 +98,7 @@ pub struct ReportQuery {
 #[serde(deny_unknown_fields, default)]
 // With a default, so that the handler refuses a query without runs.
 #[schemars(transform = required_run)]
-pub struct RunsReportQuery {
+pub(crate) struct RunsReportQuery {
     /// A run's id; 1 to 50 distinct ones, in the order of the page.
     #[serde(deserialize_with = "several")]
     #[schemars(length(min = 1, max = 50))]
@@ -119,7 +119,7 @@ fn required_run(schema: &mut schemars::Schema) {
 /// What is compared.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ComparisonQuery {
+pub(crate) struct ComparisonQuery {
     /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once.
     pub runs: String,
     /// Confidence of the intervals, per cent, 50 to below 100.
@@ -130,14 +130,14 @@ pub struct ComparisonQuery {
 
 /// Figures as data.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct FigureList {
+pub(crate) struct FigureList {
     /// In the order of the report.
     pub figures: Vec<FigureData>,
 }
 
 /// A figure as data.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct FigureData {
+pub(crate) struct FigureData {
     /// Name: lower-case letters, digits, hyphens.
     pub id: String,
     /// Title.
@@ -158,7 +158,7 @@ pub struct FigureData {
 
 /// An axis.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct FigureAxis {
+pub(crate) struct FigureAxis {
     /// The quantity, without the unit.
     pub label: String,
     /// Its name in files; ends in the SI unit.
@@ -175,7 +175,7 @@ pub struct FigureAxis {
 
 /// A series: arrays of one length. Absent values are null.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct FigureSeries {
+pub(crate) struct FigureSeries {
     /// Name.
     pub name: String,
     /// `line`, `step`, `area`, `bars`, `points` or `curve`.
@@ -198,7 +198,7 @@ pub struct FigureSeries {
 
 /// A reference line.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct FigureReference {
+pub(crate) struct FigureReference {
     /// What it is.
     pub name: String,
     /// `horizontal`, `vertical` or `diagonal`.

@@ -9,7 +9,7 @@ use weir_model::report::EndReport;
 
 /// The server and its permissions.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct System {
+pub(crate) struct System {
     /// Version of Weir.
     pub version: String,
     /// Changes at each start of the server, so that a page notices a restart.
@@ -40,14 +40,14 @@ pub struct System {
 /// A page's token.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SessionRequest {
+pub(crate) struct SessionRequest {
     /// The token; it goes into a cookie that scripts can't read.
     pub token: String,
 }
 
 /// What this server may do on its host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Permissions {
+pub(crate) struct Permissions {
     /// Start emulators.
     pub emulate: bool,
     /// Make labs.
@@ -62,7 +62,7 @@ pub struct Permissions {
 
 /// Whether there is a page.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct PageState {
+pub(crate) struct PageState {
     /// The page is embedded in this program.
     pub built: bool,
     /// What is missing.
@@ -106,7 +106,7 @@ pub struct ServerLimits {
 
 /// An interface of this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct InterfaceEntry {
+pub(crate) struct InterfaceEntry {
     /// Name.
     pub name: String,
     /// Kind of a virtual interface.
@@ -140,14 +140,14 @@ pub struct InterfaceEntry {
 
 /// The interfaces of this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct InterfaceList {
+pub(crate) struct InterfaceList {
     /// By their numbers.
     pub interfaces: Vec<InterfaceEntry>,
 }
 
 /// This host's noise floor.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct CalibrationState {
+pub(crate) struct CalibrationState {
     /// The latest stored one; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Calibration>,
@@ -163,7 +163,7 @@ pub struct CalibrationState {
 
 /// A published schema.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct SchemaEntry {
+pub(crate) struct SchemaEntry {
     /// Its name in paths: `plan`, `impair`, `run`, `scenario`, `experiment`.
     pub name: String,
     /// Its name in documents.
@@ -172,14 +172,14 @@ pub struct SchemaEntry {
 
 /// The published schemas.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct SchemaList {
+pub(crate) struct SchemaList {
     /// All of them.
     pub schemas: Vec<SchemaEntry>,
 }
 
 /// The metrics of records, comparisons and experiments.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct MetricList {
+pub(crate) struct MetricList {
     /// All of them, in the order of tables.
     pub metrics: Vec<MetricEntry>,
 }
@@ -187,11 +187,11 @@ pub struct MetricList {
 /// Any JSON.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct AnyJson(pub Value);
+pub(crate) struct AnyJson(pub Value);
 
 /// A requested change.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct AuditEntry {
+pub(crate) struct AuditEntry {
     /// RFC 3339, UTC.
     pub at: String,
     /// Address of the client.
@@ -209,7 +209,7 @@ pub struct AuditEntry {
 
 /// The latest changes.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct AuditList {
+pub(crate) struct AuditList {
     /// Newest first, 1000 at most.
     pub entries: Vec<AuditEntry>,
     /// The log file.
@@ -219,7 +219,7 @@ pub struct AuditList {
 
 /// A client of the test server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Client {
+pub(crate) struct Client {
     /// Number of the session.
     pub session: u64,
     /// Address and port.
@@ -241,7 +241,7 @@ pub struct Client {
 
 /// The test server of this web server.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
-pub struct ClientList {
+pub(crate) struct ClientList {
     /// Addresses that it listens on; empty if it does not.
     pub addresses: Vec<String>,
     /// Any client may use it: no key is set.
@@ -257,7 +257,7 @@ pub struct ClientList {
 
 /// The result of checking a document.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Validation {
+pub(crate) struct Validation {
     /// It is valid.
     pub valid: bool,
     /// What is wrong with it.
@@ -271,7 +271,7 @@ pub struct Validation {
 
 /// A lab.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct LabEntry {
+pub(crate) struct LabEntry {
     /// Name.
     pub name: String,
     /// Its hosts.
@@ -282,7 +282,7 @@ pub struct LabEntry {
 
 /// A host of a lab.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct LabHost {
+pub(crate) struct LabHost {
     /// Name.
     pub name: String,
     /// Address.
@@ -293,7 +293,7 @@ pub struct LabHost {
 
 /// The labs of this user.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct LabList {
+pub(crate) struct LabList {
     /// By name.
     pub labs: Vec<LabEntry>,
 }
@@ -301,7 +301,7 @@ pub struct LabList {
 /// A request to create a lab.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LabRequest {
+pub(crate) struct LabRequest {
     /// Name: letters, digits and hyphens, at most 32.
     pub name: String,
     /// Hosts, 2 to 16.

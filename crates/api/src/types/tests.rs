@@ -13,7 +13,7 @@ use weir_report::FlowMeta;
 /// A request to run a test.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TestRequest {
+pub(crate) struct TestRequest {
     /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
     #[serde(default)]
     pub host: Option<String>,
@@ -36,7 +36,7 @@ pub struct TestRequest {
 /// The parts of a test's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RecordParts {
+pub(crate) enum RecordParts {
     /// The whole record.
     #[default]
     All,
@@ -47,7 +47,7 @@ pub enum RecordParts {
 /// Query of a test's record.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RecordQuery {
+pub(crate) struct RecordQuery {
     /// Its parts. Absent: all.
     pub parts: RecordParts,
 }
@@ -55,7 +55,7 @@ pub struct RecordQuery {
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub(crate) enum State {
     /// Its process was started.
     Starting,
     /// It runs.
@@ -81,7 +81,7 @@ impl State {
 
 /// A running or finished test.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Test {
+pub(crate) struct Test {
     /// Id of the test; its run has an id of its own.
     pub id: String,
     /// How far it is.
@@ -123,14 +123,14 @@ pub struct Test {
 
 /// The tests of this server, newest first.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct TestList {
+pub(crate) struct TestList {
     /// Running and the latest finished ones.
     pub tests: Vec<Test>,
 }
 
 /// A stored plan.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct PlanEntry {
+pub(crate) struct PlanEntry {
     /// Its name.
     pub name: String,
     /// Entity tag.
@@ -152,7 +152,7 @@ pub struct PlanEntry {
 
 /// Stored plans.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct PlanList {
+pub(crate) struct PlanList {
     /// By name.
     pub plans: Vec<PlanEntry>,
     /// The directory of the plans.
