@@ -29,12 +29,16 @@
 //! # }
 //! ```
 
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod alarm;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod config;
 pub mod control;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod datapath;
 #[cfg(target_os = "linux")]
 mod direction;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod drops;
 #[cfg(target_os = "linux")]
 mod emulator;
@@ -43,6 +47,7 @@ mod frames;
 #[cfg(target_os = "linux")]
 mod interface_lock;
 mod lateness;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for running emulators"))]
 mod packet_trace;
 mod prediction;
 mod refusal;

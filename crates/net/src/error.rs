@@ -69,6 +69,7 @@ impl Error {
     }
 
     /// The last system error of this thread (`errno`), with the operation and the object.
+    #[cfg(target_os = "linux")]
     pub(crate) fn last(operation: &'static str, object: impl Into<String>) -> Self {
         Error::system(operation, object, io::Error::last_os_error())
     }

@@ -96,6 +96,7 @@ pub(crate) fn word(text: &str, most: usize) -> Result<String, String> {
 }
 
 /// A name in the shared directory.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "for the launcher"))]
 pub(super) fn inside(directory: &Path, name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     match path.components().collect::<Vec<_>>()[..] {
