@@ -8,7 +8,7 @@
 //! - [`Config`]: where it listens, who may ask, its directories and limits.
 //! - [`Server`]: [`Server::bind`], [`Server::run`].
 //! - [`launch`]: the launcher's side; [`drop_capabilities`] is the server's.
-//! - [`types`]: bodies of requests and answers; [`openapi`] is the document made of them and of the routes.
+//! - [`openapi`]: the document made of the routes and of the bodies of requests and answers.
 //!
 //! ```
 //! let document = weir_api::openapi();

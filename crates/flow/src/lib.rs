@@ -5,7 +5,6 @@
 //!
 //! - [`Pacer`]: the schedule of a paced sender, with its catch-up policy.
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
-//! - [`Gaps`]: the intervals of a paced flow, where they differ.
 //! - [`Sizes`]: the payload size of each packet.
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.

@@ -79,10 +79,10 @@ pub const FLAG_MODIFIED: u8 = packets::FLAG_MODIFIED as u8;
 /// Flag of a [`Disposition`]: it leaves after a later packet of its flow.
 pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
 /// Flag of a [`Disposition`]: a delay law delayed it.
-pub(crate) const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
+pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
 /// Flag of a [`Disposition`]: its [role](Role::Control) is control traffic, with draws of its own.
-pub(crate) const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
+pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
 /// Flag of a [`Disposition`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Its
 /// flow and index are meaningless.
 pub const FLAG_EXEMPT: u8 = 128;

@@ -185,7 +185,7 @@ impl Engine {
         self.memory.used_bytes - self.memory.tables_bytes
     }
 
-    /// Total memory: [`held_bytes`](Self::held_bytes), and the tables of queues that are limited by bytes or packets.
+    /// Total memory: queued packets, and the tables of queues that are limited by bytes or packets.
     #[must_use]
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.used_bytes

@@ -6,7 +6,7 @@
 //! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
 //! * [`Prepared`]: a configuration prepared on another thread, for [`Engine::put_into_force`] while packets
 //!   are forwarded;
-//! * [`Meta`]: a packet as the engine sees it: its owner's handle, the fields of a [`Key`] and a [`Role`];
+//! * [`Meta`]: a packet as the engine sees it: its owner's handle, the fields that filters match on and a [`Role`];
 //! * [`Disposition`]: the [`Verdict`] on a packet and its time of departure;
 //! * [`Edit`]: a change of content, which the owner of the bytes applies;
 //! * [`Counters`]: the packet counters of a flow.
@@ -44,7 +44,10 @@ mod stages;
 mod wheel;
 
 pub use counters::{Counters, Exempt};
-pub use disposition::{Disposition, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta, Verdict};
+pub use disposition::{
+    Disposition, FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Meta,
+    Verdict,
+};
 pub use edit::Edit;
 pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;

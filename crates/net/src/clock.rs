@@ -186,7 +186,7 @@ impl Default for InjectedClock {
 
 impl InjectedClock {
     /// Largest skew that can be set, in parts per 10^9: 50 %.
-    pub(crate) const MAX_SKEW_PPB: i64 = 500_000_000;
+    const MAX_SKEW_PPB: i64 = 500_000_000;
 
     /// A clock that shows the machine's time until it is changed.
     pub fn new() -> Self {
@@ -218,7 +218,7 @@ impl InjectedClock {
     }
 
     /// From now on both clocks run fast by `skew_ppb` parts per 10^9 (slow when negative), without a step. Clamped to
-    /// ±[`InjectedClock::MAX_SKEW_PPB`].
+    /// ±50 %.
     pub fn set_skew_ppb(&self, skew_ppb: i64) {
         let now = sys::clock::monotonic_ns();
         let mut state = self.lock();

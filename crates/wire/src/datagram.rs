@@ -28,7 +28,7 @@ pub const LEN: usize = 64;
 /// The first eight bytes, big-endian: 0xF7 (top bit set, never text), "WEIRUDP".
 pub const MAGIC: u64 = 0xf757_4549_5255_4450;
 /// The version this code writes and reads.
-pub(crate) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 
 /// The key of a session's control datagrams.
 #[derive(Clone, Copy, PartialEq, Eq)]

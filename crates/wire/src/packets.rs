@@ -7,9 +7,9 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The first eight bytes of a log.
-pub(crate) const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
+pub const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
 /// The version this code writes and reads.
-pub(crate) const VERSION: u16 = 1;
+pub const VERSION: u16 = 1;
 /// Bytes of a record in this version.
 pub const RECORD_LEN: usize = 40;
 /// Maximum number of bytes of metadata.

@@ -15,9 +15,9 @@
 //! version might change.
 
 /// The first bytes of every connection of Weir.
-pub(crate) const MAGIC: [u8; 6] = *b"\xf7WEIR\n";
+pub const MAGIC: [u8; 6] = *b"\xf7WEIR\n";
 /// The version this code writes and reads.
-pub(crate) const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
 /// Bytes of a control connection's preface.
 pub const CONTROL_LEN: usize = 8;
 /// Bytes of a data connection's preface.

@@ -1,7 +1,7 @@
 //! Scenarios and sweeps: runs steps in sequence, concurrently or repeatedly, summarises runs and judges expectations.
 //!
-//! The file format is `weir_model::experiment`. Modules: [`grid`] (points and their order), [`estimate`] (size before
-//! the start), [`judge`] (summaries and expectations), [`search`] (RFC 2544 and others), [`checkpoint`] (resuming),
+//! The file format is `weir_model::experiment`. Modules: `grid` (points and their order), [`estimate`] (size before
+//! the start), `judge` (summaries and expectations), `search` (RFC 2544 and others), [`checkpoint`] (resuming),
 //! `environment` (lab, servers, emulators and tests as processes), `steps` (execution), [`text`] and [`junit`]
 //! (output).
 //!

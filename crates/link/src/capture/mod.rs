@@ -11,7 +11,7 @@ pub use read::{CaptureReader, CapturedFrame};
 pub use write::CaptureWriter;
 
 /// Longest frame of a capture, bytes: the limit other tools set (`MAXIMUM_SNAPLEN`).
-pub(crate) const MAX_CAPTURED_BYTES: usize = 262_144;
+pub const MAX_CAPTURED_BYTES: usize = 262_144;
 
 /// Link type of Ethernet (`LINKTYPE_ETHERNET`).
 pub const LINK_TYPE_ETHERNET: u16 = 1;

@@ -43,37 +43,26 @@ fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The percentile interval of `statistic` at `confidence` (such as 0.95) from `resamples` of these independent values
+/// The percentile interval of the median at `confidence` (such as 0.95) from `resamples` of these independent values
 /// (B. Efron, Annals of Statistics 7, 1979): the values are resampled with replacement, and the interval
-/// spans the middle of the results. `statistic` may reorder its values.
+/// spans the middle of the medians.
 ///
 /// Absent below two values, when one is not finite, without resamples, or for an invalid confidence.
-fn bootstrap(
-    values: &[f64],
-    resamples: u32,
-    confidence: f64,
-    random: &mut SplitMix64,
-    statistic: impl Fn(&mut [f64]) -> f64,
-) -> Option<(f64, f64)> {
-    if values.len() < 2 || !all_finite(values) {
-        return None;
-    }
-    let mut drawn = vec![0.0; values.len()];
-    let results = (0..resamples).map(|_| {
-        drawn.fill_with(|| values[random.below(values.len() as u64) as usize]);
-        statistic(&mut drawn)
-    });
-    middle(results.collect(), confidence)
-}
-
-/// The percentile interval of the median; see [`bootstrap`].
 pub fn bootstrap_median(
     values: &[f64],
     resamples: u32,
     confidence: f64,
     random: &mut SplitMix64,
 ) -> Option<(f64, f64)> {
-    bootstrap(values, resamples, confidence, random, median)
+    if values.len() < 2 || !all_finite(values) {
+        return None;
+    }
+    let mut drawn = vec![0.0; values.len()];
+    let medians = (0..resamples).map(|_| {
+        drawn.fill_with(|| values[random.below(values.len() as u64) as usize]);
+        median(&mut drawn)
+    });
+    middle(medians.collect(), confidence)
 }
 
 /// Ends of the middle `confidence` of the results, by nearest rank, so that infinite results are allowed.

@@ -180,8 +180,8 @@ pub fn peek(payload: &[u8]) -> Option<(u64, u32)> {
     Some((sequence, u32::from_be_bytes(*head[20..].first_chunk()?)))
 }
 
-/// Writes the header of `layout` into the first [`HeaderLayout::len`] bytes of `out`; the rest is
-/// unchanged. Narrow fields carry the low bits of the wide ones.
+/// Writes the header of `layout` to the start of `out`; the rest is unchanged. Narrow fields carry the low
+/// bits of the wide ones.
 ///
 /// # Panics
 /// If `out` is shorter than the header: the caller chose the layout by the payload's size
