@@ -32,8 +32,7 @@ const LINES: &[&str] = &[
     "impair a b delay 100ms",
     "impair add dev eth0 root netem delay 100ms",
     "impair a b --both 'delay 100ms 10ms 25%'",
-    "impair a b --both 'delay 100ms 10ms distribution normal'",
-    "impair a b --both 'loss random 1%'",
+    "impair a b --both 'loss 1% 25%'",
     "impair a b --both 'loss 200%'",
     "impair a b --both 'reorder 25% 50%'",
     // Values.
@@ -47,6 +46,8 @@ const LINES: &[&str] = &[
     "test h -b 10Q",
     "test h -b=-5M",
     "test h -i 5ms",
+    "test h --spacing 20",
+    "test h -l 'uniform(min=3)'",
     "test h -M 87",
     "test h -w 1",
     "test h -w 2G",

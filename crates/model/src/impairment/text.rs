@@ -9,13 +9,7 @@ use std::sync::LazyLock;
 use super::laws::{Laws, SLOT_TERMS, Stage};
 use crate::ModelError;
 use crate::experiment::nearest;
-use crate::law::{Language, Words, parenthesised, words_of};
-
-static LANGUAGE: Language = Language {
-    what: "impairment",
-    is_term,
-    separator: "a comma between two terms, such as delay 40ms, loss 1%",
-};
+use crate::law::{Words, parenthesised, words_of};
 
 /// A term: its name, names that people and other tools use for it, and its form.
 pub(super) struct TermName {
@@ -38,6 +32,9 @@ fn term_names() -> impl Iterator<Item = &'static TermName> {
     SLOT_TERMS.iter().chain([&ORDER_TERM])
 }
 
+/// Correlation distorts the distribution, so there is none.
+const UNCORRELATED: &str = "the term without netem's correlation, such as delay 100ms 10ms or loss 1%; bursts of loss are loss P% run N";
+
 /// The accepted form of a term.
 fn form(name: &str) -> &'static str {
     term_names().find(|term| term.name == name).map_or(&TERMS, |term| (term.form)())
@@ -55,13 +52,39 @@ fn form_near(word: &str) -> Option<&'static str> {
     known.map(|term| term.name).or_else(near).map(form)
 }
 
-/// The terms of a line; commas within parentheses do not separate terms.
-fn terms(line: &str) -> impl Iterator<Item = &str> {
+/// The terms of a line. They are separated by commas outside parentheses, or as in netem by the next term's name.
+fn terms(line: &str) -> Vec<String> {
     let mut depth = 0_i32;
-    line.split(move |c| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
+    let nesting = |c: char| i32::from(c == '(') - i32::from(c == ')');
+    let parts = line.split(|c| {
+        depth += nesting(c);
         c == ',' && depth <= 0
-    })
+    });
+    let mut terms = vec![];
+    for part in parts {
+        let (mut term, mut depth) = (String::new(), 0);
+        for word in part.split_whitespace() {
+            // Stages have the names of terms.
+            let is_order = term.split(' ').next() == Some(ORDER_TERM.name);
+            if depth <= 0 && is_term(word) && !term.is_empty() && !is_order {
+                terms.push(std::mem::take(&mut term));
+            }
+            if !term.is_empty() {
+                term.push(' ');
+            }
+            term += word;
+            depth += word.chars().map(nesting).sum::<i32>();
+        }
+        terms.push(term);
+    }
+    terms
+}
+
+/// Whether a term has netem's correlation: a percentage after the first value.
+fn is_correlated(words: &[String]) -> bool {
+    let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
+    words.get(1).is_some_and(is_number)
+        && words.iter().skip(2).any(|word| is_number(word) && word.ends_with('%'))
 }
 
 impl FromStr for Laws {
@@ -74,7 +97,7 @@ impl FromStr for Laws {
             return Ok(laws);
         }
         for term in terms(&spaced) {
-            laws.term(term)?;
+            laws.term(&term)?;
         }
         laws.check("impairment")?;
         Ok(laws)
@@ -82,13 +105,15 @@ impl FromStr for Laws {
 }
 
 impl Laws {
-    fn term(&mut self, term: &str) -> Result<(), ModelError> {
-        let given = term.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (before, arguments, behind) = parenthesised(term);
+    fn term(&mut self, given: &str) -> Result<(), ModelError> {
+        let (before, arguments, behind) = parenthesised(given);
         let list = words_of(&format!("{before} {behind}"));
-        let mut words = Words::new(&LANGUAGE, &given, &TERMS, &list, arguments);
+        let mut words = Words::new("impairment", given, &TERMS, &list, arguments);
         let name = words.next()?;
         words.set_form(form(name));
+        if is_correlated(&list) && is_term(name) {
+            return Err(words.refused(UNCORRELATED));
+        }
         let again = match name {
             "order" => {
                 let mut order = vec![];
@@ -194,6 +219,37 @@ mod tests {
     }
 
     #[test]
+    fn laws_are_accepted_as_netem_writes_them() {
+        for (given, printed) in [
+            ("delay 100ms loss 1%", "loss 1%, delay 100ms"),
+            ("delay 100ms 10ms", "delay 100ms ±10ms uniform fifo-release"),
+            ("delay 100ms 10ms allow", "delay 100ms ±10ms uniform allow"),
+            ("delay 100ms 10ms distribution normal", "delay 100ms ±10ms normal fifo-release"),
+            ("delay 100ms ± 10ms distribution uniform", "delay 100ms ±10ms uniform fifo-release"),
+            (
+                "delay 100ms 10ms loss random 1% duplicate 2% corrupt 0.1% rate 10mbit",
+                "loss 1%, duplicate 2%, rate 10M, delay 100ms ±10ms uniform fifo-release, corrupt 0.1% leave",
+            ),
+            (
+                "delay uniform(min=1ms, max=3ms) loss 1%",
+                "loss 1%, delay 2ms ±1ms uniform fifo-release",
+            ),
+            ("loss gemodel 1% 10% 70% 0.1%", "loss ge 1% to-good 10% bad 70% good 0.1%"),
+            ("loss gemodel 1%", "loss ge 1%"),
+            ("loss 1% order duplicate loss, delay 4ms", "loss 1%, delay 4ms, order duplicate loss"),
+        ] {
+            assert_eq!(back(given), printed, "{given}");
+        }
+        for correlated in
+            ["delay 100ms 10ms 25%", "delay 9ms ±1ms 25% loss 1%", "loss 1% 25%", "corrupt 1% 5%"]
+        {
+            let (given, accepted) = value(correlated);
+            assert!(correlated.starts_with(&given), "{correlated}: {given}");
+            assert_eq!(accepted, UNCORRELATED, "{correlated}");
+        }
+    }
+
+    #[test]
     fn words_set_the_values() {
         let laws: Laws = "delay 20ms ±15ms exponential, loss 5% run 4".parse().unwrap();
         let exponential = laws.delay.unwrap().exponential.unwrap();
@@ -232,12 +288,12 @@ mod tests {
             ("loss every_nth(2.5)", "loss.every_nth.every_nth", "2.5", "a whole number"),
             ("loss every_nth(2%)", "loss.every_nth.every_nth", "2%", "a whole number"),
             ("loss percentage(101%)", "loss.percentage", "101", "0 to 100 percent"),
-            ("delay uniform(min=10ms)", "delay.uniform.max", "nothing", "a value"),
+            ("delay uniform(min=10ms)", "delay.uniform.max", "nothing", "max=VALUE"),
             ("delay uniform(min=10ms, max=30)", "delay.uniform.max", "30", "unit"),
             ("delay uniform(min=10ms, max=soon)", "delay.uniform.max", "soon", "40ms"),
             ("delay uniform(min=1ms, min=2ms)", "delay.uniform.min", "min=2ms", "each key once"),
             ("delay uniform(10ms, 30ms)", "delay.uniform", "10ms", "KEY=VALUE, …"),
-            ("delay uniform()", "delay.uniform.min", "nothing", "a value"),
+            ("delay uniform()", "delay.uniform.min", "nothing", "min=VALUE"),
         ] {
             let Err(ModelError::Field { field: f, given: g, accepted: a }) = text.parse::<Laws>()
             else {
@@ -269,7 +325,7 @@ mod tests {
     fn a_time_without_a_unit_is_refused_and_a_rate_shown() {
         for given in ["delay 10", "delay 1.5", "delay 10ms ±5", "delay 10..20", "delay 10..20ms"] {
             let (said, accepted) = value(given);
-            assert!(said.contains(given) && accepted.contains("delay 10ms"), "{said}: {accepted}");
+            assert!(said.contains(given) && accepted.contains("20ms"), "{said}: {accepted}");
         }
         assert!("delay 20ms ±5ms exponential most 1".parse::<Laws>().is_err());
         // Zero is the same in any unit.
@@ -308,7 +364,6 @@ mod tests {
             ("latency 5ms", "delay T"),
             ("bandwidth 5M", "rate R"),
             ("dup 5%", "duplicate P%"),
-            ("delay 40ms loss 1%", "a comma between"),
             // As it was given.
             ("loss every 3 packets", "loss every 3 packets"),
             ("delay 5 m", "delay 5 m"),

@@ -107,7 +107,11 @@ impl de::Error for Refusal {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Refusal { key: Some(field.into()), given: Some("nothing".into()), ..Refusal::of("a value") }
+        Refusal {
+            key: Some(field.into()),
+            given: Some("nothing".into()),
+            ..Refusal::of(&format!("{field}=VALUE"))
+        }
     }
 }
 

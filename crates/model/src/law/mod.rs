@@ -16,7 +16,7 @@ use crate::ModelError;
 mod general;
 mod words;
 
-pub(crate) use words::{Language, Words, parenthesised, words_of};
+pub(crate) use words::{MeanAndSpread, Words, parenthesised, words_of};
 
 /// The parameters of a law. Its name is that of its module.
 pub trait Law: Serialize + DeserializeOwned + JsonSchema {
@@ -170,7 +170,7 @@ macro_rules! slot_of_laws {
                         return Ok(Self { $module: Some(law), ..Self::default() });
                     }
                 })*
-                Err(words.no_form())
+                Err(words.bad())
             }
         }
 
@@ -290,11 +290,9 @@ macro_rules! choice_of_laws {
         impl std::str::FromStr for $choice {
             type Err = ModelError;
             fn from_str(text: &str) -> Result<Self, ModelError> {
-                static LANGUAGE: crate::law::Language =
-                    crate::law::Language { what: $term, is_term: |_| false, separator: "" };
                 let (before, arguments, behind) = crate::law::parenthesised(text);
                 let list = crate::law::words_of(&format!("{before} {behind}"));
-                let mut words = crate::law::Words::new(&LANGUAGE, text, &FORM, &list, arguments);
+                let mut words = crate::law::Words::new($term, text, &FORM, &list, arguments);
                 let law = Self::read(&mut words)?;
                 words.end()?;
                 law.check_parameters($term)?;

@@ -7,7 +7,7 @@ use crate::ModelError;
 use crate::units::Span;
 
 /// A number without a unit is refused: tc reads it as microseconds, flags as seconds, people as milliseconds.
-const SPAN_FORM: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
+const SPAN_FORM: &str = "times with their unit (ns, us, ms, s, m, h), such as 20ms, 100us or 1.5s";
 const PERCENTAGE_FORM: &str =
     "percentages with their sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
 /// Units that may be separated from their number, as in printed values.
@@ -17,20 +17,19 @@ const UNITS: [&str; 28] = [
     "G", "T",
 ];
 
-/// The language that a law's words belong to.
-pub(crate) struct Language {
-    /// The kind of value, for errors: `impairment`.
-    pub(crate) what: &'static str,
-    /// Whether a word is the name of a term, in a language of several terms.
-    pub(crate) is_term: fn(&str) -> bool,
-    /// The accepted separator of two terms.
-    pub(crate) separator: &'static str,
+/// A mean and what varies around it.
+pub(crate) struct MeanAndSpread {
+    pub(crate) mean: Span,
+    pub(crate) spread: Span,
+    /// Whether the spread has its sign `±`, which netem omits.
+    pub(crate) has_sign: bool,
 }
 
 /// The words of one term, read from left to right.
 #[derive(Clone)]
 pub struct Words<'a> {
-    language: &'static Language,
+    /// The kind of value, for errors: `impairment`.
+    what: &'static str,
     /// The term as given, for errors.
     term: &'a str,
     form: &'static str,
@@ -44,13 +43,13 @@ pub struct Words<'a> {
 impl<'a> Words<'a> {
     /// The words of `term`: `words` without the arguments in parentheses. `form` is the accepted form.
     pub(crate) fn new(
-        language: &'static Language,
+        what: &'static str,
         term: &'a str,
         form: &'static str,
         words: &'a [String],
         arguments: Option<&'a str>,
     ) -> Self {
-        Words { language, term, form, words, arguments, following: &[] }
+        Words { what, term, form, words, arguments, following: &[] }
     }
 
     /// Sets the accepted form.
@@ -63,14 +62,9 @@ impl<'a> Words<'a> {
         self.refused(self.form)
     }
 
-    fn refused(&self, accepted: &'static str) -> ModelError {
-        ModelError::Value { what: self.language.what, given: self.term.to_owned(), accepted }
-    }
-
-    /// The error of words that match no law's form; they may be two terms without a comma.
-    pub(crate) fn no_form(&self) -> ModelError {
-        let is_term = self.words.iter().any(|word| (self.language.is_term)(word));
-        self.refused(if is_term { self.language.separator } else { self.form })
+    /// The error of the term, with what is accepted instead.
+    pub(crate) fn refused(&self, accepted: &'static str) -> ModelError {
+        ModelError::Value { what: self.what, given: self.term.to_owned(), accepted }
     }
 
     pub(crate) fn peek(&self) -> Option<&'a str> {
@@ -113,15 +107,31 @@ impl<'a> Words<'a> {
         word.parse().map_err(|_| self.bad())
     }
 
-    /// Reads `T ±T`; `None` for other words.
-    pub(crate) fn mean_and_spread(&mut self) -> Result<Option<(Span, Span)>, ModelError> {
+    /// Reads `T ±T`, or `T T` as netem writes it; `None` for other words.
+    pub(crate) fn mean_and_spread(&mut self) -> Result<Option<MeanAndSpread>, ModelError> {
         let first = self.next()?;
-        let Some(spread) = self.peek().and_then(|word| word.strip_prefix('±')) else {
-            return Ok(None);
+        let Some(second) = self.peek() else { return Ok(None) };
+        let is_time = second.starts_with(|c: char| c.is_ascii_digit()) && !second.ends_with('%');
+        let spread = match second.strip_prefix('±') {
+            Some(spread) => spread,
+            None if is_time => second,
+            None => return Ok(None),
         };
         self.next()?;
         let spread = if spread.is_empty() { self.next()? } else { spread };
-        Ok(Some((self.span(first)?, self.span(spread)?)))
+        let (mean, spread) = (self.span(first)?, self.span(spread)?);
+        Ok(Some(MeanAndSpread { mean, spread, has_sign: !is_time }))
+    }
+
+    /// Consumes the name of a distribution: `normal`, or `distribution normal` as netem writes it.
+    pub(crate) fn took_distribution(&mut self, name: &str) -> bool {
+        let mut ahead = self.clone();
+        ahead.took("distribution");
+        let found = ahead.took(name);
+        if found {
+            *self = ahead;
+        }
+        found
     }
 
     /// Consumes the next word if it is `word`.
@@ -173,9 +183,6 @@ impl<'a> Words<'a> {
     pub(crate) fn end(&self) -> Result<(), ModelError> {
         match self.peek() {
             None if self.arguments.is_none() => Ok(()),
-            Some(word) if (self.language.is_term)(word) => {
-                Err(self.refused(self.language.separator))
-            }
             _ => Err(self.bad()),
         }
     }

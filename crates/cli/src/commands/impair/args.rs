@@ -19,7 +19,7 @@ use crate::random;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save …",
-    after_help = "Laws are comma-separated terms, in one line:\n\
+    after_help = "Laws are terms in one line, separated by commas or only by their names:\n\
                   loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
                   delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
                   delay MIN..MAX   corrupt P% [repair|leave|checksum] [flip N]\n\
@@ -28,7 +28,7 @@ use crate::random;
                   P is in per cent, with the sign; +- may stand for ±. T is a time with its unit: 100us, 20ms, 1.5s. \
                   R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits as with iperf3 \
                   (unlike tc). B is bytes: 64K (K is 1024). `delay T ±J` is a normal distribution with standard deviation J \
-                  and fifo-release, which keeps the order.\n\
+                  and fifo-release, which keeps the order. `delay T J`, as netem writes it, is uniform; netem reorders, as `allow` does.\n\
                   `weir profiles` lists presets. After the first SIGINT queued packets leave (2 s at most); a second one \
                   ends immediately.\n\
                   Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an interface was removed, 4 not \

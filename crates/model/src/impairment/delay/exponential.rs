@@ -6,7 +6,7 @@ use weir_laws::{Draws, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
-use crate::law::{Law, Running, Words, is_default, refuse};
+use crate::law::{Law, MeanAndSpread, Running, Words, is_default, refuse};
 use crate::units::Span;
 
 /// An exponential delay: `min` and an exponential part of mean `mean` − `min`.
@@ -31,8 +31,10 @@ impl Law for Exponential {
     type Running = Decay;
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
-        let Some((mean, spread)) = words.mean_and_spread()? else { return Ok(None) };
-        if !words.took("exponential") {
+        let Some(MeanAndSpread { mean, spread, .. }) = words.mean_and_spread()? else {
+            return Ok(None);
+        };
+        if !words.took_distribution("exponential") {
             return Ok(None);
         }
         let min = Span(mean.0.checked_sub(spread.0).ok_or_else(|| words.bad())?);

@@ -6,7 +6,7 @@ use weir_laws::{Draws, normal_quantile, open_unit_interval};
 
 use super::{DelayMoments, DelayRule, check_span, round_ns};
 use crate::ModelError;
-use crate::law::{Law, Running, Words};
+use crate::law::{Law, MeanAndSpread, Running, Words};
 use crate::units::Span;
 
 /// A normal (Gaussian) delay.
@@ -26,9 +26,12 @@ impl Law for Normal {
     type Running = Bell;
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
-        let Some((mean, deviation)) = words.mean_and_spread()? else { return Ok(None) };
-        let is_named = words.took("normal");
-        Ok((is_named || words.is_law_complete()).then_some(Self { mean, deviation }))
+        let Some(MeanAndSpread { mean, spread, has_sign }) = words.mean_and_spread()? else {
+            return Ok(None);
+        };
+        let is_named = words.took_distribution("normal");
+        let is_default = has_sign && words.is_law_complete();
+        Ok((is_named || is_default).then_some(Self { mean, deviation: spread }))
     }
 
     fn short(&self) -> Option<String> {

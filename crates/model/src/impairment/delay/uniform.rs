@@ -6,7 +6,7 @@ use weir_laws::Draws;
 
 use super::{DelayMoments, DelayRule, check_span};
 use crate::ModelError;
-use crate::law::{Law, Running, Words, refuse};
+use crate::law::{Law, MeanAndSpread, Running, Words, refuse};
 use crate::units::Span;
 
 /// A uniform delay between two bounds.
@@ -30,8 +30,12 @@ impl Law for Uniform {
             words.next()?;
             return Ok(Some(Self { min: words.span(min)?, max: words.span(max)? }));
         }
-        let Some((mean, spread)) = words.mean_and_spread()? else { return Ok(None) };
-        if !words.took("uniform") {
+        let Some(MeanAndSpread { mean, spread, has_sign }) = words.mean_and_spread()? else {
+            return Ok(None);
+        };
+        // netem's default distribution.
+        let is_default = !has_sign && words.is_law_complete();
+        if !words.took_distribution("uniform") && !is_default {
             return Ok(None);
         }
         let min = mean.0.checked_sub(spread.0).ok_or_else(|| words.bad())?;

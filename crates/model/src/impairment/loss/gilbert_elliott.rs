@@ -101,14 +101,16 @@ impl Law for GilbertElliott {
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
         let mut model = Self::default();
-        if words.took("ge") {
+        // netem writes the values by position: gemodel p [r [1-h [1-k]]].
+        let is_positional = words.took("gemodel");
+        if is_positional || words.took("ge") {
             model.good_to_bad_percentage = Some(words.percent()?);
             for (word, field) in [
                 ("to-good", &mut model.bad_to_good_percentage),
                 ("bad", &mut model.bad_loss_percentage),
                 ("good", &mut model.good_loss_percentage),
             ] {
-                if words.took(word) {
+                if words.took(word) || is_positional && words.peek().is_some() {
                     *field = Some(words.percent()?);
                 }
             }

@@ -19,6 +19,8 @@ impl Law for Percentage {
     type Running = Chance;
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
+        // netem's name of this law.
+        words.took("random");
         let percentage = words.percent_if_number()?;
         Ok(percentage.filter(|_| words.is_law_complete()).map(Self))
     }

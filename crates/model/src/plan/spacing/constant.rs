@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::{SpacingMoments, SpacingRule, check_mean, span};
+use super::{SpacingMoments, SpacingRule, check_mean};
 use crate::ModelError;
 use crate::law::{Law, Running, Words};
 use crate::units::Span;
@@ -27,8 +27,11 @@ impl Law for Constant {
         if words.took("constant") {
             return Ok(Some(Self::default()));
         }
-        let mean = span(words.next()?);
-        Ok(mean.map(|mean| Self { mean: Some(mean) }))
+        let word = words.next()?;
+        if !word.starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(None);
+        }
+        Ok(Some(Self { mean: Some(words.span(word)?) }))
     }
 
     fn short(&self) -> Option<String> {

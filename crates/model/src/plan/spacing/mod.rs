@@ -76,8 +76,3 @@ fn check_mean(at: &str, mean: Option<Span>) -> Result<(), ModelError> {
         _ => Ok(()),
     }
 }
-
-/// A time with its unit; a bare number is refused, since 10 may be meant as milliseconds.
-fn span(word: &str) -> Option<Span> {
-    if word.ends_with(|c: char| c.is_ascii_digit()) { None } else { word.parse().ok() }
-}
