@@ -73,21 +73,12 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                 ));
             }
             if let Some(spacing) = &s.spacing {
-                let mut text = format!(
-                    "spacing {} ± {}",
-                    duration(spacing.intended_seconds),
-                    duration(spacing.deviation_seconds)
-                );
-                if let Some(p99) = spacing.p99_seconds {
-                    text += &format!(
-                        " (error p99 {}, max {})",
-                        duration(p99),
-                        duration(spacing.max_seconds)
-                    );
-                } else {
-                    text += &format!(" (error max {})", duration(spacing.max_seconds));
-                }
-                parts.push(text);
+                // Of the difference to each intended interval, not of the intervals, which may vary by a law.
+                let mut error = vec![format!("± {}", duration(spacing.deviation_seconds))];
+                error.extend(spacing.p99_seconds.map(|p99| format!("p99 {}", duration(p99))));
+                error.push(format!("max {}", duration(spacing.max_seconds)));
+                let (mean, error) = (duration(spacing.intended_seconds), error.join(", "));
+                parts.push(format!("mean spacing {mean} (error {error})"));
             }
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
             if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {
@@ -114,7 +105,7 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                 parts.push(format!("sent of asked {sent}"));
             }
             if let Some(spacing) = spacing {
-                parts.push(format!("spacing deviation {spacing}"));
+                parts.push(format!("spacing error {spacing}"));
             }
             parts.extend(slots(
                 sum(|s| s.late_slots),
