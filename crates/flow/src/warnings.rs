@@ -4,7 +4,7 @@ use weir_model::plan::{CatchUp, Direction, Family, FlowSpec};
 use weir_model::record::{CpuEnd, Crossing, Flow, LedgerRow, LossLedger, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
-use weir_wire::header::Header;
+use weir_wire::header::{Carries, Epoch, Header};
 
 use crate::socket_drops::{SocketDrops, is_one_namespace, socket_drops};
 use weir_model::record::stage;
@@ -55,6 +55,7 @@ pub(crate) fn add(
         paced(flow, spec, &mut out);
         if !one_sided {
             missing_report(flow, &mut out);
+            without_send_time(flow, spec, &mut out);
         }
     }
     if one_sided {
@@ -265,15 +266,41 @@ fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut 
     }
 }
 
+/// What the header of a flow carries, and the payload that it has to fit into, bytes: the smallest one.
+fn header(spec: &FlowSpec) -> (Carries, u64) {
+    let payload = spec.size.moments().min_bytes;
+    let size = usize::try_from(payload).unwrap_or(usize::MAX);
+    (Header::new(spec.connection.header, size).carries(), payload)
+}
+
+/// Datagrams whose header has no send time of a known clock.
+fn without_send_time(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    if !f.transport.datagrams() {
+        return;
+    }
+    let (carries, payload) = header(spec);
+    let format = spec.connection.header;
+    let (cause, absent) = match carries.time.map(|time| time.epoch) {
+        Some(Epoch::Monotonic) => return,
+        Some(Epoch::Undefined) => {
+            (format!("header {format} has a send time of an unknown clock"), "")
+        }
+        None if format.numbered() => {
+            (format!("payloads of {payload} bytes have no room for a send time"), "jitter, ")
+        }
+        None => (format!("header {format} has no send time"), "jitter, "),
+    };
+    let text = format!("{cause}: {absent}one-way delay, PDV and IPDV are absent");
+    out.push(Warning::new("header-limited", Severity::Info, text).for_flow(f.id));
+}
+
 /// The reason why a flow's sequence numbers are ambiguous.
 fn ambiguity(f: &Flow, r: &Receiver, spec: &FlowSpec) -> String {
-    // The header has to fit into the smallest payload.
-    let payload = spec.size.moments().min_bytes;
+    let (carries, payload) = header(spec);
+    let format = spec.connection.header;
     let is_contradicted = f.sender.as_ref().is_some_and(|s| {
         r.lost_packets.is_some_and(|lost| r.packets.saturating_add(lost) > s.packets)
     });
-    let (format, size) = (spec.connection.header, usize::try_from(payload).unwrap_or(usize::MAX));
-    let carries = Header::new(format, size).carries();
     let is_contradicted = is_contradicted || !carries.tag && r.duplicate_packets.is_none();
     match carries.sequence_bits {
         0 if !format.numbered() => format!("header {format} has no sequence number"),

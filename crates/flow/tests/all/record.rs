@@ -2,7 +2,9 @@
 
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::{IntervalClock, PeerReports};
-use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, TransportName};
+use weir_model::plan::{
+    CatchUp, Connection, Direction, Family, FlowSpec, HeaderFormat, Plan, TransportName,
+};
 use weir_model::record::{
     CpuEnd, Crossing, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing,
     Status, Tcp,
@@ -476,6 +478,23 @@ fn a_stalled_sender_is_warned_of() {
     assert_eq!(slots(400, 0.049), []);
     // Wake-ups of some microseconds at a high rate.
     assert_eq!(slots(1000, 50e-6), []);
+}
+
+#[test]
+fn a_header_without_send_time_is_stated() {
+    let of = |format, payload: u64| {
+        let mut t = Test::udp();
+        t.spec().connection.header = format;
+        t.spec().size = ByteSize(payload).into();
+        t.with(|_| {})
+    };
+    let stated = one("header-limited", Severity::Info);
+    for format in [HeaderFormat::Iperf3, HeaderFormat::Iperf3Wide, HeaderFormat::None] {
+        assert_eq!(of(format, 1000), stated, "{format}");
+    }
+    assert_eq!(of(HeaderFormat::Native, 7), stated);
+    assert_eq!(of(HeaderFormat::Native, 8), []);
+    assert_eq!(Test::tcp().with(|t| t.spec().connection.header = HeaderFormat::None), []);
 }
 
 #[test]
