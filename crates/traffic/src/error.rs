@@ -26,8 +26,8 @@ pub enum TrafficError {
         /// The reason.
         reason: String,
     },
-    /// The control connection could not be established.
-    #[error("{address}: control connection failed: {reason}")]
+    /// A connection could not be established.
+    #[error("cannot connect to {address}: {reason}")]
     Connect {
         /// The address.
         address: Address,

@@ -147,7 +147,7 @@ mod tests {
     fn a_word_of_the_peer_is_no_silence_and_what_fails_here_is_no_word() {
         for (error, is) in [
             ("192.0.2.1:9347: connecting took longer than 3 s", true),
-            ("192.0.2.1:9347: control connection failed: Connection refused (os error 111)", false),
+            ("cannot connect to 192.0.2.1:9347: Connection refused (os error 111)", false),
             ("198.18.0.2:9347: refused (limit): 10001 flows", false),
         ] {
             assert_eq!(is_silence(&run(Some(error))), is, "{error}");
@@ -210,13 +210,13 @@ mod tests {
     #[test]
     fn where_points_change_the_path_only_a_refusal_or_a_reset_is_a_loss() {
         let said = [
-            "192.0.2.1:9347: control connection failed: Connection refused (os error 111)",
+            "cannot connect to 192.0.2.1:9347: Connection refused (os error 111)",
             "192.0.2.1:9347: the peer was lost during setup: Connection reset by peer (os error 104)",
         ];
         let silent = [
             "no hello",
-            "192.0.2.1:9347: control connection failed: no answer within 3 s",
-            "192.0.2.1:9347: control connection failed: No route to host (os error 113)",
+            "cannot connect to 192.0.2.1:9347: no answer within 3 s",
+            "cannot connect to 192.0.2.1:9347: No route to host (os error 113)",
         ];
         let gone = |errors: &[&str], change| {
             let mut losses = PeerLosses::of(1, change);
