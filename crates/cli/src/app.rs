@@ -91,12 +91,17 @@ pub(crate) enum ScenarioSource {
 
 /// The file that a stored experiment's command named; `None` if this version does not parse that command.
 pub(crate) fn file_of(words: &[String]) -> Option<ScenarioSource> {
-    match Cli::try_parse_from(words).ok()?.command {
+    let words: Vec<OsString> = words.iter().map(Into::into).collect();
+    match read(&words).ok()?.command {
         Command::Run(args) => args.file().map(|file| ScenarioSource::Scenario(file.into())),
         Command::Sweep(args) => args.plan().map(|file| ScenarioSource::Plan(file.into())),
         Command::Test(args) => args.general.plan.map(ScenarioSource::Plan),
         _ => None,
     }
+}
+
+fn read(words: &[OsString]) -> Result<Cli, clap::Error> {
+    parsed::read(words, |words| Cli::try_parse_from(words))
 }
 
 /// The whole command line, for completions and manual pages.
@@ -107,7 +112,7 @@ pub(crate) fn command_line() -> clap::Command {
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let code = match Cli::try_parse_from(&words) {
+    let code = match read(&words) {
         Ok(cli) => dispatch(cli.command, &words),
         Err(refusal) => help_or_refusal(&refusal, &words),
     };

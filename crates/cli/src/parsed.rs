@@ -11,6 +11,70 @@ use crate::app::command_line;
 /// Exit code of bad input.
 const USAGE: i32 = 2;
 
+/// Parses a command line by `parse`. If that refuses a spelling whose meaning is clear, it gets the one that it accepts.
+///
+/// # Errors
+/// The parser's refusal.
+pub(crate) fn read<T>(
+    words: &[OsString],
+    parse: impl Fn(&[OsString]) -> Result<T, clap::Error>,
+) -> Result<T, clap::Error> {
+    let mut words = words.to_vec();
+    let mut earlier = None;
+    loop {
+        let error = match parse(&words) {
+            Ok(parsed) => return Ok(parsed),
+            Err(error) => error,
+        };
+        let is_switch = error.kind() == ErrorKind::TooManyValues
+            || strings(&error, ContextKind::InvalidArg) == ["-="];
+        if is_switch && let Some(earlier) = earlier {
+            // The flag before the number has no value.
+            return Err(earlier);
+        }
+        // Each is shorter, or has the subcommand in place of the flag.
+        match with_negative_value(&words, &error).or_else(|| with_verb_first(&words)) {
+            Some(other) => words = other,
+            None => return Err(error),
+        }
+        earlier = Some(error);
+    }
+}
+
+/// `-b -5M` as `-b=-5M`: the parser takes `-5M` for flags.
+fn with_negative_value(words: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let unknown = strings(error, ContextKind::InvalidArg).pop()?;
+    let is_number =
+        unknown.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let text = |at: usize| words[at].to_str().unwrap_or_default();
+    let end = (0..words.len()).find(|at| text(*at) == "--").unwrap_or(words.len());
+    let is_value = |at: &usize| text(*at).starts_with(&unknown) && text(at - 1).starts_with('-');
+    let at = (2..end).find(is_value).filter(|_| is_number)?;
+    let mut joined = words.to_vec();
+    let value = joined.remove(at);
+    joined[at - 1].push("=");
+    joined[at - 1].push(value);
+    Some(joined)
+}
+
+/// `weir impair --socket PATH show` as `weir impair show --socket PATH`, which `weir ctl` accepts too.
+fn with_verb_first(words: &[OsString]) -> Option<Vec<OsString>> {
+    let [program, command, flag, rest @ ..] = words else { return None };
+    let (name, value) = match flag.to_str()?.split_once('=') {
+        Some((name, _)) => (name, vec![]),
+        None => (flag.to_str()?, vec![rest.first()?.clone()]),
+    };
+    let is_socket = command == "impair" && ["--socket", "--control-socket"].contains(&name);
+    let [verb, others @ ..] = &rest[value.len()..] else { return None };
+    let line = command_line();
+    line.find_subcommand("impair")?.find_subcommand(verb).filter(|_| is_socket)?;
+    let front = [program, command, verb, flag].into_iter().cloned();
+    Some(front.chain(value).chain(others.iter().cloned()).collect())
+}
+
 /// A refusal by the parser as data. `arguments` is the command line with the program's name.
 pub(crate) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Refusal {
     let code = match error.kind() {
@@ -287,7 +351,8 @@ mod tests {
 
     fn refused(line: &str) -> Refusal {
         let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
-        let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+        let error =
+            read(&arguments, |words| command_line().try_get_matches_from(words)).unwrap_err();
         refusal(&error, &arguments)
     }
 
@@ -373,6 +438,51 @@ mod tests {
             assert_eq!(refused.code, "missing-argument", "{line}");
             assert!(refused.accepted.as_ref().unwrap().contains(accepted), "{line}: {refused:?}");
         }
+    }
+
+    #[test]
+    fn a_negative_value_is_refused_with_its_flag() {
+        for (line, flag, given) in [
+            ("weir test h -b -5M", "--bitrate", "-5M"),
+            ("weir test h -ub -5M", "--bitrate", "-5M"),
+            ("weir test h -u -t -1 -b -5", "--time", "-1"),
+            ("weir test h --title -5 -i -.5", "--interval", "-.5"),
+            ("weir impair a b --duration -5ms", "--duration", "-5ms"),
+            ("weir sweep h --over size=1 --runs -2", "--runs", "-2"),
+        ] {
+            let refused = refused(line);
+            assert_eq!(refused.code, "value", "{line}");
+            assert_eq!(refused.field.as_deref(), Some(flag), "{line}");
+            assert_eq!(refused.given.as_deref(), Some(given), "{line}");
+            assert!(!refused.accepted.unwrap().is_empty(), "{line}");
+        }
+        // No value of a flag.
+        for line in ["weir test h -u -5", "weir test h -5", "weir test -5 h"] {
+            let refused = refused(line);
+            assert_eq!(
+                (&*refused.code, refused.field.as_deref()),
+                ("unknown-argument", Some("-5"))
+            );
+        }
+    }
+
+    #[test]
+    fn the_socket_may_precede_the_verb() {
+        for line in [
+            "weir impair --socket /s show --json",
+            "weir impair --control-socket=/s show --json",
+            "weir impair show --json --socket /s",
+            "weir ctl --socket /s status",
+            "weir ctl status --socket /s",
+        ] {
+            let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            let matches = read(&arguments, |words| command_line().try_get_matches_from(words));
+            let matches = matches.unwrap_or_else(|e| panic!("{line}: {e}"));
+            let (_, verb) = matches.subcommand().unwrap().1.subcommand().unwrap();
+            let socket = verb.get_one::<std::path::PathBuf>("socket");
+            assert_eq!(socket.map(|path| path.as_path()), Some("/s".as_ref()), "{line}");
+        }
+        assert_eq!(refused("weir impair --socket /s frob").code, "missing-argument");
     }
 
     /// Our hint replaces the parser's, and the usage is still printed.

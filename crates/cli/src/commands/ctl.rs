@@ -1,6 +1,6 @@
 //! `weir ctl`: sends one request to the control socket of a running test and prints the answer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ use weir_report::clean;
 /// Start, stop and query the connections of a running test (`weir test --control-socket`)
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The control socket of the test
-    #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    /// The control socket of the test; required
+    #[arg(long, value_name = "PATH", global = true, visible_alias = "control-socket")]
+    socket: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(short = 'J', long, global = true)]
     json: bool,
@@ -59,12 +59,9 @@ fn request(verb: &Verb) -> String {
 }
 
 /// The text to print for an answer, or the refusal in it.
-fn understood(args: &CtlArgs, line: &str) -> Result<String, CliError> {
-    let refused = |reason: String, exit_code| CliError::Control {
-        path: args.socket.clone(),
-        reason,
-        exit_code,
-    };
+fn understood(args: &CtlArgs, socket: &Path, line: &str) -> Result<String, CliError> {
+    let refused =
+        |reason: String, exit_code| CliError::Control { path: socket.into(), reason, exit_code };
     if line.trim().is_empty() {
         return Err(refused("closed without an answer".into(), 3));
     }
@@ -98,8 +95,13 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
     use std::time::Duration;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
+    // The parser can't require a flag that may also follow the command.
+    let socket = args.socket.as_deref().ok_or_else(|| {
+        let accepted = "the socket of `weir test --control-socket`";
+        CliError::flag("--socket", "missing", accepted)
+    })?;
     let failed = |e: std::io::Error| CliError::Control {
-        path: args.socket.clone(),
+        path: socket.into(),
         reason: match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
                 format!("no test listens there ({e})")
@@ -112,13 +114,13 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
             _ => 3,
         },
     };
-    let mut stream = weir_net::local::connect(&args.socket).map_err(failed)?;
+    let mut stream = weir_net::local::connect(socket).map_err(failed)?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     stream.write_all(format!("{}\n", request(&args.verb)).as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut line).map_err(failed)?;
-    print(&understood(args, &line)?)
+    print(&understood(args, socket, &line)?)
 }
 
 #[cfg(test)]
@@ -136,22 +138,20 @@ mod tests {
 
     #[test]
     fn answers() {
-        let args = CtlArgs { socket: "s".into(), json: true, verb: Verb::Status { name: None } };
-        assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
+        let of = |args: &CtlArgs, line: &str| understood(args, Path::new("s"), line);
+        let args = CtlArgs { socket: None, json: true, verb: Verb::Status { name: None } };
+        assert_eq!(of(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
         let args = CtlArgs { json: false, ..args };
-        assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "done\n");
+        assert_eq!(of(&args, "{\"ok\":true}\n").unwrap(), "done\n");
         let state = r#"{"ok":true,"flows":[{"id":1,"name":"voice","state":"started"},{"id":12,"name":"a\u001bb","state":"finished"}]}"#;
-        assert_eq!(
-            understood(&args, state).unwrap(),
-            "[  1] voice: started\n[ 12] a\u{fffd}b: finished\n"
-        );
-        let error = understood(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
+        assert_eq!(of(&args, state).unwrap(), "[  1] voice: started\n[ 12] a\u{fffd}b: finished\n");
+        let error = of(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
         assert_eq!(
             (error.exit_code(), error.to_string().as_str()),
             (2, "control socket s: no connection 'x'")
         );
-        assert_eq!(understood(&args, r#"{"error":"x"}"#).unwrap_err().exit_code(), 2);
-        assert_eq!(understood(&args, "").unwrap_err().exit_code(), 3);
-        assert_eq!(understood(&args, "]").unwrap_err().exit_code(), 3);
+        assert_eq!(of(&args, r#"{"error":"x"}"#).unwrap_err().exit_code(), 2);
+        assert_eq!(of(&args, "").unwrap_err().exit_code(), 3);
+        assert_eq!(of(&args, "]").unwrap_err().exit_code(), 3);
     }
 }

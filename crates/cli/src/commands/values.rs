@@ -103,7 +103,7 @@ pub(crate) fn positive(text: &str) -> Result<Span, String> {
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
     let span = text.parse::<Span>().ok().filter(|span| span.0 <= 7 * 86_400 * 1_000_000_000);
     span.ok_or_else(|| {
-        "expected a time up to 7d (7 days), with its unit (ns, us, ms, s, m, h, d) or in seconds, such as 10, 2.5s, 90m or 1d"
+        "expected a time up to 7d (7 days), with its unit (ns, us, ms, s, m, h, d) or in seconds, such as 10, 2.5s, 90m or 1d; 0 is until stopped"
             .to_string()
     })
 }

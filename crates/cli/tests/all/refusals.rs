@@ -20,6 +20,7 @@ const LINES: &[&str] = &[
     "runs frob",
     "schema x",
     "completions x",
+    "ctl status",
     // The syntax of other tools.
     "-s",
     "-c h",
@@ -27,6 +28,7 @@ const LINES: &[&str] = &[
     "test h -X a",
     "test h --get-server-output",
     "test h -t -1",
+    "test h -b -5M",
     "impair eth0",
     "impair shw",
     "impair a b delay 100ms",

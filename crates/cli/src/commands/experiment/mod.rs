@@ -11,6 +11,7 @@ mod result;
 pub(crate) mod run;
 pub(crate) mod sweep;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -69,11 +70,10 @@ pub(crate) fn plan_from_flags(words: &[String]) -> Result<Plan, Box<Refusal>> {
     }
     const HOST: &str = "host.invalid";
     // The step itself names the host, so everything after this placeholder is a flag.
-    let line = std::iter::once(HOST).chain(words.iter().map(String::as_str));
-    let line = Line::try_parse_from(line).map_err(|e| {
-        let typed = ["weir", "test", HOST].into_iter().chain(words.iter().map(String::as_str));
-        Box::new(parsed::refusal(&e, &typed.map(Into::into).collect::<Vec<_>>()))
-    })?;
+    let typed = ["weir", "test", HOST].into_iter().chain(words.iter().map(String::as_str));
+    let typed: Vec<OsString> = typed.map(Into::into).collect();
+    let line = parsed::read(&typed, |words| Line::try_parse_from(&words[2..]))
+        .map_err(|e| Box::new(parsed::refusal(&e, &typed)))?;
     let output = &line.args.output;
     let refused = [
         (output.json || output.json_stream, "--json"),
