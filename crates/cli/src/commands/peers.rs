@@ -130,10 +130,15 @@ fn run_as(job: PeerJob, words: &[OsString], form: ErrorForm) -> i32 {
     match ready {
         Ok((test, stop)) => execute(test, &stop, job, words, form),
         Err(error) => {
-            tell(&error, form);
+            tell(&error, of_errors(form));
             error.exit_code()
         }
     }
+}
+
+/// The form of errors: that of the result, unless the environment requests another.
+fn of_errors(form: ErrorForm) -> ErrorForm {
+    if form == ErrorForm::Text { ErrorForm::of_environment() } else { form }
 }
 
 /// The test of a job.
@@ -194,7 +199,7 @@ fn execute(
     if let Some(error) = &error {
         // Standard output gets a single object: the record, if there is one.
         let has_record_object = form == ErrorForm::Json && record.is_some();
-        tell(error, if has_record_object { ErrorForm::Text } else { form });
+        tell(error, if has_record_object { ErrorForm::Text } else { of_errors(form) });
     }
     if let Some(record) = record
         && let Err(error) = show(record, form)

@@ -121,6 +121,8 @@ fn refusals_name_the_flag_or_the_option() {
     let error = refused(&["ttcp", "-t", "-s", "-u", "-l", "4", "h", "--json"]);
     assert_eq!((&error["field"], &error["given"]), (&json!("-l"), &json!("4")));
     assert_eq!(error["accepted"], "5 to 65507");
+    let error = refused(&["ttcp", "-t", "h", "--json"]);
+    assert_eq!((&error["field"], &error["given"]), (&json!("-s"), &json!("missing")));
     // Refused, since a one-off server would end after the first client of either protocol.
     let output = weir(directory.path(), &["serve", "-1", "--ttcp"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -113,7 +113,7 @@ impl Settings {
             _ => {}
         }
         if !given.has("pattern") {
-            let accepted = "-s; data of standard input and output is not transferred";
+            let accepted = "-s, to send a pattern or to discard what arrives: standard input and output are not transferred";
             return refuse("pattern", "missing", accepted);
         }
         let udp = given.has("udp");
