@@ -14,6 +14,7 @@ mod job;
 mod key;
 mod labs;
 mod named;
+mod other_tools;
 mod output;
 mod parsed;
 mod random;

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use weir_model::{ModelError, Refusal, nearest, one_of};
 
 use crate::app::command_line;
+use crate::other_tools;
 
 /// Exit code of bad input.
 const USAGE: i32 = 2;
@@ -127,7 +128,7 @@ pub(crate) fn refusal(error: &clap::Error, arguments: &[OsString]) -> Refusal {
         _ => {
             let given = strings(error, ContextKind::InvalidValue).first().cloned();
             let given = given.filter(|given| !given.is_empty());
-            (given.or(Some("nothing".into())), accepted_value(error))
+            (given.or(Some("nothing".into())), tip.clone().or_else(|| accepted_value(error)))
         }
     };
     Refusal {
@@ -226,8 +227,21 @@ fn command_of(arguments: &[OsString], unknown: &[String]) -> Option<clap::Comman
 }
 
 /// The names of the subcommands that are not hidden.
-fn names_of(command: &clap::Command) -> String {
-    one_of(command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name))
+pub(crate) fn names_of(command: &clap::Command) -> String {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
+    one_of(shown.filter(|name| *name != "help"))
+}
+
+/// The value given with a flag: the rest of its word, else the next word; empty if there is none.
+fn value_of(words: &[OsString], flag: &str) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let Some(at) = words.iter().position(|word| word.starts_with(flag)) else {
+        return String::new();
+    };
+    match words[at][flag.len()..].trim_start_matches('=') {
+        "" => words.get(at + 1).map(ToString::to_string).unwrap_or_default(),
+        rest => rest.into(),
+    }
 }
 
 /// A hint for arguments of other tools and for misspelt ones, instead of the parser's own.
@@ -238,7 +252,8 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
                 return None;
             };
-            of_another_tool(command, flag).map(Into::into).or_else(|| {
+            let value = value_of(words, flag);
+            other_tools::of_flag(command, flag, &value).map(Into::into).or_else(|| {
                 // A similar flag is a better hint.
                 let has_better = error.get(ContextKind::SuggestedArg).is_some();
                 let line = command_line();
@@ -251,13 +266,21 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
                     .then(|| format!("weir {of}--help lists the flags"))
             })
         }
-        // The parser may suggest a hidden command.
+        ErrorKind::ValueValidation => {
+            let flag = strings(error, ContextKind::InvalidArg);
+            let value = strings(error, ContextKind::InvalidValue);
+            other_tools::of_flag(command, &plain(flag.first()?), value.first()?).map(Into::into)
+        }
         ErrorKind::InvalidSubcommand => {
-            let line = command_line();
-            let is_hidden =
-                |name: &String| line.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
-            let names = strings(error, ContextKind::SuggestedSubcommand);
-            names.iter().any(is_hidden).then(|| "weir --help lists the commands".into())
+            other_tools::of_command(command).map(Into::into).or_else(|| {
+                // The parser may suggest a hidden command.
+                let line = command_line();
+                let is_hidden = |name: &String| {
+                    line.find_subcommand(name).is_some_and(clap::Command::is_hide_set)
+                };
+                let names = strings(error, ContextKind::SuggestedSubcommand);
+                names.iter().any(is_hidden).then(|| "weir --help lists the commands".into())
+            })
         }
         // The syntax of netem: laws after the interface.
         ErrorKind::ArgumentConflict if command == "impair" => {
@@ -293,41 +316,6 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
                 ),
             })
         }
-        _ => None,
-    }
-}
-
-/// A hint for a flag of iperf3 that `weir test` has under another name or in another command.
-fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
-    // `weir -c HOST` without a command is iperf3's syntax.
-    if command != "test" && command != flag {
-        return None;
-    }
-    match flag {
-        "-c" | "--client" => Some("weir test HOST"),
-        "-s" | "--server" => Some("weir serve"),
-        "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
-        "--get-server-output" => {
-            Some("not needed: the result holds both ends, -V and --json show them")
-        }
-        "-X" | "--xbind" | "--sctp" | "--nstreams" => {
-            Some("SCTP is not supported yet; --transport lists what is")
-        }
-        "--repeating-payload" => {
-            Some("--content names what is sent: random, zeros, ascii or ratio:R")
-        }
-        "-m" | "--mptcp" => Some("--transport mptcp"),
-        "--udp-counters-64bit" => Some("--header iperf3-64bit"),
-        "--rcv-timeout" => Some("not needed: a test without its peer ends by itself"),
-        "--cntl-ka" => Some("not needed: the control connection is kept alive"),
-        "--pacing-timer" => Some("not needed: packets are sent at their own times"),
-        "--forceflush" => Some("not needed: every line is written immediately"),
-        "--username" | "--rsa-public-key-path" => {
-            Some("--key-file or WEIR_KEY, made by weir keygen")
-        }
-        _ if flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit()) => Some(
-            "no value may be negative; -t 0 is until stopped, -b 0 unlimited (-1, one client, is a flag of weir serve)",
-        ),
         _ => None,
     }
 }
@@ -420,6 +408,13 @@ mod tests {
             ("weir runs list -q", "weir runs list --help lists the flags"),
             ("weir serve -q", "weir serve --help lists the flags"),
             ("weir test h extra", "no further argument"),
+            ("weir test h -1", "a flag of weir serve"),
+            ("weir test h -c 160", "-l SIZE (-c of ITGSend)"),
+            ("weir test h -E 1000", "-b RATEpps --spacing exponential"),
+            ("weir test -r h", "--bidir"),
+            ("weir test h -rp 9000", "-p PORT (-rp of ITGSend)"),
+            ("weir serve --server", "no flag: weir serve is the server"),
+            ("weir runs export --all --csv", "weir runs export RUN --format csv"),
         ] {
             let refused = refused(line);
             assert_eq!(refused.code, "unknown-argument", "{line}");
@@ -437,6 +432,42 @@ mod tests {
             let refused = refused(line);
             assert_eq!(refused.code, "missing-argument", "{line}");
             assert!(refused.accepted.as_ref().unwrap().contains(accepted), "{line}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn commands_of_other_tools_get_their_equivalent() {
+        for (line, accepted) in [
+            ("weir iperf3 -c h -u", "weir test HOST"),
+            ("weir netserver", "weir serve"),
+            ("weir ITGSend -a h", "weir test HOST"),
+            ("weir itgrecv", "weir serve"),
+            ("weir tc qdisc add dev eth0 root netem delay 1ms", "weir impair A B"),
+            ("weir netdisturb", "weir serve --ui"),
+        ] {
+            let refused = refused(line);
+            let name = line.split(' ').nth(1);
+            assert_eq!(refused.code, "unknown-command", "{line}");
+            assert_eq!((refused.field.as_deref(), refused.given.as_deref()), (name, name));
+            assert!(refused.accepted.unwrap().contains(accepted), "{line}");
+            assert_eq!(refused.nearest, None, "{line}");
+        }
+        assert!(refused("weir runs tc").accepted.unwrap().starts_with("list, "));
+    }
+
+    #[test]
+    fn a_value_of_another_tool_gets_its_equivalent() {
+        for (line, flag, given, accepted) in [
+            ("weir test h -t TCP_RR", "--time", "TCP_RR", "round trips"),
+            ("weir test h -t UDP_STREAM", "--time", "UDP_STREAM", "-u"),
+            ("weir test h -t soon", "--time", "soon", "7d"),
+            ("weir test h -C 1000", "--congestion", "1000", "-b RATEpps"),
+        ] {
+            let refused = refused(line);
+            assert_eq!(refused.code, "value", "{line}");
+            assert_eq!(refused.field.as_deref(), Some(flag), "{line}");
+            assert_eq!(refused.given.as_deref(), Some(given), "{line}");
+            assert!(refused.accepted.unwrap().contains(accepted), "{line}");
         }
     }
 
@@ -488,7 +519,9 @@ mod tests {
     /// Our hint replaces the parser's, and the usage is still printed.
     #[test]
     fn a_terminal_gets_one_hint() {
-        for line in ["weir test -c h", "weir test h -t -1", "weir impair shw", "weir -s"] {
+        for line in
+            ["weir test -c h", "weir test h -1", "weir netperf", "weir impair shw", "weir -s"]
+        {
             let arguments: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
             let error = command_line().try_get_matches_from(&arguments).unwrap_err();
             let text = text(&error, &arguments).unwrap();

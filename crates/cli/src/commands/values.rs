@@ -74,6 +74,14 @@ pub(crate) fn tos(text: &str) -> Result<u8, String> {
     })
 }
 
+/// A congestion control by the kernel's name.
+pub(crate) fn congestion(text: &str) -> Result<String, String> {
+    match text.parse::<f64>() {
+        Err(_) => Ok(text.into()),
+        Ok(_) => Err("expected a name of the kernel, such as cubic, reno or bbr".into()),
+    }
+}
+
 /// A number of packets; `K`, `M` and `G` are powers of 1000, as for rates and unlike sizes.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse::<BitRate>()

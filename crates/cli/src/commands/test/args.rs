@@ -199,7 +199,7 @@ flags! {
         #[arg(short = 'N', long)]
         no_delay: bool => connection.no_delay,
         /// TCP congestion control by its kernel name, such as cubic, reno or bbr
-        #[arg(short = 'C', long, value_name = "NAME")]
+        #[arg(short = 'C', long, value_name = "NAME", value_parser = values::congestion)]
         congestion: Option<String> => connection.congestion,
         /// TCP: fail when sent data stays unacknowledged for this time, 1ms to 1h (a bare number is seconds, not iperf3's
         /// milliseconds) [default: the system's limit]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_model::ModelError;
 use weir_model::names::Host;
-use weir_model::plan::{Connection, ConnectionFields, Family, Plan};
+use weir_model::plan::{Connection, ConnectionFields, Family, Plan, TransportName};
 use weir_model::units::{RateLimit, Seed};
 
 use super::args::{LaterArgs, TestArgs};
@@ -39,6 +39,7 @@ pub(crate) fn plan(
     fresh_seed: Seed,
 ) -> Result<Planned, CliError> {
     refuse_later(&args.later)?;
+    refuse_transport_as_title(args)?;
     if args.general.plan.is_some()
         && let Some(flag) = args.flags().iter().find(|flag| flag.is_given)
     {
@@ -174,6 +175,20 @@ fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
     match given.iter().find(|(set, ..)| *set) {
         Some((_, flag, why)) => Err(CliError::NotYet { flag: (*flag).into(), why: (*why).into() }),
         None => Ok(()),
+    }
+}
+
+/// Refuses `-T UDP` without `-u`: in D-ITG, -T is the transport.
+fn refuse_transport_as_title(args: &TestArgs) -> Result<(), CliError> {
+    let Some(title) = args.output.title.as_deref().filter(|_| args.general.plan.is_none()) else {
+        return Ok(());
+    };
+    match title.to_ascii_lowercase().parse::<TransportName>() {
+        Ok(name) if name != args.traffic.transport(args.host.as_deref()) => {
+            let accepted = format!("--transport {name}, or a title other than a transport's name");
+            Err(CliError::flag("-T/--title", title, &accepted))
+        }
+        _ => Ok(()),
     }
 }
 

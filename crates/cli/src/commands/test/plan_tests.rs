@@ -117,6 +117,9 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h -4 -6", "usage", "--ipv4", "given with --ipv6"),
         ("h -b 10Q", "value", "--bitrate", "10Q"),
         ("h -b -5", "value", "--bitrate", "-5"),
+        ("h -C 1000", "value", "--congestion", "1000"),
+        ("h -T UDP", "usage", "--title", "UDP"),
+        ("h -u -T tcp", "usage", "--title", "tcp"),
         ("h --total-rate", "missing-argument", "--bitrate", "nothing"),
         ("h -t 8000000", "value", "--time", "8000000"),
         ("h -t 8d", "value", "--time", "8d"),
@@ -146,6 +149,8 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         assert_eq!(refused.exit_code, 2, "{line}");
         assert!(refused.accepted.is_some_and(|accepted| !accepted.is_empty()), "{line}");
     }
+    // A title that is also the transport in use.
+    assert!(try_planned("h -u -T UDP", None).is_ok() && try_planned("h -T TCP", None).is_ok());
     let later = try_planned("h -F file", None).unwrap_err();
     assert_eq!((&*later.code, later.field.as_deref()), ("not-yet", Some("--file")));
 }

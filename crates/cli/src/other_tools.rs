@@ -1,0 +1,184 @@
+//! Commands and flags of other tools, and what Weir has instead. The parser's refusals show it as what is accepted.
+
+/// Commands of other tools and their equivalents. README.md has examples of the same equivalents (tested below).
+const COMMANDS: &[(&[&str], &str)] = &[
+    (
+        &["iperf3", "iperf", "iperf2"],
+        "weir serve (iperf3 -s) or weir test HOST (iperf3 -c HOST), with the same flags",
+    ),
+    (&["netperf"], "weir test HOST (netperf -H HOST); its -l TIME is -t TIME"),
+    (&["netserver", "ITGRecv"], "weir serve"),
+    (&["nuttcp"], "weir serve (nuttcp -S) or weir test HOST; weir ttcp speaks its classic mode"),
+    (&["ITGSend"], ITGSEND),
+    (&["ITGDec"], "weir runs show or weir report, of the results that weir test stores"),
+    (
+        &["tc", "netem"],
+        "weir impair A B --both \"delay 40ms, loss 1%\" between two interfaces, or weir impair exec --both LAWS -- COMMAND on one host",
+    ),
+    (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
+];
+
+const ITGSEND: &str = "weir test HOST; -T UDP is -u, -C RATE is -b RATEpps, -c SIZE is -l SIZE, -E RATE is -b RATEpps --spacing exponential, -t MILLISECONDS is -t SECONDS";
+
+/// A flag of another tool: the command of Weir on which it is given, its spellings, its values, its equivalent.
+type Flag = (&'static str, &'static [&'static str], fn(&str) -> bool, &'static str);
+
+/// The first match counts. A flag that Weir has with another meaning is here by its long name, with the values that
+/// Weir refuses.
+const FLAGS: &[Flag] = &[
+    // D-ITG.
+    ("test", &["-a"], any, ITGSEND),
+    ("test", &["-c"], is_number, "-l SIZE (-c of ITGSend)"),
+    ("test", &["--congestion"], is_number, "-b RATEpps (-C of ITGSend)"),
+    ("test", &["-E"], any, "-b RATEpps --spacing exponential"),
+    ("test", &["-m"], is_meter, "not needed: one-way delay and round trips are always measured"),
+    ("test", &["-r"], |value| value == "p", "-p PORT (-rp of ITGSend)"),
+    // netperf.
+    ("test", &["-H"], any, "weir test HOST; netperf's -l TIME is -t TIME"),
+    ("test", &["-I"], any, "--precision PERCENT and --confidence PERCENT"),
+    ("test", &["--time"], |value| value == "TCP_STREAM", "no flag: TCP is the default"),
+    ("test", &["--time"], |value| value == "UDP_STREAM", "-u"),
+    ("test", &["--time"], |value| value == "TCP_MAERTS", "-R"),
+    (
+        "test",
+        &["--time"],
+        is_transactional,
+        "no flag: every test measures round trips, idle and under load",
+    ),
+    // iperf 2 and iperf3. `weir -c HOST` without a command is their syntax.
+    ("test", &["-c", "--client"], any, "weir test HOST"),
+    ("test", &["-s", "--server"], any, "weir serve"),
+    ("test", &["-D", "--daemon", "-1", "--one-off"], any, "a flag of weir serve"),
+    ("test", &["-d", "--dualtest", "-r", "--tradeoff", "--full-duplex"], any, "--bidir"),
+    (
+        "test",
+        &["--get-server-output"],
+        any,
+        "not needed: the result holds both ends, -V and --json show them",
+    ),
+    (
+        "test",
+        &["-X", "--xbind", "--sctp", "--nstreams"],
+        any,
+        "SCTP is not supported yet; --transport lists what is",
+    ),
+    (
+        "test",
+        &["--repeating-payload"],
+        any,
+        "--content names what is sent: random, zeros, ascii or ratio:R",
+    ),
+    ("test", &["-m", "--mptcp"], any, "--transport mptcp"),
+    ("test", &["--udp-counters-64bit"], any, "--header iperf3-64bit"),
+    ("test", &["--rcv-timeout"], any, "not needed: a test without its peer ends by itself"),
+    ("test", &["--cntl-ka"], any, "not needed: the control connection is kept alive"),
+    ("test", &["--pacing-timer"], any, "not needed: packets are sent at their own times"),
+    ("test", &["--forceflush"], any, "not needed: every line is written immediately"),
+    (
+        "test",
+        &["--username", "--rsa-public-key-path"],
+        any,
+        "--key-file or WEIR_KEY, made by weir keygen",
+    ),
+    ("serve", &["-s", "--server"], any, "no flag: weir serve is the server"),
+    // Other commands of Weir.
+    ("runs", &["--csv"], any, "weir runs export RUN --format csv"),
+    ("report", &["--csv"], any, "--format csv"),
+];
+
+fn any(_: &str) -> bool {
+    true
+}
+
+fn is_number(value: &str) -> bool {
+    value.parse::<f64>().is_ok()
+}
+
+/// D-ITG's `-m owdm` and `-m rttm`.
+fn is_meter(value: &str) -> bool {
+    ["owdm", "rttm"].contains(&value)
+}
+
+/// netperf's tests of requests and responses.
+fn is_transactional(value: &str) -> bool {
+    ["TCP_RR", "UDP_RR", "TCP_CRR", "TCP_CC"].contains(&value)
+}
+
+/// The equivalent of another tool's command.
+pub(crate) fn of_command(name: &str) -> Option<&'static str> {
+    let is_named = |names: &&[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    COMMANDS.iter().find(|(names, _)| is_named(names)).map(|(_, instead)| *instead)
+}
+
+/// The equivalent of another tool's `flag`, given with `value` (empty: none) to a command of Weir.
+pub(crate) fn of_flag(command: &str, flag: &str, value: &str) -> Option<&'static str> {
+    let command = if command == flag { "test" } else { command };
+    let is_it = |(of, spellings, accepts, _): &&Flag| {
+        *of == command && spellings.contains(&flag) && accepts(value)
+    };
+    FLAGS.iter().find(is_it).map(|(.., instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of README.md's table: the other tool's command and Weir's, without their code marks.
+    fn rows() -> Vec<(&'static str, &'static str)> {
+        const README: &str = include_str!("../../../README.md");
+        let (_, rest) = README.split_once("## Coming from another tool").unwrap();
+        let section = rest.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| {
+            let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
+            let [_, theirs, weirs] = cells[..] else { return None };
+            Some((theirs.strip_prefix('`')?, weirs.strip_prefix('`')?))
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_readme_has_the_same_equivalents() {
+        let mut named = 0;
+        for (theirs, weirs) in rows() {
+            let program = theirs.split([' ', '`']).next().unwrap();
+            let Some(instead) = of_command(program) else {
+                // An elided command, or one that Weir has too.
+                assert!(["…", "ttcp"].contains(&program), "{program} is not refused by name");
+                continue;
+            };
+            named += 1;
+            let command: Vec<&str> = weirs.split([' ', '`']).take(2).collect();
+            assert!(
+                instead.contains(&command.join(" ")),
+                "{program}: {instead} without {command:?}"
+            );
+        }
+        assert!(named >= 6, "{named}");
+    }
+
+    #[test]
+    fn no_row_hides_another() {
+        let line = crate::app::command_line();
+        for (names, instead) in COMMANDS {
+            for name in *names {
+                assert_eq!(of_command(name), Some(*instead), "{name}");
+                assert!(line.find_subcommand(name).is_none(), "{name} is a command of Weir");
+            }
+        }
+        for (command, spellings, ..) in FLAGS {
+            let command = line.find_subcommand(command).unwrap();
+            let has = |flag: &str| {
+                command.get_arguments().any(|arg| match flag.strip_prefix("--") {
+                    Some(long) => arg.get_long() == Some(long),
+                    None => arg.get_short() == flag.chars().nth(1),
+                })
+            };
+            let [first, ..] = spellings else { panic!("a row without a flag") };
+            // By value, or not a flag of this command.
+            assert!(
+                ["--time", "--congestion"].contains(first) || !spellings.iter().any(|f| has(f)),
+                "{spellings:?}"
+            );
+        }
+    }
+}
