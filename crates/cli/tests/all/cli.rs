@@ -167,6 +167,12 @@ fn completions_contain_the_flags() {
 #[test]
 fn manual_pages_of_all_commands() {
     assert!(out(&weir(&["man"])).contains(".TH weir 1"));
+    for (words, title) in
+        [(&["ttcp"][..], ".TH weir-ttcp 1"), (&["impair", "exec"], ".TH weir-impair-exec 1")]
+    {
+        let output = weir(&[&["man"], words].concat());
+        assert!(out(&output).contains(title), "{words:?}: {}", out(&output));
+    }
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("man1");
     assert_eq!(code(&weir(&["man", "--out", pages.to_str().unwrap()])), 0);

@@ -20,6 +20,7 @@ const LINES: &[&str] = &[
     "runs frob",
     "schema x",
     "completions x",
+    "man impair frob",
     "ctl status",
     // The syntax of other tools.
     "-s",
