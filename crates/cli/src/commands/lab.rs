@@ -209,7 +209,7 @@ fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliErro
         text += &format!("  m     {}", emulator.trim_end().replace('\n', "\n        "));
         text.push('\n');
     } else if topology == Topology::Middle {
-        text += "  m     interfaces to-a and to-b; a and b are joined only while an emulator runs there\n";
+        text += &middle_row("a and b are joined only while an emulator runs there");
     }
     for limit in lab.limits() {
         text += &format!("note: {limit}\n");
@@ -236,6 +236,16 @@ impl UpArgs {
         };
         (!laws.is_empty()).then(|| laws.impairment()).transpose()
     }
+}
+
+/// The line of the middle, which has no address.
+fn middle_row(state: &str) -> String {
+    format!("  m     interfaces to-a and to-b; {state}\n")
+}
+
+/// Whether the lab has a middle.
+fn has_middle(lab: &JoinedLab) -> bool {
+    lab.node_names().any(|name| name == "m") && lab.hosts().all(|host| host.name != "m")
 }
 
 fn hosts_table(lab: &JoinedLab) -> String {
@@ -268,12 +278,10 @@ fn list(as_json: bool) -> Result<i32, CliError> {
         let text: String = labs
             .iter()
             .map(|lab| {
-                format!(
-                    "{} (holder process {})\n{}",
-                    lab.name(),
-                    lab.holder_pid(),
-                    hosts_table(lab)
-                )
+                let (name, holder) = (lab.name(), lab.holder_pid());
+                let middle =
+                    if has_middle(lab) { middle_row("between a and b") } else { String::new() };
+                format!("{name} (holder process {holder})\n{}{middle}", hosts_table(lab))
             })
             .collect();
         print(&text)?
@@ -286,7 +294,9 @@ fn lab_json(lab: &JoinedLab) -> String {
         format!(r#"{{"name":"{}","ipv4":"{}","ipv6":"{}"}}"#, host.name, host.ipv4, host.ipv6)
     };
     let hosts: Vec<_> = lab.hosts().map(host).collect();
-    format!(r#"{{"name":"{}","hosts":[{}]}}"#, lab.name(), hosts.join(","))
+    let nodes: Vec<_> = lab.node_names().map(|name| format!(r#""{name}""#)).collect();
+    let (hosts, nodes) = (hosts.join(","), nodes.join(","));
+    format!(r#"{{"name":"{}","hosts":[{hosts}],"nodes":[{nodes}]}}"#, lab.name())
 }
 
 fn down_all() -> Result<i32, Error> {

@@ -194,7 +194,7 @@ fn life(user: &User) -> String {
     let expected = json!({ "labs": [{ "name": "default", "hosts": [
         { "name": "a", "ipv4": "198.18.0.1", "ipv6": "2001:2::1" },
         { "name": "b", "ipv4": "198.18.0.2", "ipv6": "2001:2::2" },
-    ] }] });
+    ], "nodes": ["a", "b"] }] });
     assert_eq!(user.labs(), expected);
     assert!(user.ok(&["list"]).contains("198.18.0.2"));
     exchange(user, "default");
@@ -284,6 +284,11 @@ fn two_concurrent_labs_are_separate() {
     exchange(&user, "wlab-two");
     assert_eq!(user.names(), ["wlab-two"]);
     user.ok(&["up", "--lab", "wlab-three", "--middle"]);
+    let labs = user.labs();
+    assert_eq!(labs["labs"][0]["nodes"], json!(["a", "b", "m"]), "{labs}");
+    let listed = user.ok(&["list"]);
+    let middles = listed.lines().filter(|line| line.trim_start().starts_with("m "));
+    assert_eq!(middles.count(), 1, "{listed}");
     user.ok(&["down", "--all"]);
     assert!(user.names().is_empty());
 }
