@@ -180,6 +180,7 @@ pub(crate) fn judge(
         interval: None,
         count: values.len() as u64,
         reason: String::new(),
+        code: None,
     };
     if !values.is_empty() && values.len() < runs.len() {
         judged.reason = format!("{name} was measured in {} of {} runs", values.len(), runs.len());

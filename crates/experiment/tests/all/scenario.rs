@@ -141,13 +141,14 @@ fn a_scenario_whose_time_is_over_is_not_passed() {
     let late = "timeout = \"300ms\"\n[[step]]\nwait = { time = 1000 }\n";
     let ended = bench.run(late, Checkpoint::default()).experiment;
     assert_eq!((ended.outcome, ended.status), (Outcome::Error, Status::Partial));
-    assert!(ended.steps[0].reason.as_ref().unwrap().contains("its time was over"));
+    assert_eq!(ended.steps[0].code.as_deref(), Some(StepOutcome::TIME_OVER));
     // Also where what it cut does not matter: the rest was not done.
     let rest = "timeout = \"300ms\"\n[[step]]\nwait = { time = 1000 }\nkeep_going = true\n\
                 [[step]]\ncommand = { run = [\"false\"] }\n[[step]]\ncommand = { run = [\"false\"] }\n";
     let ended = bench.run(rest, Checkpoint::default()).experiment;
     assert_eq!(outcomes(&ended.steps), [Outcome::Error, Outcome::Error, Outcome::Skipped]);
-    assert!(ended.steps[1].reason.as_ref().unwrap().contains("experiment's time was over"));
+    assert_eq!(ended.steps[1].code.as_deref(), Some(StepOutcome::TIME_OVER));
+    assert_eq!(ended.steps[2].code, None);
     // And inside of others.
     let inside = "timeout = \"300ms\"\n[[step]]\nrepeat = { times = 2, step = [\n\
                   { wait = { time = 0.2 } }, { wait = { time = 0 } }] }\n[[step]]\nwait = { time = 0 }\n";
@@ -223,7 +224,9 @@ fn other_programs_and_hosts_are_reported_with_the_result() {
     let second = bench.run(&text, checkpoint).experiment;
     assert_eq!(second.version, " (commit unknown), 2 (commit unknown)");
     assert_eq!(second.warnings.len(), 2, "{:?}", second.warnings);
-    assert!(scenario::text::closing(&second).contains("\nwarning: resumed at "));
+    for warning in &second.warnings {
+        assert!(scenario::text::closing(&second).contains(warning), "{warning}");
+    }
 }
 
 /// So is what a step's own time cut.
@@ -414,7 +417,7 @@ fn only_regular_files_are_read() {
     let files = weir_experiment::scenario::Files::new(dir.path());
     for name in ["pipe", "dir", "/dev/null"] {
         let error = files.read(name).unwrap_err().to_string();
-        assert!(error.contains("no regular file"), "{name}: {error}");
+        assert!(error.contains(name), "{name}: {error}");
     }
     assert_eq!(files.read("plain").unwrap(), "text");
 }

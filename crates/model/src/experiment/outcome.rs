@@ -109,6 +109,9 @@ pub struct StepOutcome {
     /// The reason for any other outcome than done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Stable name of the reason: `not-simulated` or `time-over`; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// How long it took.
     pub seconds: f64,
     /// Each run, in the order in which they ran.
@@ -163,6 +166,9 @@ pub struct RunRef {
     /// The reasons for metrics that are absent for lack of samples, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub absent: BTreeMap<String, String>,
+    /// It can't be simulated and was skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_simulated: bool,
     /// Codes of its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -247,6 +253,11 @@ const THROUGHPUT: &str = "throughput";
 const SENT_THROUGHPUT: &str = "sent_throughput";
 
 impl StepOutcome {
+    /// The code of a step, or of an expectation, that can't be simulated.
+    pub const NOT_SIMULATED: &str = "not-simulated";
+    /// The code of a step that its time or the experiment's ended.
+    pub const TIME_OVER: &str = "time-over";
+
     /// The metrics of its points, headline metrics first. In a comparison, the rates of tools that report only
     /// what they sent are shown with the throughput of the others ([`StepOutcome::sent_instead`]).
     #[must_use]
@@ -416,4 +427,7 @@ pub struct Judged {
     pub count: u64,
     /// In words: measured value, bound and confidence.
     pub reason: String,
+    /// Stable name of the reason: `not-simulated`; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }

@@ -647,6 +647,7 @@ mod tests {
             action: "sweep".into(),
             outcome: Outcome::Passed,
             reason: None,
+            code: None,
             seconds: 1.0,
             runs: vec![],
             axes: axes.iter().map(|a| (*a).to_owned()).collect(),

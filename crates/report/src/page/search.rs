@@ -89,6 +89,7 @@ mod tests {
             action: "search".into(),
             outcome: Outcome::Passed,
             reason: None,
+            code: None,
             seconds: 1.0,
             runs: vec![run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
             axes: vec!["size".into()],

@@ -3467,6 +3467,8 @@ export interface components {
              * @description The bound, SI unit.
              */
             bound: number;
+            /** @description Stable name of the reason: `not-simulated`; absent for others. */
+            code?: string | null;
             /**
              * Format: uint64
              * @description Repetitions.
@@ -4889,6 +4891,8 @@ export interface components {
             metrics: {
                 [key: string]: number;
             };
+            /** @description It can't be simulated and was skipped. */
+            not_simulated?: boolean;
             /** @description The peer could not be reached, refused the test, or became unreachable during it: see the error. */
             peer_unreachable?: boolean;
             /**
@@ -5465,6 +5469,8 @@ export interface components {
             action: string;
             /** @description The axes of a sweep, in the order in which they were given. */
             axes?: string[];
+            /** @description Stable name of the reason: `not-simulated` or `time-over`; absent for others. */
+            code?: string | null;
             /** @description Its expectations. */
             expectations?: components["schemas"]["Judged"][];
             /** @description What a search found. */

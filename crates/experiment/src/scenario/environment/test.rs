@@ -45,6 +45,8 @@ pub(in crate::scenario) struct NoRecord {
     pub(in crate::scenario) peer_unreachable: bool,
     /// It was stopped early.
     pub(in crate::scenario) interrupted: bool,
+    /// It can't be simulated.
+    pub(in crate::scenario) not_simulated: bool,
 }
 
 /// A test with a record.
@@ -151,7 +153,8 @@ impl Environment<'_> {
                     (None, Some(late)) => late,
                     _ => running.ended(refusal).message.chars().take(300).collect(),
                 };
-                Ok(Err(NoRecord { reason, peer_unreachable, interrupted: asked }))
+                let not_simulated = false;
+                Ok(Err(NoRecord { reason, peer_unreachable, interrupted: asked, not_simulated }))
             }
         }
     }

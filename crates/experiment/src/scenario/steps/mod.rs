@@ -204,6 +204,7 @@ impl<'a> Execution<'a> {
             if let Some(reason) = &skipped {
                 outcome.outcome = if is_late { Outcome::Error } else { Outcome::Skipped };
                 outcome.reason = Some(reason.clone());
+                outcome.code = is_late.then(|| StepOutcome::TIME_OVER.into());
                 out.push(outcome);
                 continue;
             }
@@ -234,6 +235,9 @@ impl<'a> Execution<'a> {
                 } else {
                     outcome.outcome = outcome.outcome.and(Outcome::Error);
                     outcome.reason = Some(error.to_string());
+                    if inner.interruption() == Some(Interruption::Late) {
+                        outcome.code = Some(StepOutcome::TIME_OVER.into());
+                    }
                 }
                 // Unavailable or not permitted on this system: has an exit code of its own.
                 let is_unavailable =
@@ -326,6 +330,7 @@ fn begun(name: &str, action: &str) -> StepOutcome {
         action: action.into(),
         outcome: Outcome::Done,
         reason: None,
+        code: None,
         seconds: 0.0,
         runs: vec![],
         axes: vec![],
@@ -414,7 +419,10 @@ impl<'d> Inner<'d, '_, '_> {
         }
         match (self.unmade(&out.runs, of), self.interruption()) {
             (Some(reason), Some(Interruption::Stopped)) => interrupted(out, reason),
-            (Some(reason), _) => (out.outcome, out.reason) = (Outcome::Error, Some(reason)),
+            (Some(reason), late) => {
+                (out.outcome, out.reason) = (Outcome::Error, Some(reason));
+                out.code = late.map(|_| StepOutcome::TIME_OVER.into());
+            }
             (None, _) => {}
         }
     }
@@ -550,6 +558,7 @@ impl<'d> Inner<'d, '_, '_> {
     fn not_simulated(&self, out: &mut StepOutcome, what: &str) -> Result<(), ScenarioError> {
         out.outcome = Outcome::Skipped;
         out.reason = Some(format!("can't be simulated: {what}"));
+        out.code = Some(StepOutcome::NOT_SIMULATED.into());
         Ok(())
     }
 

@@ -73,8 +73,12 @@ impl<'d> Inner<'d, '_, '_> {
                     interrupted: false,
                     unkept: None,
                 };
-                let none =
-                    |reason| NoRecord { reason, peer_unreachable: false, interrupted: false };
+                let none = |reason| NoRecord {
+                    reason,
+                    peer_unreachable: false,
+                    interrupted: false,
+                    not_simulated: true,
+                };
                 Ok(made.map(whole).map_err(none))
             }
             Backend::Real(environment) => {
@@ -165,12 +169,6 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    /// Whether a run was skipped because it can't be simulated.
-    pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
-        let is_so = |error: &String| error.starts_with(NOT_SIMULATED);
-        self.execution.options.simulate && run.error.as_ref().is_some_and(is_so)
-    }
-
     /// Clears the interrupted mark of a complete run; gives an interrupted one the reason.
     pub(super) fn tell_cut(&self, run: &mut RunRef) {
         run.interrupted &= run.error.is_some();
@@ -205,7 +203,7 @@ impl<'d> Inner<'d, '_, '_> {
             return;
         };
         let is_all = errors.len() == counted;
-        let left_out = out.runs.iter().filter(|r| self.is_not_simulated(r)).count();
+        let left_out = out.runs.iter().filter(|r| r.not_simulated).count();
         let is_virtual = left_out == errors.len();
         let reason = match is_all {
             true => (*first).clone(),
@@ -231,6 +229,7 @@ impl<'d> Inner<'d, '_, '_> {
             (false, false) => out.outcome.and(Outcome::Inconclusive),
         };
         out.reason = Some(reason);
+        out.code = is_virtual.then(|| StepOutcome::NOT_SIMULATED.into());
     }
 
     /// The requested metrics, and those of the expectations.
@@ -291,7 +290,7 @@ impl<'d> Inner<'d, '_, '_> {
                 nowhere.reason = "it applies to none of the points".into();
                 judged.push(nowhere);
             } else if judged.len() == before {
-                judged.push(unjudged(rule, NOT_SIMULATED));
+                judged.push(unjudged(rule, NOT_SIMULATED, Some(StepOutcome::NOT_SIMULATED)));
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
@@ -305,7 +304,12 @@ impl<'d> Inner<'d, '_, '_> {
         let is_here =
             |rule: &&Rule| rule.at.iter().all(|at| !is_around(&at.0) || around.contains(at));
         let reason = out.reason.clone().unwrap_or_else(|| "the step was skipped".into());
-        let judged = self.rules.iter().filter(is_here).map(|rule| unjudged(rule, &reason));
+        let judged: Vec<_> = self
+            .rules
+            .iter()
+            .filter(is_here)
+            .map(|rule| unjudged(rule, &reason, out.code.as_deref()))
+            .collect();
         out.expectations.extend(judged);
         if !out.expectations.is_empty() {
             out.outcome = out.outcome.and(Outcome::Inconclusive);
@@ -314,7 +318,7 @@ impl<'d> Inner<'d, '_, '_> {
 }
 
 /// An expectation on a metric that was not measured.
-fn unjudged(rule: &Rule, reason: &str) -> Judged {
+fn unjudged(rule: &Rule, reason: &str, code: Option<&str>) -> Judged {
     Judged {
         text: rule.text.clone(),
         outcome: Outcome::Inconclusive,
@@ -324,6 +328,7 @@ fn unjudged(rule: &Rule, reason: &str) -> Judged {
         interval: None,
         count: 0,
         reason: format!("not judged: {reason}"),
+        code: code.map(Into::into),
     }
 }
 
@@ -333,6 +338,7 @@ pub(super) fn no_record(failed: &NoRecord) -> RunRef {
         error: Some(failed.reason.clone()),
         peer_unreachable: failed.peer_unreachable,
         interrupted: failed.interrupted,
+        not_simulated: failed.not_simulated,
         ..RunRef::default()
     }
 }

@@ -47,7 +47,7 @@ impl Inner<'_, '_, '_> {
                 place: self.name,
             };
             let terms = room.terms(self.execution.confidence(), options.seed.0)?;
-            let mut runs = vec![];
+            let (mut runs, mut not_simulated) = (vec![], false);
             let is_first = out.runs.is_empty();
             let mut trial = |ask: TrialRequest| -> Result<Trial, ScenarioError> {
                 if self.execution.is_stopped() {
@@ -70,6 +70,7 @@ impl Inner<'_, '_, '_> {
                 let (run, is_old) = self.run(&one)?;
                 self.ran(&run, is_old, u64::from(ask.number), 0, None);
                 if let Some(error) = &run.error {
+                    not_simulated = run.not_simulated;
                     return Err(ScenarioError::program(self.name, error));
                 }
                 let trial = told(&run, terms.unit).map_err(|name| {
@@ -81,6 +82,7 @@ impl Inner<'_, '_, '_> {
             };
             let searched = search(&terms, &mut trial);
             out.runs.append(&mut runs);
+            out.code = not_simulated.then(|| StepOutcome::NOT_SIMULATED.into());
             let searched = searched?;
             let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             open.extend(searched.open.into_iter().map(|why| match words.is_empty() {

@@ -239,7 +239,7 @@ impl<'d> Inner<'d, '_, '_> {
             let at: BTreeMap<String, String> = at.iter().cloned().collect();
             let here = of_points.get(&at).map_or(&[][..], Vec::as_slice);
             let whole = || here.iter().copied().filter(|r| r.error.is_none());
-            let not_simulated = here.iter().filter(|r| self.is_not_simulated(r)).count();
+            let not_simulated = here.iter().filter(|r| r.not_simulated).count();
             Point {
                 runs: whole().count() as u64,
                 host_limited: whole().filter(|r| r.host_limited).count() as u64,
