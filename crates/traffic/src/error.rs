@@ -106,9 +106,11 @@ pub enum TrafficError {
         /// The reason.
         reason: String,
     },
-    /// A data flow could not be set up.
+    /// A data flow failed.
     #[error("flow {flow} ({name}): {reason}")]
     Flow {
+        /// Its code: `flow`, or `no-route` if there was no route to the receiver.
+        code: &'static str,
         /// Number.
         flow: u32,
         /// Name.
@@ -202,7 +204,7 @@ impl TrafficError {
             TrafficError::Damaged { .. } => "control-damaged",
             TrafficError::Protocol { .. } => "protocol",
             TrafficError::Listen { .. } => "listen",
-            TrafficError::Flow { .. } => "flow",
+            TrafficError::Flow { code, .. } => code,
             TrafficError::Unavailable { .. } => "not-available",
             TrafficError::File { .. } => "file",
             TrafficError::System { .. } | TrafficError::Net(_) => "system",

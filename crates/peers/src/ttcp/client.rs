@@ -106,6 +106,7 @@ async fn send(settings: &Settings, end: &End, stop: &Stop) -> (Ended, Option<Tra
     let mut interrupted: Option<StopReason> = None;
     let failed = |text: String| {
         let error = TrafficError::Flow {
+            code: "flow",
             flow: FLOW,
             name: super::PROTOCOL.name.into(),
             reason: text.clone(),

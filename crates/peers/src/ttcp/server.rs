@@ -586,6 +586,7 @@ impl Test for Once {
             Status::Complete => None,
             Status::Interrupted => Some(stopped()),
             Status::Partial => Some(TrafficError::Flow {
+                code: "flow",
                 flow: FLOW,
                 name: super::PROTOCOL.name.into(),
                 reason: ended.reason.clone(),

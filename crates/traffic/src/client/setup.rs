@@ -48,7 +48,12 @@ impl Setup<'_> {
     }
 
     fn failed(spec: &FlowSpec, reason: impl ToString) -> TrafficError {
-        TrafficError::Flow { flow: spec.id, name: spec.name.clone(), reason: reason.to_string() }
+        TrafficError::Flow {
+            code: "flow",
+            flow: spec.id,
+            name: spec.name.clone(),
+            reason: reason.to_string(),
+        }
     }
 
     /// Connects every flow, in order of their ids.

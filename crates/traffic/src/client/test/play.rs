@@ -238,7 +238,7 @@ impl Test<'_> {
     pub(super) fn first_failed(&self) -> Option<TrafficError> {
         let (&flow, reason) = self.failed.iter().min_by_key(|f| f.0)?;
         let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
-        Some(TrafficError::Flow { flow, name, reason: reason.clone() })
+        Some(TrafficError::Flow { code: "flow", flow, name, reason: reason.clone() })
     }
 
     /// The first flow that had no route to its receiver.
@@ -246,7 +246,7 @@ impl Test<'_> {
         let (&flow, reason) =
             self.failed.iter().filter(|f| f.1.starts_with(NO_ROUTE)).min_by_key(|f| f.0)?;
         let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
-        Some(TrafficError::Flow { flow, name, reason: reason.clone() })
+        Some(TrafficError::Flow { code: "no-route", flow, name, reason: reason.clone() })
     }
 
     pub(super) fn failure_text(&self) -> Option<String> {
