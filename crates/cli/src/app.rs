@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use weir_jobs::{Event, Notice};
+use weir_jobs::Event;
 use weir_report::{Style, TextOptions};
 
 use crate::commands;
@@ -228,16 +228,13 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     let is_gone = |e: std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     let written = writeln!(out, "{line}").and_then(|()| out.flush());
     if written.is_err_and(|e| !is_gone(e)) {
-        note(&format!("error: {}", error.chain()));
+        job::report_error(error);
     }
 }
 
-/// Prints a line to stderr. Unlike `eprintln!`, it does not panic when stderr is closed.
+/// Prints a line to stderr.
 pub(crate) fn note(line: &str) {
-    if job::is_job() {
-        return job::emit(&Event::Progress(Notice::of(line)));
-    }
-    let _ = writeln!(stderr(), "{line}");
+    job::notice("", line);
 }
 
 /// Prints help, the version, or the parser's refusal; returns the exit code.

@@ -3,7 +3,7 @@
 //! The commands of the command line make a job from their flags and run it by the same functions. Only the output of messages
 //! differs: it is the only code that asks [`is_job`].
 
-use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::io::{BufRead, BufReader, Read, Write, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use weir_model::impairment::Impairment;
 use weir_net::process::own_program;
 use weir_net::thread::lock;
 
+use crate::app::ErrorForm;
 use crate::commands;
 use crate::engine::StopReason;
 use crate::error::CliError;
@@ -149,11 +150,31 @@ fn set(session: &Session, impairment: Impairment) {
     }
 }
 
-/// A warning with a stable code: an event of a job, else a line on standard error.
+/// A warning with a stable code.
 pub(crate) fn warn(code: &str, message: &str) {
+    report(&Event::Warning(Notice::new(code, message)), &format!("warning: {message}"));
+}
+
+/// Progress with a stable code.
+pub(crate) fn notice(code: &str, message: &str) {
+    report(&Event::Progress(Notice::new(code, message)), message);
+}
+
+/// An error that does not end this program, or whose result was printed on standard output already.
+pub(crate) fn report_error(error: &CliError) {
+    report(&Event::Error(error.refusal()), &format!("error: {}", error.chain()));
+}
+
+/// Reports an event: a job on standard output; other commands on standard error, as `text` or, if the environment requests
+/// errors as data, as the event.
+pub(crate) fn report(event: &Event, text: &str) {
     if is_job() {
-        emit(&Event::Warning(Notice::new(code, message)));
-    } else {
-        crate::app::note(&format!("warning: {message}"));
+        return emit(event);
     }
+    let line = match ErrorForm::of_environment() {
+        ErrorForm::Text => None,
+        ErrorForm::Json | ErrorForm::Stream => event.to_line().ok(),
+    };
+    // Unlike `eprintln!`, this does not panic when stderr is closed.
+    let _ = writeln!(stderr(), "{}", line.as_deref().map_or(text, str::trim_end));
 }

@@ -22,6 +22,22 @@ pub enum AlarmKind {
     PacketTraceDropped,
 }
 
+impl AlarmKind {
+    /// Its name in a report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            AlarmKind::LinkDown => "link-down",
+            AlarmKind::CpuHigh => "cpu-high",
+            AlarmKind::MemoryCapNear => "memory-cap-near",
+            AlarmKind::UnplannedDrop => "unplanned-drop",
+            AlarmKind::DeadlineLate => "deadline-late",
+            AlarmKind::ClockStepped => "clock-stepped",
+            AlarmKind::PacketTraceDropped => "packet-trace-dropped",
+        }
+    }
+}
+
 /// An alarm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Alarm {

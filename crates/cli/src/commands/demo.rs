@@ -9,7 +9,7 @@ use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate};
 use weir_experiment::demo::path::{self, Floor, PathRow, SEED};
 use weir_experiment::demo::{self, Row, Verdict};
-use weir_jobs::DemoJob;
+use weir_jobs::{DemoJob, Notice};
 use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
@@ -19,6 +19,7 @@ use crate::app::{note, style};
 use crate::commands::values;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
+use crate::job::warn;
 use crate::output::{print, print_object};
 use crate::stamp::Identity;
 use crate::time::since_epoch;
@@ -92,7 +93,9 @@ impl RunStore<'_> {
         });
         match stored {
             Ok(path) => note(&format!("  evidence of {name}: {}", path.display())),
-            Err(e) => note(&format!("warning: the evidence of {name} was not stored: {e}")),
+            Err(e) => {
+                warn(Notice::NOT_STORED, &format!("the evidence of {name} was not stored: {e}"))
+            }
         }
     }
 
@@ -110,7 +113,7 @@ impl RunStore<'_> {
             Err(e) => {
                 let reason = Some(e.to_string());
                 if reason != self.refusal {
-                    note(&format!("warning: the run was not stored: {e}"));
+                    warn(Notice::NOT_STORED, &format!("the run was not stored: {e}"));
                 }
                 self.refusal = reason;
             }

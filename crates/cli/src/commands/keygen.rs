@@ -7,9 +7,9 @@ use clap::Args;
 use weir_net::file::private;
 use weir_net::secret::exposed_stdout;
 
-use crate::app::note;
 use crate::engine::Key;
 use crate::error::CliError;
+use crate::job::warn;
 use crate::output::print;
 
 /// Print a new 256-bit key
@@ -31,10 +31,13 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
     }
     let code = print(&line)?;
     if let Some(mode) = exposed_stdout() {
-        note(&format!(
-            "warning: other users can read the key file (mode {mode:03o}); run chmod 600 on it, \
-            or use weir keygen --output FILE"
-        ));
+        warn(
+            "key-exposed",
+            &format!(
+                "other users can read the key file (mode {mode:03o}); run chmod 600 on it, \
+                or use weir keygen --output FILE"
+            ),
+        );
     }
     Ok(code)
 }

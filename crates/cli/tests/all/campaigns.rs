@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weir_model::Refusal;
 
-use crate::common::refusal;
+use crate::common::{events, messages, refusal};
 
 fn weir(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words).env("XDG_DATA_HOME", home).env("HOME", home).env("NO_COLOR", "1");
-    command.env_remove("SUDO_UID").env_remove("WEIR_KEY").stdin(Stdio::null()).current_dir(home);
+    command.env("WEIR_ERRORS", "json").stdin(Stdio::null()).current_dir(home);
+    command.env_remove("SUDO_UID").env_remove("WEIR_KEY");
     command
 }
 
@@ -28,7 +29,7 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
 /// The refusal of a command line, which must have exit code 2.
 #[track_caller]
 fn refused(home: &Path, words: &[&str]) -> Refusal {
-    let refused = refusal(&weir(home, words).env("WEIR_ERRORS", "json").output().unwrap());
+    let refused = refusal(&weir(home, words).output().unwrap());
     assert_eq!(refused.exit_code, 2, "{words:?}: {refused:?}");
     refused
 }
@@ -110,24 +111,27 @@ fn an_interrupted_campaign_is_reported_and_resumed() {
         let words = [&words[..], &["-u", "-b", "500pps", "-t", "0.4", "--csv", "x.csv"]].concat();
         let (ended, out, err) = ended(dir.path(), &words, 3, signal);
         assert_eq!(ended, Some(code), "{out}{err}");
-        assert!(!out.contains("ERROR"), "{out}");
-        let step = out
-            .lines()
-            .find(|l| l.starts_with("sweep: interrupted: "))
-            .unwrap_or_else(|| panic!("{out}"));
-        assert!(step.contains(" of 100 runs were made"), "{step}");
-        assert!(out.contains("\nsweep: interrupted, "), "{out}");
-        let id = out.lines().last().unwrap().strip_prefix("to resume: weir run --resume ").unwrap();
+        // The last line ends with the command that resumes it.
+        let (_, id) = out.lines().last().unwrap().rsplit_once("weir run --resume ").unwrap();
         let kept = std::fs::read_to_string(dir.path().join(format!("weir/experiments/{id}.json")));
         let kept: Value = serde_json::from_str(&kept.unwrap()).unwrap();
         assert_eq!(
             (&kept["status"], &kept["outcome"]),
             (&"interrupted".into(), &"inconclusive".into())
         );
-        assert_eq!(kept["steps"][0]["interrupted"], true, "{kept}");
-        let runs = kept["steps"][0]["runs"].as_array().unwrap();
+        let step = &kept["steps"][0];
+        assert_eq!(
+            (&step["interrupted"], &step["outcome"]),
+            (&true.into(), &"inconclusive".into())
+        );
+        // The text has the step's reason and no error.
+        assert!(events(&err).iter().all(|event| event["event"] != "error"), "{err}");
+        let reason = step["reason"].as_str().unwrap();
+        assert!(out.contains(reason), "{reason}: {out}");
+        let runs = step["runs"].as_array().unwrap();
         let cut = runs.iter().filter(|r| r["interrupted"] == true).count();
-        assert_eq!(step.contains(", 1 was cut short"), cut == 1, "{step} {kept}");
+        let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+        assert!(reason.contains(&format!(" {whole} of 100 ")), "{reason} {kept}");
         let table = std::fs::read_to_string(dir.path().join("x.csv")).unwrap();
         let column =
             table.lines().next().unwrap().split(',').position(|c| c == "interrupted").unwrap();
@@ -168,7 +172,9 @@ fn a_long_check_ends_immediately_on_a_signal() {
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(130), "{words:?}: {err}");
-        assert!(output.stdout.is_empty() && err.starts_with("interrupted; "), "{words:?}: {err}");
+        let code = if words[1] == "--check" { "not-checked" } else { "nothing-run" };
+        assert_eq!(messages(&err, code).len(), 1, "{words:?}: {err}");
+        assert!(output.stdout.is_empty(), "{words:?}");
     }
     assert_eq!(checkpoint(dir.path()), "");
 }
@@ -179,14 +185,14 @@ fn a_changed_file_is_reported_when_its_experiment_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
-    let told = "s.toml has changed since this experiment started, which uses the text as it was";
-    let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
+    let changed = |dir: &Path| messages(&run(dir, &["run", "--resume", "last"]).2, "file-changed");
     assert_eq!(run(dir.path(), &["run", &path]).0, Some(3), "no server");
-    assert!(!resumed().contains("has changed since"));
+    assert_eq!(changed(dir.path()), [""; 0]);
     scenario(dir.path(), &text.replace("-u", "-u -t 1"));
-    assert!(resumed().contains(told), "{}", resumed());
+    let told = changed(dir.path());
+    assert!(told.len() == 1 && told[0].contains("s.toml"), "{told:?}");
     std::fs::remove_file(&path).unwrap();
-    assert!(!resumed().contains("has changed since"), "the file was removed");
+    assert_eq!(changed(dir.path()), [""; 0], "the file was removed");
 
     let dir = tempfile::tempdir().unwrap();
     let plan = |seconds: u32| {
@@ -199,14 +205,10 @@ fn a_changed_file_is_reported_when_its_experiment_resumes() {
     let words = ["sweep", "--plan", "p.toml", "--over", "size=100"];
     let (code, out, err) = run(dir.path(), &words);
     assert_eq!(code, Some(3), "{out}{err}");
-    let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
-    assert!(!resumed().contains("has changed since"), "{}", resumed());
+    assert_eq!(changed(dir.path()), [""; 0]);
     plan(2);
-    assert!(
-        resumed().contains("p.toml has changed since this experiment started"),
-        "{}",
-        resumed()
-    );
+    let told = changed(dir.path());
+    assert!(told.len() == 1 && told[0].contains("p.toml"), "{told:?}");
     // Nor may its own table overwrite it.
     let refused = refused(dir.path(), &[&words[..], &["--csv", "p.toml"]].concat());
     assert_eq!(refused.field.as_deref(), Some("--csv"));
@@ -221,17 +223,18 @@ fn a_left_out_emulator_is_in_the_result() {
     let words = ["run", &path, "--host", "b=127.0.0.1:1", "--json"];
     let (code, out, err) = run(dir.path(), &words);
     assert_eq!(code, Some(3), "{out}{err}");
-    let told = "--host: without the lab there is no emulator m: its laws are not on this path";
+    let [told] = &messages(&err, "emulator-left-out")[..] else { panic!("{err}") };
+    assert!(told.contains("--host") && told.contains(" m:"), "{told}");
     let warned = |out: &str| {
         let result: Value = serde_json::from_str(out).unwrap();
-        assert_eq!(result["warnings"][0], told, "{out}");
+        assert_eq!(result["warnings"], serde_json::json!([told]), "{out}");
         result["id"].as_str().unwrap().to_owned()
     };
     let id = warned(&out);
     let (_, out, _) = run(dir.path(), &["run", "--resume", &id, "--json"]);
     assert_eq!(warned(&out), id);
     let (_, page, err) = run(dir.path(), &["report", &id, "--format", "md"]);
-    assert!(page.contains("without the lab there is no emulator m"), "{page}{err}");
+    assert!(page.contains(told), "{page}{err}");
     assert!(page.contains("· 1 run") && !page.contains("· 1 runs"), "{page}");
 }
 
@@ -245,10 +248,18 @@ fn expectations_of_skipped_steps_are_not_judged() {
     let other = "[lab]\n[[step]]\nexpect = [\"throughput > 1 bit/s\"]\ncompare = { with = { seconds = 1 } }";
     for text in [tcp, mixed, other] {
         let path = scenario(dir.path(), text);
-        let (code, out, err) = run(dir.path(), &["run", "--simulate", &path]);
+        let (code, out, err) = run(dir.path(), &["run", "--simulate", "--json", &path]);
         assert_eq!(code, Some(5), "{text}: {out}{err}");
-        assert!(out.contains("not judged: can't be simulated"), "{text}: {out}");
-        assert!(out.contains("(expectations: 1 inconclusive)"), "{text}: {out}");
+        let result: Value = serde_json::from_str(&out).unwrap();
+        let [judged] = &result["steps"][0]["expectations"].as_array().unwrap()[..] else {
+            panic!("{text}: {out}");
+        };
+        let parts = (&judged["outcome"], &judged["code"], &judged["measured"]);
+        assert_eq!(
+            parts,
+            (&"inconclusive".into(), &"not-simulated".into(), &Value::Null),
+            "{text}"
+        );
     }
     // An expectation that some step can judge is judged.
     let path = scenario(dir.path(), &mixed.replace(" where transport=tcp", ""));
@@ -266,8 +277,10 @@ fn standard_output_holds_only_the_result() {
         let (code, out, err) = run(dir.path(), &["run", "--simulate", &path, flag, "-"]);
         assert_eq!(code, Some(0), "{err}");
         assert!(out.starts_with(first), "{flag}: {out}");
-        assert!(err.contains("s: done, "), "the verdict is printed too: {err}");
-        assert!(!out.contains("s: done, "), "{flag}: {out}");
+        let [verdict] = &messages(&err, "verdict")[..] else { panic!("{flag}: {err}") };
+        let id = verdict.lines().next().unwrap().rsplit(' ').next().unwrap();
+        assert!(id.starts_with('2'), "{flag}: {verdict}");
+        assert!(!out.contains(verdict), "{flag}: {out}");
     }
     assert!(!dir.path().join("-").exists());
     // Two results on standard output are refused; the golden file of refusals has more cases.
@@ -282,7 +295,7 @@ fn standard_output_holds_only_the_result() {
     let columns = out.lines().next().unwrap().split(',').count();
     assert!(out.lines().count() > 1 && columns > 10, "{out}");
     assert!(out.lines().all(|l| l.split(',').count() == columns), "stdout holds only rows: {out}");
-    assert!(err.contains("Weir") || err.contains("weir"), "messages go to stderr: {err}");
+    assert!(!err.is_empty(), "messages go to stderr");
     let both = refused(dir.path(), &[&test[..], &["--json"]].concat());
     assert_eq!(both.field.as_deref(), Some("--csv"));
 }
@@ -307,25 +320,27 @@ fn an_output_lost_to_a_full_disk_can_be_written_again() {
     let words = [&["sweep", "127.0.0.1", "--over", "size=100"][..], &test].concat();
     let (code, out, err) = run(dir.path(), &words);
     assert_eq!(code, Some(4), "{out}{err}");
-    let again = err
-        .lines()
-        .find_map(|l| l.strip_prefix("the result is stored: weir "))
-        .unwrap_or_else(|| panic!("{err}"));
-    let command = again.strip_suffix(" writes it again").unwrap().replace("FILE", "x.csv");
-    let words: Vec<&str> = command.split(' ').collect();
-    assert_eq!(run(dir.path(), &words).0, Some(0), "{command}");
+    // The last command of a message up to its file, without `weir`.
+    let command = |told: &str, file: &str| {
+        let told = told.rsplit_once("weir ").unwrap().1.split_once("FILE").unwrap().0;
+        let words = told.split_whitespace().chain([file]);
+        words.map(ToOwned::to_owned).collect::<Vec<String>>()
+    };
+    let again = |words: &[String]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(run(dir.path(), &words).0, Some(0), "{words:?}");
+    };
+    let [told] = &messages(&err, "stored")[..] else { panic!("{err}") };
+    again(&command(told, "x.csv"));
     assert!(std::fs::read_to_string(dir.path().join("x.csv")).unwrap().starts_with("step,size,"));
     let (code, out, err) = run(dir.path(), &[&["test", "127.0.0.1"][..], &test].concat());
     assert_eq!(code, Some(4), "{out}{err}");
-    let again = err
-        .lines()
-        .find(|l| l.starts_with("the result is stored: weir runs show "))
-        .unwrap_or_else(|| panic!("{err}"));
-    let command = again.rsplit(", weir ").next().unwrap().strip_suffix(" writes it").unwrap();
-    let words = command.replace("FILE", "y.csv");
-    assert_eq!(run(dir.path(), &words.split(' ').collect::<Vec<_>>()).0, Some(0), "{again}");
+    let [told] = &messages(&err, "stored")[..] else { panic!("{err}") };
+    assert!(told.contains("weir runs show "), "{told}");
+    again(&command(told, "y.csv"));
+    assert!(std::fs::metadata(dir.path().join("y.csv")).unwrap().len() > 0);
     let (_, _, err) = run(dir.path(), &[&["test", "127.0.0.1", "--no-store"][..], &test].concat());
-    assert!(!err.contains("the result is stored"), "{err}");
+    assert!(messages(&err, "stored").is_empty(), "{err}");
 }
 
 /// An experiment's id given as a run is refused, naming the commands that accept it.

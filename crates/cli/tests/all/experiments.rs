@@ -11,7 +11,7 @@ use serde_json::Value;
 fn weir(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(words).env("XDG_DATA_HOME", home).env("HOME", home).env("NO_COLOR", "1");
-    command.env_remove("SUDO_UID").stdin(Stdio::null());
+    command.env_remove("SUDO_UID").env("WEIR_ERRORS", "json").stdin(Stdio::null());
     command
 }
 
@@ -77,26 +77,31 @@ fn every_shipped_scenario_completes_on_the_virtual_clock() {
         let (output, out, err) = run(dir.path(), &words);
         let result: Value = serde_json::from_str(&out)
             .unwrap_or_else(|e| panic!("{}: {e}: {out}{err}", path.display()));
-        fn absent(step: &Value, out: &mut Vec<String>) {
-            let reason = step["reason"].as_str().unwrap_or_default();
-            if step["outcome"] == "error" && !reason.contains("can't be simulated") {
-                out.push(reason.into());
+        // Steps and expectations without a figure: those that can't be simulated, and others.
+        fn absent<'v>(step: &'v Value, out: &mut [Vec<&'v Value>; 3]) {
+            let is_virtual = |part: &Value| usize::from(part["code"] == "not-simulated");
+            if step["outcome"] == "error" && is_virtual(step) == 0 {
+                out[0].push(step);
             }
             for judged in step["expectations"].as_array().into_iter().flatten() {
-                let reason = judged["reason"].as_str().unwrap_or_default();
-                if judged["measured"].is_null() && !reason.starts_with("not judged: ") {
-                    out.push(judged.to_string());
+                if judged["measured"].is_null() {
+                    out[1 + is_virtual(judged)].push(judged);
                 }
             }
             step["steps"].as_array().into_iter().flatten().for_each(|inner| absent(inner, out));
         }
-        let mut missing = vec![];
-        result["steps"].as_array().unwrap().iter().for_each(|step| absent(step, &mut missing));
-        assert!(missing.is_empty(), "{}: {missing:?}", path.display());
+        let mut without = [vec![], vec![], vec![]];
+        result["steps"].as_array().unwrap().iter().for_each(|step| absent(step, &mut without));
+        let [errors, missing, left_out] = without;
+        assert!(
+            errors.is_empty() && missing.is_empty(),
+            "{}: {errors:?} {missing:?}",
+            path.display()
+        );
         // A search ends at a trial that can't be simulated. Expectations of a step that can't be simulated are not judged.
         let code = output.status.code();
         assert!(matches!(code, Some(0 | 3 | 5)), "{}: {out}{err}", path.display());
-        let is_left = out.contains("\"reason\":\"not judged: ");
+        let is_left = !left_out.is_empty();
         assert_eq!(code == Some(5), is_left && code != Some(3), "{}: {out}", path.display());
     }
 }
@@ -132,22 +137,15 @@ fn a_simulated_scenario_is_exact() {
     assert_eq!(step("tcp")["outcome"], "skipped");
     let left = &step("tcp-end")["expectations"][0];
     assert_eq!((&left["outcome"], &left["measured"]), (&"inconclusive".into(), &Value::Null));
+    assert_eq!(left["code"], "not-simulated");
     // The same as text: only time and id differ.
     let (_, out, _) = run(dir.path(), &["run", "--simulate", path.to_str().unwrap()]);
-    let is_last = |line: &&str| line.starts_with("voice-over-bad-path: ");
-    let last = out.lines().find(is_last).unwrap();
-    let told: String = out.lines().filter(|l| !is_last(l)).map(|l| format!("{l}\n")).collect();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/simulated.txt");
-    if std::env::var_os("WEIR_BLESS").is_some() {
-        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
-        std::fs::write(&golden, &told).unwrap();
-    }
-    assert_eq!(told, std::fs::read_to_string(golden).unwrap_or_default());
-    assert!(
-        last.starts_with("voice-over-bad-path: inconclusive (expectations: 1 inconclusive, "),
-        "{last}"
-    );
-    assert!(last.contains("seed 0x7, id 2"), "{last}");
+    let (head, rest) = out.rsplit_once("), ").unwrap();
+    let (_, rest) = rest.split_once(", ").unwrap();
+    let (seed, rest) = rest.split_once(", id ").unwrap();
+    let (id, rest) = rest.split_once('\n').unwrap();
+    assert!(id.starts_with('2') && id.len() == 22, "{id}");
+    common::golden("simulated.txt", &format!("{head}), TIME, {seed}, id ID\n{rest}"));
     let (_, again, _) = run(dir.path(), &words);
     let again: Value = serde_json::from_str(&again).unwrap();
     let bare = |mut v: Value| {
@@ -306,25 +304,24 @@ fn a_sweep_prints_its_estimate() {
     let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n\
                 [[step]]\nsweep = { over = [\"size=64..256:64\"], runs = 2, test = { args = \"-u -b 100k -t 3\" } }\n";
     let path = file(dir.path(), text);
-    let (_, out, err) = run(dir.path(), &["run", "--simulate", &path]);
-    assert_eq!(out.lines().nth(1), Some("8 runs at 4 points"), "{out}{err}");
+    let (_, out, _) = run(dir.path(), &["run", "--simulate", &path]);
     let (_, _, err) = run(dir.path(), &["run", "--simulate", "--json", &path]);
-    assert_eq!(err.lines().next(), Some("8 runs at 4 points"), "{err}");
-    let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
-    assert!(out.contains("8 runs at 4 points, 24 s of sending, plus"), "{out}{err}");
-    for (step, wanted) in [
-        ("wait = { time = 5 }", "s: 1 step, valid\nno runs, 5 s of pauses\n"),
-        ("test = { args = \"-t 3 -O 1\" }", "\n1 run, 4 s of sending, plus start"),
-        (
-            "sweep = { over = [\"size=64,128\"], pause = 20, test = { args = \"-u -t 3\" } }",
-            "\n2 runs at 2 points, 6 s of sending and 40 s of pauses, plus start",
-        ),
+    let [estimate] = &common::messages(&err, "estimate")[..] else { panic!("{err}") };
+    assert_eq!(out.lines().nth(1), Some(estimate.as_str()), "{out}");
+    let mut told = format!("simulated\n{estimate}\n");
+    for step in [
+        "sweep = { over = [\"size=64..256:64\"], runs = 2, test = { args = \"-u -b 100k -t 3\" } }",
+        "wait = { time = 5 }",
+        "test = { args = \"-t 3 -O 1\" }",
+        "sweep = { over = [\"size=64,128\"], pause = 20, test = { args = \"-u -t 3\" } }",
     ] {
         let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n{step}\n");
         let path = file(dir.path(), &text);
-        let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
-        assert!(out.contains(wanted), "{out}{err}");
+        let (output, out, err) = run(dir.path(), &["run", "--check", &path]);
+        assert_eq!(output.status.code(), Some(0), "{out}{err}");
+        told += &format!("\n{step}\n{out}");
     }
+    common::golden("estimates.txt", &told);
 }
 
 /// A closed pipe (`head -1`) does not affect the experiment: it continues to its verdict, without a panic.
@@ -338,7 +335,9 @@ fn a_closed_pipe_does_not_end_an_experiment() {
         );
         let path = file(dir.path(), &text);
         for words in [&["run", "--simulate", &path][..], &["run", "--simulate", "--json", &path]] {
+            // Standard output is closed, so errors are printed on standard error, as text.
             let mut child = weir(dir.path(), words)
+                .env_remove("WEIR_ERRORS")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()
@@ -413,8 +412,9 @@ fn a_killed_sweep_resumes_where_it_was() {
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert!(matches!(output.status.code(), Some(0 | 5)), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(err.matches("(done before)").count(), before, "{err}");
-    assert!(err.contains(&format!("8 runs (of which {before} are done) at 2 points, ")), "{err}");
+    assert_eq!(common::messages(&err, "done-before").len(), before, "{err}");
+    let [estimate] = &common::messages(&err, "estimate")[..] else { panic!("{err}") };
+    assert!(estimate.starts_with("8 ") && estimate.contains(&format!(" {before} ")), "{estimate}");
     // The stored command is the original one, which repeats the experiment.
     let command = result["command"].to_string();
     assert!(command.contains("sweep") && !command.contains("--resume"), "{command}");
@@ -503,7 +503,8 @@ fn an_interrupt_ends_a_scenario_in_order() {
         (&true.into(), &"inconclusive".into()),
         "{out}"
     );
-    assert_eq!(parallel["steps"][0]["reason"], "interrupted: the run was cut short", "{out}");
+    let short = &parallel["steps"][0];
+    assert!(short["interrupted"] == true && short["runs"][0]["interrupted"] == true, "{out}");
     assert_eq!(result["steps"][1]["outcome"], "skipped");
     // The results so far are in the output.
     let inner = &result["steps"][0]["steps"];
@@ -551,8 +552,7 @@ fn expectations_meet_an_impaired_path() {
         let wanted = if is_host_limited(every) { "inconclusive" } else { wanted };
         assert_eq!(judged["outcome"], wanted, "{judged}");
     }
-    let reason = judged[2]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("measured ") && reason.contains("expected < 1 %"), "{reason}");
+    assert!((0.09..=0.11).contains(&measured(2)) && judged[2]["bound"] == 0.01, "{}", judged[2]);
     let code = if is_host_limited("10") { 5 } else { 1 };
     assert_eq!(output.status.code(), Some(code));
 }
@@ -586,7 +586,7 @@ fn heavy_loss_in_a_lab_is_not_an_unreachable_peer() {
     let result: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     let step = &result["steps"][0];
     let error = step["runs"][0]["error"].as_str().unwrap();
-    assert!(error.starts_with("the path lost too much (emulator middle: loss 99.9%): "), "{error}");
+    assert!(error.contains("middle") && error.contains("loss 99.9%"), "{error}");
     assert_eq!(step["points"][1]["runs"], 1, "{out}");
     assert_eq!(output.status.code(), Some(5), "a point without figures has not failed: {out}");
 }
@@ -625,7 +625,8 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     let result: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
     assert_eq!(output.status.code(), Some(3), "{out}{err}");
     assert_eq!((&result["status"], &result["outcome"]), (&"partial".into(), &"error".into()));
-    assert!(err.contains("to resume: weir run --resume "), "{err}");
+    let [resume] = &common::messages(&err, "resume")[..] else { panic!("{err}") };
+    assert!(resume.ends_with(&format!("weir run --resume {}", result["id"].as_str().unwrap())));
     let runs = result["steps"][0]["runs"].as_array().unwrap();
     let whole = runs.iter().filter(|r| r["error"].is_null()).count();
     // At most one run failed differently: by silence, in the middle of the run.
@@ -773,14 +774,16 @@ fn a_comparison_without_its_tools_is_an_error() {
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["steps"][0]["outcome"], "error", "{out}");
     assert_eq!(result["steps"][1]["outcome"], "skipped", "{out}");
-    assert!(err.contains("not installed here: iperf3"), "{err}");
+    let refused = common::refusal_in(&err).unwrap();
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("experiment", 4), "{refused:?}");
+    assert!(refused.message.contains("iperf3"), "{refused:?}");
 }
 
 /// The refusal of a scenario, which must fail.
 fn refused(home: &Path, text: &str) -> weir_model::Refusal {
     let path = file(home, text);
     let mut command = weir(home, &["run", &path, "--no-store"]);
-    common::refusal(&command.env("WEIR_ERRORS", "json").output().unwrap())
+    common::refusal(&command.output().unwrap())
 }
 
 #[test]
@@ -827,13 +830,15 @@ fn errors_of_a_scenario_and_of_its_programs_have_different_exit_codes() {
     let path = file(dir.path(), &missing);
     let (output, out, err) = run(dir.path(), &["run", &path, "--no-store"]);
     assert!(matches!(output.status.code(), Some(3 | 4)), "{out}{err}");
-    assert!(err.contains("emulator m: ") && err.contains("wexp-no0"), "{err}");
+    let missing = common::refusal(&output);
+    assert_eq!(missing.code, "experiment", "{missing:?}");
+    assert!(missing.message.contains("wexp-no0"), "{missing:?}");
     // An invalid scenario leaves nothing to resume.
     let flags = format!("{head}{host}[[step]]\ntest = {{ args = \"--no-such\" }}\n");
     let path = file(dir.path(), &flags);
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(2));
     let mut command = weir(dir.path(), &["run", "--resume", "last"]);
-    let none = common::refusal(&command.env("WEIR_ERRORS", "json").output().unwrap());
+    let none = common::refusal(&command.output().unwrap());
     assert_eq!((none.code.as_str(), none.exit_code), ("not-found", 2));
 }
 
@@ -962,11 +967,6 @@ fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
     assert!((skew - (first(0) - first(1)).abs()).abs() < 1e-12, "{step}");
     // Both hosts share this machine's clock.
     assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
-    let (_, text, _) = run(dir.path(), &["run", &path, "--no-store"]);
-    assert!(
-        text.contains("2 tests started together: their first packets arrived within "),
-        "{text}"
-    );
 }
 
 /// A small file system, unmounted at the end of the test.
@@ -1018,8 +1018,9 @@ fn a_full_disk_ends_an_experiment_with_an_error_and_loses_nothing() {
     let (output, out, err) = run(home, &["run", &path, "--json"]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
     // Either the store or the checkpoint runs out of space first.
-    assert!(err.contains("a run was not stored: ") || err.contains(".checkpoint"), "{err}");
-    assert!(err.contains("is full") || err.contains("No space left"), "{err}");
+    let refused = common::refusal_in(&err).unwrap();
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("experiment", 4), "{refused:?}");
+    assert!(["full", "space"].iter().any(|word| refused.message.contains(word)), "{refused:?}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "partial", "{out}");
     assert!(result["steps"][0]["runs"][0]["id"].is_string(), "{out}");
@@ -1029,16 +1030,18 @@ fn a_full_disk_ends_an_experiment_with_an_error_and_loses_nothing() {
         "it is in the result"
     );
     let reason = result["steps"][3]["reason"].as_str().unwrap();
-    assert!(reason.contains("not stored") || reason.contains(".checkpoint"), "{out}");
+    assert!(refused.message.contains(reason) || reason.contains(&refused.message), "{out}{err}");
     // An experiment that can't be stored is not started.
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    assert!(err.contains("nothing was run") && err.contains("--no-store"), "{err}");
-    assert_eq!(out, "");
+    let [told] = &common::messages(&err, "nothing-run")[..] else { panic!("{err}") };
+    assert!(told.contains("--no-store"), "{told}");
+    assert_eq!(common::refusal(&output).exit_code, 4);
+    assert_eq!(out.lines().count(), 1, "only the refusal: {out}");
     std::fs::remove_file(&filler).unwrap();
     let (output, out, err) = run(home, &["run", "--resume", "last", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
-    let before = err.matches("(done before)").count();
+    let before = common::messages(&err, "done-before").len();
     assert!((1..13).contains(&before), "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["status"], "complete", "{out}");
@@ -1051,15 +1054,17 @@ fn a_full_disk_ends_an_experiment_with_an_error_and_loses_nothing() {
     disk.read_only();
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    assert!(err.to_lowercase().contains("read-only") && err.contains("nothing was run"), "{err}");
+    assert!(common::refusal(&output).message.to_lowercase().contains("read-only"), "{out}");
+    assert_eq!(common::messages(&err, "nothing-run").len(), 1, "{err}");
     let id = result["id"].as_str().unwrap();
-    let (output, _, err) = run(home, &["run", "--resume", id]);
-    assert_eq!(output.status.code(), Some(4), "{err}");
-    assert!(err.to_lowercase().contains("read-only"), "{err}");
+    let (output, out, _) = run(home, &["run", "--resume", id]);
+    assert_eq!(output.status.code(), Some(4), "{out}");
+    assert!(common::refusal(&output).message.to_lowercase().contains("read-only"), "{out}");
     // A completed experiment is found only by its id.
-    let (output, _, err) = run(home, &["run", "--resume", "last"]);
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("all stored ones are complete"), "{err}");
+    let (output, _, _) = run(home, &["run", "--resume", "last"]);
+    let refused = common::refusal(&output);
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("not-found", 2), "{refused:?}");
+    assert_eq!(refused.field.as_deref(), Some("--resume"));
     // Stored results can still be read.
     let (output, page, err) = run(home, &["report", "last-experiment", "--format", "md"]);
     assert!(output.status.success() && page.starts_with("## s"), "{page}{err}");
@@ -1081,14 +1086,14 @@ fn an_experiment_does_not_resume_with_other_files() {
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3));
     write(2);
     let words = ["run", "--resume", "last"];
-    let output = weir(dir.path(), &words).env("WEIR_ERRORS", "json").output().unwrap();
+    let output = weir(dir.path(), &words).output().unwrap();
     let refused = common::refusal(&output);
     assert_eq!((refused.field.as_deref(), refused.exit_code), (Some("--resume"), 2));
     assert!(refused.given.unwrap().contains("plan.toml"));
     write(1);
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(output.status.code(), Some(3), "no server: {out}{err}");
-    assert!(!err.contains("(done before)"), "{err}");
+    assert!(common::messages(&err, "done-before").is_empty(), "{err}");
 }
 
 /// Two concurrent programs: different experiments do not interfere, and one experiment is run by only one program.
@@ -1111,10 +1116,10 @@ fn an_experiment_is_run_by_one_program_and_others_do_not_interfere() {
     while !works.exists() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
-    assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    let wanted = format!("another program is running this experiment: process {}", first.0.id());
-    assert!(err.contains(&wanted), "{err}");
+    let (output, _, _) = run(dir.path(), &["run", "--resume", "last"]);
+    let refused = common::refusal(&output);
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("not-available", 4), "{refused:?}");
+    assert!(refused.message.contains(&first.0.id().to_string()), "{refused:?}");
     let mut second = begin();
     let checkpoints = || {
         let all = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Running, WEIR, has_tools, run, signal, skip, until};
+use common::{Running, WEIR, has_tools, messages, refusal_in, run, signal, skip, until};
 use impair_path::{Path, round_trips};
 use serde_json::Value;
 use weir_model::plan::Direction;
@@ -22,8 +22,6 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
     let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
     let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
     let emulator = path.emulator(&["--both", "delay 40ms", "--seed", "7"]);
-    assert!(emulator.head.contains("tpacket-v2 (delay and rate need"), "{}", emulator.head);
-    assert!(emulator.head.contains("delay 40ms") && emulator.head.contains("seed 0x7"));
     let changed = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
     assert_ne!(before, changed);
     let b = path.lab.host("b").unwrap();
@@ -34,14 +32,19 @@ fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
         assert!(times.iter().all(|&ms| ms >= 80.0), "{text}");
     }
     let report = path.stats();
+    assert_eq!(report["impairment"]["config"]["seed"], "0x7");
+    // Delay needs the kernel's receive stamps.
+    assert!(report["links"][0].as_str().unwrap().contains("tpacket-v2"), "{}", report["links"]);
     for flow in report["impairment"]["flows"].as_array().unwrap() {
+        assert_eq!(flow["asked"], "delay 40ms");
         assert_eq!(flow["counters"]["sent_packets"], flow["counters"]["received_packets"]);
         assert!(flow["counters"]["received_packets"].as_u64() >= Some(10), "{flow}");
         assert!(flow["realised"]["delay_min_seconds"].as_f64() >= Some(0.04), "{flow}");
     }
-    let (code, stdout, stderr) = emulator.interrupt();
-    assert_eq!(code, Some(130), "{stderr}");
-    assert!(stdout.contains("late p99"), "{stdout}");
+    let (report, _) = emulator.report();
+    for flow in report["impairment"]["flows"].as_array().unwrap() {
+        assert!(flow["lateness"]["count"].as_u64() >= Some(10), "{flow}");
+    }
     assert_eq!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
     let left: Vec<_> = std::fs::read_dir(path.file("runtime")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
@@ -54,10 +57,32 @@ fn without_a_control_socket_the_laws_end_after_the_keepalive_timeout() {
     // A file instead of the directory of sockets.
     std::fs::write(path.file("runtime"), "").unwrap();
     let emulator = path.emulator(&["--both", "loss 100%", "--keepalive-timeout", "1s"]);
-    assert!(emulator.head.contains("no control socket"), "{}", emulator.head);
+    assert!(emulator.ready["control_socket"].is_null(), "{}", emulator.ready);
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     path.tool("a", &["ping", "-c", "20", "-i", "0.3", "-W", "1", &b]).good();
-    assert_eq!(emulator.interrupt().0, Some(130));
+    let (_, stderr) = emulator.report();
+    assert!(!messages(&stderr, "keepalive-expired").is_empty(), "{stderr}");
+}
+
+/// The same as text: what is in force at the start, counters of both directions at the end.
+#[test]
+fn seed_laws_socket_and_counters_are_printed() {
+    let test = "seed_laws_socket_and_counters_are_printed";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let words = ["impair", "to-a", "to-b", "--both", "delay 7ms", "--seed", "7"];
+    let emulator = Running::start(path.weir("m", &words));
+    until("it listens", || run(path.weir("m", &["impair", "stats"])).status.success());
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "2", "-i", "0.2", &b]).good();
+    signal("INT", emulator.child());
+    let socket = format!("impair-{}.socket", emulator.child().id());
+    let ended = emulator.finish();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    for part in ["to-a ⇄ to-b", "0x7", "delay 7ms", &socket] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    let rows = ended.stdout.lines().filter(|line| line.starts_with("other "));
+    assert_eq!(rows.count(), 2, "{}", ended.stdout);
 }
 
 /// All other packets are dropped, so only address resolution shows whether it is exempt.
@@ -70,7 +95,6 @@ fn address_resolution_is_impaired_only_on_request() {
     for (more, is_exempt) in [(&[][..], true), (&["--impair-arp"], false)] {
         let words = [&["--both", "loss 100%", "--seed", "7"], more].concat();
         let emulator = path.emulator(&words);
-        assert_eq!(emulator.head.contains("exempt: ARP"), is_exempt);
         for host in ["a", "b"] {
             path.tool(host, &["ip", "neigh", "flush", "all"]).good();
         }
@@ -81,6 +105,8 @@ fn address_resolution_is_impaired_only_on_request() {
             assert_eq!(known.contains("lladdr"), is_exempt, "{known}");
         }
         let report = path.stats();
+        let impaired = &report["impairment"]["config"]["impair_arp"];
+        assert_eq!(impaired.as_bool().unwrap_or(false), !is_exempt);
         for direction in report["directions"].as_array().unwrap() {
             let exempt = direction["exempt_packets"].as_u64().unwrap();
             assert_eq!(exempt >= 2, is_exempt, "{direction}");
@@ -226,12 +252,14 @@ fn a_drawn_seed_is_reported_and_a_packet_trace_ends_at_its_limit() {
         path.emulator(&["--config", laws, "--packet-trace", file, "--packet-trace-limit", "4096"]);
     let seed = path.stats()["impairment"]["config"]["seed"].as_str().unwrap().to_owned();
     assert_ne!(seed, "0x0");
-    assert!(emulator.head.contains(&format!("seed {seed}\n")), "{seed}: {}", emulator.head);
+    let printed = emulator.ready["message"].as_str().unwrap();
+    assert!(printed.contains(&seed), "{seed}: {printed}");
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     path.tool("a", &["ping", "-q", "-c", "100", "-i", "0.002", &b]).good();
-    let (code, stdout, stderr) = emulator.interrupt();
-    assert_eq!(code, Some(130), "{stderr}");
-    assert!(stdout.contains("MISSING: its limit was reached"), "{stdout}");
+    let (report, _) = emulator.report();
+    let written = &report["packet_trace"];
+    assert_eq!(written["limit_bytes"], 4096, "{written}");
+    assert!(written["dropped_records"].as_u64() > Some(0), "{written}");
     assert!(packet_trace.metadata().unwrap().len() <= 4096);
 }
 
@@ -415,15 +443,20 @@ fn laws_can_be_changed_while_packets_are_queued() {
     let ping = Running::start(ping);
     until("something is held", || path.stats()["directions"][0]["held_packets"].as_u64() > Some(0));
     let set = run(path.weir("m", &["impair", "set", "--both", "delay 10ms"])).good();
-    assert!(set.contains("configuration 1"), "{set}");
+    assert!(set.contains(" 1 "), "the configuration's number: {set}");
     let text = ping.finish().good();
     assert_eq!(round_trips(&text).len(), 4, "{text}");
-    let shown = run(path.weir("m", &["impair", "show"])).good();
-    assert!(shown.contains("delay 10ms"), "{shown}");
+    let shown = || -> Value {
+        serde_json::from_str(&run(path.weir("m", &["impair", "show", "--json"])).good()).unwrap()
+    };
+    assert_eq!(path.stats()["impairment"]["flows"][0]["asked"], "delay 10ms");
+    assert_eq!(shown()["stopped"], serde_json::json!([]));
     let saved = path.file("saved.toml");
     run(path.weir("m", &["impair", "save", saved.to_str().unwrap()])).good();
     run(path.weir("m", &["impair", "stop"])).good();
-    assert!(run(path.weir("m", &["impair", "show"])).good().contains("stopped: other"));
+    assert_eq!(shown()["stopped"], serde_json::json!(["other"]));
+    let text = run(path.weir("m", &["impair", "show"])).good();
+    assert!(text.contains("to-a ⇄ to-b"), "{text}");
     run(path.weir("m", &["impair", "set", "--config", saved.to_str().unwrap()])).good();
     let bad = run(path.weir("m", &["impair", "start", "unknown"]));
     assert_eq!(bad.status.code(), Some(2), "{}", bad.stderr);
@@ -509,11 +542,13 @@ fn a_removed_interface_ends_the_emulator_with_a_report() {
     path.tool("m", &["ip", "link", "del", "dev", "to-b"]).good();
     let ended = emulator.finish();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("error: ") && ended.stderr.contains("gone"), "{}", ended.stderr);
+    let refused = refusal_in(&ended.stderr).unwrap();
+    assert_eq!((refused.code.as_str(), refused.exit_code), ("interface-gone", 3), "{refused:?}");
+    assert_eq!(refused.given.as_deref(), Some("to-b"));
     // One JSON object, which includes the reason.
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     let reason = report["end_reason"].as_str().unwrap();
-    assert!(reason.contains("to-b") && reason.contains("gone"), "{reason}");
+    assert!(reason.contains("to-b"), "{reason}");
     assert_eq!(report["directions"].as_array().unwrap().len(), 2);
 }
 
@@ -713,11 +748,11 @@ fn a_command_behind_the_emulator_reaches_this_host() {
     let mut command = Command::new(WEIR);
     let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{port}; cat <&3; exit 7");
     command.args(["impair", "exec", "--both", "delay 50ms", "--", "bash", "-c", &script]);
-    command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+    command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime")).env("WEIR_ERRORS", "json");
     let start = std::time::Instant::now();
     let ended = run(command);
     if ended.status.code() == Some(4) {
-        return skip(test, &ended.stderr);
+        return skip(test, &ended.refusal().message);
     }
     assert_eq!(
         (ended.status.code(), ended.stdout.as_str()),
@@ -727,11 +762,9 @@ fn a_command_behind_the_emulator_reaches_this_host() {
     );
     // Handshake and answer: three one-way delays of 50 ms.
     assert!(start.elapsed().as_millis() >= 150);
-    assert!(
-        ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"),
-        "{}",
-        ended.stderr
-    );
+    let [ready, report] = ["ready", "report"].map(|code| ended.messages(code));
+    assert!(ready.len() == 1 && ready[0].contains("delay 50ms"), "{}", ended.stderr);
+    assert_eq!(report.len(), 1, "{}", ended.stderr);
     answering.join().unwrap();
 }
 
@@ -830,7 +863,7 @@ fn captures_and_profiles_need_no_privileges() {
         .unwrap();
     assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
     assert_eq!(piped.stdout, out, "only the capture");
-    assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
+    assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout"));
     assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();
     assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");

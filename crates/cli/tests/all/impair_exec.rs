@@ -100,7 +100,7 @@ fn local_and_remote_services_are_reached_and_names_resolved() {
     let with = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
     command.args(["--mount", "sh", "-c", with]).arg(&resolver).args([WEIR, "impair", "exec"]);
     command.args(["--both", "delay 25ms", "--", "bash", "-c", &script]);
-    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("WEIR_ERRORS", "json");
     let started = std::time::Instant::now();
     let ended = run(command);
     let lines: Vec<&str> = ended.stdout.lines().collect();
@@ -110,7 +110,8 @@ fn local_and_remote_services_are_reached_and_names_resolved() {
         "{}",
         ended.stderr
     );
-    assert!(ended.stderr.contains("TCP and UDP over IPv4 go out too"), "{}", ended.stderr);
+    assert!(ended.messages("no-outward-access").is_empty(), "{}", ended.stderr);
+    assert_eq!(ended.messages("services").len(), 1, "{}", ended.stderr);
     // Six exchanges, each subject to the delay.
     assert!(started.elapsed() > Duration::from_millis(6 * 50));
     assert!(std::fs::read_dir(directory.path().join("runtime")).unwrap().next().is_none());
@@ -128,10 +129,11 @@ fn without_the_tools_only_local_services_are_reached_with_a_message() {
     let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{here}; cat <&3");
     command.args(["--mount", "sh", "-c", hide, "sh", WEIR, "impair", "exec", "--"]);
     command.args(["bash", "-c", &script]);
-    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("WEIR_ERRORS", "json");
     let ended = run(command);
     assert_eq!(ended.stdout, "here\n", "{}", ended.stderr);
-    assert!(ended.stderr.contains("no access beyond the lab (nft"), "{}", ended.stderr);
+    let told = ended.messages("no-outward-access");
+    assert!(told.len() == 1 && told[0].contains("nft"), "{}", ended.stderr);
 }
 
 /// The command `weir impair exec`, detached from the terminal that the tests may run in.
@@ -139,7 +141,7 @@ fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
     let mut command = lab.command("a", WEIR).unwrap();
     ChildSetup::new().new_session().apply(&mut command).unwrap();
     command.args(["impair", "exec", "--both", "delay 5ms", "--"]).args(words);
-    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("WEIR_ERRORS", "json");
     command.env("DIRECTORY", directory);
     command
 }
@@ -166,7 +168,7 @@ fn a_signal_ends_the_command_and_the_report_is_printed() {
         let ended = running.finish();
         assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
         assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
-        assert!(ended.stderr.contains("late p99"), "{name}: {}", ended.stderr);
+        assert_eq!(ended.messages("report").len(), 1, "{name}: {}", ended.stderr);
         assert!(!is_left(directory.path()), "{name}");
     }
 }
@@ -179,7 +181,7 @@ fn the_first_packet_does_not_wait_for_address_resolution() {
     let mut command = lab.command("a", WEIR).unwrap();
     command.args(["impair", "exec", "-q", "--both", "delay 700ms", "--"]);
     command.args(["sh", "-c", "ping -c 1 -W 10 $WEIR_HOST"]);
-    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("WEIR_ERRORS", "json");
     let said = run(command).good();
     let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
     let milliseconds: f64 = time.unwrap().parse().unwrap();
@@ -199,14 +201,16 @@ fn quiet_prints_only_errors() {
         let mut command = lab.command("a", "unshare").unwrap();
         command.args(["--mount", "sh", "-c", prepare, "sh", WEIR, "impair", "exec", quiet]);
         command.args(["--both", "delay 5ms", "--", "sh", "-c", "echo $WEIR_HOST >&2"]);
-        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+        command
+            .env("WEIR_RUNTIME_DIR", directory.path().join("runtime"))
+            .env("WEIR_ERRORS", "json");
         let ended = Running::start(command).finish();
         assert!(ended.status.success(), "{}", ended.stderr);
         let said: Vec<&str> = ended.stderr.lines().collect();
         let lacks = prepare == hide;
         assert_eq!(said.len(), if lacks { 2 } else { 1 }, "{said:?}");
         assert!(said.last().unwrap().parse::<std::net::Ipv4Addr>().is_ok(), "{said:?}");
-        assert_eq!(lacks, said[0].starts_with("no access beyond the lab (nft"), "{said:?}");
+        assert_eq!(ended.messages("no-outward-access").len(), usize::from(lacks), "{said:?}");
     }
 }
 
@@ -257,7 +261,7 @@ fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
     std::fs::write(file("go"), "").unwrap();
     let ended = running.finish();
     assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
-    assert!(ended.stderr.contains("before the command was started"), "{}", ended.stderr);
+    assert_eq!(ended.messages("nothing-run").len(), 1, "{}", ended.stderr);
     assert!(!file("ready").exists() && !is_left(directory.path()));
 }
 
@@ -298,9 +302,9 @@ while True:
         break
     if not part:
         break
-    told = b'command\\'s side' in seen
+    told = b'\"services\"' in seen
     seen += part
-    if not told and b'command\\'s side' in seen:
+    if not told and b'\"services\"' in seen:
         os.write(terminal, b'\\x03')
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
@@ -315,7 +319,9 @@ fn an_interrupt_typed_while_the_command_starts_is_not_lost() {
         let mut command = lab.command("a", "python3").unwrap();
         command.args(["-c", TYPED, WEIR, "impair", "exec", "--both", "delay 1ms"]);
         command.args(["--", "sleep", "20"]);
-        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+        command
+            .env("WEIR_RUNTIME_DIR", directory.path().join("runtime"))
+            .env("WEIR_ERRORS", "json");
         let ended = run(command);
         assert_eq!(ended.stdout, "130\n", "{}", ended.stderr);
     }
@@ -364,8 +370,9 @@ fn an_emulator_that_dies_ends_the_command_and_is_reported() {
         assert!(Command::new("kill").args(["-s", name, emulators[0]]).status().unwrap().success());
         let ended = running.finish();
         assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
-        assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
-        assert!(ended.stderr.contains("error: the emulator ended early"), "{}", ended.stderr);
+        assert_eq!(ended.stdout.lines().next(), Some("told"), "{name}: {}", ended.stderr);
+        assert_eq!(ended.refusal().code, "emulator", "{name}: {}", ended.stderr);
+        assert_eq!(ended.messages("path-ended").len(), 1, "{name}: {}", ended.stderr);
     }
 }
 
@@ -374,7 +381,7 @@ fn after(lab: &Lab, prepare: &str, file: &Path, directory: &Path, words: &[&str]
     let mut command = lab.command("a", "unshare").unwrap();
     command.args(["--mount", "sh", "-c", &format!("{prepare} && exec \"$@\"")]).arg(file);
     command.args([WEIR, "impair", "exec", "--"]).args(words);
-    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("WEIR_ERRORS", "json");
     command
 }
 
@@ -391,7 +398,7 @@ fn without_a_resolv_conf_the_command_still_runs() {
         let ended = run(after(&lab, prepare, directory.path(), directory.path(), &words));
         assert_eq!(ended.stdout, "ran\n", "{prepare}: {}", ended.stderr);
         assert_eq!(ended.status.code(), Some(7), "{prepare}: {}", ended.stderr);
-        assert!(ended.stderr.contains("has no /etc/resolv.conf"), "{prepare}: {}", ended.stderr);
+        assert_eq!(ended.messages("no-names").len(), 1, "{prepare}: {}", ended.stderr);
     }
 }
 
@@ -407,7 +414,7 @@ fn a_missing_program_is_reported_with_and_without_our_resolv_conf() {
         let on = |words: &[&str]| run(after(&lab, bind, &resolver, directory.path(), words));
         let ended = on(&["wexec-no-such"]);
         assert_eq!(ended.status.code(), Some(127), "{}", ended.stderr);
-        assert!(!ended.stderr.contains("control socket"), "built a path: {}", ended.stderr);
+        assert!(ended.messages("ready").is_empty(), "built a path: {}", ended.stderr);
         assert_eq!(on(&["./wexec-no-such"]).status.code(), Some(127));
         assert_eq!(on(&["/etc"]).status.code(), Some(126));
         // The command sees the mounted file, which has no name outside its namespace.
@@ -454,11 +461,13 @@ fn too_many_datagram_exchanges_end_the_oldest() {
         command.args(["-c", &format!("{limited} && exec \"$@\""), "sh", WEIR, "impair", "exec"]);
         command.args(["--both", "delay 100us", "--", "python3", "-c", MANY, "192.0.2.7"]);
         command.args([port.to_string(), count.to_string()]);
-        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+        command
+            .env("WEIR_RUNTIME_DIR", directory.path().join("runtime"))
+            .env("WEIR_ERRORS", "json");
         let ended = run(command);
         assert_eq!(ended.stdout, format!("{count}\n"), "{limit}: {}", ended.stderr);
-        assert!(ended.stderr.contains("were ended early"), "{limit}: {}", ended.stderr);
-        assert!(!ended.stderr.contains("dropped:"), "{limit}: {}", ended.stderr);
+        assert_eq!(ended.messages("exchanges-ended").len(), 1, "{limit}: {}", ended.stderr);
+        assert!(ended.messages("datagrams-dropped").is_empty(), "{limit}: {}", ended.stderr);
     }
 }
 

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use weir_model::Refusal;
 
+use crate::common::messages;
+
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
 /// A golden record of the report crate.
@@ -14,6 +16,15 @@ fn record(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden").join(name)
 }
 
+/// The title in a golden file, up to characters that pages escape.
+fn title(name: &str) -> String {
+    let text = std::fs::read_to_string(record(name)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let title = value["plan"]["title"].as_str().or(value["title"].as_str());
+    title.unwrap().split(',').next().unwrap().to_owned()
+}
+
+#[derive(Debug)]
 struct Ended {
     code: i32,
     stdout: String,
@@ -68,10 +79,11 @@ fn a_file_becomes_a_page_that_is_not_overwritten() {
     let done = weir(dir.path(), &["report", file], "");
     let name = "weir-report-20261122-081500-e0e0e0.html";
     assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{}", done.stderr);
-    assert!(done.stderr.starts_with(&format!("wrote {name} (")), "{}", done.stderr);
+    let [told] = &messages(&done.stderr, "wrote")[..] else { panic!("{}", done.stderr) };
+    assert!(told.contains(name), "{told}");
     assert_eq!(files(dir.path()), [name]);
     let page = std::fs::read_to_string(dir.path().join(name)).unwrap();
-    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("Voice beside a bulk transfer"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains(&title("everything.json")));
     std::fs::write(dir.path().join(name), "mine").unwrap();
     let refused = refused(dir.path(), &["report", file], "");
     assert_eq!(refused.field.as_deref(), Some("--output"));
@@ -93,10 +105,12 @@ fn stored_runs_by_id_prefix_or_last() {
         );
     }
     let last = weir(dir.path(), &["report", "--format", "md"], "");
-    assert!(last.stdout.starts_with("## Voice beside a bulk transfer\n"), "{}", last.stdout);
+    let heading = format!("## {}\n", title("everything.json"));
+    assert!(last.stdout.starts_with(&heading), "{}", last.stdout);
     let both = weir(dir.path(), &["report", "20261121-203009", "last", "--format", "md"], "");
-    assert!(both.stdout.contains("| run 1 | `20261121-203009-ab12cd` |"), "{}", both.stdout);
-    assert!(both.stdout.contains("| run 2 | `20261122-081500-e0e0e0` |"), "{}", both.stdout);
+    // In the order of the arguments.
+    let place = |id: &str| both.stdout.find(&format!("`{id}`")).unwrap_or_else(|| panic!("{id}"));
+    assert!(place("20261121-203009-ab12cd") < place("20261122-081500-e0e0e0"), "{}", both.stdout);
     assert_eq!(weir(dir.path(), &["report", "20261121-203009", "last"], "").code, 0);
     assert_eq!(files(dir.path()), ["weir-report-20261121-203009-ab12cd-and-1-more.html"]);
     assert_eq!(refused(dir.path(), &["report", "20261121"], "").code, "ambiguous");
@@ -110,10 +124,17 @@ fn records_from_stdin_one_or_many() {
     let [a, b] =
         ["udp_loss.json", "tcp_bidir.json"].map(|n| std::fs::read_to_string(record(n)).unwrap());
     let one = weir(dir.path(), &["report", "-", "--format", "md"], &a);
-    assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
+    let heading = format!("## {}", title("udp_loss.json"));
+    assert!(one.stdout.starts_with(&heading), "{}{}", one.stdout, one.stderr);
+    let id = |record: &str| -> String {
+        let record: serde_json::Value = serde_json::from_str(record).unwrap();
+        format!("`{}`", record["id"].as_str().unwrap())
+    };
     for input in [format!("{a}\n{b}"), format!("[{a},{b}]")] {
         let two = weir(dir.path(), &["report", "-", "--format", "md"], &input);
-        assert!(two.stdout.contains("| run 2 |"), "{}{}", two.stdout, two.stderr);
+        for record in [&a, &b] {
+            assert!(two.stdout.contains(&id(record)), "{}{}", two.stdout, two.stderr);
+        }
     }
     let second = format!("{a}\n{{\"schema\":7}}");
     for (input, record) in [
@@ -221,7 +242,8 @@ fn a_stored_experiment_becomes_a_page_tables_and_charts() {
     let dir = tempfile::tempdir().unwrap();
     keep_experiments(dir.path());
     let md = weir(dir.path(), &["report", "20261122-09", "--format", "md"], "");
-    assert!(md.stdout.starts_with("## Golden experiment\n"), "{}{}", md.stdout, md.stderr);
+    let heading = format!("## {}\n", title("experiment.json"));
+    assert!(md.stdout.starts_with(&heading), "{}{}", md.stdout, md.stderr);
     assert!(md.stdout.contains("20261122-090000-aaaaaa"), "{}", md.stdout);
     let done = weir(dir.path(), &["report", "20261122-090000-aaaaaa"], "");
     assert_eq!(done.code, 0, "{}", done.stderr);
@@ -273,13 +295,15 @@ fn an_ambiguous_or_unknown_experiment_is_refused_with_a_hint() {
     refused(&["20261122-09"], "usage");
     refused(&["20261122-090000-aaaaaa", "last"], "usage");
     let whole = weir(dir.path(), &["report", "20261122-090000-aaaaaa", "--format", "md"], "");
-    assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);
+    let of = |name: &str| format!("## {}", title(name));
+    assert!(whole.stdout.starts_with(&of("experiment.json")), "{}", whole.stderr);
     let one = weir(dir.path(), &["report", "20261122-093000", "--format", "md"], "");
-    assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
+    assert!(one.stdout.starts_with(&of("udp_loss.json")), "{}{}", one.stdout, one.stderr);
     // For the last run of an experiment, a note names the experiment.
     assert_eq!(weir(dir.path(), &["runs", "tag", "last", "experiment=x1"], "").code, 0);
     let part = weir(dir.path(), &["report", "--format", "md"], "");
-    assert!(part.stderr.contains("weir report x1"), "{}", part.stderr);
+    let [told] = &messages(&part.stderr, "part-of-experiment")[..] else { panic!("{part:?}") };
+    assert!(told.ends_with("weir report x1"), "{told}");
 }
 
 fn chromium() -> Option<PathBuf> {

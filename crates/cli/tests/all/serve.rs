@@ -46,11 +46,10 @@ fn until(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn addresses_and_the_lack_of_a_key_are_printed() {
     let port = free_port();
-    let (mut child, mut stdout, line) = listening(&["-p", &port]);
-    assert!(line.contains(&format!("listening on 127.0.0.1:{port}")), "{line}");
-    let mut next = String::new();
-    stdout.read_line(&mut next).unwrap();
-    assert!(next.starts_with("open: no key"), "{next}");
+    let (mut child, _stdout, line) = listening(&["-p", &port, "--json-stream"]);
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let wanted = serde_json::json!({ "addresses": [format!("127.0.0.1:{port}")], "open": true });
+    assert_eq!((&event["event"], &event["data"]), (&"listening".into(), &wanted));
     signal("TERM", &child.id().to_string());
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
@@ -102,9 +101,10 @@ fn the_background_listens_when_the_foreground_returns() {
     assert_eq!(ended(&output), (Some(0), String::new()));
     let said = String::from_utf8(output.stdout).unwrap();
     let pid = std::fs::read_to_string(&pidfile).unwrap().trim().to_string();
-    assert!(said.contains("listening on") && said.contains(&format!("process {pid}")), "{said}");
+    let address = format!("127.0.0.1:{port}");
+    assert!(said.contains(&address) && said.contains(&format!(" {pid}")), "{said}");
     assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
-    assert!(std::fs::read_to_string(&log).unwrap().contains("listening on"));
+    assert!(std::fs::read_to_string(&log).unwrap().contains(&address));
     signal("TERM", &pid);
     until("the pid file goes", || !pidfile.exists());
     if Path::new("/proc/self").exists() {

@@ -12,6 +12,7 @@ use weir_experiment::scenario::checkpoint::{
 use weir_experiment::scenario::{
     self, Ended, Files, Options, ParseTestFlags, ScenarioError, ScenarioEvent, check_unless, text,
 };
+use weir_jobs::Event;
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Step, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
@@ -20,10 +21,10 @@ use weir_runs::{DataDirectory, Experiments};
 use super::progress::{cleaned, estimate_text, head, print_event};
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
 use super::{ResultArgs, flags, plan_from_flags, refused};
-use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
+use crate::job::{notice, report};
 use crate::output::print;
 use crate::stamp::{COMMIT, Identity, VERSION};
 use crate::time::since_epoch;
@@ -259,7 +260,10 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 command: identity.command.clone(),
             };
             let created = create(&head).inspect_err(|_| {
-                note("nothing was run: the experiment can't be stored; --no-store runs it without storing");
+                notice(
+                    "nothing-run",
+                    "nothing was run: the experiment can't be stored; --no-store runs it without storing",
+                );
             });
             let (checkpoint, experiments) = created?;
             (checkpoint, Some(experiments))
@@ -294,13 +298,13 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     if !is_quiet {
         print(&head(&job.scenario, &options, estimate_line.as_deref()))?;
     } else if let Some(words) = estimate_line {
-        note(&words);
+        notice("estimate", &words);
     }
     let Ended { experiment, error } = match scenario::run(&job.scenario, &options, checkpoint) {
         Ok(ended) => ended,
         Err(ScenarioError::Stopped) => {
             if experiments.is_some() {
-                note(&format!("to resume: weir run --resume {id}"));
+                notice("resume", &format!("to resume: weir run --resume {id}"));
             }
             return Ok(nothing_run(&stop));
         }
@@ -315,15 +319,15 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         print(&cleaned(&closing))?;
     } else if !args.json {
         // Standard output holds only a table: the verdict goes to standard error.
-        note(cleaned(&closing).trim_end());
+        notice("verdict", cleaned(&closing).trim_end());
     } else if let Some(line) = how_to_resume {
-        note(&line);
+        notice("resume", &line);
     }
     match error.map(refused).map_or(written, Err) {
         Ok(()) => Ok(exit_code(&experiment, &stop)),
         // The single object of --json has been printed already.
         Err(error) if args.json => {
-            note(&cleaned(&format!("error: {}", error.chain())));
+            report(&Event::Error(error.refusal()), &cleaned(&format!("error: {}", error.chain())));
             Ok(error.exit_code())
         }
         Err(error) => Err(error),
@@ -333,7 +337,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
 /// Prints that an experiment was stopped before its first run; returns the exit code.
 fn nothing_run(stop: &Stop) -> i32 {
     let reason = stop.reason().unwrap_or(StopReason::Interrupted);
-    note(&format!("{}; nothing was run", reason.text()));
+    notice("nothing-run", &format!("{}; nothing was run", reason.text()));
     reason.exit_code()
 }
 

@@ -8,6 +8,7 @@ use weir_model::experiment::Scenario;
 use weir_report::clean;
 
 use crate::app::note;
+use crate::job::notice;
 use crate::output::print;
 
 /// Removes terminal control sequences from lines that may quote a scenario, a program or a peer.
@@ -97,7 +98,7 @@ pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool) {
             if let Some(left) = left.filter(|l| *l >= Duration::from_secs(1)) {
                 line += &format!("  {} left", minutes(left));
             }
-            note(&clean(&line));
+            notice(if *is_old { "done-before" } else { "ran" }, &clean(&line));
         }
         ScenarioEvent::Planned { at, text, .. } => {
             let at: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();

@@ -9,11 +9,10 @@ use weir_report::page::{html, of_experiment};
 use weir_runs::Experiments;
 
 use super::ResultArgs;
-use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::files::{check, check_directory, write};
-use crate::job::is_job;
+use crate::job::{is_job, notice};
 use crate::named::{NamedFile, apart};
 use crate::output::{print, print_object};
 
@@ -128,7 +127,7 @@ pub(super) fn finish(
     let mut done = |outcome: Result<(), CliError>, again: &str| {
         if outcome.is_err() && is_stored {
             // The file failed, but the result is not lost.
-            note(&format!("the result is stored: {again}"));
+            notice("stored", &format!("the result is stored: {again}"));
         }
         if first.is_ok() {
             first = outcome;

@@ -19,10 +19,10 @@ use weir_runs::{DataDirectory, Experiments};
 
 use super::progress::cleaned;
 use super::{Job, ResultArgs, execute, is_id, plan_from_flags, refused};
-use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
+use crate::job::notice;
 use crate::output::print;
 use crate::signals;
 
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         let estimate = match check_unless(&is_stopped, &scenario, &files, &plan_from_flags) {
             Err(ScenarioError::Stopped) => {
                 let reason = stop.reason().unwrap_or(StopReason::Interrupted);
-                note(&format!("{}; it was not checked to its end", reason.text()));
+                notice("not-checked", &format!("{}; it was not checked to its end", reason.text()));
                 return Ok(reason.exit_code());
             }
             checked => checked.map_err(refused)?,
@@ -190,7 +190,7 @@ fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
     // With --host the laws of the lab's path do not apply, which a reader of the result has to know.
     let whole = (!job.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
-    left_out.iter().for_each(|words| note(words));
+    left_out.iter().for_each(|words| notice("emulator-left-out", words));
     Ok(Job {
         scenario,
         file: path.map(Into::into),
@@ -253,21 +253,29 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         Scenario::parse(&head.scenario, head.quick, &head.set, hosts)
     };
     let refuse = |error| CliError::Plan { path: path.clone(), error };
-    let scenario = parse(&head.hosts).map_err(refuse).inspect_err(|_| note(&start_again(&head)))?;
+    let scenario = parse(&head.hosts)
+        .map_err(refuse)
+        .inspect_err(|_| notice("start-again", &start_again(&head)))?;
     let whole = (!head.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let warnings = whole.and_then(|whole| left_out(&whole, &scenario)).into_iter().collect();
-    note(&cleaned(&format!(
-        "resuming experiment {id}: {}, started {}, {} run{} done",
-        scenario.title.as_ref().unwrap_or(&scenario.name),
-        head.started_at,
-        checkpoint.repetitions(),
-        if checkpoint.repetitions() == 1 { "" } else { "s" },
-    )));
+    notice(
+        "resuming",
+        &cleaned(&format!(
+            "resuming experiment {id}: {}, started {}, {} run{} done",
+            scenario.title.as_ref().unwrap_or(&scenario.name),
+            head.started_at,
+            checkpoint.repetitions(),
+            if checkpoint.repetitions() == 1 { "" } else { "s" },
+        )),
+    );
     if let Some(changed) = super::changes::changed(&head, &scenario) {
-        note(&cleaned(&format!(
-            "{} has changed since this experiment started, which uses the text as it was; to use the new one, start a new experiment",
-            changed.display()
-        )));
+        notice(
+            "file-changed",
+            &cleaned(&format!(
+                "{} has changed since this experiment started, which uses the text as it was; to use the new one, start a new experiment",
+                changed.display()
+            )),
+        );
     }
     let job = Job {
         scenario,

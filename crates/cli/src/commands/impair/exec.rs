@@ -23,10 +23,11 @@ use super::args::ExecArgs;
 use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, send_signal};
 use super::{outward, relay, spawn, text};
-use crate::app::{note, style};
+use crate::app::style;
 use crate::emulated::OF_COMMAND;
 use crate::engine::StopReason;
 use crate::error::CliError;
+use crate::job::{notice, warn};
 use crate::signals;
 
 /// Interval at which the command, the emulator and signals are checked.
@@ -86,26 +87,29 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     };
     let mut emulator = spawn::start(lab.command("m", crate::job::program())?, job)?;
     let relay = relay::start(&lab, "b")?;
-    let chat = |words: &str| {
+    let chat = |code: &str, words: &str| {
         if !args.quiet {
-            note(words)
+            notice(code, words)
         }
     };
-    chat(emulator.head.trim_end());
+    chat("ready", emulator.head.trim_end());
     let b = lab.host("b")?;
     let text = std::fs::read(RESOLVER).map(|text| String::from_utf8_lossy(&text).into_owned());
     let names = outward::names_to_relay(text.as_deref().unwrap_or_default());
     let outward = outward::open(&lab, "a", "b", names);
     let services = if outward.is_ok() { "TCP and UDP" } else { "TCP" };
     let beyond = "; TCP and UDP over IPv4 go out too, by sockets of this program";
-    chat(&format!(
-        "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{}",
-        b.ipv4,
-        b.ipv6,
-        if outward.is_ok() { beyond } else { "" }
-    ));
+    chat(
+        "services",
+        &format!(
+            "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{}",
+            b.ipv4,
+            b.ipv6,
+            if outward.is_ok() { beyond } else { "" }
+        ),
+    );
     if let Err(reason) = &outward {
-        note(&format!("no access beyond the lab ({reason})"));
+        warn("no-outward-access", &format!("no access beyond the lab ({reason})"));
     }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
@@ -116,7 +120,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     if let Ok(reason) = requests.try_recv() {
         drop((relay, outward));
         let _ = emulator.finish();
-        note("stopped before the command was started");
+        notice("nothing-run", "stopped before the command was started");
         return Ok(reason.exit_code());
     }
     let started = command.spawn();
@@ -124,7 +128,10 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     // Closes this process's end of the pipe that reports a failed mount.
     drop(command);
     if let Some(reason) = resolver.and_then(refusal) {
-        note(&format!("names are not resolved: another {RESOLVER} cannot be mounted: {reason}"));
+        warn(
+            "no-names",
+            &format!("names are not resolved: another {RESOLVER} cannot be mounted: {reason}"),
+        );
     }
     // After the spawn, so that the command inherits the original limit.
     let _ = raise_descriptor_limit(DESCRIPTORS);
@@ -135,14 +142,14 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
             Err(CliError::Command { program: program.to_string_lossy().into_owned(), source })
         }
     };
-    let lost = outward.as_ref().ok().and_then(Outward::lost);
+    let lost = outward.as_ref().map_or_else(|_| vec![], Outward::lost);
     drop((relay, outward));
     let ended = emulator.finish();
     if let Some(report) = &ended.report {
-        chat(text::table(report, &style()).trim_end());
+        chat("report", text::table(report, &style()).trim_end());
     }
-    if let Some(lost) = lost {
-        note(&lost);
+    for (code, text) in lost {
+        warn(code, &text);
     }
     drop(lab);
     let done = done?;
@@ -211,7 +218,10 @@ fn watch(
         }
         if has_path && emulator.has_ended() {
             has_path = false;
-            note("the emulator and so the path have ended: the command gets SIGTERM");
+            notice(
+                "path-ended",
+                "the emulator and so the path have ended: the command gets SIGTERM",
+            );
             send_signal(child, TERMINATE);
             kill_at = kill_at.or(Some(Instant::now() + GRACE));
         }
@@ -251,7 +261,10 @@ fn resolver(
     let text = match text {
         Ok(text) => text,
         Err(reason) => {
-            note(&format!("names are not resolved: this host has no {RESOLVER} ({reason})"));
+            warn(
+                "no-names",
+                &format!("names are not resolved: this host has no {RESOLVER} ({reason})"),
+            );
             return Ok(None);
         }
     };

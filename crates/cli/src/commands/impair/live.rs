@@ -18,11 +18,11 @@ use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
 use super::text;
-use crate::app::{note, style};
+use crate::app::style;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
-use crate::job::{emit, is_job, warn};
+use crate::job::{emit, notice, report, warn};
 use crate::output::print;
 use crate::signals;
 
@@ -150,11 +150,11 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     }
     match form {
         Form::Text => drop(print(&head)?),
-        Form::Json => note(head.trim_end()),
-        Form::Events => emit(&Event::Ready(Ready {
-            control_socket: socket.as_ref().ok().map(|socket| socket.path().to_owned()),
-            message: head,
-        })),
+        Form::Json | Form::Events => {
+            let control_socket = socket.as_ref().ok().map(|socket| socket.path().to_owned());
+            let event = Event::Ready(Ready { control_socket, message: head.clone() });
+            report(&event, head.trim_end());
+        }
     }
     let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
     let keepalive = job.keepalive_timeout.map(|time| {
@@ -215,16 +215,20 @@ fn packet_trace_files(path: &Path) -> Result<PacketTraceFiles, CliError> {
 /// disabled, and notes the ones that this emulator will disable for the next start.
 fn restore_after_kill(interfaces: &[&str]) -> Option<Restoration> {
     let warn_not_restored = |reason: &dyn std::fmt::Display| {
-        note(&format!(
-            "warning: offloads can't be restored at the next start after a SIGKILL: {reason}"
-        ));
+        warn(
+            "not-restorable",
+            &format!("offloads can't be restored at the next start after a SIGKILL: {reason}"),
+        );
     };
     let directory = weir_lab::runtime_directory().inspect_err(|e| warn_not_restored(e)).ok()?;
     for done in restore(&directory, &weir_link::UNWANTED) {
         let (interface, feature) = (&done.interface, &done.feature);
-        note(&format!(
-            "{interface}: {feature} is enabled again; a killed emulator had left it disabled"
-        ));
+        notice(
+            "restored",
+            &format!(
+                "{interface}: {feature} is enabled again; a killed emulator had left it disabled"
+            ),
+        );
     }
     Restoration::note(&directory, interfaces, &weir_link::UNWANTED)
         .inspect_err(|e| warn_not_restored(e))
@@ -241,7 +245,7 @@ struct Leftovers {
 fn settle(leftovers: &Mutex<Leftovers>) {
     let mut leftovers = lock(leftovers);
     if let Some(Err(reason)) = leftovers.restoration.as_mut().map(Restoration::settle) {
-        note(&format!("warning: the note of offloads could not be corrected: {reason}"));
+        warn("not-restorable", &format!("the note of offloads could not be corrected: {reason}"));
     }
 }
 
@@ -279,7 +283,10 @@ fn watch(
                     Err(e) => crate::error::chain(&e),
                 };
                 let time = time.as_secs_f64();
-                note(&format!("keepalive timeout: no command for {time} s: {outcome}"));
+                notice(
+                    "keepalive-expired",
+                    &format!("keepalive timeout: no command for {time} s: {outcome}"),
+                );
             }
             released = is_expired;
         }
@@ -302,11 +309,7 @@ fn watch(
 
 fn alarmed(alarm: &Alarm) {
     let text = format!("alarm: {}", alarm.text);
-    if is_job() {
-        emit(&Event::Warning(Notice::new("alarm", text)));
-    } else {
-        note(&text);
-    }
+    report(&Event::Warning(Notice::new(alarm.kind.name(), &text)), &text);
 }
 
 /// Ends the emulator immediately on the second request to stop.

@@ -20,8 +20,8 @@ pub(crate) use args::{ImpairArgs, LawArgs};
 pub(crate) use weir_emulator::EmulatorError as Error;
 use weir_model::Refusal;
 
-use crate::app::note;
 use crate::error::CliError;
+use crate::job::report_error;
 
 /// Runs `weir impair …`.
 pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
@@ -44,7 +44,7 @@ fn outcome(error: Option<Error>, json: bool, code: i32) -> Result<i32, CliError>
     match error.map(CliError::from) {
         None => Ok(code),
         Some(error) if json => {
-            note(&format!("error: {}", error.chain()));
+            report_error(&error);
             Ok(error.exit_code())
         }
         Some(error) => Err(error),

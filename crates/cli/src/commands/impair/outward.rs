@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_lab::Lab;
+use weir_model::counted;
 use weir_net::transparent::{self, TransparentUdp};
 
 use super::datagrams::Datagrams;
@@ -34,9 +35,9 @@ impl Drop for Outward {
 }
 
 impl Outward {
-    /// A text that counts the traffic dropped so far; `None` if there is none.
-    pub(super) fn lost(&self) -> Option<String> {
-        self.lost.text()
+    /// Warnings that count the traffic dropped so far: code and text.
+    pub(super) fn lost(&self) -> Vec<(&'static str, String)> {
+        self.lost.warnings()
     }
 }
 
@@ -63,27 +64,17 @@ impl Lost {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn text(&self) -> Option<String> {
+    fn warnings(&self) -> Vec<(&'static str, String)> {
         let counts = [
-            (&self.datagrams, "datagram was dropped", "datagrams were dropped"),
-            (
-                &self.exchanges,
-                "datagram exchange was ended early",
-                "datagram exchanges were ended early",
-            ),
-            (
-                &self.connections,
-                "connection was reset without service",
-                "connections were reset without service",
-            ),
+            ("datagrams-dropped", &self.datagrams, "datagram", "dropped"),
+            ("exchanges-ended", &self.exchanges, "datagram exchange", "ended early"),
+            ("connections-reset", &self.connections, "connection", "reset without service"),
         ];
-        let said: Vec<String> = counts
-            .iter()
-            .map(|(count, one, many)| (count.load(Ordering::Relaxed), one, many))
-            .filter(|(count, ..)| *count > 0)
-            .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
-            .collect();
-        (!said.is_empty()).then(|| format!("the relay dropped traffic: {}", said.join(", ")))
+        let counts = counts.map(|(code, count, what, how)| {
+            let count = count.load(Ordering::Relaxed);
+            (count > 0).then(|| (code, format!("relay: {} {how}", counted(count, what))))
+        });
+        counts.into_iter().flatten().collect()
     }
 }
 
@@ -237,15 +228,13 @@ mod tests {
     #[test]
     fn dropped_traffic_is_reported_if_there_is_any() {
         let lost = Lost::default();
-        assert_eq!(lost.text(), None);
+        assert_eq!(lost.warnings(), []);
         lost.datagram();
         lost.exchange();
         lost.exchange();
-        let said = lost.text().unwrap();
-        assert!(
-            said.ends_with("1 datagram was dropped, 2 datagram exchanges were ended early"),
-            "{said}"
-        );
+        let codes: Vec<&str> = lost.warnings().iter().map(|(code, _)| *code).collect();
+        assert_eq!(codes, ["datagrams-dropped", "exchanges-ended"]);
+        assert!(lost.warnings()[1].1.contains(" 2 "), "{:?}", lost.warnings());
     }
 
     #[test]

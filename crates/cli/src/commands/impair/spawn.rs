@@ -10,8 +10,8 @@ use weir_model::Refusal;
 use weir_model::impairment::Impairment;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
-use crate::app::note;
 use crate::error::CliError;
+use crate::job::report;
 
 /// SIGTERM, as every Unix numbers it.
 pub(super) const TERMINATE: i32 = 15;
@@ -79,7 +79,7 @@ pub(super) fn send_signal(child: &Child, signal: i32) -> bool {
 impl Last {
     fn take(&mut self, event: Event) {
         match event {
-            Event::Warning(Notice { message, .. }) => note(&message),
+            Event::Warning(Notice { ref message, .. }) => report(&event, message),
             Event::Result(report) => self.report = weir_model::document::read(&report).ok(),
             Event::Error(error) => self.error = Some(error),
             _ => {}

@@ -12,9 +12,9 @@ use weir_report::experiment_csv;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 
-use crate::app::note;
 use crate::error::CliError;
 use crate::files;
+use crate::job::notice;
 use crate::named::{NamedFile, apart};
 use crate::output::print;
 use subject::Subject;
@@ -71,7 +71,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     read.extend(subject.stored());
     apart_from(&read, args.output.as_deref())?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
-        note(&format!("this run is part of an experiment: see weir report {id}"));
+        notice(
+            "part-of-experiment",
+            &format!("this run is part of an experiment: see weir report {id}"),
+        );
     }
     let document = subject.document();
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
@@ -88,7 +91,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                     let named = || PathBuf::from(format!("{}.html", subject.file_name()));
                     let path = output.clone().unwrap_or_else(named);
                     write(&path, &text, may_replace)?;
-                    note(&format!("wrote {} ({})", path.display(), size(text.len())));
+                    notice("wrote", &format!("wrote {} ({})", path.display(), size(text.len())));
                     Ok(0)
                 }
             }
@@ -167,7 +170,10 @@ fn charts(
     for (path, text) in &files {
         write(path, text, may_replace)?;
     }
-    note(&format!("wrote {} into {}", counted(files.len(), "file"), directory.display()));
+    notice(
+        "wrote",
+        &format!("wrote {} into {}", counted(files.len(), "file"), directory.display()),
+    );
     Ok(0)
 }
 

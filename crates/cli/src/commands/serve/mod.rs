@@ -13,10 +13,9 @@ pub(crate) use args::ServeArgs;
 
 use weir_jobs::{Event, ServeJob};
 
-use crate::app::note;
 use crate::engine::{self, ServerConfig, ServerEvent, Stop, StopReason, TrafficError};
 use crate::error::CliError;
-use crate::job::emit;
+use crate::job::{emit, warn};
 use crate::key;
 use crate::output::Sink;
 use crate::signals;
@@ -30,7 +29,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     let job = args::job(args);
     let config = args::config(&job, key)?;
     if !in_background {
-        warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+        warnings.iter().for_each(|w| warn("key-exposed", w));
     }
     if args.general.daemon && !in_background {
         return daemon::start(args, words);
@@ -142,7 +141,7 @@ fn answer(
         if matches!(event, Event::Listening(_)) {
             match args.general.pidfile.as_deref().map(PidFile::write).transpose() {
                 Ok(written) => pid_file = written,
-                Err(e) => note(&format!("warning: {}", e.chain())),
+                Err(e) => warn("pidfile", &e.chain()),
             }
             if args.general.in_background {
                 daemon::hand_over(&lines);

@@ -28,7 +28,7 @@ use crate::emulated::Watched;
 use crate::engine::{self, ClientConfig, Event, Failure, Key, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::files;
-use crate::job::warn;
+use crate::job::{notice, report_error, warn};
 use crate::key;
 use crate::named::{NamedFile, apart};
 use crate::random;
@@ -100,7 +100,7 @@ fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
         files::write("--save-plan: write", path, &text)?;
     }
     let Some(host) = host else { return Ok(None) };
-    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+    warnings.iter().for_each(|w| warn("key-exposed", w));
     let (general, output) = (&args.general, &args.output);
     let now = since_epoch(SystemTime::now());
     let job = TestJob {
@@ -292,15 +292,16 @@ fn execute(
         (None, None) => 70,
     };
     let problems = job.outputs.problems();
-    for problem in &problems {
-        note(&format!("error: {}", problem.chain()));
-    }
+    problems.iter().for_each(report_error);
     if let Some(record) = record.as_ref().filter(|_| stored && !problems.is_empty()) {
         // The file failed, but the result is not lost.
         let id = &record.id;
-        note(&format!(
-            "the result is stored: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"
-        ));
+        notice(
+            "stored",
+            &format!(
+                "the result is stored: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"
+            ),
+        );
     }
     match problems.first() {
         Some(problem) if code == 0 => problem.exit_code(),

@@ -16,6 +16,7 @@ use super::args::OutputArgs;
 use crate::app::{ErrorForm, note, style, tell};
 use crate::engine::Address;
 use crate::error::{CliError, error_object};
+use crate::job::report_error;
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
 
@@ -240,7 +241,7 @@ impl Outputs {
                 self.sink.raw(&Event::Error(error.refusal()).to_line().unwrap_or_default());
             }
             Form::Json if !with_record => self.sink.raw(&(error_object(&error.refusal()) + "\n")),
-            Form::Json => note(&format!("error: {}", error.chain())),
+            Form::Json => report_error(error),
             Form::Text => tell(error, ErrorForm::of_environment()),
         }
     }

@@ -99,6 +99,11 @@ impl Ended {
         refusal_in(&self.stdout).unwrap_or_else(|| panic!("no refusal: {self:?}"))
     }
 
+    /// The messages with a code that it printed on standard error as data.
+    pub(crate) fn messages(&self, code: &str) -> Vec<String> {
+        messages(&self.stderr, code)
+    }
+
     /// The record of a run, whatever its exit code.
     #[track_caller]
     pub(crate) fn record(&self) -> Record {
@@ -116,9 +121,28 @@ pub(crate) fn refusal(output: &Output) -> Refusal {
     })
 }
 
-fn refusal_in(out: &str) -> Option<Refusal> {
-    let error = |line: &str| Some(serde_json::from_str::<Value>(line).ok()?.get("error")?.clone());
+/// The last refusal in an output: an object, or an event.
+pub(crate) fn refusal_in(out: &str) -> Option<Refusal> {
+    let error = |line: &str| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let error =
+            line.get("error").or_else(|| line.get("data").filter(|_| line["event"] == "error"));
+        error.cloned()
+    };
     out.lines().rev().find_map(error).map(|error| serde_json::from_value(error).unwrap())
+}
+
+/// The events that a program printed because of `WEIR_ERRORS=json`; lines of other programs are left out.
+pub(crate) fn events(output: &str) -> Vec<Value> {
+    let events = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.filter(|event| event["event"].is_string()).collect()
+}
+
+/// The messages with a code in such an output: progress and warnings.
+pub(crate) fn messages(output: &str, code: &str) -> Vec<String> {
+    let events = events(output).into_iter().map(|mut event| event["data"].take());
+    let with_code = events.filter(|data| data["code"] == code);
+    with_code.map(|data| data["message"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Compares a text with a committed file; WEIR_BLESS=1 rewrites the file.

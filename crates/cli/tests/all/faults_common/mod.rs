@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub(crate) use crate::common::refusal;
+pub(crate) use crate::common::{messages, refusal, refusal_in};
 
 /// Time limit of a wait. Only a broken test reaches it.
 pub const TIMEOUT: Duration = Duration::from_secs(40);

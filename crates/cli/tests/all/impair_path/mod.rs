@@ -3,14 +3,14 @@
 #![allow(dead_code)]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_net::namespace::effective_user_id;
 
-use crate::common::{Ended, WEIR, has_tools, run, signal, skip, wait};
+use crate::common::{Ended, WEIR, events, has_tools, run, signal, skip, wait};
 
 /// Host a, the middle m with interfaces to-a and to-b, host b.
 pub(crate) struct Path {
@@ -21,8 +21,25 @@ pub(crate) struct Path {
 /// A running emulator in the middle.
 pub(crate) struct Emulator {
     pub(crate) child: Child,
-    pub(crate) head: String,
-    stdout: Option<BufReader<std::process::ChildStdout>>,
+    /// The data of its event `ready`.
+    pub(crate) ready: Value,
+    /// The events before it on standard error.
+    said: String,
+    /// Standard output and standard error.
+    outputs: Option<[Box<dyn Read>; 2]>,
+}
+
+/// Reads events until the emulator is ready; returns that event's data and the lines so far.
+fn ready(output: &mut impl BufRead) -> (Value, String) {
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        assert!(output.read_line(&mut line).unwrap() > 0, "the emulator did not start: {said}");
+        said += &line;
+        if let Some(event) = events(&line).into_iter().find(|event| event["event"] == "ready") {
+            return (event["data"].clone(), said);
+        }
+    }
 }
 
 impl Path {
@@ -59,33 +76,20 @@ impl Path {
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), format!("{job}\n").as_bytes())
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut head = String::new();
-        stdout.read_line(&mut head).unwrap();
-        assert!(head.contains("\"ready\""), "the emulator did not start: {head}");
-        Emulator { child, head, stdout: Some(stdout) }
+        let (ready, _) = ready(&mut stdout);
+        let stderr = Box::new(child.stderr.take().unwrap());
+        Emulator { child, ready, said: String::new(), outputs: Some([Box::new(stdout), stderr]) }
     }
 
+    /// Starts an emulator, which prints its report as JSON at the end.
     pub(crate) fn emulator(&self, words: &[&str]) -> Emulator {
-        let mut command = self.weir("m", &[&["impair", "to-a", "to-b"], words].concat());
+        let mut command = self.weir("m", &[&["impair", "to-a", "to-b", "--json"], words].concat());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut head = String::new();
-        // With --json the first lines go to stderr; these tests read them from stdout.
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        loop {
-            let mut line = String::new();
-            if stdout.read_line(&mut line).unwrap() == 0 {
-                let mut stderr = String::new();
-                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr)
-                    .unwrap();
-                panic!("the emulator did not start: {head}{stderr}");
-            }
-            head += &line;
-            if line.contains("control socket") {
-                break;
-            }
-        }
-        Emulator { child, head, stdout: Some(stdout) }
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let (ready, said) = ready(&mut stderr);
+        let stdout = Box::new(child.stdout.take().unwrap());
+        Emulator { child, ready, said, outputs: Some([stdout, Box::new(stderr)]) }
     }
 
     pub(crate) fn stats(&self) -> Value {
@@ -116,14 +120,24 @@ impl Path {
 }
 
 impl Emulator {
+    /// Exit code, standard output and standard error, once it has ended.
     pub(crate) fn ended(mut self) -> (Option<i32>, String, String) {
-        let mut stdout = String::new();
         let status = wait(&mut self.child, "weir impair");
-        std::io::Read::read_to_string(&mut self.stdout.take().unwrap(), &mut stdout).unwrap();
-        let mut stderr = String::new();
-        let mut pipe = self.child.stderr.take().unwrap();
-        std::io::Read::read_to_string(&mut pipe, &mut stderr).unwrap();
-        (status.code(), stdout, stderr)
+        let outputs = self.outputs.take().unwrap();
+        let [stdout, stderr] = outputs.map(|mut output| {
+            let mut text = String::new();
+            output.read_to_string(&mut text).unwrap();
+            text
+        });
+        (status.code(), stdout, self.said.clone() + &stderr)
+    }
+
+    /// Stops it by an interrupt; returns its report and standard error.
+    #[track_caller]
+    pub(crate) fn report(self) -> (Value, String) {
+        let (code, stdout, stderr) = self.interrupt();
+        assert_eq!(code, Some(130), "{stderr}");
+        (serde_json::from_str(&stdout).unwrap(), stderr)
     }
 
     pub(crate) fn interrupt(self) -> (Option<i32>, String, String) {

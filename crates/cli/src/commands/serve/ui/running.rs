@@ -25,6 +25,7 @@ use crate::commands::experiment::plan_from_flags;
 use crate::commands::runs::RunsError;
 use crate::engine::Stop;
 use crate::error::CliError;
+use crate::job::{report, warn};
 use crate::output::Sink;
 use crate::signals;
 use crate::stamp::VERSION;
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
             {
                 match daemon::PidFile::write(path) {
                     Ok(written) => pid_file = Some(written),
-                    Err(e) => note(&format!("warning: {}", e.chain())),
+                    Err(e) => warn("pidfile", &e.chain()),
                 }
             }
         }
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
                 }
                 match event {
                     Event::SpeedTest { .. } => note(text.trim_end()),
-                    Event::Error(refusal) => note(&format!("error: {refusal}")),
+                    Event::Error(refusal) => report(event, &format!("error: {refusal}")),
                     _ => drop(lines.send(text)),
                 }
             })
