@@ -298,7 +298,7 @@ mod tests {
         let request = PreviewRequest { configuration, flow: "a".into(), ..request("none") };
         let shown = preview(&request).unwrap();
         assert_eq!(shown.delay.unwrap().p50_seconds, 0.007);
-        assert!(shown.notes[0].contains("shares its link with 1 more"), "{:?}", shown.notes);
+        assert!(shown.notes[0].contains(" 1 "), "one other flow: {:?}", shown.notes);
         let error = preview(&PreviewRequest { flow: "c".into(), ..request }).unwrap_err();
         assert_eq!(error.errors[0].field, "/flow");
         assert_eq!(error.errors[0].accepted.as_deref(), Some("a, b, other"));

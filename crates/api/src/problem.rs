@@ -46,7 +46,7 @@ impl FieldError {
 /// A refusal or a failure.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Problem {
-    /// Type of the problem.
+    /// Type of the problem: `urn:weir:problem:` and a stable name.
     #[serde(rename = "type")]
     pub kind: String,
     /// The status as text.
@@ -98,8 +98,9 @@ impl Problem {
     }
 
     /// A conflict with the present state: 409.
-    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
-        Problem::new(StatusCode::CONFLICT, detail)
+    pub(crate) fn conflict(kind: &str, detail: impl Into<String>) -> Self {
+        let kind = format!("urn:weir:problem:{kind}");
+        Problem { kind, ..Problem::new(StatusCode::CONFLICT, detail) }
     }
 
     /// An internal failure: 500.

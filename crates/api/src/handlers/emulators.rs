@@ -261,7 +261,7 @@ pub(crate) async fn log_flow(
     if shown.entry.packet_trace == PacketTraceLocation::None {
         let message =
             format!("emulator {id} has no packet trace: start it with \"packet_trace\": true");
-        return Err(Problem::conflict(message.clone()).with(FieldError {
+        return Err(Problem::conflict("no-packet-trace", message.clone()).with(FieldError {
             field: "/on".into(),
             given: Some(format!("{}, of an emulator without a packet trace", request.on)),
             accepted: Some("an emulator that was started with a packet trace".into()),

@@ -48,7 +48,7 @@ pub(crate) async fn make(
     let there = labs(&app).await?;
     if there.len() >= most {
         let words = format!("{} labs exist, the limit is {most}", there.len());
-        return Err(Problem::conflict(words));
+        return Err(Problem::conflict("limit", words));
     }
     if there.iter().any(|lab| lab.name == request.name) {
         let mut problem = Problem::field("/name", request.name, "an unused name");

@@ -257,7 +257,7 @@ impl Control {
     }
 
     async fn keep(&self, outcome: Outcome) -> ToPage {
-        let not_kept = |text: &str| ToPage::NotKept { text: text.into() };
+        let not_kept = |text: &str| ToPage::NotKept { code: "server", text: text.into() };
         let Some(link_id) = secret() else {
             return not_kept("No random bytes are available for a link.");
         };

@@ -202,43 +202,47 @@ fn min_seconds(phase_seconds: f64) -> f64 {
 }
 
 /// Why a page's figures are implausible, or `None`. `sent` is the complete last download as sent here, with the rest
-/// of its last frame; `pongs` is the number of answered round trips.
+/// of its last frame; `pongs` is the number of answered round trips. An error is a stable name and the reason.
 pub(super) fn check(
     download: Option<&Throughput>,
     round_trips: &RoundTrips,
     sent: Option<&Mark>,
     pongs: u64,
-) -> Result<(), String> {
+) -> Result<(), (&'static str, String)> {
     if let Some(claimed) = download {
-        let sent = sent.ok_or("there was no download")?;
+        let sent = sent.ok_or(("no-download", "there was no download".to_owned()))?;
         if Throughput::new(claimed.bytes, claimed.seconds).is_none() {
-            return Err("the download's figures are impossible".into());
+            return Err(("figures", "the download's figures are impossible".into()));
         }
         if claimed.bytes > sent.bytes {
-            return Err(format!(
-                "{} bytes were sent, fewer than the page says it received",
-                sent.bytes
-            ));
+            let words = "bytes were sent, fewer than the page says it received";
+            return Err(("bytes", format!("{} {words}", sent.bytes)));
         }
         let least = min_seconds(sent.seconds);
         let most = sent.seconds + LATER_SECONDS;
         if !(least..=most).contains(&claimed.seconds) {
-            return Err(format!(
-                "the download took {:.2} s here, but {:.2} s by the page's figures",
-                sent.seconds, claimed.seconds
+            return Err((
+                "seconds",
+                format!(
+                    "the download took {:.2} s here, but {:.2} s by the page's figures",
+                    sent.seconds, claimed.seconds
+                ),
             ));
         }
     }
     if round_trips.all().iter().any(|list| list.len() > super::message::MAX_ROUND_TRIPS) {
-        return Err(format!("more than {} round trips", super::message::MAX_ROUND_TRIPS));
+        return Err((
+            "round-trips",
+            format!("more than {} round trips", super::message::MAX_ROUND_TRIPS),
+        ));
     }
     let all = || round_trips.all().into_iter().flatten();
     // A browser reports zero if its clock is coarser than the round trip.
     if all().any(|s| !(0.0..=60.0).contains(s)) {
-        return Err("a round trip is outside 0 to 60 seconds".into());
+        return Err(("round-trips", "a round trip is outside 0 to 60 seconds".into()));
     }
     if all().count() as u64 > pongs {
-        return Err("more round trips than were answered".into());
+        return Err(("round-trips", "more round trips than were answered".into()));
     }
     Ok(())
 }
@@ -340,9 +344,12 @@ mod tests {
         let download = Throughput::new(1000, 1.0);
         let list = RoundTrips { idle: vec![0.0, 0.01], ..RoundTrips::default() };
         assert_eq!(check(download.as_ref(), &list, Some(&sent(1000)), 2), Ok(()));
-        assert!(check(download.as_ref(), &list, Some(&sent(999)), 2).is_err());
-        assert!(check(download.as_ref(), &list, None, 2).is_err());
-        assert!(check(download.as_ref(), &list, Some(&sent(1000)), 1).is_err());
+        let why = |sent: Option<&Mark>, pongs| {
+            check(download.as_ref(), &list, sent, pongs).unwrap_err().0
+        };
+        assert_eq!(why(Some(&sent(999)), 2), "bytes");
+        assert_eq!(why(None, 2), "no-download");
+        assert_eq!(why(Some(&sent(1000)), 1), "round-trips");
         for bad in [-0.001, 60.1, f64::NAN, f64::INFINITY] {
             let list = RoundTrips { upload: vec![bad], ..RoundTrips::default() };
             assert!(check(None, &list, None, 9).is_err(), "{bad}");

@@ -77,9 +77,26 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// A limit on tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Running, all together.
+    Running,
+    /// Within an hour, all together.
+    Hourly,
+    /// Networks within an hour.
+    Networks,
+    /// Running, from one address.
+    OwnRunning,
+    /// Within an hour, from one address.
+    OwnHourly,
+}
+
 /// Why a test may not start now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Busy {
+    /// The limit that is reached.
+    pub(super) limit: Limit,
     pub(super) retry_after_seconds: u64,
     pub(super) text: String,
 }
@@ -119,16 +136,20 @@ impl TestRegistry {
         limits: &SpeedLimits,
         now_ns: u64,
     ) -> Result<(), Busy> {
-        let busy = |retry_after_seconds, text: String| Err(Busy { retry_after_seconds, text });
+        let busy = |limit, retry_after_seconds, text: String| {
+            Err(Busy { limit, retry_after_seconds, text })
+        };
         self.all.forget(now_ns);
         if self.all.now >= limits.tests {
             return busy(
+                Limit::Running,
                 SOON_SECONDS,
                 format!("{} tests are running here, which is the limit.", limits.tests),
             );
         }
         if let Some(wait) = self.all.wait(limits.tests_per_hour, now_ns) {
             return busy(
+                Limit::Hourly,
                 wait,
                 format!(
                     "{} tests were started here within the hour, which is the limit.",
@@ -142,13 +163,18 @@ impl TestRegistry {
                 visits.now > 0 || !visits.begun_ns.is_empty()
             });
             if self.by_network.len() >= MAX_NETWORKS {
-                return busy(SOON_SECONDS, "too many visitors within the hour.".into());
+                return busy(
+                    Limit::Networks,
+                    SOON_SECONDS,
+                    "too many visitors within the hour.".into(),
+                );
             }
         }
         let own = self.by_network.entry(network).or_default();
         own.forget(now_ns);
         if own.now >= limits.tests_per_address {
             return busy(
+                Limit::OwnRunning,
                 SOON_SECONDS,
                 format!("{} tests are running from your address, which is the limit.", own.now),
             );
@@ -156,6 +182,7 @@ impl TestRegistry {
         if let Some(wait) = own.wait(limits.tests_per_hour_per_address, now_ns) {
             let most = limits.tests_per_hour_per_address;
             return busy(
+                Limit::OwnHourly,
                 wait,
                 format!(
                     "{most} tests were started from your address within the hour, which is the limit."
@@ -234,7 +261,7 @@ mod tests {
         book.enter(a, &limits, 0).unwrap();
         book.enter(a, &limits, 0).unwrap();
         let refused = book.enter(a, &limits, 0).unwrap_err();
-        assert!(refused.text.contains("from your address"), "{refused:?}");
+        assert_eq!(refused.limit, Limit::OwnRunning);
         book.enter(b, &limits, 0).unwrap();
         book.leave(a);
         book.enter(a, &limits, 0).unwrap();
@@ -247,7 +274,8 @@ mod tests {
         for n in 1..=3u8 {
             book.enter(IpAddr::from([192, 0, 2, n]), &limits, 0).unwrap();
         }
-        assert!(book.enter(ip("192.0.2.9"), &limits, 0).unwrap_err().text.contains("running here"));
+        let refused = book.enter(ip("192.0.2.9"), &limits, 0).unwrap_err();
+        assert_eq!(refused.limit, Limit::Running);
         book.leave(ip("192.0.2.1"));
         book.enter(ip("192.0.2.9"), &limits, 0).unwrap();
     }
@@ -267,10 +295,10 @@ mod tests {
         }
         let refused = book.enter(a, &limits, 100 * S).unwrap_err();
         // The first of the two is an hour old at 3610 s.
-        assert_eq!(refused.retry_after_seconds, 3510);
+        assert_eq!((refused.limit, refused.retry_after_seconds), (Limit::OwnHourly, 3510));
         book.enter(b, &limits, 100 * S).unwrap();
         book.leave(b);
-        assert!(book.enter(b, &limits, 100 * S).unwrap_err().text.contains("were started here"));
+        assert_eq!(book.enter(b, &limits, 100 * S).unwrap_err().limit, Limit::Hourly);
         book.enter(a, &limits, 3610 * S).unwrap();
     }
 

@@ -96,6 +96,8 @@ pub(super) enum ToPage {
         url: String,
     },
     NotKept {
+        /// Stable name of the reason.
+        code: &'static str,
         text: String,
     },
 }
@@ -155,8 +157,8 @@ mod tests {
             r#"{"type":"stopped","phase":"download","bytes":5,"seconds":0.5}"#
         );
         assert_eq!(
-            ToPage::NotKept { text: "x".into() }.to_text(),
-            r#"{"type":"not_kept","text":"x"}"#
+            ToPage::NotKept { code: "figures", text: "x".into() }.to_text(),
+            r#"{"type":"not_kept","code":"figures","text":"x"}"#
         );
         assert_eq!(ToPage::Pong { id: 1 }.to_text(), r#"{"type":"pong","id":1}"#);
     }

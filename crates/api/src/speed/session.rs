@@ -192,17 +192,17 @@ impl SessionMachine {
     }
 
     fn result(&mut self, claims: ReportedResult, counts: Counts) -> Act {
-        let refuse = |text: &str| Act::Say(ToPage::NotKept { text: text.into() });
+        let refuse = |code, text: &str| Act::Say(ToPage::NotKept { code, text: text.into() });
         if self.kept {
-            return refuse("A result of this test is already stored.");
+            return refuse("again", "A result of this test is already stored.");
         }
         // With the rest of a frame, which is sent after the end.
         let all = counts.sent.saturating_sub(self.sent_before);
         let sent = self.outcome.sent.map(|sent| Mark { bytes: all, ..sent });
-        if let Err(why) =
+        if let Err((code, why)) =
             check(claims.download.as_ref(), &claims.latency, sent.as_ref(), self.pongs)
         {
-            return refuse(&format!("{why}."));
+            return refuse(code, &format!("{why}."));
         }
         let outcome = &mut self.outcome;
         outcome.download = claims.download.and_then(|d| Throughput::new(d.bytes, d.seconds));
@@ -211,7 +211,7 @@ impl SessionMachine {
             || outcome.upload.is_some()
             || outcome.round_trips.all().iter().any(|list| !list.is_empty());
         if !measured {
-            return refuse("Nothing was measured.");
+            return refuse("nothing", "Nothing was measured.");
         }
         self.kept = true;
         Act::Keep(outcome.clone())

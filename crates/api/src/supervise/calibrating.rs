@@ -33,7 +33,7 @@ pub(crate) async fn start(app: &Shared, job: CalibrateJob) -> Result<(), Problem
     {
         let mut progress = lock(&app.calibrating.0);
         if progress.running {
-            return Err(Problem::conflict("a calibration is running"));
+            return Err(Problem::conflict("not-ended", "a calibration is running"));
         }
         *progress = Progress { running: true, ..Progress::default() };
     }

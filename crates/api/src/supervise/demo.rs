@@ -55,7 +55,7 @@ pub(crate) async fn start(app: &Shared, job: DemoJob) -> Result<(), Problem> {
     let before = {
         let mut inner = lock(&app.demo.0);
         if inner.latest.as_ref().and_then(|d| d.state).is_some_and(|s| !s.is_over()) {
-            return Err(Problem::conflict("a demo is running"));
+            return Err(Problem::conflict("not-ended", "a demo is running"));
         }
         let asked =
             DemoState { state: Some(State::Starting), asked_at: Some(clock::now()), ..none() };

@@ -240,7 +240,7 @@ impl Reservation {
         let (there, most) = (all.len(), app.config.limits.emulators);
         if there >= most {
             let words = format!("{there} emulators are running, the limit is {most}");
-            return Err(Problem::conflict(words));
+            return Err(Problem::conflict("limit", words));
         }
         starting.insert(id.into());
         Ok(Reservation { app: app.clone(), id: id.into() })

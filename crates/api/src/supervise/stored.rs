@@ -225,7 +225,8 @@ pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Prob
     heavy(app, move || match look_at(&looking, &id) {
         StoredState::Open(state) | StoredState::Closed(state) => Ok(*state),
         StoredState::Running => {
-            Err(Problem::conflict(format!("experiment {id} is being run by another program")))
+            let detail = format!("experiment {id} is being run by another program");
+            Err(Problem::conflict("running-elsewhere", detail))
         }
         StoredState::Other => Err(Problem::missing("experiment", &id)),
     })
@@ -298,6 +299,7 @@ fn look_at(app: &App, id: &str) -> StoredState {
         }
     };
     let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
+    let why_not = why_not.map(|(_, words)| words);
     let mut state = match &result {
         Some(found) if !has_grown_since(&kept, id) => of_result(found),
         // Killed before its first result. One that this version can't read is listed too.
@@ -323,34 +325,39 @@ fn look_at(app: &App, id: &str) -> StoredState {
     StoredState::Open(Box::new(state))
 }
 
+/// Why an experiment can't be resumed: a problem's type, and the words after `it`.
+type WhyNot = (&'static str, String);
+
 /// The header of a checkpoint, whether a program has it locked, and its scenario, or why that can't be read.
-fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario, String>)> {
+fn read(app: &App, id: &str) -> Option<(CheckpointHeader, bool, Result<Scenario, WhyNot>)> {
     let path = weir_runs::Experiments::of(&app.config.data).checkpoint(id);
     let (head, is_running) = read_header(&path).ok()?;
     if head.id != id {
         return None;
     }
     let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
-        .map_err(|error| format!("has a scenario that this version refuses: {error}"));
+        .map_err(|e| ("scenario", format!("has a scenario that this version refuses: {e}")));
     Some((head, is_running, scenario))
 }
 
 /// Whether this server may run it: commands must be scripts of its own `--allow-commands`.
-fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), String> {
-    scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
+fn right(app: &App, head: &CheckpointHeader, scenario: &Scenario) -> Result<(), WhyNot> {
+    scenarios::right_kept(scenario, app.config.scripts.as_deref())
+        .map_err(|words| ("command", words))?;
     if !head.files.is_empty() && !head.directory.is_dir() {
-        return Err("names files that an earlier server created for it".into());
+        return Err(("files", "names files that an earlier server created for it".into()));
     }
     Ok(())
 }
 
 /// Whether an experiment can be resumed now.
 pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
-    let refuse =
-        |words: &str| Problem::conflict(format!("experiment {kept} can't be resumed: it {words}"));
+    let refuse = |kind: &str, words: &str| {
+        Problem::conflict(kind, format!("experiment {kept} can't be resumed: it {words}"))
+    };
     if !weir_runs::Experiments::of(&app.config.data).is_open(kept) {
         settle(app, kept);
-        return Err(refuse("is complete, or its checkpoint is missing"));
+        return Err(refuse("complete", "is complete, or its checkpoint is missing"));
     }
     let mut found = read(app, kept);
     // The lock of a program that has just ended may persist for a moment.
@@ -360,11 +367,11 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
         found = read(app, kept);
     }
     match found {
-        None => Err(refuse("has no readable checkpoint")),
-        Some((_, true, _)) => Err(refuse("is being run by another program")),
-        Some((head, _, scenario)) => {
-            scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))
-        }
+        None => Err(refuse("checkpoint", "has no readable checkpoint")),
+        Some((_, true, _)) => Err(refuse("running-elsewhere", "is being run by another program")),
+        Some((head, _, scenario)) => scenario
+            .and_then(|s| right(app, &head, &s))
+            .map_err(|(kind, words)| refuse(kind, &words)),
     }
 }
 

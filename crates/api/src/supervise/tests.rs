@@ -64,8 +64,10 @@ impl Tests {
         let entry = entry.ok_or_else(|| Problem::missing("test", id))?;
         let state = entry.test.state;
         entry.record.clone().ok_or_else(|| match state {
-            State::Failed => Problem::conflict("the test failed before it measured anything"),
-            _ => Problem::conflict("the test has not ended yet"),
+            State::Failed => {
+                Problem::conflict("no-result", "the test failed before it measured anything")
+            }
+            _ => Problem::conflict("not-ended", "the test has not ended yet"),
         })
     }
 
@@ -112,9 +114,10 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
         let mut all = lock(&app.tests.0);
         let running = all.values().filter(|e| !e.test.state.is_over()).count();
         if running >= limits.tests {
-            return Err(Problem::conflict(format!(
-                "the limit of {running} running tests is reached"
-            )));
+            return Err(Problem::conflict(
+                "limit",
+                format!("the limit of {running} running tests is reached"),
+            ));
         }
         let test = Test {
             id: id.clone(),
@@ -313,7 +316,7 @@ pub(crate) async fn connection(
 ) -> Result<Test, Problem> {
     let test = app.tests.get(id)?;
     if test.state.is_over() {
-        return Err(Problem::conflict("the test has ended"));
+        return Err(Problem::conflict("ended", "the test has ended"));
     }
     let request = json!({ "verb": verb, "connection": name });
     let states = ask(app, id, request).await?;

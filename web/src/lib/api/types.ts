@@ -4225,7 +4225,7 @@ export interface components {
             status: number;
             /** @description The status as text. */
             title: string;
-            /** @description Type of the problem. */
+            /** @description Type of the problem: `urn:weir:problem:` and a stable name. */
             type: string;
         };
         /** @description A preset. */
