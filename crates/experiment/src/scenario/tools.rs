@@ -551,9 +551,8 @@ mod tests {
         let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
         assert!((of("nuttcp").client)(&many, "h").is_none());
         assert!((of("iperf3").client)(&many, "h").is_some());
-        assert!(
-            of("nuttcp").refusal(&many, true).is_some_and(|r| r == "it can't produce this load")
-        );
+        assert!(of("nuttcp").refusal(&many, true).is_some());
+        assert_eq!(of("iperf3").refusal(&many, true), None);
         assert_eq!(of("iperf3").refusal(&many, false), None);
         assert_eq!(of("d-itg").refusal(&load(true), true), None);
         assert!(of("d-itg").refusal(&load(true), false).is_some_and(|r| r.contains("log")));

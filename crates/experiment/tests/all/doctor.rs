@@ -98,10 +98,8 @@ fn offload_mtu_and_queue_of_a_veth() {
         assert_eq!(dead.severity, Severity::Error);
         let error =
             gather(&Options { interface: Some("wdoc-x".into()), cpu_sample_ms: 20 }).unwrap_err();
-        assert!(
-            error.to_string().starts_with("interface wdoc-x: no such interface; available: lo, "),
-            "{error}"
-        );
+        let error = error.to_string();
+        assert!(error.contains("wdoc-x") && error.contains(": lo, "), "{error}");
     })
     .unwrap();
 }

@@ -394,7 +394,7 @@ mod tests {
             let refusal = crate::Refusal::from(&text.parse::<Metric>().unwrap_err());
             format!("{:?} {:?}", refusal.given, refusal.accepted)
         };
-        assert!(refusal("thruput").contains("did you mean throughput?"));
+        assert!(refusal("thruput").contains("throughput?"));
         assert!(refusal("p98 one_way_delay").contains("p99"));
         assert!(refusal("p99 loss").contains("without a statistic"));
         assert!(refusal("link_usage of voice").contains("whole run"));

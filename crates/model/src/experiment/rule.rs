@@ -135,26 +135,20 @@ mod tests {
 
     #[test]
     fn refusals_name_the_error() {
-        let refusal = |text: &str| {
-            let refusal = crate::Refusal::from(&text.parse::<Rule>().unwrap_err());
-            format!(
-                "{} {}",
-                refusal.given.unwrap_or_default(),
-                refusal.accepted.unwrap_or_default()
-            )
-        };
-        assert!(refusal("throughput is 3").contains("no comparison"));
-        assert!(refusal("throughput >= 3 ms").contains("a rate such as 95 Mbit/s"));
-        assert!(refusal("loss <= ").contains("''"));
+        let refusal = |text: &str| crate::Refusal::from(&text.parse::<Rule>().unwrap_err());
+        let accepted = |text: &str| refusal(text).accepted.unwrap();
+        assert!(accepted("throughput is 3").starts_with("METRIC COMPARISON BOUND"));
+        assert!(accepted("throughput >= 3 ms").contains("95 Mbit/s"));
+        assert_eq!(refusal("loss <= ").given.as_deref(), Some("''"));
         for text in ["loss < 1", "loss <= 0.001", "link_usage >= 95", "local_cpu < 0.5"] {
-            assert!(refusal(text).contains("per cent with its sign"), "{text}");
+            assert!(accepted(text).contains('%'), "{text}");
         }
         for text in ["jitter < 5", "p99 one_way_delay <= 0.03", "mean idle_round_trip > 1e-3"] {
-            assert!(refusal(text).contains("a time with its unit, such as 30 ms"), "{text}");
+            assert!(accepted(text).contains("30 ms"), "{text}");
         }
         assert_eq!("loss == 0".parse::<Rule>().unwrap().bound, 0.0);
         assert_eq!("jitter >= 0".parse::<Rule>().unwrap().bound, 0.0);
-        assert!(refusal("los <= 1 %").contains("did you mean loss?"));
+        assert!(accepted("los <= 1 %").contains("loss?"), "the nearest");
     }
 
     #[test]

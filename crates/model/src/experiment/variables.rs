@@ -347,13 +347,14 @@ mod tests {
     #[test]
     fn the_error_of_a_long_range_suggests_a_step() {
         let refused = refusal("64..256");
-        assert!(
-            refused.contains("64..256:32 for every 32nd, 64..256:1 for all 193 values"),
-            "{refused}"
-        );
+        for part in ["64..256:32 ", "64..256:1 ", " 193 "] {
+            assert!(refused.contains(part), "{refused}");
+        }
         assert!(refusal("5,1ms..1s").contains("A..B:STEP"), "of two units");
-        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for every 8th, 1ms..40ms:1ms"));
-        assert!(refusal("0.5..33").contains("for all 33 values"));
+        for part in ["1ms..40ms:8ms ", "1ms..40ms:1ms "] {
+            assert!(refusal("5,1ms..40ms").contains(part), "{}", refusal("5,1ms..40ms"));
+        }
+        assert!(refusal("0.5..33").contains(" 33 "));
         assert_eq!(values("64..256:32").len(), 7);
         assert_eq!(values("64..256:1").len(), 193, "an explicit step is accepted");
         assert_eq!(values("1ms..40ms:1ms").len(), 40);
@@ -383,7 +384,7 @@ mod tests {
             }
         }
         let refused = refusal("1..100000");
-        assert!(refused.contains("for every 16384th, at most 10000 values"), "{refused}");
+        assert!(refused.contains(" 16384th") && refused.contains(" 10000 "), "{refused}");
         assert_eq!([1, 2, 4, 11, 32, 512].map(nth), ["1st", "2nd", "4th", "11th", "32nd", "512th"]);
     }
 

@@ -160,9 +160,7 @@ mod tests {
                 assert_eq!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO);
                 set_normal().unwrap();
             }
-            Err(e) => {
-                assert!(e.to_string().starts_with("schedule this thread as SCHED_FIFO: "), "{e}")
-            }
+            Err(e) => assert_eq!(e.object(), Some("SCHED_FIFO"), "{e}"),
         })
         .join()
         .unwrap();

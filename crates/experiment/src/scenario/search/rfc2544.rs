@@ -181,7 +181,7 @@ mod tests {
         let searched = search(&terms(SearchKind::Throughput), &mut path(2e6)).unwrap();
         let found = &searched.found[0];
         assert_eq!((found.value, found.bounds.unwrap().high), (Some(1e6), None));
-        assert!(found.text.contains("may carry more") && searched.open.is_empty());
+        assert!(!found.text.is_empty() && searched.open.is_empty());
         let mut trials = 0;
         let mut inner = path(10.0);
         let mut counted = |ask: TrialRequest| {
@@ -202,9 +202,9 @@ mod tests {
         assert_eq!(found.value, None);
         let bounds = found.bounds.unwrap();
         assert!((299_000.0..=304_000.0).contains(&bounds.low.unwrap()) && bounds.high.is_none());
-        assert!(found.text.starts_with("at least"), "{}", found.text);
-        assert!(found.text.contains("the sender is the limit"), "{}", found.text);
-        assert!(searched.open[0].starts_with("throughput: at least"), "{:?}", searched.open);
+        assert!(found.text.contains("sender"), "{}", found.text);
+        let [open] = &searched.open[..] else { panic!("{:?}", searched.open) };
+        assert!(open.starts_with("throughput: ") && open.contains("sender"), "{open}");
     }
 
     #[test]
@@ -212,13 +212,14 @@ mod tests {
         let searched = search(&terms(SearchKind::FrameLoss), &mut weak(850_000.0)).unwrap();
         let values: Vec<Option<f64>> = searched.found.iter().map(|f| f.value).collect();
         assert_eq!(values, [None, None, Some(0.0), Some(0.0)]);
+        let text = &searched.found[0].text;
         assert!(
-            searched.found[0]
-                .text
-                .starts_with("the sender reached 850000 packets/s of 1000000 packets/s")
+            text.contains(" 850000 packets/s") && text.contains(" 1000000 packets/s"),
+            "{text}"
         );
-        assert_eq!(searched.found[2].text, "800000 packets/s sent");
-        assert_eq!(searched.open, ["frame loss: the sender was too slow at 2 of 4 rates"]);
+        assert!(searched.found[2].text.starts_with("800000 packets/s"));
+        let [open] = &searched.open[..] else { panic!("{:?}", searched.open) };
+        assert!(open.starts_with("frame loss: ") && open.contains("2 of 4"), "{open}");
     }
 
     #[test]
@@ -266,7 +267,8 @@ mod tests {
         };
         let searched = search(&terms(SearchKind::Throughput), &mut busy).unwrap();
         assert!(searched.found[0].value.is_some() && searched.found[0].host_limited);
-        assert!(searched.open[0].contains("host was the limit"), "{:?}", searched.open);
+        let [open] = &searched.open[..] else { panic!("{:?}", searched.open) };
+        assert!(open.contains("host"), "{open}");
     }
 
     #[test]
@@ -288,7 +290,8 @@ mod tests {
         };
         let searched = search(&terms, &mut deaf).unwrap();
         assert_eq!(of(&searched).value, None);
-        assert_eq!(searched.open, ["mean latency: 2 of 3 trials reported it"]);
+        let [open] = &searched.open[..] else { panic!("{:?}", searched.open) };
+        assert!(open.starts_with("mean latency: ") && open.contains("2 of 3"), "{open}");
     }
 
     #[test]
