@@ -52,6 +52,7 @@ lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(PYTHON) scripts/layers.py
 	$(PYTHON) scripts/words.py
 	$(PYTHON) scripts/names.py
+	$(PYTHON) scripts/prose.py
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches/recheck --pattern 'test_*.py' --quiet
