@@ -182,19 +182,17 @@ mod tests {
     #[test]
     fn another_protocol_is_reported_by_its_first_words() {
         for (answer, expected) in [
-            (&b"HTTP/1.1 400 Bad Request"[..], "is that a Weir server? it answers HTTP"),
-            (b"SSH-2.0-x", "it answers SSH"),
-            (b"+OK ready", "begins with '+OK '"),
-            (b"220-mail", "begins with '220-'"),
-            (
-                &[0x7f, 0, 0, 0, 0x12, 0x18, 0x6f, 0xd6],
-                "frame too long: 2130706432 bytes, the maximum is 1000",
-            ),
+            (&b"HTTP/1.1 400 Bad Request"[..], " HTTP,"),
+            (b"SSH-2.0-x", " SSH,"),
+            (b"+OK ready", "'+OK '"),
+            (b"220-mail", "'220-'"),
+            (&[0x7f, 0, 0, 0, 0x12, 0x18, 0x6f, 0xd6], " 2130706432 bytes"),
         ] {
             let mut decoder = FrameDecoder::new(1000);
             decoder.push(answer);
-            let error = decoder.next().unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
+            let error = decoder.next().unwrap_err();
+            assert!(matches!(error, FrameError::TooLong { limit: 1000, .. }), "{error:?}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 
