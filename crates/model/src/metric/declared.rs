@@ -1,7 +1,7 @@
 //! The declarations of all metrics. Their order is that of tables, comparisons and docs.
 
 use super::{Better, Carrier, Definition, End, Fold, Group, InInterval, Line, Read, Unit};
-use crate::record::{CpuEnd, IntervalCount, Record};
+use crate::record::{CpuEnd, Flow, IntervalCount, Record};
 
 /// Defaults that most metrics share.
 const PLAIN: Definition = Definition {
@@ -74,6 +74,19 @@ const USAGE: Definition = Definition {
     limits: "As exact as the nominal rate. Computed for equal packet sizes, not counted.",
     ..PLAIN
 };
+
+/// Duration of a flow and its system calls.
+const CALLS: Definition = Definition { unit: Unit::Seconds, group: Group::Volume, ..PLAIN };
+
+/// Duration and calls of the receiver.
+fn receive_calls(flow: &Flow) -> Option<(f64, f64)> {
+    let receiver = flow.receiver.as_ref()?;
+    Some((receiver.seconds, number(receiver.io_calls)?))
+}
+
+fn over(value: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then(|| value / by)
+}
 
 fn number(value: Option<u64>) -> Option<f64> {
     value.map(|n| n as f64)
@@ -226,6 +239,79 @@ pub const METRICS: &[Definition] = &[
         interval: in_interval!(bytes, |c| number(Some(c.bytes))),
         is_lower_bound: true,
         ..PLAIN
+    },
+    Definition {
+        name: "duration",
+        label: "Duration",
+        key: "duration_seconds",
+        definition: "Time from the first arrival to the last; of the flow that took longest.",
+        limits: "Without the time in which the first data was under way.",
+        end: End::Receiver,
+        path: "receiver.seconds",
+        read: Read::Flow(|f| Some(f.receiver.as_ref()?.seconds), Fold::Largest),
+        ..CALLS
+    },
+    Definition {
+        name: "sent_duration",
+        label: "Duration of sending",
+        key: "sent_duration_seconds",
+        definition: "Time during which the sender sent; of the flow that took longest.",
+        limits: "Ends when the sender's system has accepted the last data, which may still be in its buffer.",
+        end: End::Sender,
+        path: "sender.seconds",
+        read: Read::Flow(|f| Some(f.sender.as_ref()?.seconds), Fold::Largest),
+        ..CALLS
+    },
+    Definition {
+        name: "io_calls",
+        label: "Receive calls",
+        key: "io_calls",
+        unit: Unit::Count,
+        definition: "System calls that received data.",
+        limits: "Exact. One call may receive many datagrams.",
+        end: End::Receiver,
+        path: "receiver.io_calls",
+        read: Read::Flow(|f| number(f.receiver.as_ref()?.io_calls), Fold::Sum),
+        ..CALLS
+    },
+    Definition {
+        name: "sent_io_calls",
+        label: "Send calls",
+        key: "sent_io_calls",
+        unit: Unit::Count,
+        definition: "System calls that sent data.",
+        limits: "Exact. One call may send many datagrams.",
+        end: End::Sender,
+        path: "sender.io_calls",
+        read: Read::Flow(|f| number(f.sender.as_ref()?.io_calls), Fold::Sum),
+        ..CALLS
+    },
+    Definition {
+        name: "time_per_call",
+        label: "Time per receive call",
+        key: "time_per_call_seconds",
+        definition: "Duration ÷ receive calls, as ttcp prints it.",
+        limits: "Includes the time between calls.",
+        end: End::Receiver,
+        read: Read::Flow(
+            |f| receive_calls(f).and_then(|(seconds, calls)| over(seconds, calls)),
+            Fold::Quotient(receive_calls),
+        ),
+        ..CALLS
+    },
+    Definition {
+        name: "calls_per_second",
+        label: "Receive calls per second",
+        key: "calls_per_second",
+        unit: Unit::Count,
+        definition: "Receive calls ÷ duration.",
+        limits: "Of several flows: all calls over the sum of their durations.",
+        end: End::Receiver,
+        read: Read::Flow(
+            |f| receive_calls(f).and_then(|(seconds, calls)| over(calls, seconds)),
+            Fold::Quotient(|f| receive_calls(f).map(|(seconds, calls)| (calls, seconds))),
+        ),
+        ..CALLS
     },
     Definition {
         name: "packets",
