@@ -218,8 +218,14 @@ fn files(scenario: &Scenario) -> Vec<(String, String)> {
         lab: _,
         hosts,
         emulators,
+        tables,
         steps,
     } = scenario;
+    for (table, i) in tables.iter().zip(0..) {
+        for (one, k) in table.published.iter().zip(0..) {
+            add(&mut out, &format!("/table/{i}/published/{k}/file"), Some(&one.file));
+        }
+    }
     for (name, HostSpec { address: _, port: _, key_file }) in hosts {
         add(&mut out, &format!("/host/{}/key_file", escaped(name)), key_file.as_ref());
     }

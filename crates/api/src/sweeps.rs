@@ -139,6 +139,7 @@ pub(crate) fn scenario(
         lab: request.lab.then(|| LabSetup { middle, ..LabSetup::default() }),
         hosts,
         emulators,
+        tables: vec![],
         steps: vec![Step {
             name: Some(NAME.into()),
             expect: request.expect,

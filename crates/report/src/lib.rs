@@ -8,7 +8,7 @@
 //! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the text output, with [`TextOptions`].
 //! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
-//! - [`experiment_csv`]: an experiment as one table.
+//! - [`experiment_csv`]: an experiment as one table; [`tables_text`], [`table_csv`]: the tables of its scenario.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
@@ -27,6 +27,7 @@ mod json;
 mod markup;
 mod meta;
 mod number;
+mod result_table;
 mod style;
 mod table;
 mod text;
@@ -42,6 +43,7 @@ pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};
 pub use number::{Units, duration, percent, significant, volume};
+pub use result_table::{table_csv, table_names, tables_text};
 pub use style::{Style, clean};
 pub use table::{Align, Table};
 pub use text::{IntervalTable, TextOptions, header, summary, warning};

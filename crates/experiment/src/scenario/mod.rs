@@ -18,6 +18,7 @@ mod published;
 mod repetition;
 mod search;
 mod steps;
+mod table;
 pub mod text;
 pub mod tools;
 
@@ -379,6 +380,11 @@ pub fn run(
     }
     let is_whole =
         error.is_none() && steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
+    // The files were read before the start; whatever happens to them, the figures are kept.
+    let (tables, error) = match table::tables(&scenario.tables, &steps, &options.files) {
+        Ok(tables) => (tables, error),
+        Err(e) => (vec![], error.or(Some(e))),
+    };
     let experiment = Experiment {
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),
@@ -400,6 +406,7 @@ pub fn run(
         quick: options.quick,
         simulated: options.simulate,
         variables: scenario.variables.clone() as Variables,
+        tables,
         steps,
         outcome,
     };

@@ -151,6 +151,7 @@ pub(super) fn check(
     for (name, emulator) in &scenario.emulators {
         looked.files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
     }
+    scenario.tables.iter().try_for_each(|table| super::table::check(table, looked.files))?;
     all(&scenario.steps, &vec![], looked)
 }
 

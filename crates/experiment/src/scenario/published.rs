@@ -9,34 +9,52 @@ const MAX_ROWS: usize = 100_000;
 
 /// The rows of a file, each cell with its column's name.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Table {
+pub(super) struct CsvTable {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl CsvTable {
+    /// Number of its rows.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The text at a row and a column.
+    pub(super) fn cell(&self, row: usize, name: &str) -> Option<&str> {
+        Some(self.rows.get(row)?.get(self.column(name)?)?)
+    }
+
     fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c == name)
     }
 }
 
-/// Reads the file and checks that every named column exists.
-pub(super) fn read(published: &Published, files: &Files) -> Result<Table, ScenarioError> {
-    let what = format!("published file {}", published.file);
-    let table =
-        parse(&files.read(&published.file)?).map_err(|e| ScenarioError::refused(&what, &e))?;
-    let named = published.matching.values().chain(published.filter.keys()).chain(&published.label);
-    for name in named.chain([&published.column]) {
-        if table.column(name).is_none() {
-            let reason = format!("no column '{name}'; available: {}", table.columns.join(", "));
+/// Reads a file and checks that every named column exists.
+pub(super) fn file<'a>(
+    name: &str,
+    columns: impl Iterator<Item = &'a String>,
+    files: &Files,
+) -> Result<CsvTable, ScenarioError> {
+    let what = format!("published file {name}");
+    let table = parse(&files.read(name)?).map_err(|e| ScenarioError::refused(&what, &e))?;
+    for column in columns {
+        if table.column(column).is_none() {
+            let reason = format!("no column '{column}'; available: {}", table.columns.join(", "));
             return Err(ScenarioError::refused(&what, &reason));
         }
     }
     Ok(table)
 }
 
+/// Reads the file of a step's published figures.
+pub(super) fn read(published: &Published, files: &Files) -> Result<CsvTable, ScenarioError> {
+    let named = published.matching.values().chain(published.filter.keys()).chain(&published.label);
+    file(&published.file, named.chain([&published.column]), files)
+}
+
 /// Adds the published figures to their points.
-pub(super) fn beside(published: &Published, table: &Table, points: &mut [Point]) {
+pub(super) fn beside(published: &Published, table: &CsvTable, points: &mut [Point]) {
     let cell = |row: &'_ [String], name: &str| -> String {
         table.column(name).and_then(|i| row.get(i)).cloned().unwrap_or_default()
     };
@@ -66,7 +84,7 @@ pub(super) fn beside(published: &Published, table: &Table, points: &mut [Point])
 }
 
 /// Parses CSV (RFC 4180) with a header line.
-fn parse(text: &str) -> Result<Table, String> {
+pub(super) fn parse(text: &str) -> Result<CsvTable, String> {
     let mut records = vec![];
     let (mut record, mut cell, mut quoted, mut was_quoted) = (vec![], String::new(), false, false);
     let mut characters = text.chars().peekable();
@@ -112,7 +130,7 @@ fn parse(text: &str) -> Result<Table, String> {
             columns.len()
         ));
     }
-    Ok(Table { columns, rows })
+    Ok(CsvTable { columns, rows })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod metric;
 mod outcome;
 mod rule;
 mod scenario;
+mod table;
 mod variables;
 
 pub use crate::metric::Unit;
@@ -24,6 +25,11 @@ pub use scenario::{
     StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, parameter_of,
     set_parameters, test_plan,
 };
+pub use scenario::{
+    CELL_UNITS, CellUnit, Piece, PublishedColumns, TableFigure, TableSpec, alternatives,
+    cell_pieces,
+};
+pub use table::{ResultTable, TableAxis, TableCell, TableColumn, TableRow};
 use variables::expand_words;
 pub(crate) use variables::ranges;
 pub use variables::{Variables, expand};

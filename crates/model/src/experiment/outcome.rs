@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ResultTable;
 use crate::metric::METRICS;
 use crate::record::{Crossing, Status};
 use crate::units::Seed;
@@ -91,6 +92,9 @@ pub struct Experiment {
     /// The values of the variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, serde_json::Value>,
+    /// Tables of the results, as the scenario lays them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<ResultTable>,
     /// The steps.
     pub steps: Vec<StepOutcome>,
     /// The verdict.

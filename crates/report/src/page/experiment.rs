@@ -2,7 +2,7 @@
 
 use weir_model::counted;
 use weir_model::experiment::{
-    Experiment, Found, Metric, Outcome, PublishedFigure, StepOutcome, Unit,
+    Experiment, Found, Metric, Outcome, PublishedFigure, ResultTable, StepOutcome, Unit,
 };
 use weir_model::record::Status;
 use weir_model::units::ByteSize;
@@ -13,6 +13,7 @@ use super::grid::{Cell, Column, Grid};
 use super::run::generator;
 use crate::experiment::flat;
 use crate::plot::{Axis, Figure, Mark, Point, Quantity, Series};
+use crate::result_table;
 
 /// A page about an experiment.
 pub fn of_experiment(experiment: &Experiment) -> Document {
@@ -84,6 +85,9 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
     summary.push(Block::Grid(expectations(&all)));
     sections.push(Section::new("summary", "Expectations and results", summary));
+    if !experiment.tables.is_empty() {
+        sections.push(Section::new("tables", "Tables", tables(&experiment.tables)));
+    }
     for (i, (name, step)) in all.iter().enumerate() {
         let blocks = blocks(step, i);
         if !blocks.is_empty() {
@@ -309,6 +313,18 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     }
     if let Some(text) = step.output.as_ref().filter(|t| !t.trim().is_empty()) {
         out.push(Block::Verbatim { title: "Output".into(), text: text.clone() });
+    }
+    out
+}
+
+/// The scenario's tables, each with the sources of its published figures.
+fn tables(tables: &[ResultTable]) -> Vec<Block> {
+    let mut out = vec![];
+    for table in tables {
+        out.push(Block::Grid(result_table::grid(table)));
+        if !table.sources.is_empty() {
+            out.push(Block::Text(format!("Published: {}.", table.sources.join("; "))));
+        }
     }
     out
 }

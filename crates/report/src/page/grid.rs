@@ -12,6 +12,10 @@ pub struct Column {
     pub quantity: Option<Quantity>,
     /// Columns of the same group share their unit.
     pub group: &'static str,
+    /// Heading over it and its neighbours with the same one.
+    pub over: String,
+    /// Whether its text is aligned as figures are.
+    pub is_aligned: bool,
 }
 
 impl Column {
@@ -22,7 +26,17 @@ impl Column {
 
     /// A column of figures.
     pub(crate) fn figures(head: &str, quantity: Quantity) -> Column {
-        Column { head: head.into(), quantity: Some(quantity), group: "" }
+        Column { head: head.into(), quantity: Some(quantity), ..Default::default() }
+    }
+
+    /// The column under a common heading.
+    pub(crate) fn under(self, over: &str) -> Column {
+        Column { over: over.into(), ..self }
+    }
+
+    /// A column of text that holds formatted figures.
+    pub(crate) fn aligned(self) -> Column {
+        Column { is_aligned: true, ..self }
     }
 
     /// The column as a member of a group, which shares a unit.
@@ -195,7 +209,8 @@ impl Grid {
             .iter()
             .zip(&styles)
             .map(|(c, s)| {
-                (c.head.clone(), s.as_ref().map_or("", |s| s.symbol), c.quantity.is_some())
+                let is_figures = c.quantity.is_some() || c.is_aligned;
+                (c.head.clone(), s.as_ref().map_or("", |s| s.symbol), is_figures)
             })
             .collect();
         let absent = Cell::Absent;

@@ -231,7 +231,7 @@ impl Writer {
         let id = format!("t{}", self.tables);
         let _ = write!(
             self.out,
-            "<div class=\"table\" role=\"region\" aria-labelledby=\"{id}\" tabindex=\"0\"><table{}>\n<caption id=\"{id}\">{}</caption>\n<thead><tr>",
+            "<div class=\"table\" role=\"region\" aria-labelledby=\"{id}\" tabindex=\"0\"><table{}>\n<caption id=\"{id}\">{}</caption>\n<thead>",
             if grid.rows.len() > grid.sums + 1 && !grid.in_order {
                 " class=\"sortable\""
             } else {
@@ -239,6 +239,22 @@ impl Writer {
             },
             escape(&grid.caption)
         );
+        if grid.columns.iter().any(|c| !c.over.is_empty()) {
+            self.out.push_str("<tr>");
+            for columns in grid.columns.chunk_by(|a, b| a.over == b.over) {
+                let _ = match columns[0].over.as_str() {
+                    "" => write!(self.out, "<td colspan=\"{}\"></td>", columns.len()),
+                    over => write!(
+                        self.out,
+                        "<th scope=\"colgroup\" colspan=\"{}\">{}</th>",
+                        columns.len(),
+                        escape(over)
+                    ),
+                };
+            }
+            self.out.push_str("</tr>\n");
+        }
+        self.out.push_str("<tr>");
         for (head, unit, figures) in &laid.heads {
             let class = if *figures { " class=\"n\"" } else { "" };
             let unit = if unit.is_empty() {

@@ -98,11 +98,12 @@ fn grid(out: &mut String, grid: &Grid) {
     let heads: Vec<String> = laid
         .heads
         .iter()
-        .map(
-            |(head, unit, _)| {
-                if unit.is_empty() { text(head) } else { format!("{}, {unit}", text(head)) }
-            },
-        )
+        .zip(&grid.columns)
+        .map(|((head, unit, _), column)| {
+            let words = [column.over.as_str(), head.as_str()].into_iter();
+            let head = words.filter(|w| !w.is_empty()).collect::<Vec<_>>().join(": ");
+            if unit.is_empty() { text(&head) } else { format!("{}, {unit}", text(&head)) }
+        })
         .collect();
     let _ = writeln!(out, "| {} |", heads.join(" | "));
     let rules: Vec<&str> = laid.heads.iter().map(|h| if h.2 { "---:" } else { "---" }).collect();

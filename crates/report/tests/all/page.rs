@@ -44,6 +44,10 @@ fn an_experiment_is_shown_as_it_was() {
     let page = weir_report::page::of_experiment(&experiment);
     golden("experiment.md", &markdown(&page));
     golden("experiment.csv", &weir_report::experiment_csv(&experiment));
+    golden("experiment-tables.txt", &weir_report::tables_text(&experiment.tables, 100));
+    golden("experiment-tables-narrow.txt", &weir_report::tables_text(&experiment.tables, 60));
+    let [name] = weir_report::table_names(&experiment)[..] else { panic!("one table") };
+    golden("experiment-table.csv", &weir_report::table_csv(&experiment, name));
     let text = text_of(&html(&page));
     for wanted in [
         "Golden experiment",

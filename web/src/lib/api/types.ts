@@ -2472,6 +2472,8 @@ export interface components {
             status: components["schemas"]["Status"];
             /** @description The steps. */
             steps: components["schemas"]["StepOutcome"][];
+            /** @description Tables of the results, as the scenario lays them out. */
+            tables?: components["schemas"]["ResultTable"][];
             /** @description Tags. */
             tags?: string[];
             /** @description Title. */
@@ -4298,6 +4300,48 @@ export interface components {
                 [key: string]: string;
             };
         };
+        /** @description Published figures in a CSV file with a header line. */
+        PublishedColumns: {
+            /** @description Axis → the value to which these figures belong, where the file has no column for it. */
+            at?: {
+                [key: string]: string;
+            };
+            /** @description Columns of the file whose values make columns of the table. */
+            columns?: string[];
+            /**
+             * @description Columns of the file with the figures, in the units and the order of `cells`; an empty name where none was
+             *     published.
+             * @default []
+             */
+            figures: string[];
+            /**
+             * @description The file, in the scenario's directory.
+             * @default
+             */
+            file: string;
+            /** @description Heading of their columns. Default: the source. */
+            group?: string | null;
+            /**
+             * @description Axis → column of the file with its value, printed or as in the sweep.
+             * @default {}
+             */
+            match: {
+                [key: string]: string;
+            };
+            /** @description Column of the file → the factor by which its figures are multiplied for the unit of the cell. */
+            scale?: {
+                [key: string]: number;
+            };
+            /**
+             * @description Where they were published.
+             * @default
+             */
+            source: string;
+            /** @description Column of the file → the value of the rows to use. */
+            where?: {
+                [key: string]: string;
+            };
+        };
         /** @description A figure that others published. */
         PublishedFigure: {
             /** @description Its label, such as `Windows XP`. */
@@ -4796,6 +4840,23 @@ export interface components {
              */
             p99_seconds: number;
         };
+        /** @description One table. */
+        ResultTable: {
+            /** @description The axes that select this table's figures, in the scenario's order. */
+            at?: components["schemas"]["TableAxis"][];
+            /** @description Columns of figures: published ones first. */
+            columns: components["schemas"]["TableColumn"][];
+            /** @description Name of the scenario's table. Tables of one name differ in `at`. */
+            name: string;
+            /** @description Headings of the row labels. */
+            row_heads: string[];
+            /** @description Rows: published ones first, in their order, then those that were only measured. */
+            rows: components["schemas"]["TableRow"][];
+            /** @description Sources of the published figures. */
+            sources?: string[];
+            /** @description Title, with the values of `at`. */
+            title: string;
+        };
         /** @description Round trips in the order of the probes. */
         RoundTripSeries: {
             /**
@@ -4962,6 +5023,8 @@ export interface components {
             seed?: components["schemas"]["Seed"] | null;
             /** @description The steps, in order. */
             step: components["schemas"]["Step"][];
+            /** @description Tables of the results, printed with them. */
+            table?: components["schemas"]["TableSpec"][];
             /** @description Tags, stored as labels of its runs. */
             tags?: string[];
             /** @description The whole experiment stops after this time; completed runs are stored. */
@@ -5791,6 +5854,97 @@ export interface components {
             token_needed: boolean;
             /** @description Version of Weir. */
             version: string;
+        };
+        /** @description An axis and its value. */
+        TableAxis: {
+            /** @description Its heading. */
+            axis: string;
+            /** @description The printed value. */
+            value: string;
+        };
+        /** @description A cell. */
+        TableCell: {
+            /** @description Why there is no figure, such as `not run`. */
+            absent?: string | null;
+            /** @description The figures in SI units; absent where there is none or the published one is not a number. */
+            figures?: (number | null)[];
+            /** @description The tool or the host limited runs on which it is based. */
+            host_limited?: boolean;
+            /** @description Its text, figures in the units of the column; empty without a figure. */
+            text?: string;
+            /** @description The text of each figure; empty where there is none. */
+            texts?: string[];
+        };
+        /** @description A column of figures. */
+        TableColumn: {
+            /** @description Its cells' format, in which each word that is a unit stands for a figure: `Mb/s (%)`. */
+            format: string;
+            /** @description Heading of its group, such as a study, or `measured`. */
+            group: string;
+            /** @description Heading. */
+            head: string;
+            /** @description The metrics of its figures, in order. */
+            metrics: string[];
+            /** @description Whether others published its figures; else they were measured. */
+            published: boolean;
+            /** @description The units in the format, in order. */
+            units: string[];
+        };
+        /** @description A row. */
+        TableRow: {
+            /** @description A cell for each column. */
+            cells: components["schemas"]["TableCell"][];
+            /** @description Its labels. */
+            labels: string[];
+        };
+        /** @description A table of the results. */
+        TableSpec: {
+            /**
+             * @description Formats of the cells. Each word that is a unit stands for the next figure, as in `Mb/s (%)`. Several formats
+             *     make several columns.
+             * @default []
+             */
+            cells: string[];
+            /** @description Axes whose values make columns of measured figures. Default: one column. */
+            columns?: string[];
+            /**
+             * @description Figures of a cell: metrics, also `variance METRIC` and `deviation METRIC` over repetitions, and `found NAME` for
+             *     the result of a search.
+             * @default []
+             */
+            figures: string[];
+            /** @description Headings of the columns of several formats. Default: the formats. */
+            heads?: string[];
+            /** @description Axis → its heading. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Heading of the measured columns. Default: `measured`. */
+            measured?: string | null;
+            /**
+             * @description Name, which files with the table have too: letters, digits, `-`, `_` and `.`.
+             * @default
+             */
+            name: string;
+            /** @description Axis → value → the printed value. */
+            names?: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            /** @description Published figures, in columns of their own. */
+            published?: components["schemas"]["PublishedColumns"][];
+            /**
+             * @description Axes whose values label the rows, outermost first. `step` is the step's name; `a|b` is the axis that a step has.
+             * @default []
+             */
+            rows: string[];
+            /** @description Axes: one table for each combination of their values. */
+            split?: string[];
+            /** @description The steps whose points it shows. Default: all. */
+            steps?: string[];
+            /** @description Title. Default: the name. */
+            title?: string | null;
         };
         /** @description The tags of a run: replaces all of them. */
         Tags: {

@@ -144,6 +144,7 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         lab: args.lab.then(LabSetup::default),
         hosts,
         emulators: BTreeMap::new(),
+        tables: vec![],
         steps: vec![Step {
             name: Some("compare".into()),
             compare: Some(Box::new(step)),

@@ -316,7 +316,9 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let mut closing = text::closing(&experiment);
     closing.extend(how_to_resume.as_ref().map(|line| format!("{line}\n")));
     if !is_quiet {
-        print(&cleaned(&closing))?;
+        let tables =
+            weir_report::tables_text(&experiment.tables, weir_report::TextOptions::default().width);
+        print(&(tables + &cleaned(&closing)))?;
     } else if !args.json {
         // Standard output holds only a table: the verdict goes to standard error.
         notice("verdict", cleaned(&closing).trim_end());

@@ -292,6 +292,7 @@ fn scenario(
         lab,
         hosts,
         emulators,
+        tables: vec![],
         steps: vec![Step {
             name: Some(name.into()),
             expect: grid.expect,

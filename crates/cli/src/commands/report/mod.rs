@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use weir_model::counted;
-use weir_report::experiment_csv;
+use weir_model::experiment::Experiment;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
+use weir_report::{experiment_csv, table_csv, table_names};
 
 use crate::error::CliError;
 use crate::files;
@@ -97,11 +98,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
             }
         }
         (format, Some(wanted)) => {
-            let text = match (&subject, format) {
-                (Subject::Experiment(experiment), Format::Csv) if wanted == POINTS => {
-                    experiment_csv(experiment)
-                }
-                _ => drawn(find(&document, wanted)?, format),
+            let table = match (&subject, format) {
+                (Subject::Experiment(experiment), Format::Csv) => tables(experiment),
+                _ => vec![],
+            };
+            let text = match table.into_iter().find(|(name, _)| name == wanted) {
+                Some((_, text)) => text,
+                None => drawn(find(&document, wanted)?, format),
             };
             match &args.output {
                 Some(path) if !to_stdout => {
@@ -120,13 +123,21 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 ));
             }
             let directory = args.output.clone().unwrap_or_else(|| subject.file_name().into());
-            let table = match (&subject, format) {
-                (Subject::Experiment(experiment), Format::Csv) => Some(experiment_csv(experiment)),
-                _ => None,
+            let tables = match (&subject, format) {
+                (Subject::Experiment(experiment), Format::Csv) => tables(experiment),
+                _ => vec![],
             };
-            charts(&document, format, table, &directory, may_replace, &read)
+            charts(&document, format, tables, &directory, may_replace, &read)
         }
     }
+}
+
+/// The tables of an experiment, with their names: the points, and the scenario's own.
+fn tables(experiment: &Experiment) -> Vec<(String, String)> {
+    let own = table_names(experiment)
+        .into_iter()
+        .map(|name| (format!("table-{name}"), table_csv(experiment, name)));
+    [(POINTS.to_owned(), experiment_csv(experiment))].into_iter().chain(own).collect()
 }
 
 /// Refuses an output that is one of the files that were read.
@@ -136,11 +147,11 @@ fn apart_from(read: &[PathBuf], output: Option<&Path>) -> Result<(), CliError> {
     apart(&read.chain(written).collect::<Vec<_>>())
 }
 
-/// Writes each chart, and a table if there is one, into a directory, which is created if missing.
+/// Writes each chart and each table into a directory, which is created if missing.
 fn charts(
     document: &Document,
     format: Format,
-    table: Option<String>,
+    tables: Vec<(String, String)>,
     directory: &Path,
     may_replace: bool,
     read: &[PathBuf],
@@ -150,7 +161,9 @@ fn charts(
         .figures()
         .map(|f| (directory.join(format!("{}.{end}", f.id)), drawn(f, format)))
         .collect();
-    files.extend(table.map(|text| (directory.join(format!("{POINTS}.{end}")), text)));
+    files.extend(
+        tables.into_iter().map(|(name, text)| (directory.join(format!("{name}.{end}")), text)),
+    );
     if files.is_empty() {
         return Err(CliError::flag(
             "RUN",

@@ -96,6 +96,13 @@ impl Scenario {
             }
             emulator.initial.check(&at, false)?;
         }
+        for (i, table) in self.tables.iter().enumerate() {
+            let at = format!("table[{i}]");
+            if self.tables[..i].iter().any(|earlier| earlier.name == table.name) {
+                return refuse(&format!("{at}.name"), &table.name, "each name once");
+            }
+            table.check(self, &at)?;
+        }
         let mut names = BTreeSet::new();
         let mut count = 0;
         self.check_steps(&self.steps, "step", &mut names, &mut count, &Axes::new())?;

@@ -4,13 +4,14 @@
 //! axes, which are replaced at each point. Everything is checked before anything starts.
 //!
 //! The modules: `types` (a scenario and its hosts), `steps` (its steps), `parse` and `check` (from text to a
-//! valid scenario), `parameter` (a sweep's values in a plan).
+//! valid scenario), `parameter` (a sweep's values in a plan), `table` (the layout of its results).
 
 mod check;
 
 mod parameter;
 mod parse;
 mod steps;
+mod table;
 mod types;
 
 use crate::ModelError;
@@ -21,6 +22,10 @@ pub use parameter::{parameter_of, set_parameters, test_plan};
 pub use steps::{
     Action, CollectStep, CommandStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind,
     SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,
+};
+pub use table::{
+    CELL_UNITS, CellUnit, Piece, PublishedColumns, TableFigure, TableSpec, alternatives,
+    cell_pieces,
 };
 pub use types::{EmulatorSpec, HostSpec, Impairing, LabSetup, Scenario};
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Step, inside, refuse};
+use super::{Step, TableSpec, inside, refuse};
 use crate::ModelError;
 use crate::document;
 use crate::impairment::{Impairment, Laws, TWICE, TWICE_ACCEPTED};
@@ -53,6 +53,9 @@ pub struct Scenario {
     /// Emulators by name.
     #[serde(default, rename = "emulator", skip_serializing_if = "BTreeMap::is_empty")]
     pub emulators: BTreeMap<String, EmulatorSpec>,
+    /// Tables of the results, printed with them.
+    #[serde(default, rename = "table", skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableSpec>,
     /// The steps, in order.
     #[serde(rename = "step")]
     pub steps: Vec<Step>,

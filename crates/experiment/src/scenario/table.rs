@@ -1,0 +1,583 @@
+//! Result tables: the points of steps laid out as a scenario's tables say, with published figures beside them.
+
+use std::collections::BTreeMap;
+
+use weir_model::experiment::{
+    CellUnit, Found, Piece, Point, PublishedColumns, ResultTable, StepOutcome, TableAxis,
+    TableCell, TableColumn, TableFigure, TableRow, TableSpec, alternatives, cell_pieces,
+};
+
+use super::published::{self, CsvTable};
+use super::{Files, ScenarioError};
+
+/// The name by which a table refers to the step of a figure.
+const STEP: &str = "step";
+/// Heading of the measured columns, unless the table has one.
+const MEASURED: &str = "measured";
+/// A published file does not say more digits than this.
+const MAX_DECIMALS: usize = 9;
+
+/// Checks that the files of a table exist and have their columns.
+pub(super) fn check(spec: &TableSpec, files: &Files) -> Result<(), ScenarioError> {
+    for columns in &spec.published {
+        read(columns, files)?;
+    }
+    Ok(())
+}
+
+fn read(columns: &PublishedColumns, files: &Files) -> Result<CsvTable, ScenarioError> {
+    let named = columns.matching.values().chain(columns.filter.keys()).chain(&columns.columns);
+    let figures = columns.figures.iter().filter(|name| !name.is_empty());
+    published::file(&columns.file, named.chain(figures).chain(columns.scale.keys()), files)
+}
+
+/// The tables of a scenario from its steps.
+///
+/// # Errors
+/// [`ScenarioError`] for a published file that can't be read.
+pub(super) fn tables(
+    specs: &[TableSpec],
+    steps: &[StepOutcome],
+    files: &Files,
+) -> Result<Vec<ResultTable>, ScenarioError> {
+    let mut out = vec![];
+    for spec in specs {
+        let read = |columns: &PublishedColumns| Ok((columns.clone(), read(columns, files)?));
+        let files: Vec<_> =
+            spec.published.iter().map(read).collect::<Result<_, ScenarioError>>()?;
+        out.extend(Pivot::new(spec, &files).tables(steps));
+    }
+    Ok(out)
+}
+
+/// Where a figure belongs: the printed values of the split, of the rows and of the columns.
+#[derive(Debug, Clone, PartialEq)]
+struct Place {
+    split: Vec<String>,
+    row: Vec<String>,
+    column: ColumnKey,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct ColumnKey {
+    group: String,
+    head: String,
+    /// Number of the published block; absent: measured.
+    block: Option<usize>,
+}
+
+/// The figures of one place, one for each of the table's figures.
+struct Entry {
+    place: Place,
+    values: Vec<Option<f64>>,
+    /// Printed as they were published.
+    texts: Vec<Option<String>>,
+    absent: Option<&'static str>,
+    host_limited: bool,
+}
+
+struct Pivot<'a> {
+    spec: &'a TableSpec,
+    figures: Vec<TableFigure>,
+    /// The pieces of each format, and the unit of each figure.
+    formats: Vec<Vec<Piece>>,
+    units: Vec<CellUnit>,
+    files: &'a [(PublishedColumns, CsvTable)],
+}
+
+impl<'a> Pivot<'a> {
+    fn new(spec: &'a TableSpec, files: &'a [(PublishedColumns, CsvTable)]) -> Pivot<'a> {
+        let formats: Vec<Vec<Piece>> = spec.cells.iter().map(|cell| cell_pieces(cell)).collect();
+        let units = formats.iter().flatten().filter_map(|piece| match piece {
+            Piece::Figure(unit) => Some(*unit),
+            Piece::Text(_) => None,
+        });
+        Pivot {
+            spec,
+            // The scenario was checked.
+            figures: spec.figures.iter().filter_map(|f| TableFigure::parse(f).ok()).collect(),
+            units: units.collect(),
+            formats,
+            files,
+        }
+    }
+
+    fn tables(&self, steps: &[StepOutcome]) -> Vec<ResultTable> {
+        let mut entries: Vec<Entry> = vec![];
+        for (i, (columns, file)) in self.files.iter().enumerate() {
+            entries.extend((0..file.len()).filter_map(|row| self.published(i, columns, file, row)));
+        }
+        self.measured(steps, &mut entries);
+        let decimals: Vec<Option<usize>> =
+            (0..self.figures.len()).map(|i| self.decimals(&entries, i)).collect();
+        unique(entries.iter().map(|e| &e.place.split))
+            .into_iter()
+            .map(|split| {
+                let own: Vec<&Entry> = entries.iter().filter(|e| e.place.split == split).collect();
+                self.table(&split, &own, &decimals)
+            })
+            .collect()
+    }
+
+    /// Decimals of a figure: those that were published.
+    fn decimals(&self, entries: &[Entry], figure: usize) -> Option<usize> {
+        let texts = entries.iter().filter_map(|e| e.texts.get(figure)?.as_deref());
+        let numbers = texts.filter(|text| text.parse::<f64>().is_ok());
+        numbers.map(|t| t.split_once('.').map_or(0, |(_, d)| d.len().min(MAX_DECIMALS))).max()
+    }
+
+    fn table(
+        &self,
+        split: &[String],
+        entries: &[&Entry],
+        decimals: &[Option<usize>],
+    ) -> ResultTable {
+        let mut keys = unique(entries.iter().map(|e| &e.place.column));
+        keys.sort_by_key(|key| (key.block.is_none(), key.block));
+        let rows = unique(entries.iter().map(|e| &e.place.row));
+        let spec = self.spec;
+        let axis = |(axis, value): (&String, &String)| TableAxis {
+            axis: self.label(axis),
+            value: value.clone(),
+        };
+        let at = spec.split.iter().zip(split).map(axis).collect();
+        let title = spec.title.as_deref().unwrap_or(&spec.name);
+        let title = match split.is_empty() {
+            true => title.to_owned(),
+            false => format!("{title}: {}", split.join(", ")),
+        };
+        let mut sources: Vec<String> = vec![];
+        let blocks = keys.iter().filter_map(|key| Some(&self.files.get(key.block?)?.0.source));
+        for source in blocks {
+            if !sources.contains(source) {
+                sources.push(source.clone());
+            }
+        }
+        let row = |labels: &Vec<String>| TableRow {
+            labels: labels.clone(),
+            cells: keys
+                .iter()
+                .flat_map(|key| {
+                    let here = entries
+                        .iter()
+                        .find(|e| e.place.row == *labels && e.place.column == *key)
+                        .copied();
+                    self.cells(here, key, decimals)
+                })
+                .collect(),
+        };
+        ResultTable {
+            name: spec.name.clone(),
+            title,
+            at,
+            row_heads: spec.rows.iter().map(|axis| self.label(axis)).collect(),
+            columns: keys.iter().flat_map(|key| self.columns(key)).collect(),
+            rows: rows.iter().map(row).collect(),
+            sources,
+        }
+    }
+
+    /// The columns of one key: one for each format.
+    fn columns(&self, key: &ColumnKey) -> Vec<TableColumn> {
+        let mut first = 0;
+        let mut out = vec![];
+        for (i, pieces) in self.formats.iter().enumerate() {
+            let count = pieces.iter().filter(|p| matches!(p, Piece::Figure(_))).count();
+            let range = first..first + count;
+            first += count;
+            let own = self.spec.heads.get(i).map(String::as_str);
+            let head = [key.head.as_str(), own.unwrap_or_default()];
+            let head: Vec<&str> = head.into_iter().filter(|h| !h.is_empty()).collect();
+            out.push(TableColumn {
+                group: key.group.clone(),
+                head: head.join(", "),
+                format: self.spec.cells[i].clone(),
+                units: self.units[range.clone()].iter().map(|u| u.word.to_owned()).collect(),
+                metrics: self.spec.figures[range].to_vec(),
+                published: key.block.is_some(),
+            });
+        }
+        out
+    }
+
+    fn cells(
+        &self,
+        entry: Option<&Entry>,
+        key: &ColumnKey,
+        decimals: &[Option<usize>],
+    ) -> Vec<TableCell> {
+        let mut figure = 0;
+        self.formats
+            .iter()
+            .map(|pieces| {
+                let (mut text, mut texts, mut figures) = (String::new(), vec![], vec![]);
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(literal) => text += literal,
+                        Piece::Figure(unit) => {
+                            let value = entry.and_then(|e| *e.values.get(figure)?);
+                            let printed = entry
+                                .and_then(|e| e.texts.get(figure)?.clone())
+                                .or_else(|| value.map(|v| show(v / unit.si, decimals[figure])));
+                            text += printed.as_deref().unwrap_or("–");
+                            texts.push(printed.unwrap_or_default());
+                            figures.push(value);
+                            figure += 1;
+                        }
+                    }
+                }
+                if texts.iter().all(String::is_empty) {
+                    let absent = match (entry, key.block) {
+                        (_, Some(_)) => "not published",
+                        (Some(entry), None) => entry.absent.unwrap_or("not measured"),
+                        (None, None) => "not run",
+                    };
+                    return TableCell { absent: Some(absent.into()), ..TableCell::default() };
+                }
+                let host_limited = entry.is_some_and(|e| e.host_limited);
+                TableCell { text, texts, figures, absent: None, host_limited }
+            })
+            .collect()
+    }
+
+    /// The heading of an axis.
+    fn label(&self, axis: &str) -> String {
+        self.spec.labels.get(axis).cloned().unwrap_or_else(|| axis.replace(['_', '|'], " "))
+    }
+
+    /// The printed value of an axis.
+    fn printed(&self, axis: &str, value: &str) -> String {
+        let names = self.spec.names.get(axis);
+        let named = names.and_then(|names| {
+            let is_it = |known: &str| known.eq_ignore_ascii_case(value);
+            names.iter().find(|(from, to)| is_it(from) || is_it(to)).map(|(_, to)| to.clone())
+        });
+        named.unwrap_or_else(|| value.to_owned())
+    }
+
+    fn published(
+        &self,
+        block: usize,
+        columns: &PublishedColumns,
+        file: &CsvTable,
+        row: usize,
+    ) -> Option<Entry> {
+        let cell = |name: &str| file.cell(row, name).unwrap_or_default();
+        if columns.filter.iter().any(|(name, value)| cell(name) != value) {
+            return None;
+        }
+        let at = |axis: &String| {
+            let value = columns.matching.get(axis).map(|name| cell(name));
+            let value = value.or_else(|| columns.at.get(axis).map(String::as_str));
+            self.printed(axis, value.unwrap_or_default())
+        };
+        let heads: Vec<&str> = columns.columns.iter().map(|name| cell(name)).collect();
+        let column = ColumnKey {
+            group: columns.group.clone().unwrap_or_else(|| columns.source.clone()),
+            head: heads.join(", "),
+            block: Some(block),
+        };
+        let (mut values, mut texts) = (vec![], vec![]);
+        for (name, unit) in columns.figures.iter().zip(&self.units) {
+            let given = cell(name);
+            let number: Option<f64> = given.parse().ok();
+            let scale = columns.scale.get(name).copied();
+            let scaled = number.map(|v| v * scale.unwrap_or(1.0));
+            values.push(scaled.map(|v| v * unit.si));
+            texts.push(match (given, scale, scaled) {
+                ("", ..) => None,
+                (_, Some(_), Some(value)) => Some(show(value, None)),
+                (text, ..) => Some(text.to_owned()),
+            });
+        }
+        let split = self.spec.split.iter().map(at).collect();
+        let row = self.spec.rows.iter().map(at).collect();
+        let place = Place { split, row, column };
+        Some(Entry { place, values, texts, absent: None, host_limited: false })
+    }
+
+    fn measured(&self, steps: &[StepOutcome], out: &mut Vec<Entry>) {
+        for step in steps {
+            if self.spec.steps.is_empty() || self.spec.steps.contains(&step.name) {
+                for point in &step.points {
+                    self.add(step, &point.at, &|figure| of_point(step, point, figure), out);
+                    if let Some(entry) = out.last_mut().filter(|e| e.place.column.block.is_none()) {
+                        entry.host_limited = point.host_limited > 0;
+                        entry.absent = (point.runs == 0 && point.failed > 0).then_some("failed");
+                    }
+                }
+                let mut at: Vec<&BTreeMap<String, String>> = vec![];
+                for found in &step.found {
+                    if !at.contains(&&found.at) {
+                        at.push(&found.at);
+                    }
+                }
+                for at in at {
+                    let here: Vec<&Found> = step.found.iter().filter(|f| f.at == *at).collect();
+                    self.add(step, at, &|figure| of_found(&here, figure), out);
+                }
+            }
+            self.measured(&step.steps, out);
+        }
+    }
+
+    /// Adds the figures at a point, unless it has none of them or lacks an axis of the table.
+    fn add(
+        &self,
+        step: &StepOutcome,
+        at: &BTreeMap<String, String>,
+        value: &dyn Fn(&TableFigure) -> Option<f64>,
+        out: &mut Vec<Entry>,
+    ) {
+        let values_of = |axes: &[String]| -> Option<Vec<String>> {
+            let of = |axis: &String| {
+                let given = alternatives(axis)
+                    .find_map(|one| if one == STEP { Some(&step.name) } else { at.get(one) })?;
+                Some(self.printed(axis, given))
+            };
+            axes.iter().map(of).collect()
+        };
+        let spec = self.spec;
+        let (Some(split), Some(row), Some(head)) =
+            (values_of(&spec.split), values_of(&spec.rows), values_of(&spec.columns))
+        else {
+            return;
+        };
+        let column = ColumnKey {
+            group: spec.measured.clone().unwrap_or_else(|| MEASURED.into()),
+            head: head.join(", "),
+            block: None,
+        };
+        out.push(Entry {
+            place: Place { split, row, column },
+            values: self.figures.iter().map(value).collect(),
+            texts: vec![],
+            absent: None,
+            host_limited: false,
+        });
+    }
+}
+
+fn of_point(step: &StepOutcome, point: &Point, figure: &TableFigure) -> Option<f64> {
+    let summary = |metric: &str| {
+        point.metrics.get(metric).or_else(|| step.sent_instead(point, metric)).copied()
+    };
+    match figure {
+        TableFigure::Mean(metric) => summary(&metric.to_string()).map(|s| s.mean),
+        TableFigure::Variance(metric) => summary(&metric.to_string())?.variance,
+        TableFigure::Deviation(metric) => summary(&metric.to_string())?.deviation,
+        TableFigure::Found(_) => None,
+    }
+}
+
+fn of_found(found: &[&Found], figure: &TableFigure) -> Option<f64> {
+    let TableFigure::Found(name) = figure else { return None };
+    found.iter().find(|f| f.name == *name)?.value
+}
+
+/// A figure with these decimals; without, with four significant digits.
+fn show(value: f64, decimals: Option<usize>) -> String {
+    let decimals = decimals.unwrap_or_else(|| {
+        let whole = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+        (3.0 - whole).clamp(0.0, MAX_DECIMALS as f64) as usize
+    });
+    let text = format!("{value:.decimals$}");
+    // What rounds to nothing has no sign.
+    if text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.')) { text.replace('-', "") } else { text }
+}
+
+fn unique<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
+    let mut out: Vec<T> = vec![];
+    for one in all {
+        if !out.contains(one) {
+            out.push(one.clone());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::experiment::Scenario;
+
+    const TABLE: &str = r#"
+rows = ["connections", "transport"]
+split = ["nominal"]
+figures = ["throughput", "ethernet_usage"]
+cells = ["Mb/s (%)"]
+measured = "here"
+names = { transport = { udp = "UDP" }, nominal = { "100M" = "100BASE-TX" } }
+labels = { transport = "Protocol" }
+[[table.published]]
+file = "study.csv"
+source = "a study"
+match = { nominal = "link", connections = "n", transport = "protocol" }
+columns = ["os"]
+figures = ["rate", "usage"]
+"#;
+
+    fn spec(table: &str) -> TableSpec {
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\n{table}\n[lab]\n[[step]]\nname = \"x\"\nsweep = {{ over = [\"nominal=100M\", \"connections=1,16\", \"transport=udp,tcp\"], test = {{ to = \"b\" }} }}\n"
+        );
+        Scenario::parse(&text, false, &Default::default(), &Default::default())
+            .unwrap()
+            .tables
+            .remove(0)
+    }
+
+    fn step() -> StepOutcome {
+        let point = |connections: &str, transport: &str, rate: f64| {
+            serde_json::json!({
+                "at": { "nominal": "100M", "connections": connections, "transport": transport },
+                "runs": 2, "host_limited": u8::from(rate > 9e7), "failed": 0,
+                "metrics": {
+                    "throughput": { "count": 2, "mean": rate, "variance": 4e12, "min": rate, "max": rate },
+                    "ethernet_usage": { "count": 2, "mean": rate / 1e8, "min": 0.0, "max": 1.0 },
+                },
+            })
+        };
+        serde_json::from_value(serde_json::json!({
+            "name": "x", "action": "sweep", "outcome": "done", "seconds": 1.0,
+            "axes": ["nominal", "connections", "transport"],
+            "points": [point("16", "tcp", 94.87e6), point("1", "udp", 8.5e7)],
+        }))
+        .unwrap()
+    }
+
+    fn csv(text: &str) -> CsvTable {
+        published::parse(text).unwrap()
+    }
+
+    const STUDY: &str = "link,n,protocol,os,rate,usage\n100BASE-TX,1,udp,XP,93.3,96.2\n100BASE-TX,1,udp,Vista,95.0,97.9\n100BASE-TX,1,tcp,XP,92.8,\n1000BASE-T,1,udp,XP,809.8,~80\n";
+
+    fn pivot(table: &str) -> Vec<ResultTable> {
+        let spec = spec(table);
+        let files: Vec<(PublishedColumns, CsvTable)> =
+            spec.published.iter().map(|p| (p.clone(), csv(STUDY))).collect();
+        Pivot::new(&spec, &files).tables(&[step()])
+    }
+
+    #[test]
+    fn a_table_has_the_studys_rows_and_columns_and_ours() {
+        let tables = pivot(TABLE);
+        let titles: Vec<&str> = tables.iter().map(|t| t.title.as_str()).collect();
+        assert_eq!(titles, ["t: 100BASE-TX", "t: 1000BASE-T"]);
+        let first = &tables[0];
+        assert_eq!(first.row_heads, ["connections", "Protocol"]);
+        let heads: Vec<(&str, &str)> =
+            first.columns.iter().map(|c| (c.group.as_str(), c.head.as_str())).collect();
+        assert_eq!(heads, [("a study", "XP"), ("a study", "Vista"), ("here", "")]);
+        let rows: Vec<Vec<&str>> = first
+            .rows
+            .iter()
+            .map(|row| {
+                let cells = row.cells.iter().map(|c| c.absent.as_deref().unwrap_or(&c.text));
+                row.labels.iter().map(String::as_str).chain(cells).collect()
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                vec!["1", "UDP", "93.3 (96.2)", "95.0 (97.9)", "85.0 (85.0)"],
+                vec!["1", "tcp", "92.8 (–)", "not published", "not run"],
+                // Only measured, with the decimals of the study.
+                vec!["16", "tcp", "not published", "not published", "94.9 (94.9)"],
+            ]
+        );
+        let usage = first.rows[0].cells[0].figures[1].unwrap();
+        assert!((usage - 0.962).abs() < 1e-9, "{usage}");
+        assert_eq!(first.rows[0].cells[0].figures[0], Some(93.3e6));
+        assert!(first.rows[2].cells[2].host_limited && !first.rows[0].cells[2].host_limited);
+        assert_eq!(first.sources, ["a study"]);
+        // What is not a number is printed as it was published.
+        assert_eq!(tables[1].rows[0].cells[0].text, "809.8 (~80)");
+    }
+
+    #[test]
+    fn cells_may_be_columns_with_variances_and_scaled_figures() {
+        let table = TABLE
+            .replace("\"ethernet_usage\"", "\"variance throughput\"")
+            .replace("[\"Mb/s (%)\"]", "[\"Mb/s\", \"(Mb/s)²\"]\nheads = [\"mean\", \"variance\"]")
+            .replace("[\"rate\", \"usage\"]", "[\"rate\", \"\"]\nscale = { rate = 0.5 }");
+        let first = &pivot(&table)[0];
+        let heads: Vec<&str> = first.columns.iter().map(|c| c.head.as_str()).collect();
+        assert_eq!(
+            heads,
+            ["XP, mean", "XP, variance", "Vista, mean", "Vista, variance", "mean", "variance"]
+        );
+        let cells: Vec<&str> = first.rows[0].cells.iter().map(|c| c.text.as_str()).collect();
+        assert_eq!(cells, ["46.65", "", "47.50", "", "85.00", "4.000"]);
+    }
+
+    /// The published cells of a shipped scenario in the order of its file, each with its figures.
+    fn cells_of(scenario: &str, table: &str) -> Vec<String> {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let text = std::fs::read_to_string(directory.join(scenario)).unwrap();
+        let scenario =
+            Scenario::parse(&text, false, &Default::default(), &Default::default()).unwrap();
+        let tables = tables(&scenario.tables, &[], &Files::new(directory)).unwrap();
+        let own = tables.iter().filter(|t| t.name == table);
+        let rows = own.flat_map(|t| t.rows.iter().map(move |row| (t, row)));
+        rows.flat_map(|(t, row)| {
+            let cells = t.columns.iter().zip(&row.cells).filter(|(c, _)| c.published);
+            cells.flat_map(|(_, cell)| cell.texts.clone()).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Every figure of the study is there, in its order, as it was printed.
+    #[test]
+    fn shipped_tables_have_the_rows_of_their_studies() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        for (scenario, table, file, wanted, columns) in [
+            (
+                "link-throughput.toml",
+                "throughput",
+                "ip-traffic-throughput.csv",
+                None,
+                &["payload_megabits_per_second", "link_usage_percent"][..],
+            ),
+            (
+                "ttcp-link.toml",
+                "receiver",
+                "ttcp-note.csv",
+                Some(("side", "receiver")),
+                &[
+                    "bytes",
+                    "seconds",
+                    "printed_rate",
+                    "io_calls",
+                    "printed_ms_per_call",
+                    "printed_calls_per_second",
+                ],
+            ),
+            (
+                "ttcp-link.toml",
+                "transmitter",
+                "ttcp-note.csv",
+                Some(("side", "transmitter")),
+                &["bytes", "seconds", "printed_rate", "io_calls"],
+            ),
+        ] {
+            let text = std::fs::read_to_string(directory.join("published").join(file)).unwrap();
+            let study = csv(&text);
+            let rows = (0..study.len()).filter(|row| {
+                wanted.is_none_or(|(column, value)| study.cell(*row, column) == Some(value))
+            });
+            let figures: Vec<String> = rows
+                .flat_map(|row| columns.iter().map(move |name| (row, *name)).collect::<Vec<_>>())
+                .map(|(row, name)| study.cell(row, name).unwrap().to_owned())
+                .filter(|text| !text.is_empty())
+                .collect();
+            let mut cells = cells_of(scenario, table);
+            // The ratio is printed as a percentage.
+            if table == "receiver" {
+                assert_eq!([&cells[6], &cells[11]], ["85.00", "588.0"]);
+                cells.retain(|text| text != "85.00" && text != "588.0");
+            }
+            assert_eq!(cells, figures, "{scenario} {table}");
+        }
+    }
+}
