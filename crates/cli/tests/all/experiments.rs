@@ -508,7 +508,9 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(result["steps"][1]["outcome"], "skipped");
     // The results so far are in the output.
     let inner = &result["steps"][0]["steps"];
-    assert_eq!(inner[1]["outcome"], "done", "{out}");
+    // The interrupt may come before the command has ended.
+    let is_cut = inner[1]["interrupted"] == true && inner[1]["outcome"] == "inconclusive";
+    assert!(inner[1]["outcome"] == "done" || is_cut, "{out}");
     let run = &inner[0]["runs"][0];
     assert!(run["id"].is_string(), "{out}");
     assert_eq!(

@@ -94,7 +94,12 @@ fn packets_sent_while_an_interface_is_down_are_counted_as_lost() {
         assert_eq!(path.answered("4", "56"), 0, "{words:?}");
         until("the drops and the alarm", || {
             let report = path.stats();
-            lost(&report) >= before + 3 && alarms(&report, "link-down").contains(&true)
+            let is_counted = lost(&report) >= before + 3;
+            if !is_counted {
+                // On a busy host not all of the packets above were sent.
+                path.answered("1", "56");
+            }
+            is_counted && alarms(&report, "link-down").contains(&true)
         });
         path.ip("m", "link set dev to-b up");
         until("the path works again", || path.answered("1", "56") == 1);
