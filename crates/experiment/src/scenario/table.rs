@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use weir_model::experiment::{
-    CellUnit, Found, Piece, Point, PublishedColumns, ResultTable, StepOutcome, TableAxis,
-    TableCell, TableColumn, TableFigure, TableRow, TableSpec, alternatives, cell_pieces,
+    CellUnit, Found, Piece, Point, PublishedColumns, ResultTable, STEP_AXIS, StepOutcome,
+    TableAxis, TableCell, TableColumn, TableFigure, TableRow, TableSpec, alternatives, cell_pieces,
 };
 
 use super::published::{self, CsvTable};
 use super::{Files, ScenarioError};
 
-/// The name by which a table refers to the step of a figure.
-const STEP: &str = "step";
 /// Heading of the measured columns, unless the table has one.
 const MEASURED: &str = "measured";
 /// A published file does not say more digits than this.
@@ -331,8 +329,9 @@ impl<'a> Pivot<'a> {
     ) {
         let values_of = |axes: &[String]| -> Option<Vec<String>> {
             let of = |axis: &String| {
-                let given = alternatives(axis)
-                    .find_map(|one| if one == STEP { Some(&step.name) } else { at.get(one) })?;
+                let given = alternatives(axis).find_map(|one| {
+                    if one == STEP_AXIS { Some(&step.name) } else { at.get(one) }
+                })?;
                 Some(self.printed(axis, given))
             };
             axes.iter().map(of).collect()

@@ -26,8 +26,7 @@ pub use scenario::{
     set_parameters, test_plan,
 };
 pub use scenario::{
-    CELL_UNITS, CellUnit, Piece, PublishedColumns, TableFigure, TableSpec, alternatives,
-    cell_pieces,
+    CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,
 };
 pub use table::{ResultTable, TableAxis, TableCell, TableColumn, TableRow};
 use variables::expand_words;

@@ -24,8 +24,7 @@ pub use steps::{
     SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,
 };
 pub use table::{
-    CELL_UNITS, CellUnit, Piece, PublishedColumns, TableFigure, TableSpec, alternatives,
-    cell_pieces,
+    CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,
 };
 pub use types::{EmulatorSpec, HostSpec, Impairing, LabSetup, Scenario};
 

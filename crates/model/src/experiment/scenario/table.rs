@@ -10,7 +10,7 @@ use crate::ModelError;
 use crate::experiment::{Metric, Unit};
 
 /// The name by which rows, columns and splits refer to the step of a figure.
-const STEP: &str = "step";
+pub const STEP_AXIS: &str = "step";
 
 /// A table of the results.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +104,7 @@ const fn unit(word: &'static str, unit: Unit, si: f64) -> CellUnit {
 }
 
 /// Units of cells. `kB` are 1000 bytes, `KB` 1024.
-pub const CELL_UNITS: [CellUnit; 19] = [
+const CELL_UNITS: [CellUnit; 19] = [
     unit("bit/s", Unit::BitsPerSecond, 1.0),
     unit("kb/s", Unit::BitsPerSecond, 1e3),
     unit("Mb/s", Unit::BitsPerSecond, 1e6),
@@ -228,7 +228,7 @@ impl TableSpec {
             }
         }
         let own = |name: &str| self.steps.is_empty() || self.steps.iter().any(|s| s == name);
-        let mut axes: BTreeSet<&str> = [STEP].into();
+        let mut axes: BTreeSet<&str> = [STEP_AXIS].into();
         for (_, of_step) in steps.iter().filter(|(name, _)| own(name)) {
             axes.extend(of_step.iter().map(String::as_str));
         }
