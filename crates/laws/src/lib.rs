@@ -9,13 +9,14 @@
 //! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles that round alike on every machine.
 //!
 //! ```
-//! use weir_laws::{Direction, Philox, DrawPosition, flow_hash};
+//! use weir_laws::{Chance, Direction, DrawPosition, Philox, flow_hash};
 //!
 //! let philox = Philox::new(7);
 //! let position = DrawPosition { flow: flow_hash("voice"), direction: Direction::Forward, slot: 0, packet: 1_000 };
 //! let mut draws = position.draws(&philox);
-//! let lost = draws.uniform() < 0.01;
-//! assert_eq!(lost, position.draws(&philox).uniform() < 0.01);
+//! let chance = Chance::percent(1.0);
+//! let lost = chance.happens(draws.bits());
+//! assert_eq!(lost, chance.happens(position.draws(&philox).bits()));
 //! ```
 
 mod chance;

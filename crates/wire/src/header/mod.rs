@@ -183,7 +183,7 @@ macro_rules! formats {
             ///
             /// # Panics
             /// If `out` is shorter than the header.
-            pub(crate) fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
+            pub fn encode(self, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
                 match self {
                     $(Self::$variant(codec) => codec.encode(key, fields, out),)*
                 }
@@ -193,7 +193,7 @@ macro_rules! formats {
             ///
             /// # Errors
             /// [`DecodeError`], as there.
-            pub(crate) fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
+            pub fn decode(self, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
                 match self {
                     $(Self::$variant(codec) => codec.decode(key, payload),)*
                 }
