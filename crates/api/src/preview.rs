@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use weir_impair::{Disposition, FLAG_REORDERED, Verdict};
-use weir_model::impairment::{Impairment, OTHER};
+use weir_model::impairment::{Delay, Impairment, Laws, OTHER, OrderPolicy};
 use weir_model::plan::Direction;
 use weir_sim::{Ingress, SimError};
 
 use crate::problem::Problem;
-use crate::types::{Preview, PreviewDelay, PreviewRequest};
+use crate::types::{
+    DelayFigure, DifferenceReason, Preview, PreviewDelay, PreviewDifference, PreviewRequest,
+};
 
 /// Maximum number of packets.
 pub(crate) const MAX_PACKETS: u32 = 100_000;
@@ -17,6 +19,8 @@ pub(crate) const MAX_PACKETS: u32 = 100_000;
 const BINS: usize = 60;
 /// Points of the distribution function.
 const CDF_POINTS: usize = 101;
+/// Difference between a delay law and its outcome from which it is reported, as a fraction.
+const DIFFERENCE: f64 = 0.05;
 /// Maximum number of dispositions that are spelt out.
 const MAX_FATES: usize = 2000;
 
@@ -39,17 +43,21 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     let (alone, mut notes) = alone(&request.configuration, &request.flow)?;
     let step_ns = (request.interval_seconds * 1e9).round() as u64;
     let packets = u64::from(request.packets);
-    let ingress = (0..packets).map(|i| Ingress {
-        at_ns: i * step_ns,
-        length_bytes: request.size_bytes,
-        is_control: false,
-    });
+    let ingress = || {
+        (0..packets).map(|i| Ingress {
+            at_ns: i * step_ns,
+            length_bytes: request.size_bytes,
+            is_control: false,
+        })
+    };
     let direction = match request.direction {
         Direction::Forward => weir_laws::Direction::Forward,
         Direction::Reverse => weir_laws::Direction::Reverse,
     };
-    let dispositions =
-        weir_sim::predict(&alone, &request.flow, direction, ingress).map_err(refused)?;
+    let predict = |configuration: &Impairment| {
+        weir_sim::predict(configuration, &request.flow, direction, ingress()).map_err(refused)
+    };
+    let dispositions = predict(&alone)?;
     let laws = if request.flow == OTHER {
         alone.other.laws(request.direction)
     } else {
@@ -67,7 +75,81 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     if stopped {
         notes.push("the flow is stopped: its packets are forwarded unchanged".into());
     }
-    Ok(summed(request, &dispositions, laws.to_string(), notes))
+    let mut shown = summed(request, &dispositions, laws.to_string(), notes);
+    if let Some(delay) = laws.delay.as_ref().filter(|_| !stopped) {
+        let unshaped = Laws { rate: None, ..laws.clone() };
+        let mut law = unshaped.clone();
+        law.delay = Some(Delay { order: OrderPolicy::Allow, ..delay.clone() });
+        let of = |laws| predict(&with(&alone, request, laws)).map(|all| delays_of(&all));
+        let (ordered, asked) = (of(unshaped)?, of(law)?);
+        let outcome = delays_of(&dispositions);
+        let range = range_of(outcome.iter().chain(&asked));
+        shown.differences = differences(&asked, &ordered, &outcome);
+        shown.delay = self::delay(outcome, range);
+        shown.asked_delay = self::delay(asked, range);
+    }
+    Ok(shown)
+}
+
+/// The configuration with other laws in the direction of the preview.
+fn with(alone: &Impairment, request: &PreviewRequest, laws: Laws) -> Impairment {
+    let mut made = alone.clone();
+    let (profile, a_to_b, b_to_a) = match made.flows.iter_mut().find(|f| f.name == request.flow) {
+        Some(flow) => (&mut flow.profile, &mut flow.a_to_b, &mut flow.b_to_a),
+        None => (&mut made.other.profile, &mut made.other.a_to_b, &mut made.other.b_to_a),
+    };
+    *profile = None;
+    match request.direction {
+        Direction::Forward => *a_to_b = laws,
+        Direction::Reverse => *b_to_a = laws,
+    }
+    made
+}
+
+/// Delays of the packets that left, ns, ascending.
+fn delays_of(dispositions: &[Disposition]) -> Vec<u64> {
+    let sent = dispositions.iter().filter(|f| f.verdict == Verdict::Forwarded);
+    let mut delays: Vec<u64> = sent.map(|f| f.at_ns.saturating_sub(f.arrived_ns)).collect();
+    delays.sort_unstable();
+    delays
+}
+
+fn range_of<'a>(delays: impl Iterator<Item = &'a u64>) -> [u64; 2] {
+    delays.fold([u64::MAX, 0], |[min, max], d| [min.min(*d), max.max(*d)])
+}
+
+/// Mean and standard deviation, s; absent without a packet.
+fn moments(delays_ns: &[u64]) -> Option<[f64; 2]> {
+    let n = delays_ns.len() as f64;
+    let seconds = || delays_ns.iter().map(|d| *d as f64 / 1e9);
+    let mean = seconds().sum::<f64>() / n;
+    let square = seconds().map(|d| (d - mean).powi(2)).sum::<f64>() / n;
+    (n > 0.0).then_some([mean, square.sqrt()])
+}
+
+/// Where the outcome differs from the law: `ordered` is the law with its order policy, but without a rate.
+fn differences(asked: &[u64], ordered: &[u64], outcome: &[u64]) -> Vec<PreviewDifference> {
+    let (Some(asked), Some(ordered), Some(outcome)) =
+        (moments(asked), moments(ordered), moments(outcome))
+    else {
+        return vec![];
+    };
+    // A deviation of a constant law is rounding.
+    let floor = 0.001 * asked[0].max(1e-6);
+    let figures = [DelayFigure::Mean, DelayFigure::Deviation].into_iter().enumerate();
+    figures
+        .filter(|(i, _)| (outcome[*i] - asked[*i]).abs() > (DIFFERENCE * asked[*i]).max(floor))
+        .map(|(i, figure)| {
+            let by_order = (ordered[i] - asked[i]).abs() >= (outcome[i] - ordered[i]).abs();
+            let reason = if by_order { DifferenceReason::Order } else { DifferenceReason::Queue };
+            PreviewDifference {
+                figure,
+                asked_seconds: asked[i],
+                outcome_seconds: outcome[i],
+                reason,
+            }
+        })
+        .collect()
 }
 
 fn refused(error: SimError) -> Problem {
@@ -160,36 +242,41 @@ fn summed(
         reordered_packets: sent.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64,
         loss_periods,
         dispositions: String::from_utf8(what).unwrap_or_default(),
-        delay: delay(sent.iter().map(|f| f.at_ns.saturating_sub(f.arrived_ns)).collect()),
+        delay: {
+            let delays = delays_of(dispositions);
+            let range = range_of(delays.iter());
+            delay(delays, range)
+        },
+        asked_delay: None,
+        differences: vec![],
         sent_bits_per_second: span.map(|s| bytes as f64 * 8.0 / s),
         laws,
         notes,
     }
 }
 
-fn delay(mut delays_ns: Vec<u64>) -> Option<PreviewDelay> {
-    delays_ns.sort_unstable();
+/// The figures of ascending delays; the histogram's bins cover `range`.
+fn delay(delays_ns: Vec<u64>, [from, to]: [u64; 2]) -> Option<PreviewDelay> {
     let (min, max) = (*delays_ns.first()?, *delays_ns.last()?);
     let n = delays_ns.len();
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let mean = delays_ns.iter().map(|d| seconds(*d)).sum::<f64>() / n as f64;
-    let square = delays_ns.iter().map(|d| (seconds(*d) - mean).powi(2)).sum::<f64>() / n as f64;
+    let [mean, deviation] = moments(&delays_ns)?;
     // The nearest-rank quantile.
     let quantile = |q: f64| {
         let rank = (q * n as f64).ceil().max(1.0) as usize;
         seconds(delays_ns[rank.min(n) - 1])
     };
-    let bins = if min == max { 1 } else { BINS };
-    let width = ((max - min) as f64 / bins as f64).max(1.0);
+    let bins = if from == to { 1 } else { BINS };
+    let width = ((to - from) as f64 / bins as f64).max(1.0);
     let mut histogram_packets = vec![0; bins];
     for d in &delays_ns {
-        histogram_packets[(((d - min) as f64 / width) as usize).min(bins - 1)] += 1;
+        histogram_packets[(((d - from) as f64 / width) as usize).min(bins - 1)] += 1;
     }
-    let edges = (0..=bins).map(|i| (min as f64 + i as f64 * width) / 1e9).collect();
+    let edges = (0..=bins).map(|i| (from as f64 + i as f64 * width) / 1e9).collect();
     let shares: Vec<f64> = (0..CDF_POINTS).map(|i| i as f64 / (CDF_POINTS - 1) as f64).collect();
     Some(PreviewDelay {
         mean_seconds: mean,
-        deviation_seconds: square.sqrt(),
+        deviation_seconds: deviation,
         min_seconds: seconds(min),
         p50_seconds: quantile(0.5),
         p90_seconds: quantile(0.9),
@@ -280,6 +367,31 @@ mod tests {
         assert!(shown.queue_dropped_packets > 4000, "{}", shown.queue_dropped_packets);
         let rate = shown.sent_bits_per_second.unwrap();
         assert!((3.9e6..4.1e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_preview_shows_where_the_outcome_differs_from_the_law() {
+        use {DelayFigure::*, DifferenceReason::*};
+        let found = |laws: &str| {
+            let shown = preview(&request(laws)).unwrap();
+            let asked = shown.asked_delay.clone().unwrap();
+            let outcome = shown.delay.clone().unwrap();
+            assert_eq!(asked.histogram_edges_seconds, outcome.histogram_edges_seconds);
+            let differs: Vec<_> = shown.differences.iter().map(|d| (d.figure, d.reason)).collect();
+            (differs, asked, outcome)
+        };
+        // 5 ms of jitter at 1 ms between packets: the order costs most of it.
+        let (differs, asked, outcome) = found("delay 20ms ±5ms fifo-release");
+        assert!(differs.contains(&(Deviation, Order)), "{differs:?}");
+        assert!((asked.deviation_seconds - 0.005).abs() < 0.0005);
+        assert!(outcome.deviation_seconds < 0.7 * asked.deviation_seconds);
+        assert_eq!(found("delay 20ms ±5ms allow").0, []);
+        assert_eq!(found("delay 20ms").0, []);
+        // 8 Mbit/s into 4 Mbit/s.
+        let (differs, asked, outcome) = found("delay 20ms, rate 4M queue 50ms");
+        assert!(differs.contains(&(Mean, Queue)), "{differs:?}");
+        assert!(outcome.mean_seconds > asked.mean_seconds + 0.02);
+        assert!(preview(&request("loss 1%")).unwrap().asked_delay.is_none());
     }
 
     #[test]

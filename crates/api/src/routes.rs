@@ -47,7 +47,7 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::GET, "/plans/{name}", get(plans::get), || Operation::new("getPlan", "plans", "A stored plan.").answers::<Plan>(200).tagged())
         .add(&Method::PUT, "/plans/{name}", put(plans::put), || Operation::new("putPlan", "plans", "Keeps a plan.").body::<Plan>().answers::<PlanEntry>(200).answers::<PlanEntry>(201).matching())
         .add(&Method::DELETE, "/plans/{name}", delete(plans::remove), || Operation::new("removePlan", "plans", "Removes a stored plan.").done().matching())
-        .add(&Method::POST, "/validate/{what}", post(plans::validate), || Operation::new("validate", "plans", "Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it.").body::<AnyJson>().answers::<Validation>(200))
+        .add(&Method::POST, "/validate/{what}", post(plans::validate), || Operation::new("validate", "plans", "Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. An impairment may also be a string: the text of its file.").body::<AnyJson>().answers::<Validation>(200))
         .add(&Method::GET, "/runs", get(runs::list), || Operation::new("listRuns", "runs", "Stored runs, newest first.").query::<RunsQuery>().answers::<RunList>(200))
         .add(&Method::POST, "/runs", post(runs::import), || Operation::new("importRun", "runs", "Stores a record from elsewhere, as `weir runs import` does; an existing run is not changed (200).").body::<Record>().answers::<ImportedRun>(200).answers::<ImportedRun>(201))
         .add(&Method::GET, "/runs/{id}", get(runs::get), || Operation::new("getRun", "runs", "A run's record.").answers::<Record>(200))

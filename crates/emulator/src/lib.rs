@@ -74,9 +74,9 @@ pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::{Remote, Watch};
 pub use report::{
-    AppliedConfiguration, CurrentReport, DirectionReport, DropCounts, DropsReport, DropsRow,
-    FlowReport, ImpairmentReport, LatenessReport, LinkReport, PacketTraceReport, PeriodReason,
-    REPORT_SCHEMA, Realised, Report,
+    AppliedConfiguration, AskedFigures, CurrentReport, DirectionReport, DropCounts, DropsReport,
+    DropsRow, FlowReport, ImpairmentReport, LatenessReport, LinkReport, PacketTraceReport,
+    PeriodReason, REPORT_SCHEMA, Realised, Report,
 };
 pub use result::EmulatorResult;
 #[cfg(target_os = "linux")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weir_model::impairment::{Counters, Impairment};
+use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
@@ -162,6 +162,9 @@ pub struct FlowReport {
     pub counters: Counters,
     /// Its laws in one line.
     pub asked: String,
+    /// The figures that its laws ask for.
+    #[serde(default)]
+    pub asked_figures: AskedFigures,
     /// Its counters.
     pub realised: Realised,
     /// The same figures since these laws were applied, or since a later reset.
@@ -172,6 +175,45 @@ pub struct FlowReport {
     /// Whether its verdicts go to the packet trace; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<bool>,
+}
+
+/// What the laws of a flow and direction ask for, as figures that can be compared with [`Realised`] ones; absent without
+/// a law.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorAsked")]
+pub struct AskedFigures {
+    /// Mean loss, of received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_ratio: Option<f64>,
+    /// Copied, of the packets that are not lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_ratio: Option<f64>,
+    /// Changed, of sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_ratio: Option<f64>,
+    /// The rate that its packets may use, framing included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_second: Option<u64>,
+    /// Mean of the delay law, s; absent if the law has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_mean_seconds: Option<f64>,
+    /// Standard deviation of the delay law, s; absent if the law has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_deviation_seconds: Option<f64>,
+}
+
+impl AskedFigures {
+    pub(crate) fn of(laws: &Laws) -> Self {
+        let delay = laws.delay.as_ref().and_then(|law| law.moments());
+        AskedFigures {
+            loss_ratio: laws.loss.as_ref().and_then(|law| law.moments()).map(|m| m.mean),
+            duplicate_ratio: laws.duplicate.as_ref().map(|law| law.percentage / 100.0),
+            modified_ratio: laws.content.as_ref().map(|law| law.percentage / 100.0),
+            bits_per_second: laws.rate.as_ref().map(|law| law.bits.0),
+            delay_mean_seconds: delay.and_then(|m| m.mean_ns).map(|ns| ns / 1e9),
+            delay_deviation_seconds: delay.and_then(|m| m.deviation_ns).map(|ns| ns / 1e9),
+        }
+    }
 }
 
 /// Figures of one flow and direction for the current period. A period starts with the emulator, when other laws are

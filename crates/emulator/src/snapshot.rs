@@ -9,7 +9,7 @@ use weir_model::plan::Direction;
 
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
-    CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
+    AskedFigures, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
 };
 
 /// A flow of a direction.
@@ -112,13 +112,15 @@ impl Snapshot {
             .map(|flow| {
                 let mut realised = Realised::of(&flow.counters);
                 flow.timing.realised(&mut realised);
-                let asked = asked.get(flow.name.as_str()).map(ToString::to_string);
+                let none = Laws::default();
+                let asked = asked.get(flow.name.as_str()).unwrap_or(&none);
                 FlowReport {
                     direction,
                     current: flow.period.report(&flow.counters, started_ns, now_ns),
                     active: flow.active,
                     counters: flow.counters,
-                    asked: asked.unwrap_or_else(|| Laws::default().to_string()),
+                    asked: asked.to_string(),
+                    asked_figures: AskedFigures::of(asked),
                     realised,
                     lateness: flow.timing.lateness(),
                     logged: flow.logged,
@@ -172,5 +174,11 @@ mod tests {
         assert_eq!(there["a"].to_string(), "loss 1%, rate 1M, delay 5ms");
         assert!(!there.contains_key("b") && there["c"].is_empty() && there[OTHER].is_empty());
         assert_eq!(asked(&config, Direction::Reverse)["a"].to_string(), "rate 3M");
+        let figures = AskedFigures::of(&there["a"]);
+        assert!((figures.loss_ratio.unwrap() - 0.01).abs() < 1e-12);
+        assert_eq!(figures.bits_per_second, Some(1_000_000));
+        assert_eq!(figures.delay_mean_seconds, Some(0.005));
+        assert_eq!(figures.delay_deviation_seconds, Some(0.0));
+        assert_eq!(AskedFigures::of(&there["c"]), AskedFigures::default());
     }
 }

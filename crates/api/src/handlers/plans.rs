@@ -207,33 +207,74 @@ pub(crate) async fn remove(
 pub(crate) async fn validate(
     State(app): State<Shared>,
     PathSegment(what): PathSegment,
-    JsonText(_, document): JsonText<Value>,
+    JsonText(document, text): JsonText<Value>,
 ) -> Answer<Validation> {
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
         return Err(Problem::field("what", what, "plan, impairment, scenario"));
     }
     let config = app.config.clone();
-    heavy(&app, move || Ok(looked_at(&what, &document, &config))).await.map(Json200)
+    heavy(&app, move || Ok(looked_at(&what, &document, &text, &config))).await.map(Json200)
 }
 
-fn looked_at(what: &str, text: &[u8], config: &crate::config::Config) -> Validation {
+/// Maximum length of a TOML file that is checked.
+const MAX_TOML_BYTES: usize = 512 << 10;
+
+/// What a check finds in a valid document.
+#[derive(Default)]
+struct Checked {
+    toml: Option<String>,
+    document: Option<Value>,
+    inherited: Vec<InheritedLaws>,
+    notes: Vec<String>,
+}
+
+/// An impairment: an object, or a string with the text of a TOML file.
+fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
+    let file = document.as_str();
+    let impairment = match file {
+        Some(file) if file.len() > MAX_TOML_BYTES => {
+            let given = format!("{} bytes", file.len());
+            return Err(Problem::field("", given, "a TOML file of at most 512 KiB"));
+        }
+        Some(file) => Impairment::parse(file).map_err(|e| Problem::of_model("", &e))?,
+        None => {
+            let impairment = parse::<Impairment>(text)?;
+            impairment.check().map_err(|e| Problem::of_model("", &e))?;
+            impairment
+        }
+    };
+    let json = || serde_json::to_value(&impairment);
+    let document = file.map(|_| json()).transpose();
+    Ok(Checked {
+        toml: impairment.to_toml().ok(),
+        document: document.map_err(|e| Problem::internal(e.to_string()))?,
+        inherited: super::laws::inherited(&impairment),
+        notes: weir_emulator::predictions(&impairment),
+    })
+}
+
+fn looked_at(
+    what: &str,
+    document: &Value,
+    text: &[u8],
+    config: &crate::config::Config,
+) -> Validation {
     let looked = match what {
         "plan" => parse::<Plan>(text).and_then(|plan| {
             plan.check().map_err(|e| Problem::of_model("", &e))?;
             let family = plan.family.unwrap_or(Family::Ipv4);
             let flows = plan.flows(family, MTU_BYTES).len();
-            Ok((plan.to_toml().ok(), vec![format!("{flows} flows")]))
+            let notes = vec![format!("{flows} flows")];
+            Ok(Checked { toml: plan.to_toml().ok(), notes, ..Checked::default() })
         }),
-        "impairment" => parse::<Impairment>(text).and_then(|impairment| {
-            impairment.check().map_err(|e| Problem::of_model("", &e))?;
-            let notes = weir_emulator::predictions(&impairment);
-            Ok((impairment.to_toml().ok(), notes))
-        }),
+        "impairment" => impairment(document, text),
         _ => super::experiments::looked_at(&String::from_utf8_lossy(text), config)
-            .map(|notes| (None, notes)),
+            .map(|notes| Checked { notes, ..Checked::default() }),
     };
     match looked {
-        Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },
+        Ok(Checked { toml, document, inherited, notes }) => {
+            Validation { valid: true, errors: vec![], toml, document, inherited, notes }
+        }
         Err(problem) => {
             let mut errors = problem.errors;
             if errors.is_empty() {
@@ -244,7 +285,37 @@ fn looked_at(what: &str, text: &[u8], config: &crate::config::Config) -> Validat
                     message: problem.detail,
                 });
             }
-            Validation { valid: false, errors, toml: None, notes: vec![] }
+            Validation {
+                valid: false,
+                errors,
+                toml: None,
+                document: None,
+                inherited: vec![],
+                notes: vec![],
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impairment_may_be_the_text_of_its_file() {
+        let checked = |document: Value| {
+            impairment(&document, document.to_string().as_bytes())
+                .map(|checked| checked.document)
+                .map_err(|problem| problem.errors.first().map(|error| error.field.clone()))
+        };
+        let file = "schema = \"weir.impair/1\"\n[[flow]]\nname = \"a\"\nprofile = \"dsl\"\n";
+        let document = checked(Value::from(file)).unwrap().unwrap();
+        assert_eq!(document["flow"][0]["name"], "a");
+        // What was given as an object is not repeated.
+        assert_eq!(checked(document), Ok(None));
+        let wrong = file.replace("dsl", "no such preset");
+        assert_eq!(checked(Value::from(wrong)), Err(Some("/flow/0/profile".into())));
+        let long = "#".repeat(MAX_TOML_BYTES + 1);
+        assert!(checked(Value::from(long)).is_err());
     }
 }

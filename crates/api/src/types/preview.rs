@@ -74,6 +74,13 @@ pub(crate) struct Preview {
     /// Delay of the packets that left; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<PreviewDelay>,
+    /// The same by the delay law alone: without a rate, and packets may overtake each other. In the same bins; absent
+    /// without a delay law.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_delay: Option<PreviewDelay>,
+    /// Where `delay` differs from `asked_delay` by more than 5 %.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<PreviewDifference>,
     /// Output rate, from the first departure to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bits_per_second: Option<f64>,
@@ -108,6 +115,64 @@ pub(crate) struct PreviewDelay {
     pub cdf_seconds: Vec<f64>,
     /// Fraction of packets with at most that delay.
     pub cdf_ratio: Vec<f64>,
+}
+
+/// A delay figure of which the outcome differs from the law.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct PreviewDifference {
+    /// Which one.
+    pub figure: DelayFigure,
+    /// By the law alone, s.
+    pub asked_seconds: f64,
+    /// With all stages, s.
+    pub outcome_seconds: f64,
+    /// What changes it most.
+    pub reason: DifferenceReason,
+}
+
+/// A figure of delays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DelayFigure {
+    /// Mean.
+    Mean,
+    /// Standard deviation.
+    Deviation,
+}
+
+/// What makes a delay differ from its law.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DifferenceReason {
+    /// The order of packets is preserved: a packet waits for the one before it.
+    Order,
+    /// Packets wait in the queue of the rate.
+    Queue,
+}
+
+/// Laws that a flow has in addition to its own.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct InheritedLaws {
+    /// The flow; `other` for packets that no filter matches.
+    pub flow: String,
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// Where they are from.
+    pub origin: LawOrigin,
+    /// The preset, or the other flows of the aggregate.
+    pub name: String,
+    /// The laws, in slots that the flow leaves empty.
+    pub laws: weir_model::impairment::Laws,
+}
+
+/// Where laws are from that are not a flow's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LawOrigin {
+    /// A preset.
+    Preset,
+    /// An aggregate: shared with other flows.
+    Aggregate,
 }
 
 /// A preset.

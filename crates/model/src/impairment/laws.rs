@@ -95,6 +95,15 @@ macro_rules! stages {
                 }
             }
 
+            /// The slots that `own` leaves empty.
+            #[must_use]
+            pub fn beyond(&self, own: &Laws) -> Laws {
+                Laws {
+                    $($slot: self.$slot.clone().filter(|_| own.$slot.is_none()),)*
+                    order: self.order.clone().filter(|_| own.order.is_none()),
+                }
+            }
+
             fn check_slots(&self, at: &str) -> Result<(), ModelError> {
                 $(if let Some(slot) = &self.$slot {
                     slot.check(&format!("{at}.{}", stringify!($slot)))?;

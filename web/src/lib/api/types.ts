@@ -981,7 +981,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. */
+        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. An impairment may also be a string: the text of its file. */
         post: operations["validate"];
         delete?: never;
         options?: never;
@@ -1684,6 +1684,8 @@ export interface components {
             /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
+        /** @description A figure of delays. */
+        DelayFigure: "mean" | "deviation";
         /** @description Variation of delay. */
         DelayVariation: {
             /**
@@ -1792,6 +1794,8 @@ export interface components {
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";
         /** @description The samples of a figure's test. */
         DiffSamples: "intervals" | "runs";
+        /** @description What makes a delay differ from its law. */
+        DifferenceReason: "order" | "queue";
         /** @description Direction of a flow. */
         Direction: "forward" | "reverse";
         /** @description Sums of one direction. */
@@ -1840,6 +1844,42 @@ export interface components {
              * @description 0 for the initial one.
              */
             number: number;
+        };
+        /**
+         * @description What the laws of a flow and direction ask for, as figures that can be compared with [`Realised`] ones; absent without
+         *     a law.
+         */
+        EmulatorAsked: {
+            /**
+             * Format: uint64
+             * @description The rate that its packets may use, framing included.
+             */
+            bits_per_second?: number | null;
+            /**
+             * Format: double
+             * @description Standard deviation of the delay law, s; absent if the law has none.
+             */
+            delay_deviation_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Mean of the delay law, s; absent if the law has none.
+             */
+            delay_mean_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Copied, of the packets that are not lost.
+             */
+            duplicate_ratio?: number | null;
+            /**
+             * Format: double
+             * @description Mean loss, of received.
+             */
+            loss_ratio?: number | null;
+            /**
+             * Format: double
+             * @description Changed, of sent.
+             */
+            modified_ratio?: number | null;
         };
         /** @description A change made through this server. */
         EmulatorChange: {
@@ -2026,6 +2066,11 @@ export interface components {
             active: boolean;
             /** @description Its laws in one line. */
             asked: string;
+            /**
+             * @description The figures that its laws ask for.
+             * @default {}
+             */
+            asked_figures: components["schemas"]["EmulatorAsked"];
             /** @description What it saw. */
             counters: components["schemas"]["EmulatorCounters"];
             /** @description The same figures since these laws were applied, or since a later reset. */
@@ -3245,6 +3290,19 @@ export interface components {
             /** @description Its id. */
             id: string;
         };
+        /** @description Laws that a flow has in addition to its own. */
+        InheritedLaws: {
+            /** @description `forward` is A to B. */
+            direction: components["schemas"]["Direction"];
+            /** @description The flow; `other` for packets that no filter matches. */
+            flow: string;
+            /** @description The laws, in slots that the flow leaves empty. */
+            laws: components["schemas"]["Laws"];
+            /** @description The preset, or the other flows of the aggregate. */
+            name: string;
+            /** @description Where they are from. */
+            origin: components["schemas"]["LawOrigin"];
+        };
         /** @description Properties of one interface, with its counters before and after. */
         Interface: {
             /** @description Counters after the run. */
@@ -3618,6 +3676,8 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
+        /** @description Where laws are from that are not a flow's own. */
+        LawOrigin: "preset" | "aggregate";
         /** @description The laws of one direction of a flow; an absent slot has no effect. */
         Laws: {
             /** @description Change of content. */
@@ -4062,8 +4122,15 @@ export interface components {
         Prefixes: string | number;
         /** @description The result of a preview. */
         Preview: {
+            /**
+             * @description The same by the delay law alone: without a rate, and packets may overtake each other. In the same bins; absent
+             *     without a delay law.
+             */
+            asked_delay?: components["schemas"]["PreviewDelay"] | null;
             /** @description Delay of the packets that left; absent without any. */
             delay?: components["schemas"]["PreviewDelay"] | null;
+            /** @description Where `delay` differs from `asked_delay` by more than 5 %. */
+            differences: components["schemas"]["PreviewDifference"][];
             /**
              * @description The first packets, one character each: `.` forwarded, `x` lost, `q` dropped by the queue, `2` duplicated; at
              *     most 2000.
@@ -4173,6 +4240,23 @@ export interface components {
              * @description 99th percentile.
              */
             p99_seconds: number;
+        };
+        /** @description A delay figure of which the outcome differs from the law. */
+        PreviewDifference: {
+            /**
+             * Format: double
+             * @description By the law alone, s.
+             */
+            asked_seconds: number;
+            /** @description Which one. */
+            figure: components["schemas"]["DelayFigure"];
+            /**
+             * Format: double
+             * @description With all stages, s.
+             */
+            outcome_seconds: number;
+            /** @description What changes it most. */
+            reason: components["schemas"]["DifferenceReason"];
         };
         /** @description A request to send packets through one flow's laws. */
         PreviewRequest: {
@@ -6280,8 +6364,12 @@ export interface components {
         };
         /** @description The result of checking a document. */
         Validation: {
+            /** @description The same as JSON, if the text of a TOML file was given. */
+            document?: unknown;
             /** @description What is wrong with it. */
             errors: components["schemas"]["FieldError"][];
+            /** @description Laws of an impairment that its flows have from a preset or an aggregate. */
+            inherited: components["schemas"]["InheritedLaws"][];
             /** @description What it will do: flows, limits. */
             notes: string[];
             /** @description The same as TOML, as parsed. */
