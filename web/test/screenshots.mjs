@@ -123,9 +123,12 @@ try {
       await page.getByRole('button', { name: 'Edit video' }).click();
     }],
     ['emulator', `#/emulator/${emulator.id}`, async (page) => {
-      await page.getByRole('button', { name: /^voice/ }).first().click();
-      await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Delay and jitter/ }).click();
+      await page.getByRole('link', { name: 'voice', exact: true }).waitFor();
       await wait(2500);
+    }],
+    ['law', `#/emulator/${emulator.id}/voice/a_to_b/delay`, async (page) => {
+      await page.getByText('packets by the engine').waitFor();
+      await wait(6000);
     }],
     ['runs', '#/runs', async () => {}],
     ['run', `#/runs/${runs[0]}`, async () => {}],

@@ -1,9 +1,13 @@
 // A running emulator on the page: its configuration, staged changes and counters.
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
-import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
+import { type AlarmGroup, alarmGroups, dateOf, type Handled } from './alarms';
+import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
+import { byFlow, flowKey, type FlowReport, Histories } from './history';
+import type { Series } from './live/series';
 import { stream } from './live/stream.svelte';
-import { at, changes, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
+import { at, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
+import { flowsByName, stagedChanges } from './staged';
 import { isOver } from './states';
 
 /** Packets and bits per second of one flow and direction, from two reports. */
@@ -19,7 +23,6 @@ export const WAYS: Way[] = ['a_to_b', 'b_to_a'];
 /** A direction's name in reports. */
 export const directionOf = (way: Way) => (way === 'a_to_b' ? 'forward' : 'reverse');
 
-type FlowReport = Report['impairment']['flows'][number];
 export type DirectionReport = Report['directions'][number];
 
 /**
@@ -90,6 +93,31 @@ interface Step {
   to: JsonObject;
 }
 
+/** Edits that are not applied, with the document that they start from. */
+interface Draft {
+  base: JsonObject;
+  staged: JsonObject;
+}
+
+/** What is stored until the tab is closed; absent if there is nothing. */
+function stored<T>(key: string): T | undefined {
+  try {
+    const text = sessionStorage.getItem(key);
+    return text === null ? undefined : (JSON.parse(text) as T);
+  } catch {
+    return undefined;
+  }
+}
+
+function store(key: string, value: unknown): void {
+  try {
+    if (value === undefined) sessionStorage.removeItem(key);
+    else sessionStorage.setItem(key, JSON.stringify(value));
+  } catch {
+    // The browser has no storage: the value lasts until the page is closed.
+  }
+}
+
 const NO_ERRORS: ReadonlyMap<string, string> = new Map();
 const NO_PACES: ReadonlyMap<string, Pace> = new Map();
 
@@ -114,6 +142,8 @@ export class Board {
   errors: ReadonlyMap<string, string> = $state.raw(NO_ERRORS);
   report = $state.raw<Report | undefined>();
   alarms = $state.raw<Alarm[]>([]);
+  /** What the user of this page has done with alarms, by group. */
+  handled: Readonly<Record<string, Handled>> = $state.raw({});
   /** Another client changed it while changes are staged here. */
   conflict = $state.raw<DocumentChange | undefined>();
   applying = $state(false);
@@ -121,6 +151,15 @@ export class Board {
   orders = $state(0);
   gone = $state(false);
   paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
+  /** Laws that flows of the staged configuration have from a preset or an aggregate. */
+  inherited = $state.raw<InheritedLaws[]>([]);
+  /** Counts the points of the histories. */
+  points = $state(0);
+  /** The flow whose card is open. */
+  watched: string | undefined;
+  #histories = new Histories();
+  /** Date of the emulator's start, ms, by the server's clock. */
+  #started: number | undefined;
   cpu = $state.raw<Record<string, number | undefined>>({});
   #etag: string | undefined;
   /** The schema of `weir.impair/1`, once loaded: it says which laws exclude each other. */
@@ -131,14 +170,18 @@ export class Board {
   #checking: ReturnType<typeof setTimeout> | undefined;
   #stop: () => void;
 
-  changed = $derived(changes(this.applied, this.staged));
+  changed = $derived(stagedChanges(this.applied, this.staged));
+
+  /** Alarms by kind and object. */
+  alarmGroups = $derived(alarmGroups(this.alarms, this.handled));
 
   constructor(id: string) {
     this.id = id;
+    this.handled = stored(`weir.alarms.${id}`) ?? {};
     stream.want(`board ${id}`, [`emulators:${id}`]);
     this.#stop = stream.on({
       hello: () => void this.load().catch(() => {}),
-      sample: (event) => event.kind === 'emulators' && event.id === id && event.emulator && this.take(event.emulator),
+      sample: (event) => event.kind === 'emulators' && event.id === id && event.emulator && this.take(event.emulator, event.at),
       state: (event) => {
         if (event.kind === 'emulators' && event.id === id && isOver(event.state)) this.gone = true;
       },
@@ -163,6 +206,7 @@ export class Board {
     this.#seen(configuration.data, configuration.etag);
     this.take(report);
     this.alarms = report.alarms ?? [];
+    await this.check();
   }
 
   /** Handles the server's document: shows it if nothing is staged here, else reports a conflict. Returns whether it was shown. */
@@ -180,12 +224,21 @@ export class Board {
   }
 
   #rebase(next: JsonObject, etag: string | undefined): void {
-    this.staged = rebased(this.applied, this.staged, next, this.schema);
+    const draft = this.#etag === undefined ? stored<Draft>(`weir.staged.${this.id}`) : undefined;
+    this.staged = rebased(draft?.base ?? this.applied, draft?.staged ?? this.staged, next, this.schema);
     this.applied = next;
     this.#etag = etag;
+    this.#store();
   }
 
-  take(report: Report): void {
+  #store(): void {
+    store(`weir.staged.${this.id}`, same(this.applied, this.staged) ? undefined : { base: this.applied, staged: this.staged });
+  }
+
+  /** Takes a report that the server made at a date, RFC 3339; now if absent. */
+  take(report: Report, date?: string): void {
+    this.#started = (date === undefined ? Date.now() : Date.parse(date)) - report.seconds * 1000;
+    if (this.#histories.add(report, this.watched)) this.points += 1;
     const last = this.report;
     if (last !== undefined && report.seconds > last.seconds) {
       const span = report.seconds - last.seconds;
@@ -206,8 +259,53 @@ export class Board {
     this.alarms = this.alarms.some(same) ? this.alarms.map((one) => (same(one) ? alarm : one)) : [...this.alarms, alarm];
   }
 
+  /** An active alarm that has been acknowledged calls for no attention until it is raised again. */
+  acknowledge(group: AlarmGroup): void {
+    this.#handle(group, { acknowledged: group.last });
+  }
+
+  /** Removes passed alarms from the list. */
+  clear(group: AlarmGroup): void {
+    this.#handle(group, { cleared: group.last });
+  }
+
+  #handle(group: AlarmGroup, by: Handled): void {
+    this.handled = { ...this.handled, [group.key]: { ...this.handled[group.key], ...by } };
+    store(`weir.alarms.${this.id}`, this.handled);
+  }
+
+  /** Address of a flow's card, or of a stage in it, by name. */
+  link(name?: string, way?: Way, stage?: string): string {
+    const steps = [this.id, name, way, stage].filter((step) => step !== undefined);
+    return `/emulator/${steps.map(encodeURIComponent).join('/')}`;
+  }
+
+  /** Date of a time of the emulator's clock, RFC 3339. */
+  dateOf(seconds: number): string | undefined {
+    return this.#started === undefined ? undefined : dateOf(this.#started + seconds * 1000);
+  }
+
+  /** Figures of a flow and direction over time; absent before the second report. */
+  history(name: string, way: Way): Series | undefined {
+    return this.#histories.of(flowKey({ name, direction: directionOf(way) }));
+  }
+
+  #reports = $derived(byFlow(this.report));
+
   flowReport(name: string, way: Way): FlowReport | undefined {
-    return this.report?.impairment.flows.find((flow) => flow.name === name && flow.direction === directionOf(way));
+    return this.#reports.get(flowKey({ name, direction: directionOf(way) }));
+  }
+
+  #inForce = $derived(flowsByName(this.applied));
+
+  /** A flow in force; absent if it is staged only. */
+  inForce(name: string): JsonObject | undefined {
+    return this.#inForce.get(name);
+  }
+
+  /** Staged laws of a flow that come from a preset or an aggregate. */
+  inheritedOf(name: string, way: Way): readonly InheritedLaws[] {
+    return this.inherited.filter((one) => one.flow === name && one.direction === directionOf(way));
   }
 
   pace(name: string, way: Way): Pace | undefined {
@@ -264,6 +362,7 @@ export class Board {
 
   #set(next: JsonObject): void {
     this.staged = next;
+    this.#store();
     clearTimeout(this.#checking);
     this.#checking = setTimeout(() => void this.check(), 250);
   }
@@ -272,7 +371,9 @@ export class Board {
     const asked = this.staged;
     try {
       const told = await post<Validation>('/validate/impairment', asked);
-      if (asked === this.staged) this.errors = byPlace(errorsBelow(told.errors, ''), asked);
+      if (asked !== this.staged) return;
+      this.errors = byPlace(errorsBelow(told.errors, ''), asked);
+      if (told.valid) this.inherited = told.inherited ?? [];
     } catch (error) {
       if (asked === this.staged && error instanceof ApiError && error.status === 422) this.errors = byPlace(error.errorsBelow(''), asked);
     }
@@ -289,6 +390,7 @@ export class Board {
       this.#undo = [];
       this.#etag = etag ?? data.etag;
       this.applied = wanted;
+      this.#store();
       this.conflict = undefined;
       this.errors = NO_ERRORS;
     } catch (error) {

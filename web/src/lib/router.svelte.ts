@@ -29,6 +29,12 @@ class Router {
   go(path: string): void {
     location.hash = path;
   }
+
+  /** Changes the address without a step for the back key. */
+  replace(path: string): void {
+    history.replaceState(history.state, '', `#${path}`);
+    this.#at = read();
+  }
 }
 
 export const router = new Router();

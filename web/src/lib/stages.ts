@@ -24,6 +24,9 @@ export interface Stage {
   follows: string | undefined;
 }
 
+/** The name of a stage as a heading of a narrow column: `Delay`. */
+export const headingOf = (stage: Stage): string => stage.name.charAt(0).toUpperCase() + labelOf(stage.name).slice(1);
+
 /** The schema of one direction of a flow. */
 const directionLaws = (root: Schema): Schema => root.$defs?.['Laws'] ?? {};
 const countersOf = (root: Schema): Schema => resolve(root, root['x-counters'] ?? {});

@@ -20,7 +20,7 @@ const heard = (emulator) => comes(() => site.mock.sampled.includes(`emulators:${
 const lane = (page, way) => page.getByRole('group', { name: way });
 
 async function openLaw(page, stage) {
-  await page.getByRole('button', { name: /^voice/ }).first().click();
+  await page.getByRole('link', { name: 'voice', exact: true }).click();
   await lane(page, 'From A to B').getByRole('button', { name: stage }).click();
   return page.getByRole('region', { name: /, settings/ });
 }
@@ -34,7 +34,7 @@ test('an emulator is started between two interfaces', options, async () => {
   await page.getByRole('button', { name: '+ Flow' }).click();
   await page.getByRole('dialog', { name: /Flow/ }).getByLabel('name', { exact: true }).fill('voice');
   await page.keyboard.press('Escape');
-  await page.getByText('staged; nothing is in force yet').waitFor();
+  await page.getByText('voice added, not applied').waitFor();
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('Applied: all flows changed together.').waitFor();
   const [emulator] = site.mock.emulators.values();
@@ -87,6 +87,7 @@ test('a packet trace starts with the emulator, flows are excluded and included, 
 test('without a packet trace no flow can be logged, and the page says why', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('link', { name: 'voice', exact: true }).click();
   const log = page.getByRole('button', { name: 'Log voice' });
   await log.waitFor();
   await page.getByTitle('This emulator was started without a packet trace').first().waitFor();
@@ -179,7 +180,7 @@ test('a conflicting edit is reported, and can be applied to the other one', opti
 test('with nothing staged, what others change is simply shown', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
-  await page.getByRole('button', { name: /^voice/ }).first().click();
+  await page.getByRole('link', { name: 'voice', exact: true }).click();
   await heard(emulator);
   site.mock.configure(emulator.entry.id, { ...emulator.configuration, flow: [{ name: 'voice', filter: { protocol: 'udp' }, a_to_b: { delay: { constant: '33ms' } } }] }, '192.0.2.55');
   await lane(page, 'From A to B').getByText('constant 33ms').waitFor();
@@ -190,14 +191,193 @@ test('with nothing staged, what others change is simply shown', options, async (
 test('flows are run and stopped one by one and all together', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
-  await page.getByRole('button', { name: 'Stop voice' }).click();
+  await page.getByRole('button', { name: 'Bypass voice' }).click();
   await page.getByRole('button', { name: 'Run voice' }).waitFor();
   assert.deepEqual(emulator.entry.stopped_flows, ['voice']);
-  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await page.getByRole('button', { name: '■ Bypass all' }).click();
   await page.getByRole('button', { name: 'Run other' }).waitFor();
   await page.getByRole('button', { name: '▶ Run all' }).click();
-  await page.getByRole('button', { name: 'Stop voice' }).waitFor();
+  await page.getByRole('button', { name: 'Bypass voice' }).waitFor();
   assert.deepEqual(emulator.entry.stopped_flows, []);
+  site.quiet();
+});
+
+const NAMES = ['voice', 'video', 'web', 'ssh', 'dns', 'backup', 'sync', 'telemetry', 'iptv', 'gaming', 'meet', 'mail', 'ntp', 'syslog', 'snmp', 'vpn', 'bulk'];
+const cell = (page, flow, way, stage) => page.getByRole('table', { name: /^Flows/ }).getByRole('link', { name: new RegExp(`^${flow}, ${way}, ${stage}`) });
+
+test('seventeen flows are in sight with what is asked and measured, and each has a card with an address', options, async () => {
+  const flow = NAMES.map((name, index) => ({ name, filter: { protocol: 'udp' }, a_to_b: { loss: { percentage: index + 1 }, delay: { normal: { mean: '20ms', deviation: '5ms' } } }, b_to_a: { rate: { bits: '2M' } } }));
+  const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow } });
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, width: 1600, height: 1100 });
+  await page.getByRole('link', { name: 'bulk', exact: true }).waitFor();
+  const bar = (await page.getByRole('region', { name: 'Staged changes' }).boundingBox()).y;
+  for (const name of NAMES) {
+    const { y, height } = await page.getByRole('link', { name, exact: true }).boundingBox();
+    assert.ok(y > 0 && y + height < bar, `${name} is out of sight: ${y}`);
+  }
+  assert.equal(await cell(page, 'web', 'A→B', 'Loss').innerText(), '3.00 %');
+  assert.match(await cell(page, 'web', 'A→B', 'Delay').innerText(), /^20\.0 ± 5 ms$/);
+  assert.equal(await cell(page, 'web', 'B→A', 'Rate').innerText(), '2.00 Mbit/s');
+  // Measured, beside it.
+  const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: 'web', exact: true }) });
+  await row.getByText(/^[23]\.\d\d %$/).nth(1).waitFor();
+  await cell(page, 'web', 'A→B', 'Loss').click();
+  await page.getByRole('region', { name: 'Laws of web' }).waitFor();
+  await page.getByRole('region', { name: 'Loss, settings' }).waitFor();
+  assert.ok(page.url().endsWith(`#/emulator/${emulator.entry.id}/web/a_to_b/loss`), page.url());
+  await page.reload();
+  await page.getByRole('region', { name: 'Loss, settings' }).waitFor();
+  await page.goBack();
+  await page.getByRole('region', { name: /^Laws of/ }).waitFor({ state: 'detached' });
+  site.quiet();
+});
+
+test('staged changes are named, survive a reload, and come on top of what another client has changed', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const staged = page.getByRole('region', { name: 'Staged changes' });
+  const editor = await openLaw(page, /^Loss/);
+  await editor.getByLabel('law').selectOption('percentage');
+  await staged.getByText('voice, A→B: loss').waitFor();
+  for (const name of ['one', 'two']) {
+    await page.getByRole('button', { name: '+ Flow' }).click();
+    await page.getByRole('dialog', { name: /Flow/ }).getByLabel('name', { exact: true }).fill(name);
+    await page.getByRole('button', { name: 'Done' }).click();
+  }
+  await staged.getByText('2 flows added').waitFor();
+  const added = page.getByRole('region', { name: 'Laws of two' });
+  await added.getByText('not applied').waitFor();
+  assert.equal(await added.getByText('running').count(), 0, 'a flow that is not applied is said to run');
+  assert.equal(emulator.version, 0);
+  await page.goto('about:blank');
+  site.mock.configure(emulator.entry.id, { ...emulator.configuration, flow: [...emulator.configuration.flow, { name: 'theirs' }] }, '192.0.2.55');
+  await page.goto(`${site.address}/#/emulator/${emulator.entry.id}`);
+  await staged.getByText('2 flows added').waitFor();
+  await staged.getByText('voice, A→B: loss').waitFor();
+  await page.getByRole('link', { name: 'theirs', exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  assert.deepEqual(emulator.configuration.flow.map((flow) => flow.name).sort(), ['one', 'theirs', 'two', 'voice']);
+  assert.deepEqual(emulator.configuration.flow[0].a_to_b, { loss: { percentage: 1 } });
+  await page.reload();
+  await page.getByText('Changes are staged here').waitFor();
+  site.quiet();
+});
+
+test('a form with a refused filter stays open, at the field', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
+  await page.getByRole('button', { name: 'Edit voice' }).click();
+  const dialog = page.getByRole('dialog', { name: /Flow/ });
+  const port = dialog.getByLabel('destination port', { exact: true }).first();
+  await port.fill('http');
+  await page.getByRole('button', { name: 'Done' }).click();
+  await dialog.getByText('http; accepted: ports').waitFor();
+  await comes(() => port.evaluate((field) => field === document.activeElement), true);
+  await port.fill('80');
+  await page.getByRole('button', { name: 'Done' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  site.quiet();
+});
+
+test('presets show their laws before one is chosen, and lanes show where laws are from', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
+  await page.getByRole('button', { name: /^Preset/ }).click();
+  const row = page.getByRole('dialog', { name: 'Presets' }).getByRole('row', { name: /^dsl/ });
+  await row.getByText('rate 256k, delay 5ms').waitFor();
+  await row.getByText('rate 2M, delay 5ms').waitFor();
+  await row.getByRole('button').click();
+  const card = lane(page, 'From B to A').getByRole('button', { name: /^Rate/ });
+  await card.getByText('bits 2M').waitFor();
+  await card.getByText('preset dsl').waitFor();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  assert.equal(emulator.configuration.flow[0].profile, 'dsl');
+  site.quiet();
+});
+
+test('a flow’s loss, rate and delay are shown over time, with what is asked for', options, async () => {
+  const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: {}, a_to_b: { loss: { percentage: 10 }, delay: { constant: '30ms' } } }] } });
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
+  const card = page.getByRole('region', { name: 'Laws of voice' });
+  for (const name of ['Loss', 'Rate', 'Delay']) await card.getByRole('group', { name, exact: true }).waitFor();
+  const delay = card.getByRole('figure').filter({ hasText: 'Mean of the packets' });
+  await delay.locator('summary').click();
+  await delay.getByText('asked, A→B: 30.00 ms').waitFor();
+  await delay.getByRole('row', { name: /^A→B/ }).getByText('30.00 ms').first().waitFor();
+  const loss = card.getByRole('figure').filter({ hasText: 'Lost by law' });
+  await loss.locator('summary').click();
+  await loss.getByText('asked, A→B: 10.00 %').waitFor();
+  await loss.getByRole('row', { name: /^A→B/ }).getByText(/^(9|10)\.\d\d %$/).first().waitFor();
+  site.quiet();
+});
+
+test('a configuration is opened from a file and saved as one', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('link', { name: 'voice', exact: true }).waitFor();
+  const file = (name, text) => ({ name, mimeType: 'application/toml', buffer: Buffer.from(text) });
+  await page.getByLabel('Open file').setInputFiles(file('broken.toml', 'flow = ['));
+  await page.getByText(/^broken\.toml: /).waitFor();
+  await page.getByRole('region', { name: 'Notices' }).getByRole('button').click();
+  const flow = [{ name: 'voice', filter: { protocol: 'udp' } }, { name: 'video', b_to_a: { loss: { percentage: 2 } } }];
+  await page.getByLabel('Open file').setInputFiles(file('lab.toml', JSON.stringify({ schema: 'weir.impair/1', flow })));
+  await page.getByRole('link', { name: 'video', exact: true }).waitFor();
+  assert.equal(emulator.version, 0, 'a file was applied before Apply');
+  const started = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Save file' }).click();
+  const saved = await started;
+  assert.match(saved.suggestedFilename(), /\.toml$/);
+  assert.match(readFileSync(await saved.path(), 'utf8'), /"name":"video"/);
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  assert.deepEqual(emulator.configuration.flow, flow);
+  site.quiet();
+});
+
+test('alarms are grouped, acknowledged and cleared', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('tab', { name: 'Interfaces' }).waitFor();
+  await heard(emulator);
+  const late = (at_seconds, active) => site.mock.alarm(emulator.entry.id, { kind: 'deadline-late', object: 'forward', at_seconds, active, text: `late at ${at_seconds}` });
+  late(1, false);
+  late(2, false);
+  late(3, true);
+  site.mock.alarm(emulator.entry.id, { kind: 'link-down', object: 'veth-b', at_seconds: 2, active: false, text: 'no carrier' });
+  await page.getByRole('status').getByText('late at 3').waitFor();
+  await page.getByRole('tab', { name: /Alarms/ }).click();
+  const table = page.getByRole('table', { name: 'Alarms' });
+  const row = table.getByRole('row', { name: /deadline-late/ });
+  await row.getByText('active').waitFor();
+  assert.equal(await row.getByRole('cell').nth(2).innerText(), '3');
+  assert.match(await row.getByRole('cell').nth(4).innerText(), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
+  await table.getByRole('button', { name: 'Clear link-down, veth-b' }).click();
+  await table.getByRole('row', { name: /link-down/ }).waitFor({ state: 'detached' });
+  await row.getByRole('button', { name: /^Acknowledge/ }).click();
+  await row.getByText('acknowledged').waitFor();
+  await page.getByRole('status').getByText('late at 3').waitFor({ state: 'detached' });
+  // Raised again, it calls again; what was handled stays so after a reload.
+  await page.reload();
+  await page.getByRole('tab', { name: /Alarms/ }).click();
+  await row.getByText('acknowledged').waitFor();
+  await heard(emulator);
+  late(4, true);
+  await page.getByRole('status').getByText('late at 4').waitFor();
+  site.quiet();
+});
+
+test('on a narrow screen flows are cards with their actions', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, width: 390, height: 844 });
+  const card = page.getByRole('region', { name: 'Flows' }).getByRole('listitem').filter({ hasText: 'voice' });
+  await card.getByRole('link', { name: /Delay/ }).first().waitFor();
+  await card.getByRole('button', { name: 'Bypass voice' }).click();
+  await card.getByText('bypassed').waitFor();
+  await card.getByRole('button', { name: 'Remove voice' }).click();
+  await page.getByText('voice removed').waitFor();
+  assert.equal(await page.getByRole('table', { name: /^Flows/ }).count(), 0);
   site.quiet();
 });
 

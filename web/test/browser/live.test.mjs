@@ -82,7 +82,7 @@ test('1000 flows at 10 updates a second', { skip, timeout: 180_000 }, async () =
 
 test('nothing moves while the emulator counts', { skip, timeout: 60_000 }, async () => {
   const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: {}, a_to_b: { loss: { percentage: 2 } } }] } });
-  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
   await page.getByRole('tab', { name: 'Interfaces' }).waitFor();
   await page.waitForTimeout(1500);
   await page.evaluate(() => {

@@ -294,7 +294,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     within('a', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4);
     const lane = page.getByRole('group', { name: 'From A to B' });
     await lane.getByText(/2[3-7]\.\d\d %/).first().waitFor();
-    await page.getByRole('tab', { name: 'Fidelity' }).click();
+    await page.getByRole('tab', { name: 'Asked / measured' }).click();
     const fidelity = page.getByRole('row', { name: /^other A → B/ });
     await fidelity.getByText(/30\.\d+ ms/).first().waitFor();
     // What was asked is compared with what happened since it was: packets from before these laws do not count.

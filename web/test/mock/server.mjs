@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { readFileSync, existsSync } from 'node:fs';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { askedFigures, checked } from './emulator.mjs';
 import { SpeedMock } from './websocket.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
@@ -51,6 +52,8 @@ function checkImpairment(config, root = '') {
     }
   };
   for (const [name, flow] of [...(config.flow ?? []).map((flow, index) => [`flow/${index}`, flow]), ['other', config.other]]) {
+    const port = flow?.filter?.destination_port;
+    if (port !== undefined && !/^\d+([-,]\d+)*$/.test(String(port))) errors.push(refuse(`${root}/${name}/filter/destination_port`, port, 'ports such as 80, 1000-2000'));
     laws(`${root}/${name}/a_to_b`, flow?.a_to_b);
     laws(`${root}/${name}/b_to_a`, flow?.b_to_a);
   }
@@ -73,17 +76,21 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
   const low = Math.max(0, mean - 4 * deviation);
   const width = deviation > 0 ? (8 * deviation) / bins : mean / bins || 1e-6;
   const edges = Array.from({ length: bins + 1 }, (_, index) => low + index * width);
-  const weight = edges.slice(0, -1).map((edge) => (deviation > 0 ? Math.exp(-(((edge + width / 2 - mean) / deviation) ** 2) / 2) : Math.abs(edge - mean) < width ? 1 : 0));
-  const whole = weight.reduce((sum, one) => sum + one, 0) || 1;
-  const counts = weight.map((one) => Math.round((one / whole) * packets));
-  let sum = 0;
+  const delayOf = (spread) => {
+    const weight = edges.slice(0, -1).map((edge) => (spread > 0 ? Math.exp(-(((edge + width / 2 - mean) / spread) ** 2) / 2) : Math.abs(edge - mean) < width ? 1 : 0));
+    const whole = weight.reduce((sum, one) => sum + one, 0) || 1;
+    const counts = weight.map((one) => Math.round((one / whole) * packets));
+    let sum = 0;
+    return { mean_seconds: mean, deviation_seconds: spread, min_seconds: low, p50_seconds: mean, p90_seconds: mean + spread, p99_seconds: mean + 2 * spread, max_seconds: edges.at(-1), histogram_edges_seconds: edges, histogram_packets: counts, cdf_seconds: edges.slice(1), cdf_ratio: counts.map((one) => (sum += one) / packets) };
+  };
   const has = law.normal || law.constant || law.uniform || law.exponential;
   return {
     packets, interval_seconds, size_bytes,
     sent_packets: Math.round(packets * (1 - loss / 100)), lost_packets: Math.round((packets * loss) / 100), loss_ratio: loss / 100,
     queue_dropped_packets: 0, duplicated_packets: 0, reordered_packets: 0,
     loss_periods: loss > 0 ? { 1: Math.round((packets * loss) / 110), 2: Math.round((packets * loss) / 2200) } : {}, dispositions,
-    ...(has && { delay: { mean_seconds: mean, deviation_seconds: deviation * 0.42, min_seconds: low, p50_seconds: mean, p90_seconds: mean + deviation, p99_seconds: mean + 2 * deviation, max_seconds: edges.at(-1), histogram_edges_seconds: edges, histogram_packets: counts, cdf_seconds: edges.slice(1), cdf_ratio: counts.map((one) => (sum += one) / packets) } }),
+    ...(has && { delay: delayOf(deviation * 0.42) }),
+    ...(has && { asked_delay: delayOf(deviation), ...(deviation > 0 && { differences: [{ figure: 'deviation', asked_seconds: deviation, outcome_seconds: deviation * 0.42, reason: 'order' }] }) }),
     sent_bits_per_second: (size_bytes * 8) / interval_seconds, laws: JSON.stringify(laws), notes: deviation > 0 ? ['fifo-release keeps the order, so the asked deviation shrinks where packets are close'] : [],
   };
 }
@@ -108,6 +115,8 @@ export class Mock {
   tags = { id: { campaign: 'spring' } };
   calls = [];
   demo = { progress: [] };
+  /** What each flow of an emulator receives. */
+  packetsPerSecond = 1000;
   #demoEnds;
   /** How long an experiment or a demo runs. */
   experimentMs = 700;
@@ -295,7 +304,7 @@ export class Mock {
         ['forward', 'reverse'].map((direction) => {
           const shown = preview({ configuration, flow: name, direction, packets: 100 });
           const counters = { ...(old.get(`${name}/${direction}`)?.counters ?? Object.fromEntries(Object.keys(template.counters).map((key) => [key, 0]))) };
-          const came = Math.round(span * 1000 * (0.9 + 0.2 * Math.random()));
+          const came = Math.round(span * this.packetsPerSecond * (0.9 + 0.2 * Math.random()));
           const lost = Math.round(came * shown.loss_ratio);
           counters.received_packets += came;
           counters.received_bytes += came * 1000;
@@ -307,7 +316,9 @@ export class Mock {
           Object.assign(counters, this.counted);
           const logged = report.packet_trace ? !emulator.unlogged.has(name) : undefined;
           if (logged) report.packet_trace.records += came;
-          const asked = shown.laws === '{}' ? '' : shown.laws;
+          const asked = shown.laws === '{}' ? 'none' : shown.laws;
+          const chosen = name === 'other' ? configuration.other : configuration.flow.find((one) => one.name === name);
+          const asked_figures = askedFigures(chosen?.[direction === 'forward' ? 'a_to_b' : 'b_to_a'] ?? {}, shown);
           const delay = shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds };
           const before = old.get(`${name}/${direction}`);
           const period = before === undefined ? { start, reason: 'start' } : before.asked !== asked ? { start, reason: 'laws' } : { start: before.current.start_seconds, reason: before.current.reason, counters: before.current.counters };
@@ -319,7 +330,7 @@ export class Mock {
           since.sent_bytes += (came - lost) * 1000;
           Object.assign(since, this.counted);
           const current = { start_seconds: period.start, seconds: report.seconds - period.start, reason: period.reason, counters: since, realised: { loss_ratio: since.received_packets > 0 ? since.lost_packets / since.received_packets : undefined, ...delay } };
-          return { name, direction, active: true, counters, current, logged, asked, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+          return { name, direction, active: true, counters, current, logged, asked, asked_figures, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
@@ -523,7 +534,8 @@ export class Mock {
         return {};
       }
       case 'POST validate': {
-        const errors = id === 'plan' ? checkPlan(body) : id === 'impairment' ? checkImpairment(body) : [];
+        if (id === 'impairment') return { body: checked(body, checkImpairment, PROFILES) };
+        const errors = id === 'plan' ? checkPlan(body) : [];
         return { body: { valid: errors.length === 0, errors, notes: [] } };
       }
       case 'GET runs': {

@@ -3,7 +3,7 @@ import { render } from 'svelte/server';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { EmulatorEntry, Report } from '../../src/lib/api/shapes';
 import { Board } from '../../src/lib/emulator.svelte';
-import FlowList from '../../src/views/emulator/FlowList.svelte';
+import FlowActions from '../../src/views/emulator/FlowActions.svelte';
 import Log from '../../src/views/emulator/Log.svelte';
 
 function board(packet_trace: EmulatorEntry['packet_trace'], logged: Record<string, boolean> = {}): Board {
@@ -22,8 +22,8 @@ function report(packet_trace: EmulatorEntry['packet_trace'], logged: Record<stri
 const nothing = () => undefined;
 /** The Log button of a flow. */
 function button(one: Board, name: string): string {
-  const flows = [{ path: '/flow/0', name: 'voice', flow: { name: 'voice' } }];
-  const { body } = render(FlowList, { props: { board: one, flows, shown: '/other', onshow: nothing, onadd: nothing, onedit: nothing, onremove: nothing, onmove: nothing } });
+  const row = { path: name === 'other' ? '/other' : '/flow/0', name, flow: { name }, isNew: false };
+  const { body } = render(FlowActions, { props: { board: one, row, onedit: nothing, onremove: nothing, onmove: nothing } });
   return [...body.matchAll(/<button[^>]*>/g)].map((found) => found[0]).find((found) => found.includes(`aria-label="Log ${name}"`)) ?? '';
 }
 

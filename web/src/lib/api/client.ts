@@ -150,7 +150,12 @@ export const remove = async (where: string, match?: string): Promise<void> => vo
 export async function download(where: string, query: Options['query'], name: string): Promise<void> {
   const response = await fetch(urlOf(where, query));
   if (!response.ok) throw new ApiError(response.status, await problemOf(response));
-  const url = URL.createObjectURL(await response.blob());
+  save(await response.blob(), name);
+}
+
+/** Saves a file through the browser. */
+export function save(file: Blob, name: string): void {
+  const url = URL.createObjectURL(file);
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

@@ -27,6 +27,7 @@ export type FlowState = Schemas['FlowState'];
 export type Hello = Schemas['Hello'];
 export type InterfaceEntry = Schemas['InterfaceEntry'];
 export type InterfaceList = Schemas['InterfaceList'];
+export type InheritedLaws = Schemas['InheritedLaws'];
 export type Interval = Schemas['Interval'];
 export type IntervalCount = Schemas['IntervalCount'];
 export type LabList = Schemas['LabList'];
