@@ -143,7 +143,9 @@ test('a preview of what can not be computed is refused beside the field, and not
   const editor = await openLaw(page, /Delay and jitter/);
   await editor.getByLabel('law').selectOption('normal');
   const preview = page.getByRole('region', { name: 'Preview' });
+  await preview.getByText('at the flow’s rate and size').waitFor();
   await preview.getByText('packets by the engine').waitFor();
+  await page.waitForTimeout(500);
   const asked = () => site.mock.calls.filter((one) => one.endsWith('/laws/preview')).length;
   const before = asked();
   for (const [field, wrong, right, words] of [['Packets per second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
@@ -294,6 +296,28 @@ test('presets show their laws before one is chosen, and lanes show where laws ar
   await page.getByRole('button', { name: 'Apply' }).click();
   await page.getByText('Applied: all flows changed together.').waitFor();
   assert.equal(emulator.configuration.flow[0].profile, 'dsl');
+  site.quiet();
+});
+
+test('a preview starts from the flow’s packets and says where the outcome differs from the law', options, async () => {
+  site.mock.packetsPerSecond = 400;
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const bodies = [];
+  page.on('request', (request) => request.url().endsWith('/laws/preview') && bodies.push(request.postDataJSON()));
+  const editor = await openLaw(page, /Delay and jitter/);
+  const preview = page.getByRole('region', { name: 'Preview' });
+  await preview.getByText('at the flow’s rate and size').waitFor();
+  await editor.getByLabel('law').selectOption('normal');
+  await editor.getByLabel('deviation').fill('8ms');
+  await preview.getByText(/8\.000 ms asked, 3\.360 ms delivered/).waitFor();
+  await preview.getByRole('group', { name: 'Histogram of delay' }).waitFor();
+  const { interval_seconds, size_bytes } = bodies.at(-1);
+  assert.equal(size_bytes, 1000);
+  assert.ok(Math.abs(1 / interval_seconds - 400) < 60, `${interval_seconds}`);
+  await editor.getByLabel('law').selectOption('constant');
+  await preview.getByText('delivered').waitFor({ state: 'detached' });
+  site.mock.packetsPerSecond = 1000;
   site.quiet();
 });
 
