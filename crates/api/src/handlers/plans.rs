@@ -11,6 +11,7 @@ use axum::response::Response;
 use serde_json::Value;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
+use weir_model::units::Seed;
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
@@ -244,10 +245,17 @@ fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
         }
     };
     let json = || serde_json::to_value(&impairment);
-    let document = file.map(|_| json()).transpose();
+    let mut document =
+        file.map(|_| json()).transpose().map_err(|e| Problem::internal(e.to_string()))?;
+    // The seed 0 of a file without one is not the file's.
+    if let (Some(Value::Object(fields)), false) =
+        (&mut document, file.is_none_or(Seed::is_named_in))
+    {
+        fields.remove("seed");
+    }
     Ok(Checked {
         toml: impairment.to_toml().ok(),
-        document: document.map_err(|e| Problem::internal(e.to_string()))?,
+        document,
         inherited: super::laws::inherited(&impairment),
         notes: weir_emulator::predictions(&impairment),
     })
@@ -311,6 +319,9 @@ mod tests {
         let file = "schema = \"weir.impair/1\"\n[[flow]]\nname = \"a\"\nprofile = \"dsl\"\n";
         let document = checked(Value::from(file)).unwrap().unwrap();
         assert_eq!(document["flow"][0]["name"], "a");
+        assert!(document.get("seed").is_none());
+        let seeded = checked(Value::from(format!("seed = 7\n{file}"))).unwrap().unwrap();
+        assert_eq!(seeded["seed"], "0x7");
         // What was given as an object is not repeated.
         assert_eq!(checked(document), Ok(None));
         let wrong = file.replace("dsl", "no such preset");
