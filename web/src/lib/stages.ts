@@ -33,7 +33,8 @@ const countersOf = (root: Schema): Schema => resolve(root, root['x-counters'] ??
 
 function counterOf(counters: Schema, key: string): Counter {
   const unit = unitOf(key);
-  return { key, label: labelOf(unit === '' ? key : key.slice(0, -unit.length - 1)), unit: unit || 'count', help: counters.properties?.[key]?.description ?? '' };
+  const { title, description = '' } = counters.properties?.[key] ?? {};
+  return { key, label: title ?? labelOf(unit === '' ? key : key.slice(0, -unit.length - 1)), unit: unit || 'count', help: description };
 }
 
 /** Names of the properties that belong to the stage, in the order of `required`, then in that of the schema. */

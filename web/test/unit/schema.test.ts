@@ -79,7 +79,7 @@ describe('stages', () => {
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {
-    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost'], ['duplicated'], ['marked', 'queue dropped'], ['delayed', 'reordered'], ['modified']]);
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost'], ['duplicated'], ['marked', 'tail-dropped'], ['delayed', 'reordered'], ['corrupted']]);
   });
 
   it('lead to the schema of their slot', () => {

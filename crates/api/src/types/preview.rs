@@ -144,7 +144,7 @@ pub enum DelayFigure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DifferenceReason {
-    /// The order of packets is preserved: a packet waits for the one before it.
+    /// The order of packets is preserved.
     Order,
     /// Packets wait in the queue of the rate.
     Queue,

@@ -13,6 +13,8 @@ use super::Stage;
 pub(crate) struct Counter {
     /// Name in reports and records.
     pub name: &'static str,
+    /// What happened to its packets, in a word.
+    pub label: &'static str,
     /// The stage that counts it; `None` for counters that belong to no law.
     pub stage: Option<Stage>,
     /// What is counted.
@@ -20,11 +22,11 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// The schema of its value: its meaning, and its stage, if any, as `x-stage`.
+    /// The schema of its value: label and meaning, and its stage, if any, as `x-stage`.
     #[must_use]
     pub(crate) fn schema(&self) -> Value {
         let mut of = json!({
-            "description": self.meaning, "format": "uint64", "minimum": 0, "type": "integer",
+            "title": self.label, "description": self.meaning, "format": "uint64", "minimum": 0, "type": "integer",
         });
         if let Some(stage) = self.stage {
             of["x-stage"] = stage.name().into();
@@ -34,7 +36,7 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($($name:ident, $stage:expr, $meaning:literal;)*) => {
+    ($($name:ident, $label:literal, $stage:expr, $meaning:literal;)*) => {
         /// Counters of a flow in one direction: received + duplicated = sent + lost + queue_dropped +
         /// unplanned_dropped + queued.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +46,7 @@ macro_rules! counters {
 
         /// All counters, in the order in which they are shown.
         pub(crate) const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
-            [$(Counter { name: stringify!($name), stage: $stage, meaning: $meaning }),*];
+            [$(Counter { name: stringify!($name), label: $label, stage: $stage, meaning: $meaning }),*];
 
         impl Counters {
             /// The values with their names, in the order in which they are shown.
@@ -63,18 +65,18 @@ macro_rules! counters {
 }
 
 counters! {
-    received_packets, None, "Packets received.";
-    received_bytes, None, "Bytes of received frames, without check sequence.";
-    sent_packets, None, "Packets forwarded, copies included.";
-    sent_bytes, None, "Bytes of forwarded frames, without check sequence.";
-    lost_packets, Some(Stage::Loss), "Packets dropped by a loss law.";
-    duplicated_packets, Some(Stage::Duplicate), "Copies made.";
-    delayed_packets, Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
-    modified_packets, Some(Stage::Content), "Packets forwarded with changed content.";
-    reordered_packets, Some(Stage::Delay), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
-    marked_packets, Some(Stage::Rate), "Packets marked with ECN Congestion Experienced; no law does this yet.";
-    queue_dropped_packets, Some(Stage::Rate), "Packets dropped because the planned queue was full.";
-    unplanned_dropped_packets, None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";
+    received_packets, "received", None, "Packets received.";
+    received_bytes, "received", None, "Bytes of received frames, without check sequence.";
+    sent_packets, "sent", None, "Packets forwarded, copies included.";
+    sent_bytes, "sent", None, "Bytes of forwarded frames, without check sequence.";
+    lost_packets, "lost", Some(Stage::Loss), "Packets dropped by a loss law.";
+    duplicated_packets, "duplicated", Some(Stage::Duplicate), "Copies made.";
+    delayed_packets, "delayed", Some(Stage::Delay), "Packets forwarded after a delay by a delay law.";
+    modified_packets, "corrupted", Some(Stage::Content), "Packets forwarded with changed content.";
+    reordered_packets, "reordered", Some(Stage::Delay), "Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.";
+    marked_packets, "marked", Some(Stage::Rate), "Packets marked with ECN Congestion Experienced; no law does this yet.";
+    queue_dropped_packets, "tail-dropped", Some(Stage::Rate), "Packets dropped because the planned queue was full.";
+    unplanned_dropped_packets, "dropped unplanned", None, "Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.";
 }
 
 /// Each counter with its meaning, and its stage, if any, as `x-stage`. The order of `required` is that in which

@@ -8,6 +8,7 @@ mod sending;
 mod times;
 
 use weir_model::counted;
+use weir_model::impairment::COUNTERS;
 
 use weir_model::record::{
     Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
@@ -117,17 +118,18 @@ fn emulator(items: &mut Items, used: &ImpairmentUse) {
             flow.asked,
             counted(counter(flow, "received_packets"), "packet")
         );
-        for (name, word) in [
-            ("lost_packets", "lost"),
-            ("queue_dropped_packets", "tail-dropped"),
-            ("unplanned_dropped_packets", "dropped unplanned"),
-            ("duplicated_packets", "duplicated"),
-            ("modified_packets", "corrupted"),
-            ("reordered_packets", "reordered"),
+        for name in [
+            "lost_packets",
+            "queue_dropped_packets",
+            "unplanned_dropped_packets",
+            "duplicated_packets",
+            "modified_packets",
+            "reordered_packets",
         ] {
+            let label = COUNTERS.iter().find(|one| one.name == name).map_or(name, |one| one.label);
             match counter(flow, name) {
                 0 => {}
-                n => text += &format!(", {n} {word}"),
+                n => text += &format!(", {n} {label}"),
             }
         }
         items.item(label, &text);

@@ -1893,61 +1893,73 @@ export interface components {
         /** @description Counters of each flow and direction of the emulator. received + duplicated = sent + lost + queue dropped + unplanned + queued. */
         EmulatorCounters: {
             /**
+             * delayed
              * Format: uint64
              * @description Packets forwarded after a delay by a delay law.
              */
             delayed_packets: number;
             /**
+             * duplicated
              * Format: uint64
              * @description Copies made.
              */
             duplicated_packets: number;
             /**
+             * lost
              * Format: uint64
              * @description Packets dropped by a loss law.
              */
             lost_packets: number;
             /**
+             * marked
              * Format: uint64
              * @description Packets marked with ECN Congestion Experienced; no law does this yet.
              */
             marked_packets: number;
             /**
+             * corrupted
              * Format: uint64
              * @description Packets forwarded with changed content.
              */
             modified_packets: number;
             /**
+             * tail-dropped
              * Format: uint64
              * @description Packets dropped because the planned queue was full.
              */
             queue_dropped_packets: number;
             /**
+             * received
              * Format: uint64
              * @description Bytes of received frames, without check sequence.
              */
             received_bytes: number;
             /**
+             * received
              * Format: uint64
              * @description Packets received.
              */
             received_packets: number;
             /**
+             * reordered
              * Format: uint64
              * @description Packets forwarded after a later one of their flow (RFC 4737, section 3.3), copies excluded.
              */
             reordered_packets: number;
             /**
+             * sent
              * Format: uint64
              * @description Bytes of forwarded frames, without check sequence.
              */
             sent_bytes: number;
             /**
+             * sent
              * Format: uint64
              * @description Packets forwarded, copies included.
              */
             sent_packets: number;
             /**
+             * dropped unplanned
              * Format: uint64
              * @description Packets dropped by the emulator itself, not by a law: the memory for queued packets was exhausted, or the emulator was stopped.
              */
