@@ -183,6 +183,7 @@ class Generator {
         // A single connection has index 0 in its test.
         this.errors = only === undefined ? errors : new Map([...errors].map(([at, words]) => [at.replace(/^\/connection\/0/, `/connection/${only}`), words]));
         this.hostError = error.errorsBelow('/host').get('') ?? '';
+        error.isShown = this.errors.size > 0 || this.hostError !== '';
       }
       throw error;
     } finally {

@@ -193,6 +193,32 @@ test('a figure’s values can be read without seeing it', options, async () => {
   site.quiet();
 });
 
+test('a notice covers no button that ends an edit, and stays while it is read', options, async () => {
+  const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: {}, a_to_b: { loss: { percentage: 2 } } }] } });
+  for (const [width, height] of [[1440, 900], [390, 844]]) {
+    const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice`, width, height });
+    await page.clock.install();
+    await page.getByRole('button', { name: 'Remove voice' }).first().click();
+    const apply = page.getByRole('button', { name: /^Apply/ });
+    await apply.click();
+    const notice = page.getByRole('region', { name: 'Notices' }).getByRole('status');
+    await notice.waitFor();
+    await apply.scrollIntoViewIfNeeded();
+    const [one, other] = [await notice.boundingBox(), await apply.boundingBox()];
+    assert.ok(one.x + one.width <= other.x || other.x + other.width <= one.x || one.y + one.height <= other.y || other.y + other.height <= one.y, JSON.stringify([one, other]));
+    await notice.hover();
+    await page.clock.runFor(30_000);
+    await notice.waitFor();
+    await page.mouse.move(width / 2, height / 2);
+    await page.clock.runFor(30_000);
+    await notice.waitFor({ state: 'detached' });
+    site.mock.configure(emulator.entry.id, { ...emulator.configuration, flow: [{ name: 'voice', filter: {} }] });
+    await page.context().close();
+  }
+  site.mock.emulators.clear();
+  site.quiet();
+});
+
 test('a sweep is put together, refused beside its field, started and followed', options, async () => {
   const bodies = [];
   const page = await site.page({ hash: '#/scenarios', tolerate: (words) => words.includes('422') });

@@ -578,7 +578,7 @@ export class Mock {
         const entry = { name: 'latency-under-load', title: 'Latency under load', method: 'Round trips before a TCP test and during it, in each direction, behind a link of 20 Mbit/s with a queue of 250 ms.', tags: ['latency'], steps: 1, needs_lab: true, runs_commands: false, variables: { seconds: 10, runs: 5 }, hosts: [] };
         const other = { ...entry, name: 'tools', title: 'Other tools over the same path', needs_lab: false, runs_commands: true, steps: 2, variables: {}, hosts: ['far'] };
         if (id === undefined) return { body: { scenarios: [entry, other], directories: ['scenarios'] } };
-        return { body: { ...(id === 'tools' ? other : entry), text: 'schema = "weir.scenario/1"\nname = "latency-under-load"\n' } };
+        return { body: { ...(id === 'tools' ? other : entry), text: `schema = "weir.scenario/1"\nname = "latency-under-load"\n# ${'a line that is longer than a page is wide '.repeat(8)}\n` } };
       }
       case 'GET experiments': {
         if (id === undefined) return { body: { experiments: this.experiments.map(({ outcome: _, ...rest }) => rest) } };

@@ -9,6 +9,8 @@ export const BASE = '/api/v1';
 export class ApiError extends Error {
   readonly status: number;
   readonly problem: Problem;
+  /** Whether its messages are shown at the fields of a form, so that no notice repeats them. */
+  isShown = false;
 
   constructor(status: number, problem: Problem) {
     super(problem.detail || problem.title);
