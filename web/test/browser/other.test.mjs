@@ -129,6 +129,9 @@ test('the host: doctor, calibration, a lab created and removed', options, async 
   await page.getByRole('tab', { name: 'Calibration' }).click();
   await page.getByText('lab one way delay p99').waitFor();
   await page.getByRole('tab', { name: 'Labs' }).click();
+  await comes(async () => new URL(page.url()).hash, '#/system/labs');
+  await page.reload();
+  await comes(() => page.getByRole('tab', { name: 'Labs' }).getAttribute('aria-selected'), 'true');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('row', { name: /lab1/ }).getByText('10.77.0.1').waitFor();
   await page.getByRole('button', { name: 'Remove' }).click();
