@@ -214,7 +214,8 @@ export class Mock {
     const end = this.every(1 / this.hertz, () => this.sample(live, 1 / this.hertz));
     test.end = () => {
       end();
-      test.state = 'ended';
+      // Without figures there is no record.
+      test.state = test.intervals.length > 0 ? 'ended' : 'interrupted';
       test.flow_states = Object.fromEntries(flows.map((flow) => [flow.name, 'finished']));
       test.ended_at = new Date().toISOString();
       this.told('tests', test);

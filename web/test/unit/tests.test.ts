@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Interval, Record as RunRecord, Test } from '../../src/lib/api/shapes';
-import { both, LiveTest, lossOf, lossOfRecord, rowOf } from '../../src/lib/live/tests.svelte';
+import { lossOf, Sums } from '../../src/lib/live/sums';
+import { both, figuresOf, LiveTest, lossOfRecord } from '../../src/lib/live/tests.svelte';
 
 const counts = (rate: number, more: object = {}) => ({ bytes: rate / 8, packets: 100, bits_per_second: rate, packets_per_second: 100, ...more });
 const live = () => new LiveTest({ id: 't', state: 'running', host: 'h', tags: {}, asked_at: '', flow_states: {}, flows: [{ id: 1, name: 'a' }, { id: 2, name: 'b' }] } as unknown as Test);
@@ -8,17 +9,17 @@ const interval = (end: number, ...flows: object[]) => ({ start_seconds: end - 1,
 
 describe('the figures of an interval', () => {
   it('are the receiver’s: what was sent does not stand for what arrived', () => {
-    const row = rowOf({ sender: counts(10e6, { rtt_seconds: 0.02 }) as never, receiver: null });
+    const row = figuresOf({ sender: counts(10e6, { rtt_seconds: 0.02 }) as never, receiver: null });
     expect(row).toEqual({ rate: undefined, packets: undefined, loss: undefined, jitter: undefined, delay: undefined, sent: 10e6, round_trip: 0.02 });
   });
 
   it('tell delay from round trip', () => {
-    const row = rowOf({ sender: counts(10e6, { rtt_seconds: 0.02 }) as never, receiver: counts(9e6, { lost_packets: 25, mean_delay_seconds: 0.01 }) as never });
+    const row = figuresOf({ sender: counts(10e6, { rtt_seconds: 0.02 }) as never, receiver: counts(9e6, { lost_packets: 25, mean_delay_seconds: 0.01 }) as never });
     expect([row.rate, row.sent, row.loss, row.delay, row.round_trip]).toEqual([9e6, 10e6, 0.2, 0.01, 0.02]);
   });
 
   it('of both directions are a sum, zero and all, absent where one is', () => {
-    const row = (packets: number | undefined) => ({ ...rowOf({}), packets });
+    const row = (packets: number | undefined) => ({ ...figuresOf({}), packets });
     expect(both(row(0), undefined, 'packets')).toBe(0);
     expect(both(row(1), row(2), 'packets')).toBe(3);
     expect(both(row(1), row(undefined), 'packets')).toBeUndefined();
@@ -44,6 +45,52 @@ describe('a test', () => {
     expect(lossOf([receiver(90, 10), receiver(300, 0)])).toBe(0.025);
     expect(lossOf([receiver(90, 10), receiver(300, null)])).toBe(0.1);
     expect(lossOf([null, undefined, receiver(0, 0)])).toBeUndefined();
+  });
+});
+
+describe('the figures of a running flow', () => {
+  const taken = (list: [start: number, end: number, receiver: object | null, sender?: object][]) => {
+    const sums = new Sums();
+    for (const [start, end, receiver, sender] of list) sums.take(start, end, { sender: (sender ?? counts(8e6)) as never, receiver: receiver as never });
+    return sums;
+  };
+
+  it('are means over the last second, whatever the interval', () => {
+    const four = [1, 2, 3, 4, 5, 6].map((n) => [(n - 1) / 4, n / 4, counts(n * 1e6, { packets: n })] as [number, number, object]);
+    const row = taken(four).row(1.5);
+    expect([row.rate, row.packets, row.sent]).toEqual([4.5e6, 18, 8e6]);
+    expect(taken([[0, 5, counts(1e6)], [5, 10, counts(3e6)]]).row(10).rate).toBe(3e6);
+  });
+
+  it('weigh delays by packets, and have the latest jitter', () => {
+    const row = taken([[0, 0.5, counts(1, { packets: 30, mean_delay_seconds: 0.01, jitter_seconds: 1 })], [0.5, 1, counts(1, { packets: 10, mean_delay_seconds: 0.05, jitter_seconds: 2 })]]).row(1);
+    expect([row.delay, row.jitter]).toEqual([0.02, 2]);
+  });
+
+  it('are absent a second after the flow’s last report; its sums stay', () => {
+    const row = taken([[0, 1, counts(8e6, { bytes: 1e6 })]]).row(3);
+    expect([row.rate, row.sent, row.received_bytes, row.average]).toEqual([undefined, undefined, 1e6, 8e6]);
+  });
+
+  it('add up from the start, with the losses that become known later', () => {
+    const row = taken([[0, 1, counts(8e6, { bytes: 1e6, lost_packets: 5 })], [1, 2, counts(16e6, { bytes: 2e6, lost_packets: 0, earlier_lost_packets: 7 })]]).row(2);
+    expect([row.average, row.received_bytes, row.received_packets, row.lost_packets, row.isPartial]).toEqual([12e6, 3e6, 200, 12, false]);
+  });
+
+  it('are lower bounds where figures are withheld or intervals were missed', () => {
+    expect(taken([[0, 1, counts(1)], [1, 2, null]]).row(2).isPartial).toBe(true);
+    const test = live();
+    test.take(interval(1, { id: 1, sender: counts(1), receiver: counts(1) }));
+    expect(test.flows.get(1)?.isPartial).toBe(false);
+    test.take(interval(3, { id: 1, sender: counts(1), receiver: counts(1) }));
+    expect(test.flows.get(1)?.isPartial).toBe(true);
+  });
+
+  it('leave out the omitted start', () => {
+    const test = live();
+    test.take({ ...interval(1, { id: 1, sender: counts(1), receiver: counts(80e6, { bytes: 1e7 }) }), omitted: true });
+    test.take(interval(2, { id: 1, sender: counts(1), receiver: counts(8e6, { bytes: 1e6 }) }));
+    expect(test.flows.get(1)?.received_bytes).toBe(1e6);
   });
 });
 
@@ -155,7 +202,7 @@ describe('a test that has ended', () => {
     const test = live();
     test.take(interval(10.25, { id: 1, sender: counts(1e6), receiver: counts(95e6) }));
     test.finish(record());
-    expect(test.flows.get(1)).toEqual({ rate: 2.375e9, packets: 7, loss: 0.25, jitter: 1e-5, delay: 0.02, sent: 2.5e9, round_trip: undefined });
+    expect(test.flows.get(1)).toEqual({ rate: 2.375e9, packets: 7, loss: 0.25, jitter: 1e-5, delay: 0.02, sent: 2.5e9, round_trip: undefined, average: 2.375e9, received_bytes: 100, received_packets: 10, lost_packets: 4, isPartial: false });
     expect(test.flows.get(2)?.round_trip).toBe(0.5);
     expect([test.latestTotal.forward?.rate, test.latestTotal.forward?.sent, test.latestTotal.reverse, test.loss, test.seconds]).toEqual([2.375e9, 2.5e9, undefined, 0.25, 10.03]);
     // What comes late of an interval changes nothing.

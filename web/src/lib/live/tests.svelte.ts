@@ -6,31 +6,18 @@ import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, Tes
 import { isLossKnown, lostAnEnd } from '../figures';
 import { LossSoFar } from './loss';
 import { Series } from './series';
+import { type Counts, type Figures, lossOf, type Row, Sums } from './sums';
 import { isOver } from '../states';
 import { stream } from './stream.svelte';
 
-/** The figures shown of a flow or a total: the receiver's, except for the sent rate and a stream's round trip. */
+/** The figures of curves. */
 export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
 export type Column = (typeof COLUMNS)[number];
 
-export type Row = Record<Exclude<Column, 'at'>, number | undefined>;
-
 /** The sum of a figure over both directions; absent if a running direction lacks it. */
-export function both(forward: Row | undefined, reverse: Row | undefined, key: keyof Row): number | undefined {
+export function both(forward: Figures | undefined, reverse: Figures | undefined, key: keyof Figures): number | undefined {
   const values = [forward, reverse].filter((row) => row !== undefined).map((row) => row[key]);
   return values.length === 0 || values.includes(undefined) ? undefined : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
-}
-
-/** Lost ÷ expected packets of an interval, without losses of earlier intervals. */
-export function lossOf(receivers: readonly (IntervalCount | null | undefined)[]): number | undefined {
-  let lost = 0;
-  let expected = 0;
-  for (const receiver of receivers) {
-    if (receiver?.lost_packets === undefined || receiver.lost_packets === null) continue;
-    lost += receiver.lost_packets;
-    expected += receiver.packets + receiver.lost_packets;
-  }
-  return expected > 0 ? lost / expected : undefined;
 }
 
 const LENGTH = 600;
@@ -42,10 +29,8 @@ const WAITING_SECONDS = 2;
 /** A record with at most this many interval counts is read completely, for its curves. */
 const MOST_COUNTS = 50_000;
 
-type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
-
 /** The figures of one interval. Figures that the receiver has not reported are absent, not replaced by the sender's. */
-export function rowOf(counts: Counts): Row {
+export function figuresOf(counts: Counts): Figures {
   const { sender, receiver } = counts;
   return {
     rate: receiver?.bits_per_second ?? undefined,
@@ -58,6 +43,8 @@ export function rowOf(counts: Counts): Row {
   };
 }
 
+type Total = Pick<IntervalCount, 'bits_per_second' | 'bytes' | 'packets' | 'lost_packets'>;
+
 /** The figures of a whole run for one of its flows. */
 export function resultOf(flow: RunRecord['flows'][number]): Row {
   const { sender, receiver } = flow;
@@ -69,8 +56,18 @@ export function resultOf(flow: RunRecord['flows'][number]): Row {
     delay: receiver?.one_way_delay?.mean_seconds ?? undefined,
     sent: sender?.bits_per_second ?? undefined,
     round_trip: flow.tcp?.rtt_seconds ?? undefined,
+    ...sumsOf(receiver),
   };
 }
+
+/** The sums of a whole run. */
+const sumsOf = (receiver: Total | null | undefined) => ({
+  average: receiver?.bits_per_second ?? undefined,
+  received_bytes: receiver?.bytes,
+  received_packets: receiver?.packets,
+  lost_packets: receiver?.lost_packets ?? undefined,
+  isPartial: false,
+});
 
 /** The loss ratio of a whole run over both directions; absent if it is unknown for one of them. */
 export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'>): number | undefined {
@@ -82,6 +79,8 @@ export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'
   return sent > 0 ? sum((way) => total[way]?.receiver?.lost_packets) / sent : undefined;
 }
 
+type Totals = { forward?: Counts | null; reverse?: Counts | null } | undefined;
+
 /** One running or finished test. */
 export class LiveTest {
   #test = $state.raw() as Test;
@@ -89,6 +88,8 @@ export class LiveTest {
   /** Requested number of flows, until the program reports the actual one. */
   expected = $state(0);
   skipped = 0;
+  /** Whether this page has stopped it. */
+  isStoppedHere = false;
   /** Whether its figures are those of the record. */
   finished = $state(false);
   /** Length of the run, or time of the latest figures, s. */
@@ -97,7 +98,16 @@ export class LiveTest {
   loss: number | undefined;
   readonly #lossSoFar = new LossSoFar();
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
-  readonly flows = new Map<number, Row>();
+  readonly #sums = new Map<number | 'forward' | 'reverse', Sums>();
+  /** The figures of the record by flow. */
+  // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
+  readonly #results = new Map<number, Row>();
+  /** Figures of its flows by number: of the last second, or of the record. */
+  readonly flows = { get: (id: number): Row | undefined => this.#results.get(id) ?? this.#sums.get(id)?.row(this.seconds ?? 0) };
+  /** Whether no interval was missed so far, and the end of the latest. */
+  #isWhole = true;
+  #until = 0;
+  #isCounted = false;
   readonly total = new Series(COLUMNS, LENGTH);
   /** Warnings from the test's state and from the stream. */
   readonly warnings: Warning[] = [];
@@ -151,9 +161,9 @@ export class LiveTest {
     if (this.finished) return;
     this.interval = interval;
     this.seconds = interval.end_seconds;
+    this.#add(interval);
     for (const flow of interval.flows) {
-      const row = rowOf(flow as Counts);
-      this.flows.set(flow.id, row);
+      const row = figuresOf(flow as Counts);
       // One end is local, so if both have figures, the far end has reported. A flow that has not started has no figures.
       const state = this.state(flow.id);
       if ((flow.sender && flow.receiver) || (state !== undefined && state !== 'started')) this.#told.set(flow.id, interval.end_seconds);
@@ -161,15 +171,39 @@ export class LiveTest {
       if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
       series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
     }
-    const total = interval.total as { forward?: Counts | null; reverse?: Counts | null } | undefined;
-    const forward = total?.forward ? rowOf(total.forward) : undefined;
-    const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
-    this.latestTotal = { forward, reverse };
-    const sum = (key: keyof Row) => both(forward, reverse, key);
+    const total = interval.total as Totals;
+    const forward = total?.forward ? figuresOf(total.forward) : undefined;
+    const reverse = total?.reverse ? figuresOf(total.reverse) : undefined;
+    this.latestTotal = { forward: forward && this.#sums.get('forward')?.row(interval.end_seconds), reverse: reverse && this.#sums.get('reverse')?.row(interval.end_seconds) };
+    const sum = (key: keyof Figures) => both(forward, reverse, key);
     this.#lossSoFar.take(interval);
     this.loss = this.#lossSoFar.ratio;
     const loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
     this.total.push([interval.end_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
+  }
+
+  /** Adds an interval to the sums. The intervals of the omitted start count until the first other one. */
+  #add(interval: Interval): void {
+    // The newest interval is part of the test's state and may arrive in the stream as well.
+    if (interval.end_seconds <= this.#until) return;
+    if (interval.start_seconds > this.#until + 0.001 && this.#isWhole) {
+      this.#isWhole = false;
+      for (const sums of this.#sums.values()) sums.missed();
+    }
+    this.#until = interval.end_seconds;
+    if (!interval.omitted && !this.#isCounted) {
+      this.#isCounted = true;
+      this.#sums.clear();
+    }
+    const take = (of: number | 'forward' | 'reverse', counts: Counts) => {
+      let sums = this.#sums.get(of);
+      if (sums === undefined) this.#sums.set(of, (sums = new Sums(!this.#isWhole)));
+      sums.take(interval.start_seconds, interval.end_seconds, counts);
+    };
+    for (const flow of interval.flows) take(flow.id, flow as Counts);
+    const total = interval.total as Totals;
+    if (total?.forward) take('forward', total.forward);
+    if (total?.reverse) take('reverse', total.reverse);
   }
 
   /** Approximate number of interval counts in its record. */
@@ -186,10 +220,10 @@ export class LiveTest {
       this.#series.clear();
       for (const interval of intervals.slice(-LENGTH)) this.take(interval);
     }
-    for (const flow of record.flows) this.flows.set(flow.id, resultOf(flow));
+    for (const flow of record.flows) this.#results.set(flow.id, resultOf(flow));
     const side = (way: 'forward' | 'reverse'): Row | undefined => {
       const total = record.total[way];
-      return total ? rowOf({ sender: total.sender as IntervalCount | null, receiver: total.receiver as IntervalCount | null }) : undefined;
+      return total ? { ...figuresOf({ sender: total.sender as IntervalCount | null, receiver: total.receiver as IntervalCount | null }), ...sumsOf(total.receiver) } : undefined;
     };
     this.latestTotal = { forward: side('forward'), reverse: side('reverse') };
     this.loss = lossOfRecord(record);
@@ -200,7 +234,7 @@ export class LiveTest {
   /** Whether the far end's figures of a running flow are late: they are withheld while control traffic would exceed its budget. */
   isWaiting(flow: number): boolean {
     const now = this.interval?.end_seconds;
-    if (now === undefined || this.test.state !== 'running' || !this.flows.has(flow) || this.state(flow) !== 'started') return false;
+    if (now === undefined || this.test.state !== 'running' || !this.#sums.has(flow) || this.state(flow) !== 'started') return false;
     return now - (this.#told.get(flow) ?? 0) >= WAITING_SECONDS;
   }
 
@@ -300,6 +334,8 @@ class Tests {
 
   async stop(id: string): Promise<void> {
     const { data } = await call<Test>('POST', path`/tests/${id}/stop`);
+    const live = this.find(id);
+    if (live !== undefined) live.isStoppedHere = true;
     this.#adopt(data);
     this.list = [...this.list];
   }
