@@ -40,6 +40,7 @@ connection! {
         start_after: Span = Span(0),
         /// `false`: wait for a start command on the control socket.
         #[serde(skip_serializing_if = "is_true")]
+        #[schemars(extend("default" = true))]
         autostart: bool = true,
         /// Content of the payload.
         content: Content = Content::Random,

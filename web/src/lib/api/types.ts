@@ -1367,8 +1367,11 @@ export interface components {
         };
         /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. A field with `x-transports` belongs to these transports only. */
         Connection: {
-            /** @description `false`: wait for a start command on the control socket. */
-            autostart?: boolean;
+            /**
+             * @description `false`: wait for a start command on the control socket.
+             * @default true
+             */
+            autostart: boolean;
             /** @description Stop after this many payload bytes. */
             bytes?: components["schemas"]["ByteSize"] | null;
             /**

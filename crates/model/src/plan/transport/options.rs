@@ -96,6 +96,7 @@ macro_rules! connection {
             $(
                 $(#[doc = $doc:literal])*
                 $(#[serde($($serde:tt)*)])*
+                $(#[schemars($($common:tt)*)])*
                 $field:ident: $type:ty = $default:expr,
             )*
         }
@@ -125,7 +126,12 @@ macro_rules! connection {
             pub name: String,
             /// Transport protocol.
             pub transport: $crate::plan::TransportName,
-            $($(#[doc = $doc])* $(#[serde($($serde)*)])* pub $field: $type,)*
+            $(
+                $(#[doc = $doc])*
+                $(#[serde($($serde)*)])*
+                $(#[schemars($($common)*)])*
+                pub $field: $type,
+            )*
             $($(
                 $(#[doc = $option_doc])*
                 #[serde(skip_serializing_if = "Option::is_none")]
