@@ -196,9 +196,15 @@ async fn watch(app: Shared, id: String, started: Started) {
         entry.pid = None;
         entry.test.ended_at = Some(clock::now());
         entry.test.exit_code = ended.exit.and_then(|e| e.code);
-        entry.test.state = if entry.record.is_some() { State::Ended } else { State::Failed };
+        // A stop that was requested before the first figures is no failure.
+        entry.test.state = match (&entry.record, entry.test.state) {
+            (Some(_), _) => State::Ended,
+            (None, State::Ending) => State::Interrupted,
+            (None, _) => State::Failed,
+        };
         entry.test.peer_unreachable_since_seconds = None;
-        let last = if entry.record.is_some() { FlowState::Finished } else { FlowState::Failed };
+        let is_failed = entry.test.state == State::Failed;
+        let last = if is_failed { FlowState::Failed } else { FlowState::Finished };
         for flow in &entry.test.flows {
             let state = entry.test.flow_states.entry(flow.name.clone()).or_insert(last);
             if !state.is_over() {
@@ -206,6 +212,7 @@ async fn watch(app: Shared, id: String, started: Started) {
             }
         }
         entry.test.error = match (&ended.refusal, entry.test.state) {
+            (_, State::Interrupted) => None,
             (Some(refusal), _) => Some(refusal.message.clone()),
             (None, State::Failed) => Some(ended.why().message),
             _ => None,
