@@ -229,14 +229,43 @@ struct Checked {
     notes: Vec<String>,
 }
 
-/// An impairment: an object, or a string with the text of a TOML file.
-fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
-    let file = document.as_str();
-    let impairment = match file {
+/// The text of a TOML file that was given as a string.
+fn file_of(document: &Value) -> Result<Option<&str>, Problem> {
+    match document.as_str() {
         Some(file) if file.len() > MAX_TOML_BYTES => {
             let given = format!("{} bytes", file.len());
-            return Err(Problem::field("", given, "a TOML file of at most 512 KiB"));
+            Err(Problem::field("", given, "a TOML file of at most 512 KiB"))
         }
+        file => Ok(file),
+    }
+}
+
+/// A plan: an object, or a string with the text of a TOML file.
+fn plan(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
+    let file = file_of(document)?;
+    let plan = match file {
+        Some(file) => Plan::parse(file).map_err(|e| Problem::of_model("", &e))?,
+        None => {
+            let plan = parse::<Plan>(text)?;
+            plan.check().map_err(|e| Problem::of_model("", &e))?;
+            plan
+        }
+    };
+    let json = || serde_json::to_value(&plan);
+    let document = file.map(|_| json()).transpose();
+    let flows = plan.flows(plan.family.unwrap_or(Family::Ipv4), MTU_BYTES).len();
+    Ok(Checked {
+        toml: plan.to_toml().ok(),
+        document: document.map_err(|e| Problem::internal(e.to_string()))?,
+        notes: vec![format!("{flows} flows")],
+        ..Checked::default()
+    })
+}
+
+/// An impairment: an object, or a string with the text of a TOML file.
+fn impairment(document: &Value, text: &[u8]) -> Result<Checked, Problem> {
+    let file = file_of(document)?;
+    let impairment = match file {
         Some(file) => Impairment::parse(file).map_err(|e| Problem::of_model("", &e))?,
         None => {
             let impairment = parse::<Impairment>(text)?;
@@ -268,13 +297,7 @@ fn looked_at(
     config: &crate::config::Config,
 ) -> Validation {
     let looked = match what {
-        "plan" => parse::<Plan>(text).and_then(|plan| {
-            plan.check().map_err(|e| Problem::of_model("", &e))?;
-            let family = plan.family.unwrap_or(Family::Ipv4);
-            let flows = plan.flows(family, MTU_BYTES).len();
-            let notes = vec![format!("{flows} flows")];
-            Ok(Checked { toml: plan.to_toml().ok(), notes, ..Checked::default() })
-        }),
+        "plan" => plan(document, text),
         "impairment" => impairment(document, text),
         _ => super::experiments::looked_at(&String::from_utf8_lossy(text), config)
             .map(|notes| Checked { notes, ..Checked::default() }),
@@ -308,6 +331,22 @@ fn looked_at(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_may_be_the_text_of_its_file() {
+        let checked = |document: Value| {
+            plan(&document, document.to_string().as_bytes())
+                .map(|checked| checked.document)
+                .map_err(|problem| problem.errors.first().map(|error| error.field.clone()))
+        };
+        let file = "schema = \"weir.plan/1\"\n[[connection]]\nname = \"a\"\nrate = \"1M\"\n";
+        let document = checked(Value::from(file)).unwrap().unwrap();
+        assert_eq!(document["connection"][0]["name"], "a");
+        // An object is not repeated.
+        assert_eq!(checked(document), Ok(None));
+        assert!(checked(Value::from(file.replace("1M", "fast"))).is_err());
+        assert!(checked(Value::from("#".repeat(MAX_TOML_BYTES + 1))).is_err());
+    }
 
     #[test]
     fn an_impairment_may_be_the_text_of_its_file() {
