@@ -6,7 +6,7 @@ import type { DocumentChange, PlanList, Test, Validation } from './api/shapes';
 import { type LiveTest, tests } from './live/tests.svelte';
 import { connectionsOf, emptyPlan, freshName, named, type PlanRow, rowsOf } from './plan';
 import { preferences } from './preferences.svelte';
-import { type Json, type JsonObject, put, same } from './schema/model';
+import { type Json, type JsonObject, pointer, put, same } from './schema/model';
 
 const DRAFT = 'weir.draft';
 /** The bindings of the draft's lines. */
@@ -131,6 +131,12 @@ class Generator {
 
   edit(index: number, connection: JsonObject): void {
     this.change(put(this.plan, `/connection/${index}`, connection) as JsonObject);
+  }
+
+  /** Sets a field of several connections, as one step of undo; `undefined` removes it. */
+  editAll(indices: ReadonlySet<number>, field: string, value: Json | undefined): void {
+    const connection = connectionsOf(this.plan).map((one, index) => (indices.has(index) ? put(one, pointer('', field), value) : one));
+    this.change({ ...this.plan, connection });
   }
 
   /** Appends a connection under a unique name; returns its index. */

@@ -18,10 +18,29 @@ const write = (key: string, value: string): void => {
   }
 };
 
+const erase = (key: string): void => {
+  try {
+    localStorage.removeItem(`weir.${key}`);
+  } catch {
+    // As above.
+  }
+};
+
+function listed(text: string | null): string[] | undefined {
+  try {
+    const list: unknown = JSON.parse(text ?? 'null');
+    return Array.isArray(list) ? list.map(String) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 class Preferences {
   #theme = $state<Theme>(['light', 'dark'].includes(read('theme') ?? '') ? (read('theme') as Theme) : 'system');
   #keys = $state(read('keys') !== 'off');
   #host = $state(read('host') ?? '127.0.0.1');
+  #columns = $state.raw(listed(read('columns')));
+  #split = $state(Number(read('split')) || 0);
 
   constructor() {
     this.#show();
@@ -50,6 +69,27 @@ class Preferences {
   set keys(on: boolean) {
     this.#keys = on;
     write('keys', on ? 'on' : 'off');
+  }
+
+  /** The columns of the generator's table; absent: as many as fit. */
+  get columns(): string[] | undefined {
+    return this.#columns;
+  }
+
+  set columns(ids: string[] | undefined) {
+    this.#columns = ids;
+    if (ids === undefined) erase('columns');
+    else write('columns', JSON.stringify(ids));
+  }
+
+  /** Height of the part below the generator's table, px; 0 is the usual one. */
+  get split(): number {
+    return this.#split;
+  }
+
+  set split(height: number) {
+    this.#split = height;
+    write('split', String(height));
   }
 
   /** The host tested last. */

@@ -1,7 +1,8 @@
 // The generator as people use it: the newcomer, the one without a mouse, the one who errs, two at once, a server that goes.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
-import { comes, lacking, open, startSomething } from './harness.mjs';
+import { comes, draft, lacking, open, startSomething } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -321,6 +322,7 @@ test('a test starts from a host of a lab when there is one', options, async () =
   const page = await site.page();
   page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/tests') && bodies.push(request.postDataJSON()));
   await startSomething(page);
+  await page.getByRole('table', { name: 'Connections' }).getByText('Mbit/s').first().waitFor();
   await page.getByLabel('from').selectOption('lab1/a');
   await page.getByRole('button', { name: '■ Stop all' }).click();
   await page.getByRole('table', { name: 'Connections' }).getByText('finished').waitFor();
@@ -362,5 +364,185 @@ test('a reload keeps the plan and finds the running test again', options, async 
   await startSomething(page);
   await page.reload();
   await page.getByRole('table', { name: 'Connections' }).getByText('Mbit/s').first().waitFor();
+  site.quiet();
+});
+
+/** A page whose plan has these connections, none of which runs. */
+async function planned(connection, more = {}) {
+  const page = await site.page(more);
+  await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), { schema: 'weir.plan/1', connection });
+  await page.reload();
+  return page;
+}
+
+const FOUR = [
+  { name: 'voice', transport: 'udp', rate: '50k', payload: '172' },
+  { name: 'video-conference-of-the-east-wing', transport: 'udp', rate: '4M' },
+  { name: 'bulk', transport: 'tcp' },
+  { name: 'web', transport: 'tcp', rate: '1G' },
+];
+
+const namesOf = (page) => page.getByRole('table', { name: 'Connections' }).getByRole('rowheader').allInnerTexts();
+
+test('lines are sorted, filtered and saved as shown', options, async () => {
+  const page = await planned(FOUR);
+  const head = page.getByRole('button', { name: 'Requested rate' });
+  await head.click();
+  await comes(() => namesOf(page), ['voice', 'video-conference-of-the-east-wing', 'web', 'bulk']);
+  assert.equal(await page.getByRole('columnheader', { name: 'Requested rate' }).getAttribute('aria-sort'), 'ascending');
+  await head.click();
+  await comes(() => namesOf(page), ['web', 'video-conference-of-the-east-wing', 'voice', 'bulk']);
+  await page.getByLabel('Filter the connections').fill('udp');
+  await comes(() => namesOf(page), ['video-conference-of-the-east-wing', 'voice']);
+  await page.getByText('2 of 4').waitFor();
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'CSV' }).click();
+  const rows = readFileSync(await (await download).path(), 'utf8').trim().split('\r\n').map((row) => row.split(','));
+  assert.deepEqual(rows.map((row) => row[rows[0].indexOf('name')]), ['name', 'video-conference-of-the-east-wing', 'voice']);
+  assert.deepEqual(rows.map((row) => row[rows[0].indexOf('requested_rate')]), ['requested_rate', '4M', '50k']);
+  await page.getByLabel('Filter the connections').fill('');
+  await head.click();
+  await comes(() => namesOf(page), FOUR.map((one) => one.name));
+  site.quiet();
+});
+
+test('names are shown in full where there is room, and columns can be chosen', options, async () => {
+  const page = await planned(FOUR);
+  const cut = () => page.locator('tbody [data-column], thead button').evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent));
+  await comes(() => namesOf(page).then((all) => all.length), 4);
+  assert.deepEqual(await cut(), []);
+  assert.equal(await page.locator('.port').evaluate((port) => port.scrollWidth > port.clientWidth), false);
+  await page.getByRole('button', { name: 'Columns' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Columns' });
+  await dialog.getByLabel('Content').check();
+  await dialog.getByLabel('Delay').uncheck();
+  await page.keyboard.press('Escape');
+  await page.getByRole('columnheader', { name: 'Content' }).waitFor();
+  assert.equal(await page.getByRole('columnheader', { name: 'Delay' }).count(), 0);
+  await page.reload();
+  await page.getByRole('columnheader', { name: 'Content' }).waitFor();
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await dialog.getByRole('button', { name: 'As many as fit' }).click();
+  await page.getByRole('columnheader', { name: 'Delay' }).waitFor();
+  site.quiet();
+});
+
+test('a setting is edited in its cell, also of several lines, and undone in one step', options, async () => {
+  const page = await planned(FOUR, { width: 1920 });
+  const plan = () => page.evaluate(() => JSON.parse(localStorage.getItem('weir.draft')).connection);
+  const line = (name) => page.getByRole('table', { name: 'Connections' }).getByRole('row', { name: new RegExp(`^${name}`) });
+  const rate = (name) => line(name).locator('[data-column=requested_rate]');
+  // The first click selects, the next one edits; Tab goes on to the next setting.
+  await rate('voice').click();
+  await rate('voice').click();
+  const field = page.getByLabel('Requested rate of voice');
+  await field.fill('64k');
+  await field.press('Shift+Tab');
+  await page.getByLabel('Payload of voice').press('Escape');
+  await comes(async () => (await plan())[0].rate, '64k');
+  assert.equal((await plan())[0].payload, '172');
+  await comes(() => page.evaluate(() => document.activeElement?.getAttribute('data-index')), '0');
+  // By keyboard: F2 edits the name.
+  await page.keyboard.press('F2');
+  await page.getByLabel('Name of voice').fill('speech');
+  await page.keyboard.press('Enter');
+  await line('speech').waitFor();
+  // A refused value is marked at its place.
+  await rate('speech').click();
+  await page.getByLabel('Requested rate of speech').fill('fast');
+  await page.keyboard.press('Enter');
+  await line('speech').getByText('refused').waitFor();
+  await comes(async () => /accepted/.test((await rate('speech').getAttribute('title')) ?? ''), true);
+  await page.keyboard.press('u');
+  await comes(async () => (await plan())[0].rate, '64k');
+
+  await line('speech').locator('td.state').click();
+  await line('bulk').locator('td.state').click({ modifiers: ['Shift'] });
+  await page.getByText('3 selected').waitFor();
+  // A look into one of them changes nothing in the others.
+  await rate('bulk').click();
+  await page.getByLabel('Requested rate of bulk and 2 more').waitFor();
+  await page.getByRole('heading', { name: 'Generator' }).click();
+  await page.getByLabel('Requested rate of bulk and 2 more').waitFor({ state: 'detached' });
+  assert.deepEqual((await plan()).map((one) => one.rate), ['64k', '4M', undefined, '1G']);
+  await rate('bulk').click();
+  await page.getByLabel('Requested rate of bulk and 2 more').fill('7M');
+  await page.keyboard.press('Enter');
+  await comes(async () => (await plan()).map((one) => one.rate), ['7M', '7M', '7M', '1G']);
+  await page.getByLabel('Setting of the selected connections').selectOption('DSCP');
+  await page.getByLabel('Value for the selected connections').fill('EF');
+  await page.getByRole('button', { name: 'Set', exact: true }).click();
+  await comes(async () => (await plan()).map((one) => one.tos), [184, 184, 184, undefined]);
+  await line('web').focus();
+  await page.keyboard.press('u');
+  await comes(async () => (await plan()).map((one) => one.tos), [undefined, undefined, undefined, undefined]);
+  await page.keyboard.press('u');
+  await comes(async () => (await plan()).map((one) => one.rate), ['64k', '4M', undefined, '1G']);
+  site.quiet();
+});
+
+test('the parts below each other are resized by keys and by the mouse, and stay so', options, async () => {
+  const page = await planned(FOUR);
+  const bar = page.getByRole('separator');
+  const height = async () => Math.round((await page.locator('.lower > .body').boundingBox()).height);
+  const before = await height();
+  await bar.focus();
+  await page.keyboard.press('ArrowUp');
+  await comes(height, before + 24);
+  const box = await bar.boundingBox();
+  await page.mouse.move(box.x + 100, box.y + 5);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 100, box.y + 65, { steps: 4 });
+  await page.mouse.up();
+  await comes(height, before + 24 - 60);
+  await page.reload();
+  await comes(height, before + 24 - 60);
+  await bar.dblclick();
+  await comes(height, before);
+  site.quiet();
+});
+
+test('each connection has a chart on the wall', options, async () => {
+  const page = await site.page();
+  const plan = { schema: 'weir.plan/1', connection: FOUR };
+  await draft(page, plan, site.mock.startTest({ host: '127.0.0.1', plan }));
+  await page.getByRole('tab', { name: 'Wall' }).click();
+  const wall = page.getByRole('list', { name: 'Throughput of each connection' });
+  await wall.getByRole('group', { name: 'voice' }).waitFor();
+  await comes(() => wall.getByRole('listitem').count(), 4);
+  await page.getByRole('tab', { name: 'Delay', exact: true }).click();
+  await page.getByRole('list', { name: 'Delay of each connection' }).getByRole('group', { name: 'voice' }).waitFor();
+  await page.getByRole('row', { name: /^bulk/ }).locator('td.state').click();
+  await comes(() => page.getByRole('list', { name: 'Delay of each connection' }).getByRole('listitem').count(), 1);
+  site.quiet();
+});
+
+test('on a phone a connection is a card with its figures and actions', options, async () => {
+  const page = await site.page({ width: 390, height: 844 });
+  const plan = { schema: 'weir.plan/1', connection: [...FOUR, { name: 'users', transport: 'udp', rate: '1M', count: 300 }] };
+  await draft(page, plan, site.mock.startTest({ host: '127.0.0.1', plan }));
+  const cards = page.getByRole('list', { name: 'Connections' });
+  const voice = cards.getByRole('listitem').filter({ hasText: 'voice' });
+  await voice.getByText('running').waitFor();
+  await voice.getByText('Mbit/s').first().waitFor();
+  assert.ok((await cards.locator('[data-index]').count()) < 80);
+  await page.getByLabel('Sort by').selectOption('Requested rate');
+  await comes(async () => (await cards.locator('[data-index]').first().innerText()).includes('voice'), true);
+  await voice.getByRole('button', { name: 'Stop voice' }).click();
+  await voice.getByText('finished').waitFor();
+  await voice.getByRole('button', { name: 'Edit voice' }).click();
+  await page.getByRole('dialog', { name: 'Connection voice' }).waitFor();
+  site.quiet();
+});
+
+test('a test that is stopped before its first figures has not failed', options, async () => {
+  const page = await site.page();
+  site.mock.hertz = 0.01;
+  await startSomething(page);
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('stopped').waitFor();
+  await page.getByLabel('Total').getByText(/^Stopped by you/).waitFor();
+  assert.equal(await page.getByLabel('Total').getByText('Failed').count(), 0);
+  site.mock.hertz = 4;
   site.quiet();
 });

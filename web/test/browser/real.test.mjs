@@ -126,6 +126,7 @@ async function planned(connection, interval = '250ms') {
   await page.evaluate(([plan, host]) => {
     localStorage.setItem('weir.draft', JSON.stringify(plan));
     localStorage.setItem('weir.host', host);
+    localStorage.setItem('weir.columns', JSON.stringify(['state', 'transport', 'throughput', 'average', 'received', 'sent', 'packets', 'lost', 'loss', 'jitter', 'delay', 'round_trip']));
   }, [{ schema: 'weir.plan/1', interval, connection }, `127.0.0.1:${port}`]);
   await page.reload();
   await page.getByLabel('Host', { exact: true }).fill(`127.0.0.1:${port}`);
@@ -170,6 +171,8 @@ test('every figure of a run that has ended is the record’s', options, async ()
     same(shown['Throughput'], flow.receiver.bits_per_second, words('throughput'));
     same(shown['Sent'], flow.sender.bits_per_second, words('sent'));
     same(shown['Packets'], flow.receiver.packets_per_second, words('packets'));
+    same(shown['Average'], flow.receiver.bits_per_second, words('average'));
+    assert.equal(shown['Lost'], flow.receiver.lost_packets === undefined ? '–' : String(flow.receiver.lost_packets), words('lost'));
     same(shown['Loss'], flow.receiver.loss_ratio, words('loss'));
     same(shown['Jitter'], flow.receiver.jitter_seconds, words('jitter'));
     same(shown['Delay'], flow.receiver.one_way_delay?.mean_seconds, words('delay'));

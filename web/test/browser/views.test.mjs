@@ -29,6 +29,8 @@ before(async () => {
   views = [
     ['first visit', '', 'Test a path'],
     ['generator', '', 'voice', (page) => draft(page, PLAN, running)],
+    ['wall', '', 'voice', async (page) => (await draft(page, PLAN, running), await click('Wall')(page), void (await page.getByRole('group', { name: 'voice' }).waitFor()))],
+    ['columns', '', 'voice', async (page) => (await draft(page, PLAN, running), void (await page.getByRole('button', { name: 'Columns' }).or(page.getByLabel('Sort by')).click()))],
     ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('link', { name: 'voice', exact: true }).click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],

@@ -1,6 +1,7 @@
 // Requests to the API, and errors with the server's messages by field.
 
 import type { Problem, DocumentChange } from './shapes';
+import { save } from '../files';
 import { stepsOf } from '../schema/model';
 
 export const BASE = '/api/v1';
@@ -153,16 +154,6 @@ export async function download(where: string, query: Options['query'], name: str
   const response = await fetch(urlOf(where, query));
   if (!response.ok) throw new ApiError(response.status, await problemOf(response));
   save(await response.blob(), name);
-}
-
-/** Saves a file through the browser. */
-export function save(file: Blob, name: string): void {
-  const url = URL.createObjectURL(file);
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 /** The message of any error. */

@@ -2,6 +2,8 @@
 
 /** The column of a series' time, by which its rows are ordered. */
 const TIME = 'at';
+/** Columns of double precision, since times are compared with those of other series. */
+const TIMES = [TIME, 'from'];
 
 /** The last `capacity` values of several columns that share one time axis. */
 export class Series {
@@ -14,8 +16,7 @@ export class Series {
   constructor(columns: readonly string[], capacity = 600) {
     this.columns = columns;
     this.capacity = capacity;
-    // Double precision, since times are compared with those of other series.
-    this.#values = columns.map((name) => (name === TIME ? new Float64Array(capacity) : new Float32Array(capacity)));
+    this.#values = columns.map((name) => (TIMES.includes(name) ? new Float64Array(capacity) : new Float32Array(capacity)));
   }
 
   get length(): number {

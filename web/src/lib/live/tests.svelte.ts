@@ -11,8 +11,10 @@ import { isOver } from '../states';
 import { stream } from './stream.svelte';
 
 /** The figures of curves. */
-export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
-export type Column = (typeof COLUMNS)[number];
+const FIGURES = ['rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
+export type Column = (typeof FIGURES)[number];
+/** The end of an interval, its start, its figures. */
+const COLUMNS = ['at', 'from', ...FIGURES];
 
 /** The sum of a figure over both directions; absent if a running direction lacks it. */
 export function both(forward: Figures | undefined, reverse: Figures | undefined, key: keyof Figures): number | undefined {
@@ -169,7 +171,7 @@ export class LiveTest {
       if ((flow.sender && flow.receiver) || (state !== undefined && state !== 'started')) this.#told.set(flow.id, interval.end_seconds);
       let series = this.#series.get(flow.id);
       if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
-      series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
+      series.push([interval.end_seconds, interval.start_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
     }
     const total = interval.total as Totals;
     const forward = total?.forward ? figuresOf(total.forward) : undefined;
@@ -179,7 +181,7 @@ export class LiveTest {
     this.#lossSoFar.take(interval);
     this.loss = this.#lossSoFar.ratio;
     const loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
-    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
+    this.total.push([interval.end_seconds, interval.start_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
   }
 
   /** Adds an interval to the sums. The intervals of the omitted start count until the first other one. */

@@ -189,6 +189,14 @@ export function applies(object: Schema, name: string, value: JsonObject): boolea
 /** The properties of which at most one may be set, if the object is a slot for a law. */
 export const lawsOf = (object: Schema): string[] => object['x-one-of'] ?? [];
 
+/** A typed text converted to the schema's type; absent if empty. An invalid number is passed to the server, whose message is better. */
+export function parsed(field: Field, typed: string): Json | undefined {
+  if (typed.trim() === '') return field.required && field.kind === 'text' ? '' : undefined;
+  if (field.kind !== 'number') return typed;
+  const number = Number(typed.replace(',', '.'));
+  return Number.isFinite(number) ? number : typed;
+}
+
 /** Initial value of a field that is switched on: the schema's example, which works immediately. */
 export function starterOf(root: Schema, field: Field): Json {
   if (field.initial !== undefined && field.initial !== null) return field.initial;
