@@ -11,6 +11,8 @@ import { type Json, type JsonObject, pointer, put, same } from './schema/model';
 const DRAFT = 'weir.draft';
 /** The bindings of the draft's lines. */
 const BOUND = 'weir.bound';
+/** The stored plan that the draft comes from. */
+const FILE = 'weir.file';
 
 interface Bound {
   live: LiveTest;
@@ -31,20 +33,27 @@ function draft(): JsonObject {
   return kept?.['schema'] === 'weir.plan/1' ? kept : emptyPlan();
 }
 
+interface File {
+  name: string;
+  etag?: string | undefined;
+  saved: JsonObject;
+}
+
+function file(): File {
+  const kept = stored(FILE) as Partial<File> | null;
+  return typeof kept?.name === 'string' && typeof kept.saved === 'object' ? { name: kept.name, etag: kept.etag, saved: kept.saved } : { name: '', saved: emptyPlan() };
+}
+
 class Generator {
   plan = $state.raw<JsonObject>(draft());
-  /** Name under which the plan was loaded or saved, and its content then. */
-  name = $state('');
-  etag = $state<string | undefined>();
-  #saved = $state.raw<JsonObject>(emptyPlan());
+  /** Name under which the plan was loaded or saved, and its entity tag and content then. */
+  #file = $state.raw(file());
   errors = $state.raw<Map<string, string>>(new Map());
   notes = $state.raw<string[]>([]);
   host = $state(preferences.host);
   /** Why the host was refused; shown until the next start, even if the plan is checked in between. */
   hostError = $state('');
   keyName = $state('');
-  /** The host of a lab from which tests are started, `LAB/HOST`; empty: the server's host. */
-  from = $state('');
   starting = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
   /** Earlier plans, with the ids of their connections. */
@@ -54,7 +63,7 @@ class Generator {
   #bindingsMoved = $state(0);
 
   rows = $derived(rowsOf(this.plan));
-  dirty = $derived(!same(this.plan, this.#saved) && (this.name !== '' || connectionsOf(this.plan).length > 0));
+  dirty = $derived(!same(this.plan, this.#file.saved) && (this.name !== '' || connectionsOf(this.plan).length > 0));
 
   #byId = $derived(new Map(tests.list.map((live) => [live.test.id, live])));
 
@@ -70,6 +79,19 @@ class Generator {
 
   /** The newest one, running or not. */
   latest = $derived(this.shown[0]);
+
+  get name(): string {
+    return this.#file.name;
+  }
+
+  get etag(): string | undefined {
+    return this.#file.etag;
+  }
+
+  #setFile(next: File): void {
+    this.#file = next;
+    this.#keep();
+  }
 
   change(plan: JsonObject): void {
     this.#undo = [...this.#undo.slice(-49), { plan: this.plan, ids: this.#bindings.ids }];
@@ -101,6 +123,7 @@ class Generator {
     this.#bindingsMoved += 1;
     try {
       localStorage.setItem(DRAFT, JSON.stringify(this.plan));
+      localStorage.setItem(FILE, JSON.stringify(this.#file));
       localStorage.setItem(BOUND, JSON.stringify(this.#bindings.toJson(this.plan)));
     } catch {
       // The browser has no storage: the plan is lost at a reload.
@@ -177,7 +200,7 @@ class Generator {
     this.starting = true;
     this.hostError = '';
     try {
-      const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }), ...(this.from && { from: this.from }) };
+      const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }), ...(preferences.from && { from: preferences.from }) };
       const test = await post<Test>('/tests', body);
       const started = rowsOf({ connection: list }).filter((row) => only === undefined || row.index === only);
       tests.add(test, started.length);
@@ -230,9 +253,7 @@ class Generator {
 
   fresh(): void {
     this.#replace(emptyPlan());
-    this.name = '';
-    this.etag = undefined;
-    this.#saved = emptyPlan();
+    this.#setFile({ name: '', saved: emptyPlan() });
   }
 
   kept(): Promise<PlanList> {
@@ -242,9 +263,7 @@ class Generator {
   async load(name: string): Promise<void> {
     const { data, etag } = await call<JsonObject>('GET', path`/plans/${name}`);
     this.#replace(named(data));
-    this.#saved = this.plan;
-    this.name = name;
-    this.etag = etag;
+    this.#setFile({ name, etag, saved: this.plan });
     if (typeof data['host'] === 'string' && data['host'] !== '') this.host = data['host'];
   }
 
@@ -254,9 +273,24 @@ class Generator {
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
     // Under a name without a known tag no plan may exist.
     const { data, etag } = await call<{ etag: string }>('PUT', path`/plans/${name}`, { body, ...(known === undefined ? { fresh: true } : { match: known }) });
-    this.name = name;
-    this.etag = etag ?? data?.etag;
-    this.#saved = this.plan;
+    this.#setFile({ name, etag: etag ?? data?.etag, saved: this.plan });
+  }
+
+  /** The plan as the text of a file for `weir test --plan`. */
+  async exported(): Promise<string> {
+    const { toml, errors } = await post<Validation>('/validate/plan', { ...named(this.plan), ...(this.host && { host: this.host.trim() }) });
+    if (typeof toml !== 'string') throw new Error(errors.map((one) => one.message).join('; '));
+    return toml;
+  }
+
+  /** Replaces the plan by that of a file: TOML, or JSON. */
+  async imported(text: string): Promise<void> {
+    const { document, errors } = await post<Validation>('/validate/plan', text);
+    if (document === undefined || document === null) throw new Error(errors.map((one) => [one.field, one.message].filter(Boolean).join(': ')).join('; '));
+    const { host, ...plan } = document as JsonObject;
+    this.#replace(named({ ...emptyPlan(), ...plan }));
+    this.#setFile({ name: '', saved: emptyPlan() });
+    if (typeof host === 'string' && host !== '') this.host = host;
   }
 
   /** Removes a stored plan; refused (412) if it has changed since it was listed. */
@@ -279,8 +313,7 @@ class Generator {
     this.#bindings.bind(live.test.id, this.rows);
     this.#keep();
     this.host = live.test.host || this.host;
-    this.name = '';
-    this.etag = undefined;
+    this.#setFile({ name: '', saved: emptyPlan() });
   }
 }
 

@@ -39,6 +39,7 @@ class Preferences {
   #theme = $state<Theme>(['light', 'dark'].includes(read('theme') ?? '') ? (read('theme') as Theme) : 'system');
   #keys = $state(read('keys') !== 'off');
   #host = $state(read('host') ?? '127.0.0.1');
+  #from = $state(read('from') ?? '');
   #columns = $state.raw(listed(read('columns')));
   #split = $state(Number(read('split')) || 0);
 
@@ -69,6 +70,16 @@ class Preferences {
   set keys(on: boolean) {
     this.#keys = on;
     write('keys', on ? 'on' : 'off');
+  }
+
+  /** The host of a lab from which tests are started, `LAB/HOST`; empty: the server's host. */
+  get from(): string {
+    return this.#from;
+  }
+
+  set from(host: string) {
+    this.#from = host;
+    write('from', host);
   }
 
   /** The columns of the generator's table; absent: as many as fit. */

@@ -321,15 +321,23 @@ test('a test starts from a host of a lab when there is one', options, async () =
   const bodies = [];
   const page = await site.page();
   page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/tests') && bodies.push(request.postDataJSON()));
+  const from = page.getByRole('combobox', { name: /^from/ });
+  await from.waitFor();
   await startSomething(page);
   await page.getByRole('table', { name: 'Connections' }).getByText('Mbit/s').first().waitFor();
-  await page.getByLabel('from').selectOption('lab1/a');
+  await from.selectOption('lab1/a');
   await page.getByRole('button', { name: '■ Stop all' }).click();
   await page.getByRole('table', { name: 'Connections' }).getByText('finished').waitFor();
   await page.getByRole('button', { name: '▶ Start all' }).click();
   await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
   assert.deepEqual(bodies.map((body) => body.from), [undefined, 'lab1/a']);
+  await page.reload();
+  await comes(() => from.inputValue(), 'lab1/a');
+  // A host that is gone is not asked for.
   site.mock.labs = [];
+  await page.reload();
+  await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
+  await comes(() => page.evaluate(() => localStorage.getItem('weir.from')), '');
   site.quiet();
 });
 
@@ -499,6 +507,36 @@ test('the parts below each other are resized by keys and by the mouse, and stay 
   await comes(height, before + 24 - 60);
   await bar.dblclick();
   await comes(height, before);
+  site.quiet();
+});
+
+test('a plan is saved as a file and opened from one; its name survives a reload', options, async () => {
+  const page = await planned(FOUR);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByRole('textbox', { name: 'Name' }).fill('kept-name');
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('button', { name: 'kept-name ▾' }).waitFor();
+  await page.reload();
+  // It has not been changed since.
+  const menu = page.getByRole('button', { name: 'kept-name ▾' });
+  await menu.click();
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Save as a file' }).click();
+  const saved = await download;
+  assert.equal(saved.suggestedFilename(), 'kept-name.toml');
+  const text = readFileSync(await saved.path(), 'utf8');
+  assert.match(text, /^name = "voice"$/m);
+  const file = (content) => ({ name: 'plan.toml', mimeType: 'application/toml', buffer: Buffer.from(content) });
+  const dialog = page.getByRole('dialog', { name: 'Plans' });
+  await dialog.getByLabel('Open a file').setInputFiles(file('schema = ?'));
+  await dialog.getByRole('alert').getByText('plan.toml').waitFor();
+  assert.equal((await namesOf(page)).length, 4);
+  await dialog.getByLabel('Open a file').setInputFiles(file(text.replace('"voice"', '"from-a-file"')));
+  await comes(() => namesOf(page).then((all) => all[0]), 'from-a-file');
+  await page.getByRole('button', { name: 'Unnamed plan • ▾' }).waitFor();
+  await page.keyboard.press('u');
+  await comes(() => namesOf(page).then((all) => all[0]), 'voice');
+  site.mock.plans.clear();
   site.quiet();
 });
 

@@ -36,6 +36,21 @@ function checkPlan(plan, root = '') {
   return errors;
 }
 
+/** A flat plan as a file, and back: numbers, texts and switches of its connections. */
+const tomlOf = ({ connection = [], ...plan }) => [plan, ...connection].map((table, index) => `${index > 0 ? '[[connection]]\n' : ''}${Object.entries(table).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join('')}`).join('\n');
+
+function planOf(text) {
+  const plan = { connection: [] };
+  let table = plan;
+  for (const line of text.split('\n').map((one) => one.replace(/(^|\s)#.*$/, '').trim()).filter((one) => one !== '')) {
+    const [, key, value] = /^(\w+)\s*=\s*(".*"|[\d.]+|true|false)$/.exec(line) ?? [];
+    if (line === '[[connection]]') plan.connection.push((table = {}));
+    else if (key === undefined) return undefined;
+    else table[key] = JSON.parse(value);
+  }
+  return plan;
+}
+
 const seconds = (text) => {
   const match = /^(\d+(?:\.\d+)?)(ns|us|ms|s|m)?$/.exec(String(text ?? ''));
   return match === null ? undefined : Number(match[1]) * ({ ns: 1e-9, us: 1e-6, ms: 1e-3, m: 60 }[match[2]] ?? 1);
@@ -536,8 +551,13 @@ export class Mock {
       }
       case 'POST validate': {
         if (id === 'impairment') return { body: checked(body, checkImpairment, PROFILES) };
-        const errors = id === 'plan' ? checkPlan(body) : [];
-        return { body: { valid: errors.length === 0, errors, notes: [] } };
+        const isFile = typeof body === 'string';
+        if (id === 'plan') {
+          const plan = isFile ? planOf(body) : body;
+          const errors = plan === undefined ? [refuse('', 'line 1', 'TOML')] : checkPlan(plan);
+          return { body: { valid: errors.length === 0, errors, notes: [], ...(errors.length === 0 && { toml: tomlOf(plan), ...(isFile && { document: plan }) }) } };
+        }
+        return { body: { valid: true, errors: [], notes: [] } };
       }
       case 'GET runs': {
         const record = this.records.get(id);
