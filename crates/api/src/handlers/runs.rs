@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use weir_model::record::Record;
 use weir_report::CsvWriter;
 use weir_report::page::{self, Document};
-use weir_report::plot;
+use weir_report::plot::{self, FigureData};
 use weir_runs::{Diff, Edge, Filter, Side, Store, StoreError, diff, moment_of};
 
 use super::{Answer, Json200, answer, fresh, heavy};
@@ -370,84 +370,7 @@ pub(crate) async fn figures(
 
 /// A document's figures as data.
 pub(crate) fn data_of(document: &Document) -> FigureList {
-    FigureList { figures: document.figures().map(figure).collect() }
-}
-
-fn figure(f: &plot::Figure) -> FigureData {
-    FigureData {
-        id: f.id.clone(),
-        title: f.title.clone(),
-        caption: f.caption.clone(),
-        x: axis(&f.x),
-        y: axis(&f.y),
-        series: f.series.iter().map(series).collect(),
-        references: f.references.iter().map(reference).collect(),
-        shades: f.shades.iter().map(|s| [s.x, s.x_end]).collect(),
-    }
-}
-
-fn axis(a: &plot::Axis) -> FigureAxis {
-    use plot::{Quantity, Scale};
-    let quantity = match a.quantity {
-        Quantity::Seconds => "seconds",
-        Quantity::BitsPerSecond => "bits_per_second",
-        Quantity::PacketsPerSecond => "packets_per_second",
-        Quantity::Bytes => "bytes",
-        Quantity::Ratio => "ratio",
-        Quantity::PerMinute => "per_minute",
-        Quantity::Count => "count",
-        Quantity::Number => "number",
-    };
-    let scale = match a.scale {
-        Scale::Linear => "linear",
-        Scale::Log => "log",
-        Scale::Category => "category",
-    };
-    FigureAxis {
-        label: a.label.clone(),
-        key: a.key.clone(),
-        quantity: quantity.into(),
-        scale: scale.into(),
-        from_zero: a.from_zero,
-        categories: a.categories.clone(),
-    }
-}
-
-fn series(s: &plot::Series) -> FigureSeries {
-    use plot::Mark;
-    let mark = match s.mark {
-        Mark::Line => "line",
-        Mark::Step => "step",
-        Mark::Area => "area",
-        Mark::Bars => "bars",
-        Mark::Points => "points",
-        Mark::Curve => "curve",
-    };
-    let finite = |v: f64| v.is_finite().then_some(v);
-    let column = |of: fn(&plot::Point) -> Option<f64>| -> Vec<Option<f64>> {
-        let all: Vec<Option<f64>> = s.points.iter().map(|p| of(p).and_then(finite)).collect();
-        if all.iter().any(Option::is_some) { all } else { vec![] }
-    };
-    FigureSeries {
-        name: s.name.clone(),
-        mark: mark.into(),
-        heavy: s.heavy,
-        x: s.points.iter().map(|p| finite(p.x)).collect(),
-        x_end: column(|p| p.x_end),
-        y: s.points.iter().map(|p| finite(p.y)).collect(),
-        low: column(|p| p.low),
-        high: column(|p| p.high),
-        host_limited: (0..s.points.len()).filter(|i| s.points[*i].host_limited).collect(),
-    }
-}
-
-fn reference(r: &plot::Reference) -> FigureReference {
-    let (place, at) = match r.line {
-        plot::ReferenceLine::Horizontal(at) => ("horizontal", Some(at)),
-        plot::ReferenceLine::Vertical(at) => ("vertical", Some(at)),
-        plot::ReferenceLine::Diagonal => ("diagonal", None),
-    };
-    FigureReference { name: r.name.clone(), place: place.into(), at }
+    FigureList { figures: document.figures().map(FigureData::from).collect() }
 }
 
 pub(crate) async fn comparison(

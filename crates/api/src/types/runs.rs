@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_report::plot::FigureData;
 use weir_runs::RunRow;
 
 use super::{number, several};
@@ -133,77 +134,4 @@ pub(crate) struct ComparisonQuery {
 pub(crate) struct FigureList {
     /// In the order of the report.
     pub figures: Vec<FigureData>,
-}
-
-/// A figure as data.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct FigureData {
-    /// Name: lower-case letters, digits, hyphens.
-    pub id: String,
-    /// Title.
-    pub title: String,
-    /// Its title.
-    pub caption: String,
-    /// Across.
-    pub x: FigureAxis,
-    /// Up.
-    pub y: FigureAxis,
-    /// The series, bottom first.
-    pub series: Vec<FigureSeries>,
-    /// Reference lines.
-    pub references: Vec<FigureReference>,
-    /// Ranges of `x` that are excluded from the totals: start, end.
-    pub shades: Vec<[f64; 2]>,
-}
-
-/// An axis.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct FigureAxis {
-    /// The quantity, without the unit.
-    pub label: String,
-    /// Its name in files; ends in the SI unit.
-    pub key: String,
-    /// Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`.
-    pub quantity: String,
-    /// `linear`, `log` or `category`.
-    pub scale: String,
-    /// It starts at zero.
-    pub from_zero: bool,
-    /// The names of a category axis.
-    pub categories: Vec<String>,
-}
-
-/// A series: arrays of one length. Absent values are null.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct FigureSeries {
-    /// Name.
-    pub name: String,
-    /// `line`, `step`, `area`, `bars`, `points` or `curve`.
-    pub mark: String,
-    /// It is the sum of the others.
-    pub heavy: bool,
-    /// Positions of the values, or starts of their ranges.
-    pub x: Vec<Option<f64>>,
-    /// Ends of the ranges; empty without any.
-    pub x_end: Vec<Option<f64>>,
-    /// Values; null is a gap.
-    pub y: Vec<Option<f64>>,
-    /// Lower ends of intervals; empty without any.
-    pub low: Vec<Option<f64>>,
-    /// Upper ends.
-    pub high: Vec<Option<f64>>,
-    /// Indices of host-limited values.
-    pub host_limited: Vec<usize>,
-}
-
-/// A reference line.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct FigureReference {
-    /// What it is.
-    pub name: String,
-    /// `horizontal`, `vertical` or `diagonal`.
-    pub place: String,
-    /// Its position; absent for a diagonal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<f64>,
 }

@@ -2,6 +2,7 @@
 
 use weir_model::warning::Severity;
 
+use super::colours;
 use super::definitions::Definition;
 use super::grid::Grid;
 use crate::plot::Figure;
@@ -33,6 +34,14 @@ impl Document {
             _ => &[],
         })
     }
+}
+
+/// Binds the colours of all charts of these sections to the names of their series.
+pub(super) fn bind_colours(sections: &mut [Section]) {
+    colours::bind(sections.iter_mut().flat_map(|s| &mut s.blocks).flat_map(|b| match b {
+        Block::Figures(figures) => figures.as_mut_slice(),
+        _ => &mut [],
+    }));
 }
 
 /// A main figure.

@@ -8,7 +8,7 @@ use weir_model::record::Status;
 use weir_model::units::ByteSize;
 use weir_model::warning::Severity;
 
-use super::document::{Block, Document, Headline, Notice, Section};
+use super::document::{Block, Document, Headline, Notice, Section, bind_colours};
 use super::grid::{Cell, Column, Grid};
 use super::run::generator;
 use crate::experiment::flat;
@@ -120,6 +120,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         0 => String::new(),
         again => format!("{again} of them were host-limited and repeated"),
     };
+    bind_colours(&mut sections);
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
         subtitle: format!(

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use weir_model::plan::Direction;
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
+use super::colours;
 use crate::hdr::{self, Cell};
 use crate::plot::{
-    Axis, Figure, Labels, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
+    Axis, COLOURS, Figure, Labels, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
 };
 
 /// Maximum number of flows with their own lines; more are shown by range and median.
@@ -60,6 +61,7 @@ pub fn figures_of_run(record: &Record) -> Vec<Figure> {
     figures.extend(distributions(&[(String::new(), record)]));
     figures.extend(loss_periods(record));
     figures.retain(|f| !f.is_empty());
+    colours::bind(&mut figures);
     figures
 }
 
@@ -120,14 +122,15 @@ pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
     }
     figures.extend(distributions(runs));
     figures.retain(|f| !f.is_empty());
+    colours::bind(&mut figures);
     figures
 }
 
 /// A run has one colour; its reverse direction is dashed.
 fn colour(run: usize, direction: Direction) -> usize {
     match direction {
-        Direction::Forward => run % 8,
-        Direction::Reverse => run % 8 + 8,
+        Direction::Forward => run % COLOURS,
+        Direction::Reverse => run % COLOURS + COLOURS,
     }
 }
 
@@ -253,7 +256,6 @@ fn intervals(
         figure.caption.push_str(" Shaded: left out of the totals.");
     }
     let two_ways = DIRECTIONS.iter().all(|d| record.flows.iter().any(|f| f.direction == *d));
-    let mut slot = 0;
     let mut sums = vec![];
     for direction in DIRECTIONS {
         let members = record.flows.iter().filter(|f| f.direction == direction).count();
@@ -263,9 +265,7 @@ fn intervals(
                 let name = if two_ways { format!("sum {direction}") } else { "sum".into() };
                 let mut series = Series::new(name, Mark::Step).points(points);
                 series.heavy = true;
-                series.colour = Some(slot);
                 sums.push(series);
-                slot += 1;
             }
         }
     }
@@ -274,10 +274,8 @@ fn intervals(
         for flow in &record.flows {
             let points = points.remove(&flow.id).unwrap_or_default();
             if points.iter().any(|p| p.y.is_finite()) {
-                let mut series = Series::new(flow_name(flow), Mark::Step).points(points);
-                series.colour = Some(slot);
+                let series = Series::new(flow_name(flow), Mark::Step).points(points);
                 figure.series.push(series);
-                slot += 1;
             }
         }
     } else {
@@ -287,9 +285,7 @@ fn intervals(
                 let name = if two_ways { format!("median {direction}") } else { "median".into() };
                 let mut series = Series::new(name, Mark::Step).points(points);
                 series.spread = Spread::Band;
-                series.colour = Some(slot);
                 figure.series.push(series);
-                slot += 1;
             }
         }
         if figure.series.iter().any(|s| !s.is_empty()) {

@@ -12,6 +12,7 @@
 //! assert!(page::markdown(&document).starts_with("## "));
 //! ```
 
+mod colours;
 mod compare;
 mod definitions;
 mod document;

@@ -3,8 +3,9 @@
 use super::quantity::{Quantity, Unit};
 use crate::markup::grouped;
 
-/// Width of a character of the charts' text, which is 11 units high: slightly more than the mean of a sans-serif font.
-pub(super) const CHARACTER: f64 = 6.1;
+/// Width of a character of the charts' text, which is 11 units high: that of wide
+/// sans-serif fonts, so that no label of an axis is cut.
+pub(super) const CHARACTER: f64 = 6.6;
 
 /// The width of a text, in the drawing's units. Ideographs count twice.
 pub(super) fn width(text: &str) -> f64 {
@@ -34,8 +35,12 @@ pub(super) fn fitted(text: &str, room: f64) -> String {
 pub(super) fn linear(scaled: f64, decimals: usize) -> String {
     let magnitude = scaled.abs();
     if magnitude >= 1e7 || decimals > 6 {
-        // Marks are round, so few digits distinguish them.
-        return trimmed(&format!("{scaled:.3e}"));
+        if magnitude == 0.0 {
+            return "0".into();
+        }
+        // As many digits as distinguish the marks.
+        let digits = (decimals as i32 + magnitude.log10().floor() as i32).clamp(0, 12) as usize;
+        return trimmed(&format!("{scaled:.digits$e}"));
     }
     grouped(&format!("{scaled:.decimals$}"))
 }
@@ -81,6 +86,8 @@ mod tests {
     fn marks_have_the_digits_that_they_need() {
         assert_eq!(linear(0.30000000000000004, 1), "0.3");
         assert_eq!(linear(1.5e9, 0), "1.5e9");
+        assert_eq!(linear(1.00000002, 8), "1.00000002e0");
+        assert_eq!([linear(0.0, 9), linear(2e-9, 9)], ["0", "2e-9"]);
         let log = |v, q| logarithmic(v, q).replace('\u{a0}', " ");
         assert_eq!(log(1e-5, Quantity::Seconds), "10 µs");
         assert_eq!(log(5e-10, Quantity::Seconds), "0.5 ns");

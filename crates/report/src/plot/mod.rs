@@ -21,6 +21,7 @@
 //! ```
 
 mod csv;
+mod data;
 mod decimate;
 mod figure;
 mod label;
@@ -29,8 +30,9 @@ mod quantity;
 mod svg;
 mod ticks;
 
+pub use data::{FigureAxis, FigureData, FigureReference, FigureSeries};
 pub use figure::{
     Axis, Figure, Labels, Mark, Point, Reference, ReferenceLine, Scale, Series, Shade, Spread,
 };
 pub use quantity::Quantity;
-pub(crate) use svg::STYLE;
+pub(crate) use svg::{COLOURS, SLOTS, STYLE};

@@ -12,9 +12,16 @@ use crate::markup::{coordinate, escape};
 /// The charts' style sheet: the palette and its classes. A page with charts includes it once.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// The palette of a light page: distinguishable with every kind of colour vision, 3 to 1 against paper at least (WCAG 1.4.11).
-const PALETTE: [&str; 8] =
-    ["#134ca6", "#d33700", "#068365", "#c83a99", "#262d3e", "#418fd5", "#7149ec", "#7f7618"];
+/// The palette of a light page, 3 to 1 against paper at least (WCAG 1.4.11); the first eight are distinguishable with every kind of
+/// colour vision. `style.css` has that of a dark page, `web/src/styles/tokens.css` both.
+const PALETTE: [&str; 16] = [
+    "#134ca6", "#d33700", "#068365", "#c83a99", "#262d3e", "#418fd5", "#7149ec", "#7f7618",
+    "#782d00", "#b48796", "#5a0f78", "#5a5a69", "#c3870f", "#f04be1", "#a50f3c", "#0000c3",
+];
+/// Number of colours of the palette.
+pub(crate) const COLOURS: usize = PALETTE.len();
+/// Number of slots of the palette: its colours, then dashed, then dotted.
+pub(crate) const SLOTS: usize = COLOURS * 3;
 const SOFT: &str = "#57606a";
 /// Width of a drawing, in its units.
 const WIDTH: f64 = 560.0;
@@ -33,12 +40,12 @@ struct Drawn<'a> {
 
 impl Drawn<'_> {
     fn colour(&self) -> usize {
-        self.slot % PALETTE.len()
+        self.slot % COLOURS
     }
 
-    /// After the palette's eight colours, the next eight series are dashed, the following ones dotted.
+    /// After the palette's colours, the next series are dashed, the following ones dotted.
     fn dash(&self) -> &'static str {
-        match self.slot / PALETTE.len() {
+        match self.slot / COLOURS {
             0 => "",
             1 => " stroke-dasharray=\"5 3\"",
             _ => " stroke-dasharray=\"1.5 2.5\"",
@@ -112,7 +119,7 @@ impl Figure {
             .series
             .iter()
             .enumerate()
-            .map(|(i, series)| Drawn { series, slot: series.colour.unwrap_or(i) % 24 })
+            .map(|(i, series)| Drawn { series, slot: series.colour.unwrap_or(i) % SLOTS })
             .filter(|d| !d.series.is_empty())
             .collect();
         let direct = self.direct(&drawn);

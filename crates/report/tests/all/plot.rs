@@ -5,11 +5,18 @@ use crate::support;
 use support::golden;
 use weir_report::page::{figures_of_run, figures_of_runs};
 use weir_report::plot::{
-    Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
+    Axis, Figure, FigureData, Mark, Point, Quantity, ReferenceLine, Series, Shade, Spread,
 };
 
 fn check(figure: &Figure) {
-    golden(&format!("figures/{}.svg", figure.id), &figure.svg());
+    check_as(&figure.id, figure);
+}
+
+/// The drawing, and the data from which the page draws the same (`web/test/unit/plot.test.ts`).
+fn check_as(name: &str, figure: &Figure) {
+    golden(&format!("figures/{name}.svg"), &figure.svg());
+    let data = serde_json::to_string(&FigureData::from(figure)).unwrap();
+    golden(&format!("figures/{name}.json"), &format!("{data}\n"));
 }
 
 fn rate() -> Axis {
@@ -52,7 +59,7 @@ fn overlaid_charts_of_several_runs() {
     for figure in
         figures.iter().filter(|f| ["rates", "throughput", "delay-cdf"].contains(&f.id.as_str()))
     {
-        golden(&format!("figures/compared-{}.svg", figure.id), &figure.svg());
+        check_as(&format!("compared-{}", figure.id), figure);
     }
 }
 
@@ -129,12 +136,10 @@ fn many_series_are_distinguished() {
         figure = figure.with(Series::new(format!("flow {n}"), Mark::Step).points(points));
     }
     check(&figure);
-    let svg = figure.svg();
-    assert_eq!(
-        svg.matches("stroke-dasharray=\"5 3\"").count(),
-        16,
-        "eight dashed lines with their keys"
-    );
+    let dashes = |figure: &Figure| figure.svg().matches("stroke-dasharray=\"5 3\"").count();
+    assert_eq!(dashes(&figure), 0, "sixteen colours");
+    let more = figure.series[0].clone();
+    assert_eq!(dashes(&figure.with(more)), 2, "a dashed line and its key");
 }
 
 #[test]

@@ -2689,10 +2689,12 @@ export interface components {
         };
         /** @description A figure as data. */
         FigureData: {
-            /** @description Its title. */
+            /** @description Caption. */
             caption: string;
             /** @description Name: lower-case letters, digits, hyphens. */
             id: string;
+            /** @description `legend`: the names of series are above the plot; absent: beside the ends of lines if they are few and short. */
+            labels?: string | null;
             /** @description Reference lines. */
             references: components["schemas"]["FigureReference"][];
             /** @description The series, bottom first. */
@@ -2701,9 +2703,9 @@ export interface components {
             shades: number[][];
             /** @description Title. */
             title: string;
-            /** @description Across. */
+            /** @description The horizontal axis. */
             x: components["schemas"]["FigureAxis"];
-            /** @description Up. */
+            /** @description The vertical axis. */
             y: components["schemas"]["FigureAxis"];
         };
         /** @description One figure on both sides. */
@@ -2761,6 +2763,11 @@ export interface components {
         };
         /** @description A series: arrays of one length. Absent values are null. */
         FigureSeries: {
+            /**
+             * Format: uint
+             * @description Index in the palette, from 0; absent: its index in the figure.
+             */
+            colour?: number | null;
             /** @description It is the sum of the others. */
             heavy: boolean;
             /** @description Upper ends. */
@@ -2773,6 +2780,8 @@ export interface components {
             mark: string;
             /** @description Name. */
             name: string;
+            /** @description `band`: intervals are a band behind the line; absent: a bar with caps at each point. */
+            spread?: string | null;
             /** @description Positions of the values, or starts of their ranges. */
             x: (number | null)[];
             /** @description Ends of the ranges; empty without any. */
