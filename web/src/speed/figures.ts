@@ -47,14 +47,21 @@ export function throughput(marks: readonly Mark[], ramp = RAMP_SECONDS): Through
   return { bytes, seconds, bits_per_second: (bytes * 8) / seconds };
 }
 
-/** The points of the curve: rates between marks that are at least `step` apart. */
-export function curve(marks: readonly Mark[], step = 0.2): { at: number; rate: number }[] {
-  const points: { at: number; rate: number }[] = [];
+/** The rate of a stretch of time. */
+export interface Level {
+  from: number;
+  to: number;
+  rate: number;
+}
+
+/** The levels of the curve: rates between marks that are at least `step` apart. */
+export function curve(marks: readonly Mark[], step = 0.2): Level[] {
+  const points: Level[] = [];
   let before: Mark = { seconds: 0, bytes: 0 };
   for (const mark of marks) {
     const span = mark.seconds - before.seconds;
     if (span < step) continue;
-    points.push({ at: mark.seconds, rate: ((mark.bytes - before.bytes) * 8) / span });
+    points.push({ from: before.seconds, to: mark.seconds, rate: ((mark.bytes - before.bytes) * 8) / span });
     before = mark;
   }
   return points;

@@ -208,7 +208,7 @@ test('withheld figures are awaited, and an unreachable peer is reported', option
 test('the curves take the mouse while figures come and the metric changes', options, async () => {
   const page = await site.page();
   await startSomething(page);
-  const chart = page.getByRole('group', { name: / over time$/ }).locator('.u-over');
+  const chart = page.getByRole('group', { name: / over time$/ });
   await chart.waitFor();
   const box = await chart.boundingBox();
   for (const metric of ['Sent', 'Round trip, last', 'Loss', 'Throughput', 'Packets', 'Sent']) {

@@ -266,41 +266,28 @@ test('labels of axes are complete and not repeated, and lines are distinguishabl
   ];
   figures[1].y.from_zero = false;
   const page = await site.page();
-  await page.addInitScript(() => {
-    globalThis.written = new Map();
-    const plain = CanvasRenderingContext2D.prototype.fillText;
-    CanvasRenderingContext2D.prototype.fillText = function fillText(text, x, y, ...rest) {
-      const wide = this.measureText(text).width;
-      const at = this.getTransform().transformPoint({ x, y });
-      const left = at.x - (this.textAlign === 'center' ? wide / 2 : this.textAlign === 'right' || this.textAlign === 'end' ? wide : 0);
-      const title = this.canvas.closest('[aria-label]')?.getAttribute('aria-label');
-      if (title) {
-        const all = globalThis.written.get(title) ?? [];
-        all.push({ text, left, right: left + wide, width: this.canvas.width, align: this.textAlign });
-        globalThis.written.set(title, all);
-      }
-      return plain.call(this, text, x, y, ...rest);
-    };
-  });
   await page.route('**/api/v1/runs/*/figures', (route) => route.fulfill({ json: { figures } }));
   await page.goto(`${site.address}/#/runs/${[...site.mock.records.keys()][0]}`);
   await page.reload();
-  for (const one of figures) await page.getByRole('group', { name: one.title, exact: true }).locator('canvas').waitFor();
-  await comes(() => page.evaluate(() => globalThis.written.size), figures.length);
-  await page.waitForTimeout(500);
-  const drawn = await page.evaluate(() => Object.fromEntries(globalThis.written));
-  for (const [title, labels] of Object.entries(drawn)) {
-    for (const one of labels) assert.ok(one.left >= 0 && one.right <= one.width, `${title}: "${one.text}" is cut: ${JSON.stringify(one)}`);
-    // What was drawn last, axis by axis: labels of the vertical one end at it.
-    for (const align of ['right', 'center']) {
-      const all = labels.filter((one) => one.align === align).map((one) => one.text);
-      const last = all.slice(all.lastIndexOf(all[0]));
-      assert.ok(last.length > 0, `${title}: no labels, ${align}`);
-      assert.equal(new Set(last).size, last.length, `${title}: ${last.join(' | ')}`);
+  for (const { title } of figures) {
+    const chart = page.getByRole('group', { name: title, exact: true });
+    await chart.waitFor();
+    const { texts, width, height } = await chart.evaluate((node) => {
+      const whole = node.querySelector('svg').getBoundingClientRect();
+      const texts = [...node.querySelectorAll('svg text')].map((one) => ({ text: one.textContent, anchor: one.getAttribute('text-anchor'), place: one.getBoundingClientRect() }));
+      return { width: whole.width, height: whole.height, texts: texts.map(({ place, ...one }) => ({ ...one, left: place.left - whole.left, right: place.right - whole.left, top: place.top - whole.top, bottom: place.bottom - whole.top })) };
+    });
+    for (const one of texts) assert.ok(one.left >= -0.5 && one.right <= width + 0.5 && one.top >= -0.5 && one.bottom <= height + 0.5, `${title}: "${one.text}" is cut: ${JSON.stringify(one)}, ${width} × ${height}`);
+    // Labels of the vertical axis end at it, those of the horizontal one are centred on their marks.
+    for (const anchor of ['end', 'middle']) {
+      const all = texts.filter((one) => one.anchor === anchor).map((one) => one.text);
+      assert.ok(all.length > 1, `${title}: no labels, ${anchor}`);
+      assert.equal(new Set(all).size, all.length, `${title}: ${all.join(' | ')}`);
     }
   }
   // Of 17 lines none is drawn as another: sixteen colours, then a dash.
-  const strokes = await page.getByRole('group', { name: 'many', exact: true }).locator('.u-legend .u-marker').evaluateAll((all) => all.map((one) => one.style.borderColor + one.style.borderStyle + one.getAttribute('style')));
-  assert.equal(new Set(strokes.slice(-17)).size, 17, strokes.join('; '));
+  const strokes = await page.getByRole('group', { name: 'many', exact: true }).locator('path[stroke-width="1.4"]').evaluateAll((all) => all.map((one) => `${getComputedStyle(one).stroke} ${one.getAttribute('stroke-dasharray')}`));
+  assert.equal(strokes.length, 17);
+  assert.equal(new Set(strokes).size, 17, strokes.join('; '));
   site.quiet();
 });

@@ -185,19 +185,21 @@ test('every figure of a run that has ended is the record’s', options, async ()
   same(totals['Packets'], forward.receiver.packets_per_second + reverse.receiver.packets_per_second, 'total, packets');
   same(totals['Time'], record.seconds, 'time');
 
-  // Curves: each value at its own time, as the record has it. The mouse is put on each third interval.
+  // Curves: each interval has its value, as the record has it. The pointer is put on each third one.
   const chart = page.getByRole('group', { name: 'Throughput over time' });
-  const over = chart.locator('.u-over');
-  const box = await over.boundingBox();
+  const grid = await chart.locator('path[stroke="var(--line)"]').getAttribute('d');
+  const [, left, right] = /^M([\d.]+) [\d.]+L([\d.]+) /.exec(grid).map(Number);
+  const box = await chart.boundingBox();
   const end = record.intervals.at(-1).end_seconds;
-  const begin = record.intervals[0].end_seconds;
+  const begin = record.intervals[0].start_seconds;
   let compared = 0;
   for (let index = 0; index < record.intervals.length; index += 3) {
     const interval = record.intervals[index];
-    await page.mouse.move(box.x + Math.min(box.width - 1, Math.max(1, (box.width * (interval.end_seconds - begin)) / (end - begin))), box.y + box.height / 2);
-    const legend = async () => Object.fromEntries(await chart.locator('.u-legend .u-series').evaluateAll((all) => all.map((one) => [one.querySelector('.u-label').textContent, one.querySelector('.u-value').textContent])));
-    await comes(async () => Number.parseFloat((await legend()).at), interval.end_seconds);
-    const at = await legend();
+    const middle = (interval.start_seconds + interval.end_seconds) / 2;
+    await page.mouse.move(box.x + left + ((right - left) * (middle - begin)) / (end - begin), box.y + box.height / 2);
+    const tip = () => chart.locator('.tip').evaluate((node) => ({ at: node.querySelector('b').textContent, ...Object.fromEntries([...node.querySelectorAll('dl > div')].map((one) => [one.querySelector('dt').textContent, one.querySelector('dd').textContent])) }));
+    await comes(async () => Number.parseFloat((await tip()).at.split(' – ')[1]).toFixed(3), interval.end_seconds.toFixed(3));
+    const at = await tip();
     for (const flow of record.flows) {
       const count = interval.flows.find((one) => one.id === flow.id)?.receiver;
       same(at[flow.name], count?.bits_per_second, `${flow.name} at ${interval.end_seconds} s`);

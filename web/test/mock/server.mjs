@@ -694,10 +694,10 @@ export class Mock {
 
 /** Some of the report's figures, from the record's intervals. */
 function figuresOf(record) {
-  const axis = (label, keyName, quantity, more = {}) => ({ label, key: keyName, quantity, scale: 'linear', from_zero: true, ...more });
+  const axis = (label, keyName, quantity, more = {}) => ({ label, key: keyName, quantity, scale: 'linear', from_zero: true, categories: [], ...more });
   const line = (title, key, quantity, of) => ({
     id: key.replaceAll('_', '-'), title, caption: `${title} of each flow by interval.`, x: axis('Time', 'time_seconds', 'seconds'), y: axis(title, key, quantity), references: [], shades: [],
-    series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], host_limited: [] })),
+    series: record.flows.map((flow) => ({ name: flow.name, mark: 'step', colour: flow.id - 1, heavy: false, x: record.intervals.map((one) => one.start_seconds), x_end: record.intervals.map((one) => one.end_seconds), y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], host_limited: [] })),
   });
   const spread = {
     id: 'delay-by-size', title: 'Delay by size', caption: 'Mean and confidence interval of each size; the dashed line is what was asked for.', x: axis('Size', 'size_bytes', 'bytes'), y: axis('Losses', 'lost_packets', 'count'),

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { byPlace, errorsBelow, path } from '../../src/lib/api/client';
-import { alignedOf } from '../../src/lib/charts/aligned';
-import { baselineOf, marksOf, rowsOf as valuesOf } from '../../src/lib/charts/marks';
-import { joined, Series } from '../../src/lib/live/series';
+import { axis, history, overTime } from '../../src/lib/charts/live';
+import { Series } from '../../src/lib/live/series';
 import { backoff, EventParser } from '../../src/lib/live/sse';
 import type { JsonObject } from '../../src/lib/schema/model';
 import { Bindings } from '../../src/lib/bindings';
@@ -41,28 +40,28 @@ describe('a series', () => {
   });
 });
 
-describe('series over one axis', () => {
-  const series = (rows: [number, number | undefined][]) => {
-    const made = new Series(['at', 'rate'], 3);
-    for (const row of rows) made.push(row);
-    return made;
+describe('the history of a flow', () => {
+  const made = (rows: [from: number, at: number, rate: number | undefined][]) => {
+    const series = new Series(['at', 'from', 'rate'], 3);
+    for (const [from, at, rate] of rows) series.push([at, from, rate]);
+    return series;
   };
 
-  it('are joined by their times, wherever they begin and end', () => {
-    const early = series([[0.25, 1], [0.5, 2]]);
-    const late = series([[119.75, 5], [120, undefined], [120.25, 7]]);
-    expect(joined([early, late], 'rate')).toEqual({ x: [0.25, 0.5, 119.75, 120, 120.25], ys: [[1, 2, null, null, null], [null, null, 5, null, 7]] });
-    expect(joined([], 'rate')).toEqual({ x: [], ys: [] });
+  it('is drawn as levels over its intervals, at the times that they have', () => {
+    const times = [100_000.1, 100_000.2, 100_000.3] as const;
+    const { x, x_end, y, mark } = history('a', made([[times[0], times[1], 1], [times[1], times[2], undefined]]), 'rate');
+    expect({ x, x_end, y, mark }).toEqual({ x: times.slice(0, 2), x_end: times.slice(1), y: [1, null], mark: 'step' });
   });
 
-  it('keep the times that they were given', () => {
-    const times = [100_000.1, 100_000.2];
-    expect(joined([series(times.map((at) => [at, 1]))], 'rate').x).toEqual(times);
+  it('shares a figure with others that began later', () => {
+    const figure = overTime('rate', 'Rate', axis('', 'bits_per_second'), [history('a', made([[0, 0.25, 1]]), 'rate'), history('b', made([[119.75, 120, 5]]), 'rate')]);
+    expect(figure.series.map((one) => [one.name, one.x, one.x_end])).toEqual([['a', [0], [0.25]], ['b', [119.75], [120]]]);
   });
 
-  it('have one row for each time, the newest', () => {
-    expect(series([[1, 1], [2, undefined], [2, 20], [3, 3], [2, 21], [0.5, 9]]).column('rate')).toEqual([1, 21, 3]);
-    expect(series([[1, 1], [2, 2], [3, 3], [4, 4], [1, 9]]).column('at')).toEqual([2, 3, 4]);
+  it('has one row for each time, the newest', () => {
+    const rows: [number, number | undefined][] = [[1, 1], [2, undefined], [2, 20], [3, 3], [2, 21], [0.5, 9]];
+    expect(made(rows.map(([at, rate]) => [at - 1, at, rate])).column('rate')).toEqual([1, 21, 3]);
+    expect(made([[0, 1, 1], [1, 2, 2], [2, 3, 3], [3, 4, 4], [0, 1, 9]]).column('at')).toEqual([2, 3, 4]);
   });
 });
 
@@ -161,74 +160,5 @@ describe('errors of the server', () => {
 
   it('paths escape what is put into them', () => {
     expect(path`/plans/${'a/b ?'}`).toBe('/plans/a%2Fb%20%3F');
-  });
-});
-
-describe('a figure', () => {
-  it('puts series over one axis, gaps told from what is not there', () => {
-    const axis = { label: '', key: '', quantity: 'seconds', scale: 'linear', from_zero: true, categories: [] };
-    const series = (x: (number | null)[], y: (number | null)[]) => ({ name: '', mark: 'line', heavy: false, x, y, x_end: [], low: [], high: [], host_limited: [] });
-    const { x, ys } = alignedOf({ x: axis, y: axis, series: [series([1, 3], [10, null]), series([2, 3, null], [20, 30, 40])] });
-    expect(x).toEqual([1, 2, 3]);
-    expect(ys).toEqual([[10, undefined, null], [undefined, 20, 30]]);
-  });
-
-  it('leaves out what a logarithmic axis cannot show', () => {
-    const axis = { label: '', key: '', quantity: 'seconds', scale: 'log', from_zero: false, categories: [] };
-    const { x, ys } = alignedOf({ x: axis, y: axis, series: [{ name: '', mark: 'line', heavy: false, x: [0, 1, 10], y: [5, 0, 7], x_end: [], low: [], high: [], host_limited: [] }] });
-    expect(x).toEqual([1, 10]);
-    expect(ys).toEqual([[null, 7]]);
-  });
-});
-
-describe('what a figure has beside its lines', () => {
-  const axis = (scale = 'linear') => ({ label: '', key: '', quantity: 'seconds', scale, from_zero: true, categories: [] });
-  const series = (more: object) => ({ name: 's', mark: 'points', heavy: false, x: [1, 2, 3], y: [10, null, 30], x_end: [], low: [], high: [], host_limited: [], ...more });
-  const figure = (more: object, one: object = {}) => ({ x: axis(), y: axis(), references: [], shades: [], series: [series(one)], ...more });
-
-  it('is intervals, which the axes hold', () => {
-    // A level's name keeps inside the plot: the plot begins at 20, and letters are 11 high.
-    expect([60, 35, 34, 20].map((line) => baselineOf(line, 20, 1))).toEqual([56, 31, 47, 33]);
-    expect(baselineOf(60, 40, 2)).toBe(86);
-    const marks = marksOf(figure({}, { low: [8, null, 25], high: [15, null, 90] }));
-    expect(marks.whiskers).toEqual([{ series: 0, x: 1, low: 8, high: 15 }, { series: 0, x: 3, low: 25, high: 90 }]);
-    expect([marks.least.y, marks.most.y]).toEqual([8, 90]);
-  });
-
-  it('is stretches with the ends that they have', () => {
-    const marks = marksOf(figure({}, { mark: 'bars', x: [0, 1, 5], x_end: [1, 5, 9], host_limited: [2] }));
-    expect(marks.spans.map((one) => one.riser)).toEqual([undefined, undefined]);
-    expect(marks.spans.map((one) => [one.from, one.to, one.y, one.filled])).toEqual([[0, 1, 10, true], [5, 9, 30, true]]);
-    expect(marks.host_limited).toEqual([{ series: 0, x: 7, y: 30 }]);
-    expect(marks.most.x).toBe(9);
-  });
-
-  it('is steps that rise where one level follows the other, and gaps where none does', () => {
-    const steps = (y: (number | null)[], x: number[], x_end: number[]) => marksOf(figure({}, { mark: 'step', x, x_end, y })).spans.map((one) => [one.from, one.riser]);
-    expect(steps([10, 20, 5], [0, 0.1, 0.2], [0.1, 0.2, 0.3])).toEqual([[0, undefined], [0.1, 10], [0.2, 20]]);
-    expect(steps([10, null, 5], [0, 1, 2], [1, 2, 3])).toEqual([[0, undefined], [2, undefined]]);
-    expect(steps([10, 20], [0, 5], [1, 6])).toEqual([[0, undefined], [5, undefined]]);
-  });
-
-  it('is references and what is left out', () => {
-    const marks = marksOf(figure({ references: [{ name: 'asked', place: 'horizontal', at: 50 }, { name: 'same', place: 'diagonal', at: null }], shades: [[0, 1]] }));
-    expect(marks.references).toEqual([{ name: 'asked', place: 'horizontal', at: 50 }, { name: 'same', place: 'diagonal', at: undefined }]);
-    expect([marks.most.y, marks.shades]).toEqual([50, [[0, 1]]]);
-  });
-
-  it('is nothing that a logarithmic axis can not show', () => {
-    const marks = marksOf(figure({ y: axis('log'), references: [{ name: 'zero', place: 'horizontal', at: 0 }] }, { low: [0, null, 1], high: [2, null, 3] }));
-    expect(marks.whiskers).toEqual([{ series: 0, x: 3, low: 1, high: 3 }]);
-    expect(marks.references).toEqual([]);
-  });
-
-  it('is a table of values, bounded', () => {
-    expect(valuesOf(figure({}, { low: [8, null, 25], high: [15, null, 90], host_limited: [2] }))).toEqual([
-      { series: 's', x: 1, end: undefined, y: 10, low: 8, high: 15, host_limited: false },
-      { series: 's', x: 2, end: undefined, y: null, low: undefined, high: undefined, host_limited: false },
-      { series: 's', x: 3, end: undefined, y: 30, low: 25, high: 90, host_limited: true },
-    ]);
-    const many = Array.from({ length: 1000 }, (_, index) => index);
-    expect(valuesOf(figure({}, { x: many, y: many })).length).toBe(200);
   });
 });

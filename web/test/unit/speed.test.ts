@@ -18,7 +18,7 @@ describe('a phase', () => {
   });
 
   it('has a curve of rates between marks', () => {
-    expect(curve([{ seconds: 0.1, bytes: 10 }, { seconds: 0.25, bytes: 25 }, { seconds: 0.5, bytes: 100 }])).toEqual([{ at: 0.25, rate: 800 }, { at: 0.5, rate: 2400 }]);
+    expect(curve([{ seconds: 0.1, bytes: 10 }, { seconds: 0.25, bytes: 25 }, { seconds: 0.5, bytes: 100 }])).toEqual([{ from: 0, to: 0.25, rate: 800 }, { from: 0.25, to: 0.5, rate: 2400 }]);
   });
 });
 

@@ -51,7 +51,7 @@ export class Series {
     return this.#length === 0 ? this.#next : undefined;
   }
 
-  /** A column, oldest first, with `null` for gaps, as uPlot requires. */
+  /** A column, oldest first, with `null` for gaps. */
   column(name: string): (number | null)[] {
     const values = this.#values[this.columns.indexOf(name)];
     if (values === undefined) return [];
@@ -68,18 +68,4 @@ export class Series {
     const value = this.#values[this.columns.indexOf(name)]?.[(this.#next - 1 + this.capacity) % this.capacity];
     return value === undefined || Number.isNaN(value) ? undefined : value;
   }
-}
-
-/** A column of several series over one ascending time axis, each value at its own time; `null` where a series has none. */
-export function joined(series: readonly Series[], column: string): { x: number[]; ys: (number | null)[][] } {
-  const times = series.map((one) => one.column(TIME) as number[]);
-  const x = [...new Set(times.flat())].sort((a, b) => a - b);
-  const place = new Map(x.map((at, index) => [at, index]));
-  const ys = series.map((one, index) => {
-    const values = one.column(column);
-    const made = new Array<number | null>(x.length).fill(null);
-    times[index]?.forEach((at, row) => (made[place.get(at) ?? 0] = values[row] ?? null));
-    return made;
-  });
-  return { x, ys };
 }

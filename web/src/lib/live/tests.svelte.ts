@@ -10,7 +10,7 @@ import { type Counts, type Figures, lossOf, type Row, Sums } from './sums';
 import { isOver } from '../states';
 import { stream } from './stream.svelte';
 
-/** The figures of curves. */
+/** The figures shown of a flow or a total: the receiver's, except for the sent rate and a stream's round trip. */
 const FIGURES = ['rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
 export type Column = (typeof FIGURES)[number];
 /** The end of an interval, its start, its figures. */
