@@ -319,6 +319,18 @@ export class Board {
     this.#set(next);
   }
 
+  /** Stages the configuration of a file's text, TOML or JSON; returns what is wrong with it. */
+  async open(text: string): Promise<Validation['errors']> {
+    const read = (file: string) => post<Validation>('/validate/impairment', file);
+    const [file, inForce] = await Promise.all([read(text), read(JSON.stringify(this.applied))]);
+    if (!file.document) return file.errors;
+    // The server states defaults; what only differs in that stays as it is. A file without a seed keeps the one in force.
+    const base = (inForce.document ?? this.applied) as JsonObject;
+    const kept: JsonObject = base['seed'] === undefined ? {} : { seed: base['seed'] };
+    this.stage(rebased(base, { ...kept, ...(file.document as JsonObject) }, this.applied, this.schema));
+    return [];
+  }
+
   /** Sets the value at a pointer of the configuration; empty objects on the path are removed. */
   change(where: string, next: Json | undefined): void {
     let made = put(this.staged, where, next) as JsonObject;

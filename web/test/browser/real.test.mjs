@@ -316,6 +316,23 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
       return current.counters.received_packets >= 40 && shown.includes(`${current.counters.received_packets} pkt`) && shown.includes(`${(current.realised.loss_ratio * 100).toFixed(3)} %`);
     }, true);
 
+    // The matrix has the same figures: what these laws ask for, and what came of it.
+    const matrix = page.getByRole('table', { name: /^Flows/ });
+    const row = matrix.getByRole('row').filter({ has: page.getByRole('link', { name: 'other', exact: true }) });
+    assert.equal(await matrix.getByRole('link', { name: /^other, A→B, Loss/ }).innerText(), '25.00 %');
+    assert.equal(await matrix.getByRole('link', { name: /^other, A→B, Delay/ }).innerText(), '30.0 ms');
+    await comes(async () => (await row.innerText()).includes(`${((await flowNow()).current.realised.loss_ratio * 100).toFixed(2)} %`), true);
+    // Saved as a file and opened again, the configuration is the same: nothing is staged.
+    const saving = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Save file' }).click();
+    const toml = readFileSync(await (await saving).path(), 'utf8');
+    assert.match(toml, /every_nth/);
+    const opened = (text) => page.getByLabel('Open file').setInputFiles({ name: 'lab.toml', mimeType: 'application/toml', buffer: Buffer.from(text) });
+    await opened(toml.replace('30ms', '31ms'));
+    await page.getByText('other, A→B: delay, not applied').waitFor();
+    await opened(toml);
+    await page.getByText('Changes are staged here').waitFor();
+
     // Its verdicts are a file: at least one of 24 bytes for each ping and answer that it saw.
     await page.getByRole('tab', { name: 'Log', exact: true }).click();
     await page.getByText(/Packet trace: [1-9][\d\u202f]* verdicts/).waitFor();
