@@ -119,7 +119,7 @@ pub(crate) struct PreviewDelay {
 
 /// A delay figure of which the outcome differs from the law.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-pub struct PreviewDifference {
+pub(crate) struct PreviewDifference {
     /// Which one.
     pub figure: DelayFigure,
     /// By the law alone, s.
@@ -133,7 +133,7 @@ pub struct PreviewDifference {
 /// A figure of delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum DelayFigure {
+pub(crate) enum DelayFigure {
     /// Mean.
     Mean,
     /// Standard deviation.
@@ -143,7 +143,7 @@ pub enum DelayFigure {
 /// What makes a delay differ from its law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum DifferenceReason {
+pub(crate) enum DifferenceReason {
     /// The order of packets is preserved.
     Order,
     /// Packets wait in the queue of the rate.
@@ -152,7 +152,7 @@ pub enum DifferenceReason {
 
 /// Laws that a flow has in addition to its own.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct InheritedLaws {
+pub(crate) struct InheritedLaws {
     /// The flow; `other` for packets that no filter matches.
     pub flow: String,
     /// `forward` is A to B.
@@ -168,7 +168,7 @@ pub struct InheritedLaws {
 /// Where laws are from that are not a flow's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum LawOrigin {
+pub(crate) enum LawOrigin {
     /// A preset.
     Preset,
     /// An aggregate: shared with other flows.

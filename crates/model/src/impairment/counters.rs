@@ -10,7 +10,7 @@ use super::Stage;
 
 /// A counter of one flow in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counter {
+pub struct Counter {
     /// Name in reports and records.
     pub name: &'static str,
     /// What happened to its packets, in a word.
@@ -45,7 +45,7 @@ macro_rules! counters {
         }
 
         /// All counters, in the order in which they are shown.
-        pub(crate) const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
+        pub const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
             [$(Counter { name: stringify!($name), label: $label, stage: $stage, meaning: $meaning }),*];
 
         impl Counters {

@@ -29,9 +29,7 @@ pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 
 pub use crate::law::{Law, Running};
 pub use content::*;
-#[cfg(test)]
-pub(crate) use counters::COUNTERS;
-pub use counters::Counters;
+pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
 pub use duplicate::Duplicate;
 pub use laws::{Laws, Stage};

@@ -981,7 +981,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. An impairment may also be a string: the text of its file. */
+        /** Checks a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) without running it. A plan or an impairment may also be a string: the text of its file. */
         post: operations["validate"];
         delete?: never;
         options?: never;
