@@ -42,6 +42,7 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::POST, "/tests/{id}/stop", post(tests::stop), || Operation::new("stopTest", "tests", "Stops a test; what it measured is stored.").answers::<Test>(202))
         .add(&Method::GET, "/tests/{id}/record", get(tests::record), || Operation::new("getTestRecord", "tests", "The record of a finished test.").query::<RecordQuery>().answers::<Record>(200))
         .add(&Method::POST, "/tests/{id}/connections/{name}/start", post(tests::start_connection), || Operation::new("startConnection", "tests", "Starts a waiting connection.").answers::<Test>(200))
+        .add(&Method::POST, "/tests/{id}/connections/{name}/rate", post(tests::set_rate), || Operation::new("setRate", "tests", "Changes the rate of one connection of a running test.").body::<RateRequest>().answers::<Test>(200))
         .add(&Method::POST, "/tests/{id}/connections/{name}/stop", post(tests::stop_connection), || Operation::new("stopConnection", "tests", "Stops one connection of a running test.").answers::<Test>(200))
         .add(&Method::GET, "/plans", get(plans::list), || Operation::new("listPlans", "plans", "Stored plans.").answers::<PlanList>(200))
         .add(&Method::GET, "/plans/{name}", get(plans::get), || Operation::new("getPlan", "plans", "A stored plan.").answers::<Plan>(200).tagged())

@@ -106,11 +106,11 @@ impl Pacer {
         }
     }
 
-    /// The same with differing intervals, if any.
+    /// The same with differing intervals, if any; `packet` is the first.
     #[must_use]
-    pub(crate) fn with_gaps(mut self, gaps: Option<Gaps>) -> Self {
+    pub(crate) fn with_gaps(mut self, gaps: Option<Gaps>, packet: u64) -> Self {
         self.drawn = gaps.map(|gaps| {
-            Box::new(Drawn { gaps, due: 0, within: 0, ahead: VecDeque::new(), packet: 0 })
+            Box::new(Drawn { gaps, due: 0, within: 0, ahead: VecDeque::new(), packet })
         });
         self
     }

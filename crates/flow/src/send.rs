@@ -4,7 +4,8 @@
 //! counted.
 
 use weir_model::plan::{CatchUp, FlowSpec, TransportName};
-use weir_model::record::IntervalCount;
+use weir_model::record::{IntervalCount, RateChange};
+use weir_model::units::SendRate;
 use weir_stats::Spacing;
 use weir_wire::header::native::FLAG_VERIFY;
 use weir_wire::header::{Codec, Header, HeaderFields, TagKey, WithCodec};
@@ -52,6 +53,26 @@ struct TcpSums {
     max_cwnd_bytes: u64,
 }
 
+/// Maximum number of rate changes of one flow.
+const MAX_RATE_CHANGES: usize = 1000;
+
+/// Slots of earlier rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Slots {
+    served: u64,
+    missed: u64,
+    late: u64,
+}
+
+/// A rate that applies from a time on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct RateFrom {
+    ns: u64,
+    rate: SendRate,
+    /// `None`: unlimited.
+    packets_per_second: Option<f64>,
+}
+
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
@@ -62,6 +83,10 @@ pub struct Sending {
     flow: u32,
     flags: u32,
     rate: Option<(f64, u32, CatchUp)>,
+    /// The rate that it started with, and each one since.
+    rates: Vec<RateFrom>,
+    /// Of the pacers before this one.
+    earlier: Slots,
     /// Its intervals, where they differ.
     gaps: Option<Gaps>,
     segmented: bool,
@@ -95,15 +120,9 @@ impl Sending {
     /// by whole messages.
     pub fn new(spec: &FlowSpec, key: TagKey, omit_ns: u64, segmented: bool) -> Self {
         let sizes = Sizes::of(spec);
-        let rate = spec.packets_per_second().map(|pps| {
-            let burst = if segmented {
-                spec.rate.burst.max(segments_per_message(sizes.max(), FEW_SEGMENTS) as u32)
-            } else {
-                spec.rate.burst
-            };
-            (pps, burst, spec.connection.catch_up)
-        });
+        let rate = pacing(spec, sizes.max(), segmented);
         let gaps = rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
+        let packets_per_second = spec.packets_per_second();
         Sending {
             transport: spec.connection.transport.name(),
             header: Header::new(spec.connection.header, sizes.min()),
@@ -112,6 +131,8 @@ impl Sending {
             flow: spec.id,
             flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
             rate,
+            rates: vec![RateFrom { ns: 0, rate: spec.rate, packets_per_second }],
+            earlier: Slots::default(),
             gaps,
             segmented,
             class: None,
@@ -141,12 +162,62 @@ impl Sending {
     pub fn start(&mut self, at_ns: u64, intervals: IntervalClock) {
         self.started = Some(at_ns);
         self.end_ns = self.duration_ns.map_or(u64::MAX, |d| at_ns.saturating_add(d));
-        self.pacer = self.rate.map(|(pps, burst, policy)| {
-            Pacer::new(pps, burst, policy, at_ns).with_gaps(self.gaps.clone())
-        });
+        self.pacer = self.pacer_from(at_ns);
         if self.log.clock().is_none() {
             self.log.start(intervals);
         }
+    }
+
+    fn pacer_from(&self, at_ns: u64) -> Option<Pacer> {
+        self.rate.map(|(pps, burst, policy)| {
+            Pacer::new(pps, burst, policy, at_ns).with_gaps(self.gaps.clone(), self.sequence)
+        })
+    }
+
+    /// Changes the rate to that of `spec`, from `now_ns` on. The slot that is due next keeps its time, unless the new rate
+    /// has one before. False, and nothing changes, after 1000 changes.
+    #[must_use]
+    pub fn set_rate(&mut self, spec: &FlowSpec, now_ns: u64) -> bool {
+        if self.rates.len() > MAX_RATE_CHANGES {
+            return false;
+        }
+        self.rate = pacing(spec, self.sizes.max(), self.segmented);
+        self.gaps = self.rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
+        let packets_per_second = spec.packets_per_second();
+        let Some(started) = self.started else {
+            self.rates = vec![RateFrom { ns: 0, rate: spec.rate, packets_per_second }];
+            return true;
+        };
+        let mut from = now_ns.max(started);
+        self.rates.push(RateFrom { ns: from, rate: spec.rate, packets_per_second });
+        if let Some(before) = self.pacer.take() {
+            if let Some((pps, ..)) = self.rate {
+                let next = before.intended_ns(before.slot());
+                from = next.min(from.saturating_add((1e9 / pps) as u64));
+            }
+            self.earlier.served += before.slot();
+            self.earlier.missed += before.missed();
+            self.earlier.late += before.late();
+        }
+        self.pacer = self.pacer_from(from);
+        true
+    }
+
+    /// The mean of its rates from one time to another; `None` if it was unlimited for a part of it.
+    fn asked_packets_per_second(&self, from: u64, to: u64) -> Option<f64> {
+        let [only] = &self.rates[..] else {
+            let ends = self.rates.iter().skip(1).map(|rate| rate.ns).chain([u64::MAX]);
+            let mut packets = 0.0;
+            for (rate, end) in self.rates.iter().zip(ends) {
+                let length = end.min(to).saturating_sub(rate.ns.max(from)) as f64;
+                if length > 0.0 {
+                    packets += rate.packets_per_second? * length;
+                }
+            }
+            let length = to.saturating_sub(from) as f64;
+            return (length > 0.0).then(|| packets / length);
+        };
+        only.packets_per_second
     }
 
     /// Stops it now.
@@ -421,6 +492,12 @@ impl Sending {
         let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
         let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
         let paced = self.pacer.as_ref();
+        let is_paced = paced.is_some() || self.earlier != Slots::default();
+        let slots =
+            |earlier: u64, now: fn(&Pacer) -> u64| is_paced.then(|| earlier + paced.map_or(0, now));
+        let asked = from
+            .map_or(self.rate.map(|(pps, ..)| pps), |from| self.asked_packets_per_second(from, to));
+        let changes = self.rates.iter().skip(1);
         weir_model::record::Sender {
             bytes,
             packets,
@@ -436,11 +513,16 @@ impl Sending {
             method: method.into(),
             segments_per_message: (self.transport.datagrams() && self.messages > 0)
                 .then(|| self.sequence as f64 / self.messages as f64),
-            intended_slots: paced.map(Pacer::slot),
-            missed_slots: paced.map(Pacer::missed),
-            late_slots: paced.map(Pacer::late),
-            asked_packets_per_second: self.rate.map(|(pps, ..)| pps),
-            spacing: paced.and_then(|p| self.spacing_report(p)),
+            intended_slots: slots(self.earlier.served, Pacer::slot),
+            missed_slots: slots(self.earlier.missed, Pacer::missed),
+            late_slots: slots(self.earlier.late, Pacer::late),
+            asked_packets_per_second: asked,
+            rate_changes: changes
+                .filter_map(|change| {
+                    Some(RateChange { at_seconds: since_zero(change.ns)?, rate: change.rate })
+                })
+                .collect(),
+            spacing: paced.and_then(|p| self.spacing_report(p, asked)),
             buffer_bytes,
             queue_full: (self.queue_full > 0).then_some(self.queue_full),
             scheduling: self.class.map(|c| c.name().into()),
@@ -454,13 +536,19 @@ impl Sending {
         Some(self.last_ns.saturating_sub(first) as f64 / 1e9 / (self.sequence - 1) as f64)
     }
 
-    fn spacing_report(&self, pacer: &Pacer) -> Option<weir_model::record::Spacing> {
+    fn spacing_report(
+        &self,
+        pacer: &Pacer,
+        asked_packets_per_second: Option<f64>,
+    ) -> Option<weir_model::record::Spacing> {
         let s = &self.spacing;
         let seconds = |ns: i64| ns as f64 / 1e9;
         let absolute_max = s.errors().map(|(error, _)| error.unsigned_abs()).max()?;
         Some(weir_model::record::Spacing {
-            intended_seconds: pacer.period_ns() as f64 / 1e9
-                * self.rate.map_or(1.0, |(_, burst, _)| f64::from(burst)),
+            intended_seconds: match asked_packets_per_second.filter(|_| self.rates.len() > 1) {
+                Some(asked) => 1.0 / asked,
+                None => pacer.period_ns() as f64 / 1e9,
+            } * self.rate.map_or(1.0, |(_, burst, _)| f64::from(burst)),
             deviation_seconds: s.half_range_ns()? / 1e9,
             p50_seconds: seconds(s.quantile_ns(0.5)?),
             p01_seconds: s.quantile_ns(0.01).map(seconds),
@@ -474,6 +562,18 @@ impl Sending {
         let Some(clock) = self.log.clock() else { return vec![] };
         self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
     }
+}
+
+/// Packets per second, packets of a burst and policy of a paced flow.
+fn pacing(spec: &FlowSpec, payload: usize, segmented: bool) -> Option<(f64, u32, CatchUp)> {
+    spec.packets_per_second().map(|pps| {
+        let burst = if segmented {
+            spec.rate.burst.max(segments_per_message(payload, FEW_SEGMENTS) as u32)
+        } else {
+            spec.rate.burst
+        };
+        (pps, burst, spec.connection.catch_up)
+    })
 }
 
 /// Writes the headers of the next datagrams.

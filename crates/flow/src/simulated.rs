@@ -523,3 +523,59 @@ fn intervals_follow_their_law() {
     assert_eq!(times.len(), 10 * bursts.len());
     assert!((bursts.len() as f64 - 2000.0).abs() < 5.0 * 2000f64.sqrt(), "{}", bursts.len());
 }
+
+#[test]
+fn a_rate_that_changes_is_kept_from_then_on() {
+    // 1000 packets/s for 2 s, 4000/s for 3 s, then 500/s.
+    let s = spec(udp("1000pps", 1, 10));
+    let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+    sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+    let mut changes = vec![(5_000_000_000, "500pps"), (2_000_300_000, "4000pps")];
+    let (mut now, mut times) = (0, vec![]);
+    loop {
+        match sending.next(now) {
+            NextSend::Done => break,
+            NextSend::At(at) => match changes.last() {
+                Some(&(change, rate)) if change <= at => {
+                    now = change;
+                    let changed = FlowSpec { rate: rate.parse().unwrap(), ..s.clone() };
+                    assert!(sending.set_rate(&changed, now));
+                    changes.pop();
+                }
+                _ => now = at,
+            },
+            NextSend::Now(_) => {
+                times.push(now);
+                sending.sent(1, 1, now);
+            }
+        }
+    }
+    let between = |from: u64, to: u64| times.iter().filter(|t| (from..to).contains(*t)).count();
+    assert_eq!(between(0, 2_000_300_000), 2001);
+    // The first slot of the new rate is one of its periods after the change.
+    assert!(times.contains(&2_000_550_000));
+    assert_eq!(between(2_000_300_000, 5_000_000_000), 11_998);
+    assert_eq!(between(5_000_000_000, 10_000_000_000), 2500);
+    let tx = sending.report("send", None);
+    assert_eq!((tx.missed_slots, tx.late_slots), (Some(0), Some(0)));
+    assert_eq!(tx.intended_slots, Some(times.len() as u64));
+    let asked = tx.asked_packets_per_second.unwrap();
+    assert!((asked / 1650.0 - 1.0).abs() < 1e-3, "{asked}");
+    let changes: Vec<_> = tx.rate_changes.iter().map(|c| c.rate.to_string()).collect();
+    assert_eq!(changes, ["4000pps", "500pps"]);
+    assert!((tx.rate_changes[0].at_seconds - 2.0003).abs() < 1e-9);
+}
+
+#[test]
+fn a_rate_may_change_before_the_start_but_not_for_ever() {
+    let s = spec(udp("1000pps", 1, 10));
+    let faster = FlowSpec { rate: "2000pps".parse().unwrap(), ..s.clone() };
+    let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+    assert!(sending.set_rate(&faster, 5));
+    sending.start(10, clock());
+    let tx = sending.report("send", None);
+    assert_eq!((tx.asked_packets_per_second, tx.rate_changes.len()), (Some(2000.0), 0));
+    let made = (0..2000).filter(|n| sending.set_rate(&s, 20 + n)).count();
+    assert_eq!(made, 1000);
+    assert_eq!(sending.report("send", None).rate_changes.len(), 1000);
+}

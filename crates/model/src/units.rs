@@ -312,6 +312,13 @@ pub enum RateLimit {
     Packets(f64),
 }
 
+impl Default for SendRate {
+    /// No limit.
+    fn default() -> Self {
+        SendRate::UNLIMITED
+    }
+}
+
 impl SendRate {
     /// No limit.
     pub const UNLIMITED: SendRate = SendRate { limit: RateLimit::Unlimited, burst: 1 };

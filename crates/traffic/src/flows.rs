@@ -10,6 +10,7 @@ use weir_flow::{
 use weir_model::plan::FlowSpec;
 use weir_model::record::{IntervalCount, Tcp};
 use weir_model::report::FlowReport;
+use weir_model::units::SendRate;
 use weir_net::tcp::TcpInfo;
 use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
@@ -298,6 +299,18 @@ impl Flow {
             lock(state).stop();
             self.poke(engine);
         }
+    }
+
+    /// Changes the rate of a sender. False without effect: it has no more changes, or this end does not send.
+    pub(crate) fn set_rate(&self, engine: &Engine, rate: SendRate) -> bool {
+        let (Part::DatagramSend(state) | Part::StreamSend { state, .. }) = &self.part else {
+            return false;
+        };
+        let mut spec = self.spec.clone();
+        spec.rate = rate;
+        let is_set = lock(state).set_rate(&spec, engine.clock().monotonic_ns());
+        self.poke(engine);
+        is_set
     }
 
     /// Whether this end sends.

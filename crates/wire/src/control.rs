@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::plan::{Family, Plan};
 use weir_model::record::IntervalCount;
 use weir_model::report::{EndReport, FlowReport};
+use weir_model::units::SendRate;
 
 /// The version of the control protocol. A peer supports every version from its minimum to its maximum.
 pub const PROTOCOL: u32 = 1;
@@ -298,6 +299,13 @@ pub enum ClientMessage {
     StopFlow {
         /// Which.
         flow: Option<u32>,
+    },
+    /// Changes the rate of a flow that the server sends, now. No effect on other flows, nor after 1000 changes.
+    SetRate {
+        /// Which.
+        flow: u32,
+        /// The new rate.
+        rate: SendRate,
     },
     /// A sender on the client's side has finished.
     SenderDone(SenderTotal),

@@ -310,6 +310,7 @@ mod tests {
             ClientMessage::Open(Box::new(open)),
             ClientMessage::Clock(clock),
             ClientMessage::StopFlow { flow: None },
+            ClientMessage::SetRate { flow: 1, rate: "10M/4".parse().unwrap() },
             ClientMessage::SenderDone(total),
         ];
         let opened = Opened {

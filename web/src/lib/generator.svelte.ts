@@ -240,6 +240,15 @@ class Generator {
     else tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${flow.name}/stop`));
   }
 
+  /** Changes the rate of running connections; the plan is not changed. */
+  async setRate(rows: PlanRow[], rate: Json): Promise<void> {
+    for (const row of rows.filter((row) => this.isRunning(row))) {
+      const bound = this.bound(row);
+      const flow = bound?.live.flow(bound.id);
+      if (bound !== undefined && flow !== undefined) tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${flow.name}/rate`, { rate }));
+    }
+  }
+
   async stopAll(): Promise<void> {
     await Promise.all(this.running.map((live) => tests.stop(live.test.id)));
   }

@@ -520,7 +520,8 @@ export class Mock {
         if (test === undefined) throw missing();
         if (part === 'stop') test.end();
         else if (part === 'connections') {
-          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'finished' : 'started' };
+          if (verb === 'rate') test.flows = test.flows.map((flow) => (flow.name === name ? { ...flow, rate: body.rate } : flow));
+          else test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'finished' : 'started' };
           this.told('tests', test);
         }
         return { status: part === 'stop' ? 202 : 200, body: { ...test } };

@@ -206,14 +206,22 @@ pub(crate) async fn start_connection(
     State(app): State<Shared>,
     PathSegments(id, name): PathSegments,
 ) -> Answer<Test> {
-    supervise::connection(&app, &id, "start", &name).await.map(Json200)
+    supervise::connection(&app, &id, "start", &name, None).await.map(Json200)
 }
 
 pub(crate) async fn stop_connection(
     State(app): State<Shared>,
     PathSegments(id, name): PathSegments,
 ) -> Answer<Test> {
-    supervise::connection(&app, &id, "stop", &name).await.map(Json200)
+    supervise::connection(&app, &id, "stop", &name, None).await.map(Json200)
+}
+
+pub(crate) async fn set_rate(
+    State(app): State<Shared>,
+    PathSegments(id, name): PathSegments,
+    JsonText(RateRequest { rate }, _): JsonText<RateRequest>,
+) -> Answer<Test> {
+    supervise::connection(&app, &id, "rate", &name, Some(rate)).await.map(Json200)
 }
 
 #[cfg(test)]

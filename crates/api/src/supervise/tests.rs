@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use weir_jobs::{Event, Job, KeySource, Notice, TestJob};
 use weir_model::plan::Plan;
 use weir_model::progress::{FlowProgress, FlowState};
+use weir_model::units::SendRate;
 use weir_model::warning::{Severity, Warning};
 use weir_report::FlowMeta;
 
@@ -314,20 +315,27 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
     app.tests.get(id)
 }
 
-/// Starts or stops one connection of a running test.
+/// Starts or stops one connection of a running test, or changes its rate.
 pub(crate) async fn connection(
     app: &Shared,
     id: &str,
     verb: &str,
     name: &str,
+    rate: Option<SendRate>,
 ) -> Result<Test, Problem> {
     let test = app.tests.get(id)?;
     if test.state.is_over() {
         return Err(Problem::conflict("ended", "the test has ended"));
     }
-    let request = json!({ "verb": verb, "connection": name });
+    let request = json!({ "verb": verb, "connection": name, "rate": rate });
     let states = ask(app, id, request).await?;
-    app.tests.change(id, |entry| entry.test.flow_states.extend(states));
+    app.tests.change(id, |entry| {
+        if let Some(rate) = rate {
+            let changed = entry.test.flows.iter_mut().filter(|f| states.contains_key(&f.name));
+            changed.for_each(|flow| flow.rate = rate.to_string());
+        }
+        entry.test.flow_states.extend(states);
+    });
     app.tests.get(id)
 }
 

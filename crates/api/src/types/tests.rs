@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::plan::Plan;
 use weir_model::progress::FlowState;
 use weir_model::record::Interval;
+use weir_model::units::SendRate;
 use weir_model::warning::Warning;
 use weir_report::FlowMeta;
 
@@ -50,6 +51,14 @@ pub(crate) enum RecordParts {
 pub(crate) struct RecordQuery {
     /// Its parts. Absent: all.
     pub parts: RecordParts,
+}
+
+/// A change of a connection's rate.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RateRequest {
+    /// The rate from now on; 0 is unlimited, for streams.
+    pub rate: SendRate,
 }
 
 /// The state of a job.

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output::print;
+use weir_model::units::SendRate;
 use weir_report::clean;
 
-/// Start, stop and query the connections of a running test (`weir test --control-socket`)
+/// Start, stop and query the connections of a running test, and change their rates (`weir test --control-socket`)
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
     /// The control socket of the test; required
@@ -34,6 +35,13 @@ enum Verb {
         /// Its name in the plan [default: all]
         name: Option<String>,
     },
+    /// Change the rate of a connection, at whichever end it is sent
+    Rate {
+        /// The new rate: bit/s with K, M, G (powers of ten), or packets per second (50000pps); 0 is unlimited
+        rate: SendRate,
+        /// Its name in the plan [default: all]
+        name: Option<String>,
+    },
     /// Print the state of a connection
     Status {
         /// Its name in the plan [default: all]
@@ -46,16 +54,20 @@ const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// The request, as one line of JSON.
 fn request(verb: &Verb) -> String {
-    let (verb, name) = match verb {
-        Verb::Start { name } => ("start", name),
-        Verb::Stop { name } => ("stop", name),
-        Verb::Status { name } => ("status", name),
+    let (verb, name, rate) = match verb {
+        Verb::Start { name } => ("start", name, None),
+        Verb::Stop { name } => ("stop", name, None),
+        Verb::Rate { rate, name } => ("rate", name, Some(rate)),
+        Verb::Status { name } => ("status", name, None),
     };
-    match name {
-        Some(name) => json!({ "verb": verb, "connection": name }),
-        None => json!({ "verb": verb }),
+    let mut request = json!({ "verb": verb });
+    if let Some(name) = name {
+        request["connection"] = json!(name);
     }
-    .to_string()
+    if let Some(rate) = rate {
+        request["rate"] = json!(rate);
+    }
+    request.to_string()
 }
 
 /// The text to print for an answer, or the refusal in it.
@@ -132,6 +144,11 @@ mod tests {
         assert_eq!(
             request(&Verb::Start { name: Some("a \"b\"".into()) }),
             r#"{"connection":"a \"b\"","verb":"start"}"#
+        );
+        let rate = "10M/4".parse().unwrap();
+        assert_eq!(
+            request(&Verb::Rate { rate, name: Some("a".into()) }),
+            r#"{"connection":"a","rate":"10M/4","verb":"rate"}"#
         );
         assert_eq!(request(&Verb::Status { name: None }), r#"{"verb":"status"}"#);
     }

@@ -124,6 +124,72 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
 }
 
 #[test]
+fn rates_change_while_connections_run_at_either_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (socket, plan) = (dir.path().join("socket"), dir.path().join("plan.toml"));
+    let server = Serve::start(&[]);
+    let text = r#"
+schema = "weir.plan/1"
+interval = "100ms"
+[[connection]]
+name = "there"
+transport = "udp"
+rate = "200pps"
+duration = "0s"
+[[connection]]
+name = "back"
+transport = "udp"
+direction = "reverse"
+rate = "200pps"
+duration = "0s"
+[[connection]]
+name = "stream"
+rate = "1M"
+duration = "0s"
+"#;
+    fs::write(&plan, text.replacen("interval", &format!("port = {}\ninterval", server.port), 1))
+        .unwrap();
+    let mut command = weir();
+    command.args(["test", "127.0.0.1", "--json-stream", "--no-store", "--plan"]);
+    command.arg(&plan).arg("--control-socket").arg(&socket);
+    let mut client = Watched::start(command);
+    client.wait_for("interval", 3);
+    // Delays could not be counted from scheduled times; an invalid rate; an unknown connection.
+    for words in [&["rate", "0", "there"][..], &["rate", "-1M", "there"], &["rate", "1M", "none"]] {
+        assert_eq!(ctl(&socket, words).0, 2, "{words:?}");
+    }
+    for name in ["there", "back"] {
+        assert_eq!(ctl(&socket, &["rate", "1000pps", name]).0, 0);
+    }
+    assert_eq!(ctl(&socket, &["rate", "20M", "stream"]).0, 0);
+    let seen = client.count("interval");
+    client.wait_for("interval", seen + 10);
+    assert_eq!(ctl(&socket, &["stop"]).0, 0);
+    assert_eq!(client.ended(), Some(0), "{}", client.errors());
+    let record = client.last("end");
+    for (flow, rate) in
+        record["flows"].as_array().unwrap().iter().zip(["1000pps", "1000pps", "20M"])
+    {
+        let sender = &flow["sender"];
+        let changes = sender["rate_changes"].as_array().unwrap();
+        assert_eq!(changes.len(), 1, "{flow}");
+        assert_eq!(changes[0]["rate"], rate);
+        // The mean of the two rates, and it was kept: every slot of both is sent or counted as missed.
+        let asked = sender["asked_packets_per_second"].as_f64().unwrap();
+        let at = changes[0]["at_seconds"].as_f64().unwrap();
+        let number = |name: &str| sender[name].as_u64().unwrap();
+        assert_eq!(number("intended_slots"), number("packets") + number("missed_slots"), "{flow}");
+        if flow["transport"] == "udp" {
+            let end = sender["end_seconds"].as_f64().unwrap();
+            let start = sender["start_seconds"].as_f64().unwrap();
+            let mean = (200.0 * (at - start) + 1000.0 * (end - at)) / (end - start);
+            assert!((asked / mean - 1.0).abs() < 0.02, "{asked} {mean} {flow}");
+            assert!(asked > 300.0, "{asked}");
+        }
+    }
+}
+
+#[test]
 fn only_a_socket_left_by_a_killed_test_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");

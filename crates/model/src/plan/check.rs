@@ -9,7 +9,7 @@ use super::{
 use crate::ModelError;
 use crate::names::{Host, is_device};
 use crate::one_of;
-use crate::units::{BitRate, ByteSize, RateLimit};
+use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
 
 impl Plan {
     /// Checks everything that needs no socket.
@@ -137,6 +137,32 @@ fn title_of(family: Family) -> &'static str {
 }
 
 impl Connection {
+    /// Whether a running sender of this connection, which was checked, may change its rate to `rate`.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] with the field `rate`: the plan would be refused with this rate, or delays from the scheduled
+    /// send time would not exist for a part of the test.
+    pub fn check_rate(&self, rate: SendRate) -> Result<(), ModelError> {
+        let is_unlimited = rate.limit == RateLimit::Unlimited;
+        let was_unlimited = self.send_rate().limit == RateLimit::Unlimited;
+        if self.transport.datagrams() && is_unlimited && !was_unlimited {
+            return Err(ModelError::Field {
+                field: "rate".into(),
+                given: rate.to_string(),
+                accepted: "a rate above 0: delays from the scheduled send time need one".into(),
+            });
+        }
+        let family = Some(Family::Ipv6);
+        Connection { rate: Some(rate), ..self.clone() }.check("connection", family).map_err(|e| {
+            match e {
+                ModelError::Field { given, accepted, .. } => {
+                    ModelError::Field { field: "rate".into(), given, accepted }
+                }
+                other => other,
+            }
+        })
+    }
+
     /// Checks one connection; `at` is its path in the document.
     fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {

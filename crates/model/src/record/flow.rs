@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Crossing;
 use crate::plan::{self, Direction, Family, Size, TransportName};
+use crate::units::SendRate;
 
 record! {
     /// One flow, with the figures of its sender and receiver.
@@ -59,6 +60,16 @@ record! {
 }
 
 record! {
+    /// A change of a flow's rate while it sent.
+    RateChange {
+        /// When, since the start of the test.
+        at_seconds: f64,
+        /// The rate from then on; `0` is unlimited.
+        rate: SendRate,
+    }
+}
+
+record! {
     /// Figures of a sender.
     Sender {
         /// Payload bytes handed to the network.
@@ -102,9 +113,12 @@ record! {
         /// Slots served more than one period late.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_slots: Option<u64>,
-        /// Requested rate, packets per second.
+        /// Requested rate, packets per second; the mean over the time of sending if it was changed meanwhile, absent if it was unlimited for a part of that.
         #[serde(skip_serializing_if = "Option::is_none")]
         asked_packets_per_second: Option<f64>,
+        /// Changes of the rate while it sent.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        rate_changes: Vec<RateChange>,
         /// Spacing accuracy of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing: Option<Spacing>,

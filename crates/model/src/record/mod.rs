@@ -29,7 +29,9 @@ pub mod stage;
 mod total;
 
 pub use crossing::Crossing;
-pub use flow::{Delay, DelayVariation, Flow, Receiver, Sender, Spacing, Tcp, TcpSample};
+pub use flow::{
+    Delay, DelayVariation, Flow, RateChange, Receiver, Sender, Spacing, Tcp, TcpSample,
+};
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,
     TimeSource,

@@ -1,6 +1,7 @@
-//! The control socket of a running test: one line of JSON starts or stops one connection.
+//! The control socket of a running test: one line of JSON starts or stops one connection, or changes its rate.
 //!
-//! `{"verb":"start","connection":"NAME"}`, `stop`, `status`; a connection is named as in the plan, or by a flow's name.
+//! `{"verb":"start","connection":"NAME"}`, `stop`, `status`, and `rate` with `"rate":"10M"`; a connection is named as in
+//! the plan, or by a flow's name.
 //! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use weir_model::progress::FlowState;
+use weir_model::units::SendRate;
 
 use crate::TrafficError;
 use crate::local::{Listener, SocketFile};
@@ -18,12 +20,15 @@ use crate::local::{Listener, SocketFile};
 const LINE: u64 = 4096;
 
 /// A request.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
     pub(super) verb: String,
     #[serde(default)]
     pub(super) connection: Option<String>,
+    /// With the verb `rate`.
+    #[serde(default)]
+    pub(super) rate: Option<SendRate>,
 }
 
 /// One flow in an answer.
@@ -101,7 +106,7 @@ async fn serve(stream: TcpStream, requests: mpsc::UnboundedSender<PendingRequest
                 receiver.await.unwrap_or_else(|_| Reply::error("the test is ending"))
             }
             Err(e) => Reply::error(format!(
-                "not a request: {e}; accepted: {{\"verb\":\"start|stop|status\",\"connection\":\"NAME\"}}"
+                "not a request: {e}; accepted: {{\"verb\":\"start|stop|rate|status\",\"connection\":\"NAME\",\"rate\":\"RATE\"}}"
             )),
         };
         let Ok(mut text) = serde_json::to_string(&reply) else { return };

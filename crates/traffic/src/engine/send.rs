@@ -127,6 +127,10 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
                 }
                 Ok(Command::Poke(token)) => {
                     if let Some(slot) = flows.get_mut(&token) {
+                        // Its rate may be another.
+                        let demand = lock(&slot.flow.state).demand();
+                        changed |= demand != slot.demand;
+                        slot.demand = demand;
                         slot.at = 0;
                         heap.push(Reverse((0, token)));
                     }

@@ -523,6 +523,14 @@ impl Task<'_> {
                                 f.stop(&shared.engine);
                             }
                         }
+                        Ok(ClientMessage::SetRate { flow, rate }) => {
+                            if let Some(f) = session.flow(flow) {
+                                if let Err(e) = f.spec.connection.check_rate(rate) {
+                                    return (format!("a rate that can't be: {e}"), report);
+                                }
+                                f.set_rate(&shared.engine, rate);
+                            }
+                        }
                         Ok(ClientMessage::SenderDone(total)) => {
                             sending.remove(&total.flow);
                             waiting.remove(&total.flow);

@@ -904,6 +904,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tests/{id}/connections/{name}/rate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Changes the rate of one connection of a running test. */
+        post: operations["setRate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tests/{id}/connections/{name}/start": {
         parameters: {
             query?: never;
@@ -4522,6 +4539,25 @@ export interface components {
              */
             queue?: components["schemas"]["QueueLimit"] | null;
         };
+        /** @description A change of a flow's rate while it sent. */
+        RateChange: {
+            /**
+             * Format: double
+             * @description When, since the start of the test.
+             * @default 0
+             */
+            at_seconds: number;
+            /**
+             * @description The rate from then on; `0` is unlimited.
+             * @default 0
+             */
+            rate: components["schemas"]["SendRate"];
+        };
+        /** @description A change of a connection's rate. */
+        RateRequest: {
+            /** @description The rate from now on; 0 is unlimited, for streams. */
+            rate: components["schemas"]["SendRate"];
+        };
         /** @description Figures of a receiver. */
         Receiver: {
             /** @description Some figures may be wrong or absent. If narrow numbers may have wrapped unseen, lost is sent minus arrived, and figures that depend on numbers are absent. If the bitmap was at its maximum size, late, duplicate and reordered packets may be confused. */
@@ -5294,7 +5330,7 @@ export interface components {
         Sender: {
             /**
              * Format: double
-             * @description Requested rate, packets per second.
+             * @description Requested rate, packets per second; the mean over the time of sending if it was changed meanwhile, absent if it was unlimited for a part of that.
              */
             asked_packets_per_second?: number | null;
             /**
@@ -5369,6 +5405,8 @@ export interface components {
              * @description Sends refused by a full queue below the socket (ENOBUFS), and retried.
              */
             queue_full?: number | null;
+            /** @description Changes of the rate while it sent. */
+            rate_changes?: components["schemas"]["RateChange"][];
             /**
              * Format: double
              * @description Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
@@ -8162,6 +8200,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    setRate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateRequest"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Test"];
+                };
             };
             default: components["responses"]["Problem"];
         };

@@ -1,7 +1,7 @@
 //! Lines about sending: TCP, pacing, and the system calls used.
 
 use weir_model::counted;
-use weir_model::record::Flow;
+use weir_model::record::{Flow, RateChange};
 
 use super::{Items, pps, spread};
 use crate::number::{duration, percent, significant, volume};
@@ -80,6 +80,7 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                 let (mean, error) = (duration(spacing.intended_seconds), error.join(", "));
                 parts.push(format!("mean spacing {mean} (error {error})"));
             }
+            parts.extend(rate_changes(&s.rate_changes));
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
             if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {
                 parts.push("real-time scheduling".into());
@@ -115,6 +116,18 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
             (!parts.is_empty()).then(|| parts.join(", "))
         },
     );
+}
+
+/// The first changes of a rate, and how many more there were.
+pub(crate) fn rate_changes(changes: &[RateChange]) -> Option<String> {
+    const SHOWN: usize = 3;
+    let shown = changes.iter().take(SHOWN);
+    let mut parts: Vec<String> =
+        shown.map(|c| format!("{} from {}", c.rate, duration(c.at_seconds))).collect();
+    if changes.len() > SHOWN {
+        parts.push(format!("{} more changes", changes.len() - SHOWN));
+    }
+    (!parts.is_empty()).then(|| format!("rate changed: {}", parts.join(", ")))
 }
 
 fn slots(late: Option<u64>, missed: Option<u64>, intended: Option<u64>) -> Option<String> {

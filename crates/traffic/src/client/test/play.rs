@@ -461,8 +461,31 @@ impl Test<'_> {
                     self.stopping.insert(spec.id);
                     self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await
                 }
+                "rate" if self.sends_no_more(spec.id) => Ok(()),
+                "rate" => {
+                    let Some(rate) = request.rate else {
+                        return Reply::error(
+                            "rate: none; accepted: a rate such as 10M, 50000pps or 0",
+                        );
+                    };
+                    if let Err(e) = spec.connection.check_rate(rate) {
+                        return Reply::error(e.to_string());
+                    }
+                    if flow.sends() && !flow.set_rate(&self.engine, rate) {
+                        return Reply::error(format!(
+                            "rate: {} has changed its rate too often; accepted: up to 1000 changes",
+                            spec.name
+                        ));
+                    }
+                    match flow.sends() {
+                        true => Ok(()),
+                        false => self.send(&ClientMessage::SetRate { flow: spec.id, rate }).await,
+                    }
+                }
                 other => {
-                    return Reply::error(format!("verb: {other}; accepted: start, stop, status"));
+                    return Reply::error(format!(
+                        "verb: {other}; accepted: start, stop, rate, status"
+                    ));
                 }
             };
             if let Err(e) = sent {
