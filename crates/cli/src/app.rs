@@ -1,19 +1,19 @@
 //! Parses the command line, dispatches the command, prints errors and returns the exit code.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use weir_jobs::Event;
-use weir_report::{Style, TextOptions};
 
 use crate::commands;
 use crate::error::{CliError, error_object};
 use crate::job;
 use crate::parsed;
 use crate::stamp;
+use crate::terminal;
 
 /// Generate, measure and impair IP traffic
 #[derive(Debug, Parser)]
@@ -156,16 +156,10 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
 }
 
 fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {
-    let options = TextOptions { style: style(), ..Default::default() };
+    let options = terminal::text_options();
     let data = weir_runs::DataDirectory::of_this_user().map_err(commands::runs::RunsError::from)?;
     let now = crate::time::since_epoch(std::time::SystemTime::now()).as_millis() as i64;
     Ok(commands::runs::run(args, &data, now, &options, &mut stdout().lock(), &mut stderr().lock())?)
-}
-
-/// Colour on a terminal, unless NO_COLOR is set to something (no-color.org).
-pub(crate) fn style() -> Style {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    if stdout().is_terminal() && !refused { Style::COLOUR } else { Style::PLAIN }
 }
 
 /// How an error is printed.

@@ -20,6 +20,7 @@ mod parsed;
 mod random;
 mod signals;
 mod stamp;
+mod terminal;
 mod time;
 mod user_data;
 

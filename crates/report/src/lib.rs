@@ -46,4 +46,4 @@ pub use number::{Units, duration, percent, significant, volume};
 pub use result_table::{table_csv, table_names, tables_text};
 pub use style::{Style, clean};
 pub use table::{Align, Table};
-pub use text::{IntervalTable, TextOptions, header, summary, warning};
+pub use text::{IntervalTable, TextOptions, hanging, header, summary, warning};

@@ -13,11 +13,11 @@ use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
 use weir_runs::{DataDirectory, Store, StoredCalibration, new_run_id, rfc3339};
 
-use super::doctor::style;
 use crate::app::note;
 use crate::error::CliError;
 use crate::job::{is_job, warn};
 use crate::output::{print, print_object};
+use crate::terminal::{style, text_options};
 
 /// Flags of `weir calibrate`.
 #[derive(Debug, Args)]
@@ -140,7 +140,7 @@ fn text(found: &Calibration, style: &Style) -> String {
     if !found.warnings.is_empty() {
         out.push('\n');
     }
-    let options = TextOptions { style: *style, ..TextOptions::default() };
+    let options = TextOptions { style: *style, ..text_options() };
     for warning in &found.warnings {
         out.push_str(&weir_report::warning(warning, &options));
         out.push('\n');

@@ -15,13 +15,14 @@ use weir_model::record::Record;
 use weir_report::duration;
 use weir_runs::{DataDirectory, rfc3339};
 
-use crate::app::{note, style};
+use crate::app::note;
 use crate::commands::values;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::warn;
 use crate::output::{print, print_object};
 use crate::stamp::Identity;
+use crate::terminal::{style, wrapped};
 use crate::time::since_epoch;
 use crate::{random, signals, user_data};
 
@@ -150,10 +151,10 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(words, BTreeMap::new(), now, random::u64());
     let say = |text: &str| if args.json { Ok(0) } else { print(text) };
-    say(
-        "two hosts in network namespaces, a and b: `weir serve` on b, `weir test` on a; first on one virtual link, then with\n\
-         `weir impair` between them\n",
-    )?;
+    say(&wrapped(
+        "two hosts in network namespaces, a and b: `weir serve` on b, `weir test` on a; first on one virtual link, then with \
+         `weir impair` between them",
+    ))?;
     note("  measuring this host's noise floor");
     let mut attempts = 0;
     let (calibration, floor) = loop {
@@ -200,7 +201,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         Ok(rows) => rows,
         Err(error) => return ended(error),
     };
-    say(&format!("\n{}{}\n", clean::table(&clean, &style()), clean::reasons(&clean)))?;
+    say(&format!("\n{}{}\n", clean::table(&clean, &style()), wrapped(&clean::reasons(&clean))))?;
     let mut show = |row: &PathRow| {
         if !row.is_final {
             note(&format!("  {:<26} host-limited: measured again at the end", row.case.name));
@@ -250,13 +251,13 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let style = style();
     let mut out =
         format!("\n{}\n{}\n", paths::table(&shown, &style), paths::residuals(&shown, &style));
-    out += &format!(
-        "seed {SEED}; noise floor of this host, just calibrated: {} for a median of delays; the path through an emulator\n\
-         without laws takes {} (median of the clean baseline), which is subtracted from measured delays\n",
+    out += &wrapped(&format!(
+        "seed {SEED}; noise floor of this host, just calibrated: {} for a median of delays; the path through an emulator \
+         without laws takes {} (median of the clean baseline), which is subtracted from measured delays",
         duration(floor.median_ns / 1e9),
         duration(path_delay_ns / 1e9),
-    );
-    out += &paths::closing(&shown);
+    ));
+    out += &wrapped(&paths::closing(&shown));
     let all = clean.len() + shown.len();
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
     let passed = verdicts.filter(|v| **v == Verdict::Passed).count();

@@ -1,14 +1,14 @@
 //! `weir doctor`: checks this host's settings for measurements and recommends changes.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal};
 
 use clap::Args;
 use weir_experiment::doctor::{Diagnosis, Finding, Options, Severity, examine};
-use weir_report::{Style, clean};
+use weir_report::{TextOptions, clean, hanging};
 
 use crate::error::CliError;
 use crate::output::{print, print_object};
+use crate::terminal::text_options;
 
 /// Flags of `weir doctor`.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<i32, CliError> {
     if args.json {
         print_object(&diagnosis)?;
     } else {
-        print(&text(&diagnosis, &style()))?;
+        print(&text(&diagnosis, &text_options()))?;
     }
     Ok(diagnosis.exit_code())
 }
@@ -53,14 +53,9 @@ pub(crate) fn run_job() -> Result<i32, CliError> {
     run(DoctorArgs { interface: None, json: true })
 }
 
-/// Colour on a terminal, unless `NO_COLOR` is set.
-pub(crate) fn style() -> Style {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    if io::stdout().is_terminal() && !plain { Style::COLOUR } else { Style::PLAIN }
-}
-
 /// The findings by group, then the verdict.
-fn text(diagnosis: &Diagnosis, style: &Style) -> String {
+fn text(diagnosis: &Diagnosis, options: &TextOptions) -> String {
+    let style = &options.style;
     let mut out = String::new();
     let mut group = None;
     for finding in &diagnosis.findings {
@@ -71,13 +66,17 @@ fn text(diagnosis: &Diagnosis, style: &Style) -> String {
             let _ = writeln!(out, "{}", style.bold(finding.group.title()));
             group = Some(finding.group);
         }
-        one(&mut out, finding, style);
+        one(&mut out, finding, options);
     }
-    let _ = writeln!(out, "\n{} {}", style.bold("Verdict:"), clean(&diagnosis.verdict));
+    let verdict = hanging(&clean(&diagnosis.verdict), options.width, "Verdict: ".len());
+    let _ = write!(out, "\n{} {verdict}", style.bold("Verdict:"));
     out
 }
 
-fn one(out: &mut String, finding: &Finding, style: &Style) {
+fn one(out: &mut String, finding: &Finding, options: &TextOptions) {
+    /// Column of the findings, and of the facts about one.
+    const COLUMNS: [usize; 2] = [11, 21];
+    let (style, width) = (&options.style, options.width);
     // Padded before it is coloured: escape sequences have no width.
     let mark = match finding.severity {
         Severity::Ok => format!("{:<8}", "ok"),
@@ -87,17 +86,17 @@ fn one(out: &mut String, finding: &Finding, style: &Style) {
     };
     // Writing to a String does not fail.
     if finding.severity == Severity::Ok {
-        let _ = writeln!(out, "  {mark} {} ({})", clean(&finding.title), clean(&finding.evidence));
+        let text = format!("{} ({})", clean(&finding.title), clean(&finding.evidence));
+        let _ = write!(out, "  {mark} {}", hanging(&text, width, COLUMNS[0]));
         return;
     }
-    let _ = writeln!(out, "  {mark} {}", clean(&finding.title));
-    let mut line = |name: &str, value: &str| {
-        let _ = writeln!(out, "           {name:<9} {}", clean(value));
-    };
-    line("seen:", &finding.evidence);
-    line("effect:", &finding.effect);
+    let _ = write!(out, "  {mark} {}", hanging(&clean(&finding.title), width, COLUMNS[0]));
+    for (name, value) in [("seen:", &finding.evidence), ("effect:", &finding.effect)] {
+        let _ = write!(out, "           {name:<9} {}", hanging(&clean(value), width, COLUMNS[1]));
+    }
+    // A command to copy is not broken.
     if let Some(change) = &finding.change {
-        line("change:", change);
+        let _ = writeln!(out, "           {:<9} {}", "change:", clean(change));
     }
 }
 
@@ -113,7 +112,7 @@ mod tests {
             gso_segments: Fact::read("UDP_SEGMENT", 128),
             ..Facts::default()
         };
-        let text = text(&Diagnosis::new(check(&facts)), &Style::PLAIN);
+        let text = text(&Diagnosis::new(check(&facts)), &TextOptions::default());
         assert!(
             text.starts_with("Sockets\n  warning  limit of receive buffers is 208 KiB\n"),
             "{text}"

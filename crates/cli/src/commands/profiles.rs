@@ -1,12 +1,12 @@
 //! `weir profiles`: the presets of the emulator.
 
 use clap::Args;
-use weir_model::impairment::profiles::PROFILES;
-use weir_report::{Align, Table};
+use weir_model::impairment::profiles::{PROFILES, Profile};
+use weir_report::{TextOptions, hanging};
 
-use crate::app::style;
 use crate::error::CliError;
 use crate::output::print;
+use crate::terminal::text_options;
 
 /// List the presets of `weir impair --profile`
 #[derive(Debug, Args)]
@@ -30,32 +30,50 @@ pub(crate) fn run(args: &ProfilesArgs) -> Result<i32, CliError> {
             .collect();
         return print(&format!("{:#}\n", serde_json::json!({ "profiles": all })));
     }
-    let left = Align::Left;
-    let mut table = Table::new([
-        ("name", left),
-        ("what", left),
-        ("up (A to B)", left),
-        ("down (B to A)", left),
-        ("", left),
-    ]);
+    print(&text(&text_options()))
+}
+
+/// Three lines for each preset, then the sources.
+fn text(options: &TextOptions) -> String {
+    let mut out = String::new();
     let mut sources: Vec<&str> = Vec::new();
-    for profile in &PROFILES {
-        let number = sources.iter().position(|s| *s == profile.source).unwrap_or_else(|| {
-            sources.push(profile.source);
+    for Profile { name, title, source, up, down } in &PROFILES {
+        let number = sources.iter().position(|known| known == source).unwrap_or_else(|| {
+            sources.push(source);
             sources.len() - 1
         });
-        table.row([
-            profile.name.to_owned(),
-            profile.title.to_owned(),
-            profile.up.to_owned(),
-            profile.down.to_owned(),
-            format!("[{}]", number + 1),
-        ]);
+        let heading = options.style.bold(name);
+        out += &format!("{heading}: {title} [{}]\n", number + 1);
+        let laws = if up == down { vec![("both", up)] } else { vec![("up", up), ("down", down)] };
+        for (label, laws) in laws {
+            out += &format!("  {label:<4}  {}", hanging(laws, options.width, 8));
+        }
     }
-    let mut out = table.render(&style());
-    out += "\nDelays are one-way. Sources:\n";
+    out += "\nup is A to B, down is B to A. Delays are one-way. Sources:\n";
     for (number, source) in (1..).zip(&sources) {
-        out += &format!("[{number}] {source}\n");
+        let label = format!("[{number}] ");
+        out += &format!("{label}{}", hanging(source, options.width, label.len()));
     }
-    print(&out)
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_and_source_fits_the_terminal() {
+        for width in [60, 80, 200] {
+            let text = text(&TextOptions { width, ..TextOptions::default() });
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+            let words =
+                |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+            let printed = words(&text).join(" ");
+            for profile in &PROFILES {
+                for part in [profile.title, profile.source, profile.up, profile.down] {
+                    assert!(printed.contains(&words(part).join(" ")), "{width}: {part}");
+                }
+            }
+        }
+    }
 }

@@ -20,7 +20,7 @@ use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation};
 
 use super::TextOptions;
-use super::wrap::wrap;
+use super::wrap::hanging;
 use crate::meta::emulator_direction;
 use crate::number::duration;
 use crate::style::Style;
@@ -40,11 +40,8 @@ struct Items<'a> {
 
 impl Items<'_> {
     fn item(&mut self, label: &str, text: &str) {
-        // The label is added after wrapping, since its padding must not be broken.
-        let body = wrap(text, self.options.width.saturating_sub(INDENT), 0);
-        for (i, line) in body.lines().enumerate() {
-            self.out += &format!("{:<INDENT$}{line}\n", if i == 0 { label } else { "" });
-        }
+        let body = hanging(text, self.options.width, INDENT);
+        self.out += &format!("{label:<INDENT$}{body}");
     }
 
     /// A line for each flow, or one summary of all.
@@ -221,6 +218,7 @@ fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
 #[cfg(test)]
 mod tests {
     use weir_model::plan::Direction;
+    use weir_model::record::CalibrationRef;
 
     use super::*;
 
@@ -246,5 +244,31 @@ mod tests {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
         assert!(!text.contains("B to A"), "a flow without packets: {text}");
+    }
+
+    /// A calibration has 30 figures: without `-V` they would bury those of the run.
+    #[test]
+    fn the_noise_floor_is_one_line_unless_verbose() {
+        let names = ["lab_one_way_delay_p50_seconds", "wakeup_late_p99_seconds"];
+        let further = (0..28).map(|i| format!("lab_spacing_{i}_seconds"));
+        let calibration = CalibrationRef {
+            at: "2026-11-20T09:00:00Z".into(),
+            noise_floor: names
+                .map(Into::into)
+                .into_iter()
+                .chain(further)
+                .map(|n| (n, 1.23e-5))
+                .collect(),
+            ..CalibrationRef::default()
+        };
+        let record = Record { calibration: Some(calibration), ..Record::default() };
+        let lines = |verbose| {
+            let text =
+                details(&record, &TextOptions { verbose, width: 80, ..TextOptions::default() });
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            (text.lines().count(), text.matches("12.3").count())
+        };
+        assert_eq!(lines(false), (1, 2));
+        assert_eq!(lines(true).1, 30);
     }
 }

@@ -7,6 +7,7 @@ mod wrap;
 
 pub use lines::IntervalTable;
 pub use summary::summary;
+pub use wrap::hanging;
 
 use weir_model::counted;
 use weir_model::names::UNIX;

@@ -23,6 +23,15 @@ pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
+/// Breaks `text` into lines that all start at column `indent`, in a terminal of `width` columns. The caller has filled the
+/// columns before the first line. Ends with a newline.
+pub fn hanging(text: &str, width: usize, indent: usize) -> String {
+    let lines = wrap(text, width.saturating_sub(indent), 0);
+    let mut out = lines.trim_end().replace('\n', &format!("\n{}", " ".repeat(indent)));
+    out.push('\n');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +43,12 @@ mod tests {
             wrap("warning: one two three four five", 24, 4),
             "warning: one two three\n    four five\n"
         );
+    }
+
+    #[test]
+    fn lines_start_at_one_column() {
+        assert_eq!(hanging("one two three four five", 24, 4), "one two three four\n    five\n");
+        assert_eq!(hanging("", 24, 4), "\n");
     }
 
     proptest! {

@@ -27,8 +27,8 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
                 format!("ok, but {} lost, placed", percent(lost))
             }
             Verdict::Passed => "ok".to_string(),
-            Verdict::Failed(_) => style.red("FAILED").to_string(),
-            Verdict::Undecided(_) => style.yellow("undecided").to_string(),
+            Verdict::Failed(_) => "FAILED".to_string(),
+            Verdict::Undecided(_) => "undecided".to_string(),
         };
         let Ok(record) = &row.outcome else {
             table.row([

@@ -7,10 +7,10 @@ use weir_experiment::demo::path::{self, Conditions, Floor, SEED};
 
 use super::paths::{Shown, closing, table};
 use super::summary::Summary;
-use crate::app::style;
 use crate::error::CliError;
 use crate::output::{print, print_object};
 use crate::signals;
+use crate::terminal::{style, wrapped};
 
 /// Runs the rows. Exit code: 0 all rows passed, 1 a row failed.
 pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
@@ -54,16 +54,16 @@ pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
         };
         print_object(&summary.json())?;
     } else {
-        print(&format!(
+        print(&wrapped(&format!(
             "sender, emulator and receiver under one virtual clock, seed {SEED}: no network, no host, no error of theirs\n\n"
-        ))?;
+        )))?;
         print(&table(&shown, &style()))?;
         let mut out = format!("\n{}", closing(&shown));
         for name in &left_out {
             out += &format!("not simulated: {name} (a stream's behaviour is the kernel's)\n");
         }
         out += &format!("{passed} of {} rows passed; {seconds:.1} s\n", rows.len());
-        print(&out)?;
+        print(&wrapped(&out))?;
     }
     Ok(i32::from(passed < rows.len()))
 }

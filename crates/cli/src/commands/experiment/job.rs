@@ -28,7 +28,7 @@ use crate::job::{notice, report};
 use crate::output::print;
 use crate::stamp::{COMMIT, Identity, VERSION};
 use crate::time::since_epoch;
-use crate::{random, signals};
+use crate::{random, signals, terminal};
 
 /// An experiment to run.
 pub(crate) struct Job {
@@ -316,8 +316,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let mut closing = text::closing(&experiment);
     closing.extend(how_to_resume.as_ref().map(|line| format!("{line}\n")));
     if !is_quiet {
-        let tables =
-            weir_report::tables_text(&experiment.tables, weir_report::TextOptions::default().width);
+        let tables = weir_report::tables_text(&experiment.tables, terminal::width());
         print(&(tables + &cleaned(&closing)))?;
     } else if !args.json {
         // Standard output holds only a table: the verdict goes to standard error.

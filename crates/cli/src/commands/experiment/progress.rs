@@ -10,6 +10,7 @@ use weir_report::clean;
 use crate::app::note;
 use crate::job::notice;
 use crate::output::print;
+use crate::terminal::wrapped;
 
 /// Removes terminal control sequences from lines that may quote a scenario, a program or a peer.
 pub(super) fn cleaned(text: &str) -> String {
@@ -56,7 +57,7 @@ fn heading(scenario: &Scenario, options: &Options<'_>, estimate_line: Option<&st
         out += "quick: fewer and shorter runs than the method asks for; not for publication\n";
     }
     out.push('\n');
-    out
+    wrapped(&out)
 }
 
 /// Reports events: progress on stderr, results on stdout unless they come as JSON at the end.

@@ -11,10 +11,11 @@ use weir_net::output::{begin, look};
 use super::args::RunArgs;
 use super::files;
 use super::{outcome, text};
-use crate::app::{note, style};
+use crate::app::note;
 use crate::error::CliError;
 use crate::named::{NamedFile, apart};
 use crate::output::print;
+use crate::terminal::style;
 
 fn is_pipe(path: &Path) -> bool {
     path.as_os_str() == "-"

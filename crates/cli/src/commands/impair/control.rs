@@ -12,9 +12,9 @@ use weir_net::namespace::process_start_time;
 
 use super::args::{LawArgs, SocketArgs, Verb};
 use super::text;
-use crate::app::style;
 use crate::error::CliError;
 use crate::output::print;
+use crate::terminal::style;
 
 /// Names of control sockets in the runtime directory: prefix, process id, suffix.
 pub(super) const PREFIX: &str = "impair-";

@@ -23,7 +23,6 @@ use super::args::ExecArgs;
 use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, send_signal};
 use super::{outward, relay, spawn, text};
-use crate::app::style;
 use crate::emulated::OF_COMMAND;
 use crate::engine::StopReason;
 use crate::error::CliError;
@@ -31,6 +30,7 @@ use crate::job::{notice, warn};
 use crate::signals;
 
 /// Interval at which the command, the emulator and signals are checked.
+use crate::terminal::style;
 const LOOK: Duration = Duration::from_millis(20);
 /// After the start of the command, a signal that arrived before it may be reported up to this late: another thread receives it.
 const SIGNAL_DELAY: Duration = Duration::from_millis(500);

@@ -18,13 +18,13 @@ use weir_runs::DataDirectory;
 
 use super::args::{RunArgs, link};
 use super::text;
-use crate::app::style;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::job::{emit, notice, report, warn};
 use crate::output::print;
 use crate::signals;
+use crate::terminal::style;
 
 /// Interval at which signals, alarms and the time are checked.
 const LOOK: Duration = Duration::from_millis(50);

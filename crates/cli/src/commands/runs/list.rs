@@ -11,6 +11,7 @@ use weir_runs::{DataDirectory, Filter, RunRow, Store, StoreError};
 
 use super::RunsError;
 use super::search::SearchArgs;
+use crate::terminal::columns;
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
@@ -56,7 +57,11 @@ pub(super) fn run(
         writeln!(err, "no such run in {}", data.file().display())?;
         return Ok(());
     }
+    let left_out = columns().map(|columns| lines.fit(columns)).unwrap_or_default();
     lines.print(options, out)?;
+    if !left_out.is_empty() {
+        writeln!(err, "not shown in this width: {}; --json has all", left_out.join(", "))?;
+    }
     if let Some(store) = store
         && limit.is_some_and(|limit| lines.rows >= u64::from(limit))
     {
@@ -120,19 +125,46 @@ impl Serialize for Rows<'_> {
     }
 }
 
-/// The columns: heading, and whether the column is numeric.
-const COLUMNS: [(&str, bool); 10] = [
-    ("run", false),
-    ("started (UTC)", false),
-    ("peer", false),
-    ("flows", false),
-    ("forward", true),
-    ("reverse", true),
-    ("loss", true),
-    ("warnings", true),
-    ("status", false),
-    ("title", false),
+/// A column of the list.
+struct Column {
+    heading: &'static str,
+    is_numeric: bool,
+    /// The value that a column may have in all rows and is then left out.
+    left_out: Option<&'static str>,
+    /// The width to which it may be shortened to fit the terminal.
+    min_width: Option<usize>,
+}
+
+const fn column(
+    heading: &'static str,
+    is_numeric: bool,
+    left_out: Option<&'static str>,
+    min_width: Option<usize>,
+) -> Column {
+    Column { heading, is_numeric, left_out, min_width }
+}
+
+/// The columns. A run's id begins with the date and time of its start, in UTC.
+const COLUMNS: [Column; 9] = [
+    column("run (UTC)", false, None, None),
+    column("peer", false, None, Some(15)),
+    column("flows", false, None, None),
+    column("forward", true, Some("-"), None),
+    column("reverse", true, Some("-"), None),
+    column("loss", true, Some("-"), None),
+    column("warnings", true, Some("0"), None),
+    column("status", false, Some("complete"), None),
+    column("title", false, Some(""), Some(10)),
 ];
+
+/// Columns in the order in which they are shortened to fit a terminal: title, peer.
+const SHORTENED: [usize; 2] = [8, 1];
+
+/// Columns in the order in which they are left out if that is not enough: warnings, title, reverse.
+const DROPPED: [usize; 3] = [6, 8, 4];
+
+/// Spaces between columns.
+const GAP: usize = 2;
 
 /// Bytes per write.
 const CHUNK: usize = 64 << 10;
@@ -143,16 +175,23 @@ struct Lines {
     /// End and width of each cell.
     cells: Vec<(usize, usize)>,
     widths: [usize; COLUMNS.len()],
+    is_shown: [bool; COLUMNS.len()],
     rows: u64,
 }
 
 impl Lines {
     fn new() -> Self {
-        let mut lines =
-            Lines { text: String::new(), cells: vec![], widths: [0; COLUMNS.len()], rows: 0 };
-        for (heading, _) in COLUMNS {
+        let mut lines = Lines {
+            text: String::new(),
+            cells: vec![],
+            widths: [0; COLUMNS.len()],
+            is_shown: [false; COLUMNS.len()],
+            rows: 0,
+        };
+        for Column { heading, .. } in COLUMNS {
             lines.cell(heading);
         }
+        lines.is_shown = COLUMNS.map(|column| column.left_out.is_none());
         lines
     }
 
@@ -163,6 +202,7 @@ impl Lines {
         let width = if plain { text.len() } else { text.chars().count() };
         let column = self.cells.len() % COLUMNS.len();
         self.widths[column] = self.widths[column].max(width);
+        self.is_shown[column] |= COLUMNS[column].left_out != Some(&*text);
         self.text.push_str(&text);
         self.cells.push((self.text.len(), width));
     }
@@ -171,8 +211,6 @@ impl Lines {
         let rate = |v: Option<f64>| v.map_or("-".into(), |v| options.units.rate(v));
         self.rows += 1;
         self.cell(row.id);
-        // To the second, as in the id.
-        self.cell(&row.started_at.get(..19).unwrap_or(row.started_at).replacen('T', " ", 1));
         self.cell(row.host.unwrap_or("-"));
         self.cell(row.transport);
         self.cell(&rate(row.forward_bits_per_second));
@@ -183,6 +221,36 @@ impl Lines {
         self.cell(row.title.unwrap_or(""));
     }
 
+    /// Shortens columns, and leaves some out, to fit a terminal of `columns` columns. Returns the headings left out.
+    fn fit(&mut self, columns: usize) -> Vec<&'static str> {
+        let mut dropped = DROPPED.into_iter();
+        let mut left_out = vec![];
+        loop {
+            let shown: Vec<usize> = (0..COLUMNS.len()).filter(|i| self.is_shown[*i]).collect();
+            let all = shown.iter().map(|i| self.widths[*i] + GAP).sum::<usize>();
+            let mut excess = all.saturating_sub(GAP + columns);
+            let room = |i: usize, width: usize| {
+                width.saturating_sub(COLUMNS[i].min_width.unwrap_or(usize::MAX))
+            };
+            if excess <= shown.iter().map(|i| room(*i, self.widths[*i])).sum() {
+                for i in SHORTENED.into_iter().filter(|i| shown.contains(i)) {
+                    let less = excess.min(room(i, self.widths[i]));
+                    self.widths[i] -= less;
+                    excess -= less;
+                }
+                return left_out;
+            }
+            match dropped.next() {
+                Some(i) if self.is_shown[i] => {
+                    self.is_shown[i] = false;
+                    left_out.push(COLUMNS[i].heading);
+                }
+                Some(_) => {}
+                None => return left_out,
+            }
+        }
+    }
+
     /// Prints all lines in chunks of [`CHUNK`] bytes.
     fn print(&self, options: &TextOptions, to: &mut dyn Write) -> io::Result<()> {
         let mut out = String::with_capacity(2 * CHUNK);
@@ -190,13 +258,24 @@ impl Lines {
         for (number, row) in self.cells.chunks_exact(COLUMNS.len()).enumerate() {
             let start = out.len();
             for (column, &(end, width)) in row.iter().enumerate() {
-                let pad = self.widths[column] - width;
-                let (before, behind) = if COLUMNS[column].1 { (pad, 0) } else { (0, pad) };
-                let gap = if column > 0 { 2 } else { 0 };
-                out.extend(std::iter::repeat_n(' ', gap + before));
-                out.push_str(&self.text[begin..end]);
-                out.extend(std::iter::repeat_n(' ', behind));
+                let text = &self.text[begin..end];
                 begin = end;
+                if !self.is_shown[column] {
+                    continue;
+                }
+                let max = self.widths[column];
+                let pad = max.saturating_sub(width);
+                let is_numeric = COLUMNS[column].is_numeric;
+                let (before, behind) = if is_numeric { (pad, 0) } else { (0, pad) };
+                let gap = if column > 0 { GAP } else { 0 };
+                out.extend(std::iter::repeat_n(' ', gap + before));
+                if width > max {
+                    out.extend(text.chars().take(max - 1));
+                    out.push('…');
+                } else {
+                    out.push_str(text);
+                }
+                out.extend(std::iter::repeat_n(' ', behind));
             }
             out.truncate(out.trim_end().len());
             if number == 0 {
@@ -210,5 +289,66 @@ impl Lines {
             }
         }
         to.write_all(out.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TITLE: &str = "the title of a campaign, described at great length by its author";
+
+    fn lines(with_all: bool, title: Option<&'static str>) -> Lines {
+        let mut lines = Lines::new();
+        let row = RunRow {
+            id: "20261121-203240-000001",
+            started_at: "2026-11-21T20:32:40.000Z",
+            title,
+            host: Some("2001:db8:1234:5678:9abc:def0:1234:5678"),
+            transport: "udp",
+            forward_bits_per_second: Some(1.18e7),
+            reverse_bits_per_second: with_all.then_some(1.18e7),
+            loss_ratio: with_all.then_some(0.5),
+            warnings: with_all.into(),
+            status: if with_all { "interrupted" } else { "complete" },
+            version: "",
+        };
+        lines.add(&row, &TextOptions::default());
+        lines
+    }
+
+    fn printed(lines: &Lines) -> Vec<String> {
+        let mut out = vec![];
+        lines.print(&TextOptions::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn columns_without_figures_are_left_out() {
+        let heads = |with_all, title| printed(&lines(with_all, title))[0].replace("(UTC)", "");
+        let heads = |with_all, title| -> Vec<String> {
+            heads(with_all, title).split_whitespace().map(ToOwned::to_owned).collect()
+        };
+        assert_eq!(heads(false, None), ["run", "peer", "flows", "forward"]);
+        assert_eq!(heads(false, Some("x")), ["run", "peer", "flows", "forward", "title"]);
+        let all = "run peer flows forward reverse loss warnings status title";
+        assert_eq!(heads(true, Some("x")).join(" "), all);
+    }
+
+    #[test]
+    fn a_terminal_gets_lines_that_fit_it() {
+        for (with_all, title, columns, wanted) in [
+            (false, Some(TITLE), 80, &[][..]),
+            (false, Some(TITLE), 120, &[]),
+            (true, Some(TITLE), 80, &["warnings", "title", "reverse"]),
+            (true, None, 100, &["warnings"]),
+        ] {
+            let mut lines = lines(with_all, title);
+            assert_eq!(lines.fit(columns), wanted);
+            let widths: Vec<usize> = printed(&lines).iter().map(|l| l.chars().count()).collect();
+            assert!(widths.iter().all(|width| *width <= columns), "{widths:?}");
+            assert!(widths[1] + 15 > columns, "no shorter than needed: {widths:?}");
+        }
+        assert!(printed(&lines(true, Some(TITLE)))[1].ends_with(TITLE), "a pipe gets all");
     }
 }

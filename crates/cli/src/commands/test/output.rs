@@ -13,12 +13,13 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
-use crate::app::{ErrorForm, note, style, tell};
+use crate::app::{ErrorForm, note, tell};
 use crate::engine::Address;
 use crate::error::{CliError, error_object};
 use crate::job::report_error;
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
+use crate::terminal::text_options;
 
 /// The form of the output on stdout or in the logfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,14 +49,15 @@ impl Options {
             (_, true) => Form::Stream,
             _ => Form::Text,
         };
-        let plain = args.logfile.is_some();
+        let of_stdout = text_options();
+        let is_plain = args.logfile.is_some();
         Options {
             form,
             text: TextOptions {
                 units: args.format.unwrap_or(Units::ADAPTIVE),
-                style: if plain { Style::PLAIN } else { style() },
+                style: if is_plain { Style::PLAIN } else { of_stdout.style },
                 verbose: args.verbose,
-                ..TextOptions::default()
+                ..of_stdout
             },
         }
     }

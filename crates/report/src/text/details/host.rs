@@ -103,14 +103,32 @@ pub(super) fn clocks(items: &mut Items, record: &Record) {
         items.item("Clocks", &text);
     }
     if let Some(calibration) = &record.calibration {
-        let parts: Vec<String> =
-            calibration.noise_floor.iter().map(|(name, value)| noise(name, *value)).collect();
-        items.item(
-            "Noise floor",
-            &format!("{} (calibrated {})", parts.join(", "), clean(&calibration.at)),
-        );
+        let figures = &calibration.noise_floor;
+        let at = clean(&calibration.at);
+        let text = if items.options.verbose {
+            let parts: Vec<String> = figures.iter().map(|(n, value)| noise(n, *value)).collect();
+            format!("{} (calibrated {at})", parts.join(", "))
+        } else {
+            // In one line: what matters for delays, and the date.
+            let known = KEY_FIGURES.iter().filter_map(|(label, names)| {
+                let value = names.iter().find_map(|name| figures.get(*name))?;
+                Some(format!("{label} {}", duration(*value)))
+            });
+            let mut parts: Vec<String> = known.collect();
+            if parts.is_empty() {
+                parts.push("calibrated".into());
+            }
+            format!("{} ({}; all with -V)", parts.join(", "), at.get(..10).unwrap_or(&at))
+        };
+        items.item("Noise floor", &text);
     }
 }
+
+/// The figures of the noise floor that are shown without `-V`: label, and names of which the first that was measured counts.
+const KEY_FIGURES: [(&str, &[&str]); 2] = [
+    ("delay", &["lab_one_way_delay_p50_seconds", "loopback_one_way_delay_p50_seconds"]),
+    ("wake-up p99", &["wakeup_late_p99_seconds"]),
+];
 
 /// A figure of the noise floor as text: its name ends in its unit.
 fn noise(name: &str, value: f64) -> String {
