@@ -111,6 +111,10 @@ pub(crate) fn command_line() -> clap::Command {
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
+    // Daemons and jobs are started by /proc/self/exe, whose name process listings would show.
+    if std::fs::read("/proc/self/comm").is_ok_and(|name| name.trim_ascii_end() == b"exe") {
+        weir_net::thread::set_name("weir");
+    }
     let words: Vec<OsString> = std::env::args_os().collect();
     let code = match read(&words) {
         Ok(cli) => dispatch(cli.command, &words),

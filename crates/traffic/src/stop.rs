@@ -14,11 +14,19 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The documented exit code of the program.
+    /// The exit code of a program whose results are partial because of the stop.
     pub fn exit_code(self) -> i32 {
         match self {
             StopReason::Interrupted => 130,
             StopReason::Terminated => 143,
+        }
+    }
+
+    /// The exit code of a service, such as a server or an emulator: SIGTERM is its ordinary end.
+    pub fn service_exit_code(self) -> i32 {
+        match self {
+            StopReason::Interrupted => self.exit_code(),
+            StopReason::Terminated => 0,
         }
     }
 

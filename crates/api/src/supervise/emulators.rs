@@ -213,7 +213,7 @@ pub(crate) async fn start(
         lock(&app.emulators.own).remove(&id);
         lock(&app.emulators.changes).remove(&id);
         let code = exit.and_then(|e| e.code);
-        let failed = !matches!(code, Some(0 | 130 | 143));
+        let failed = !matches!(code, Some(0 | 130));
         let error = failed.then(|| refusal(&id, code).message);
         tell(&app, &id, if failed { State::Failed } else { State::Ended }, error);
         if let Ok(directory) = runtime() {

@@ -51,7 +51,7 @@ fn addresses_and_the_lack_of_a_key_are_printed() {
     let wanted = serde_json::json!({ "addresses": [format!("127.0.0.1:{port}")], "open": true });
     assert_eq!((&event["event"], &event["data"]), (&"listening".into(), &wanted));
     signal("TERM", &child.id().to_string());
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(child.wait().unwrap().code(), Some(0), "the ordinary end of a service");
 }
 
 #[test]
@@ -105,6 +105,12 @@ fn the_background_listens_when_the_foreground_returns() {
     assert!(said.contains(&address) && said.contains(&format!(" {pid}")), "{said}");
     assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
     assert!(std::fs::read_to_string(&log).unwrap().contains(&address));
+    #[cfg(target_os = "linux")]
+    {
+        let of_process = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+        assert_eq!(of_process("comm"), "weir\n", "as process listings show it");
+        assert!(of_process("cmdline").starts_with("weir\0serve\0"));
+    }
     signal("TERM", &pid);
     until("the pid file goes", || !pidfile.exists());
     if Path::new("/proc/self").exists() {

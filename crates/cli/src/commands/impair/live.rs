@@ -189,7 +189,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
             emit(&Event::Result(serde_json::to_value(&ending.report).map_err(internal)?));
         }
     }
-    super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::exit_code))
+    super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::service_exit_code))
 }
 
 /// Creates the files of a packet trace that a server requested, with the owner of the stored runs.

@@ -110,7 +110,7 @@ impl Spawned {
         let Last { report, error } = self.last;
         let failure = match code {
             // Ended as requested.
-            Some(130 | 143) if !early => None,
+            Some(0 | 130) if !early => None,
             code => {
                 let when = if early { "ended early" } else { "did not stop when asked" };
                 let reason = error.map_or_else(
@@ -120,7 +120,7 @@ impl Spawned {
                 // 3: the path was lost, or another process ended the emulator; 4: the system refused an operation.
                 let code = match code {
                     Some(code @ (3 | 4)) => code,
-                    Some(0 | 130 | 143) => 3,
+                    Some(0 | 130) => 3,
                     _ => 70,
                 };
                 Some((format!("the emulator {when}: {reason}"), code))

@@ -27,6 +27,8 @@ const MAX_ERROR_BYTES: u64 = 64 << 10;
 pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
     let mut command = Command::new(own_program());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::arg0(&mut command, "weir");
     command
         .args(words.iter().skip(1))
         .arg("--in-background")

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     if let Some(failure) = sink.failure() {
         return Err(failure);
     }
-    Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
+    Ok(stop.reason().map_or(0, StopReason::service_exit_code))
 }
 
 /// Runs a job of `weir job`.
@@ -77,7 +77,7 @@ pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
         }
     })?;
     drop(speed);
-    Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
+    Ok(stop.reason().map_or(0, StopReason::service_exit_code))
 }
 
 /// Events that may wait for a slow reader of the output. When more come, the servers wait too.

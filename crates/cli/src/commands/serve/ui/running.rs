@@ -178,7 +178,7 @@ pub(crate) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i3
         return Err(failure);
     }
     Ok(match (stop.reason(), code) {
-        (Some(reason), _) => reason.exit_code(),
+        (Some(reason), _) => reason.service_exit_code(),
         (None, code) => code.unwrap_or(0),
     })
 }
