@@ -63,7 +63,7 @@ impl Rate {
 
 impl Slot for Rate {
     const TERM: &'static str = "rate";
-    const OTHER_NAMES: &'static [&'static str] = &["bandwidth", "bw", "throughput", "limit"];
+    const OTHER_NAMES: &'static [&'static str] = &["bandwidth", "bw", "throughput"];
     const IS_SHARED: bool = true;
 
     fn form() -> &'static str {

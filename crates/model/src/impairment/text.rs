@@ -80,6 +80,26 @@ fn terms(line: &str) -> Vec<String> {
     terms
 }
 
+/// What is accepted instead of a term of netem that has another form here.
+fn instead_of_netem(words: &[String]) -> Option<&'static str> {
+    let has = |name: &str| words.iter().any(|word| word == name);
+    let is = |at: usize, name: &str| words.get(at).is_some_and(|word| word == name);
+    if has("reorder") || has("gap") {
+        return Some("delay T ±J allow, whose packets overtake each other");
+    }
+    if has("limit") {
+        return Some("rate R queue Npackets");
+    }
+    if is(0, "loss") && is(1, "state") {
+        return Some("loss four_state(p13_percentage=P, p31_percentage=P, …)");
+    }
+    if is(0, "delay") && (has("pareto") || has("paretonormal")) {
+        return Some("delay pareto(scale=T, shape=A, max=T)");
+    }
+    let name = words.first()?;
+    (is_term(name) && is_correlated(words)).then_some(UNCORRELATED)
+}
+
 /// Whether a term has netem's correlation: a percentage after the first value.
 fn is_correlated(words: &[String]) -> bool {
     let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
@@ -111,8 +131,8 @@ impl Laws {
         let mut words = Words::new("impairment", given, &TERMS, &list, arguments);
         let name = words.next()?;
         words.set_form(form(name));
-        if is_correlated(&list) && is_term(name) {
-            return Err(words.refused(UNCORRELATED));
+        if let Some(accepted) = instead_of_netem(&list).filter(|_| arguments.is_none()) {
+            return Err(words.refused(accepted));
         }
         let again = match name {
             "order" => {
@@ -246,6 +266,17 @@ mod tests {
             let (given, accepted) = value(correlated);
             assert!(correlated.starts_with(&given), "{correlated}: {given}");
             assert_eq!(accepted, UNCORRELATED, "{correlated}");
+        }
+        for (of_netem, instead) in [
+            ("delay 100ms 10ms reorder 25% 50%", "±J allow"),
+            ("delay 10ms gap 5", "±J allow"),
+            ("limit 1000", "queue Npackets"),
+            ("delay 100ms limit 1000", "queue Npackets"),
+            ("loss state 1%", "four_state("),
+            ("delay 9ms 1ms distribution pareto", "delay pareto(scale="),
+        ] {
+            let (_, accepted) = value(of_netem);
+            assert!(accepted.contains(instead), "{of_netem}: {accepted}");
         }
     }
 

@@ -13,26 +13,73 @@ use crate::commands::values;
 use crate::error::CliError;
 use crate::random;
 
+/// The grammar of laws, the words of netem, and how the command ends. `weir man` makes sections of it.
+const HELP: &str = "\
+LAWS is a list of terms, separated by commas or only by the name of the next one.
+
+Laws:
+  loss P%                  each packet with this probability
+  loss P% run N            in bursts of N packets on average
+  loss every N             every Nth packet
+  loss ge P% [to-good R%] [bad B%] [good G%]
+                           Gilbert-Elliott: P% and R% are the transitions, B%
+                           and G% the loss in each state [100-P, 100, 0]
+  duplicate P%             one copy of each with this probability
+  rate R [queue T|B|Npackets] [overhead N]
+                           rate of a link, its queue (tail drop) [250ms], and
+                           bytes added to each packet [18; 38: the whole wire]
+  delay T                  constant
+  delay T ±J [normal|uniform|exponential [most T]] [fifo-release|allow|max]
+                           mean T, standard deviation J [normal], half width J
+                           (uniform); most: longer delays become this
+  delay MIN..MAX           uniform
+  corrupt P% [leave|repair|checksum] [flip N] [at payload|l4|l3|l2]
+                           N bits [1] are flipped; checksums are left [leave],
+                           updated, or the only bytes that are damaged
+  order STAGE...           order of loss, duplicate, rate, delay, content
+  none                     no laws
+  loss LAW(KEY=VALUE, ...), delay LAW(KEY=VALUE, ...)
+                           any law by the names of docs/formats.md:
+                           delay uniform(min=10ms, max=30ms) allow
+
+Order of packets:
+  fifo-release             kept: the packet that waits longest leaves next
+  allow                    packets overtake each other
+  max                      kept: no packet leaves before its predecessor
+
+Values:
+  P                        percent, with the sign: 1%
+  T, J                     time with its unit: 100us, 20ms, 1.5s
+  R                        bits per second: 10M, 2.5G, 100Mbit (K is 1000);
+                           Mbps is bits, unlike in tc
+  B                        bytes: 64K (K is 1024)
+  ±                        may be written +-
+
+From netem:
+  delay 100ms 10ms         the same: uniform; in order unless allow follows
+  delay ... distribution normal
+                           delay 100ms ±10ms normal
+  delay ... distribution pareto
+                           delay pareto(scale=T, shape=A)
+  reorder 25% 50%          delay 100ms ±10ms allow
+  loss random 1%           loss 1%
+  loss 1% 25%              loss 1% run N; correlation distorts the ratio
+  loss gemodel 1% 10% 70% 0.1%
+                           loss ge 1% to-good 10% bad 70% good 0.1%
+  loss state ...           loss four_state(p13_percentage=1, ...)
+  limit 1000               rate R queue 1000packets
+
+`weir profiles` lists presets. After the first SIGINT or SIGTERM queued packets leave (2 s at most); a second one ends immediately.
+
+Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an interface was removed, 4 not permitted or not available, 130 interrupted.";
+
 /// Impair the path between two interfaces: loss, delay, rate, duplication, damage
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save …",
-    after_help = "Laws are terms in one line, separated by commas or only by their names:\n\
-                  loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
-                  delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
-                  delay MIN..MAX   corrupt P% [repair|leave|checksum] [flip N]\n\
-                  Every law of loss and delay also as loss LAW(KEY=VALUE, …) and delay LAW(KEY=VALUE, …), by the names of \
-                  docs/formats.md: delay uniform(min=10ms, max=30ms) allow.\n\
-                  P is in per cent, with the sign; +- may stand for ±. T is a time with its unit: 100us, 20ms, 1.5s. \
-                  R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits as with iperf3 \
-                  (unlike tc). B is bytes: 64K (K is 1024). `delay T ±J` is a normal distribution with standard deviation J \
-                  and fifo-release, which keeps the order. `delay T J`, as netem writes it, is uniform; netem reorders, as `allow` does.\n\
-                  `weir profiles` lists presets. After the first SIGINT queued packets leave (2 s at most); a second one \
-                  ends immediately.\n\
-                  Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an interface was removed, 4 not \
-                  permitted or not available, 130 interrupted, 143 terminated."
+    after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
     #[command(subcommand)]
@@ -282,7 +329,8 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
-    after_help = "The exit code is the command's (128 plus the number of the signal that ended it); 126 it could not be run, \
+    after_help = "`weir impair --help` explains LAWS.\n\
+                  Exit codes: the command's (128 plus the number of the signal that ended it); 126 it could not be run, \
                   127 it does not exist; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; \
                   2, 4 nothing was started.\n\
                   SIGTERM, SIGHUP and a SIGINT that is not from the terminal are forwarded to the command; after a second \
@@ -329,6 +377,25 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every equivalent of netem's words that the help names is accepted.
+    #[test]
+    fn the_equivalents_of_netem_are_laws() {
+        let (_, table) = HELP.split_once("From netem:\n").unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let laws: Vec<&str> = table
+            .lines()
+            .filter_map(|line| line.split(';').next()?.trim().rsplit("  ").next())
+            .filter(|text| !text.contains("..."))
+            .map(str::trim)
+            .filter(|text| text.starts_with("delay ") || text.starts_with("loss "))
+            .collect();
+        assert!(laws.len() > 5, "{laws:?}");
+        for law in laws {
+            let law = law.replace("run N", "run 2").replace("=T", "=1ms").replace("=A", "=2");
+            assert!(law.parse::<Laws>().is_ok(), "{law}");
+        }
+    }
 
     #[test]
     fn addresses_and_modes() {

@@ -118,7 +118,7 @@ impl Delay {
 
 impl Slot for Delay {
     const TERM: &'static str = "delay";
-    const OTHER_NAMES: &'static [&'static str] = &["latency", "jitter", "reorder"];
+    const OTHER_NAMES: &'static [&'static str] = &["latency", "jitter"];
     const IS_SHARED: bool = true;
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
