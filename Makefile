@@ -89,7 +89,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
 api-fuzz: build ## hostile requests over the OpenAPI document (schemathesis)
 	scripts/api_fuzz.sh $(WEIR)
 
-install: build ## program, man pages, completions under DESTDIR/PREFIX
+install: build ## program, man pages, documents, systemd unit under DESTDIR/PREFIX
 	scripts/place.sh $(WEIR) "$(DESTDIR)$(PREFIX)"
 
 dist: ## dist/weir-VERSION-TARGET.tar.gz, stripped
