@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use weir_model::impairment::Laws;
 use weir_model::{ModelError, Refusal, nearest, one_of};
 
 use crate::app::command_line;
@@ -285,7 +286,7 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
         // The syntax of netem: laws after the interface.
         ErrorKind::ArgumentConflict if command == "impair" => {
             error.get(ContextKind::InvalidSubcommand)?;
-            Some("weir impair A B --both \"delay 100ms, loss 1%\"".into())
+            Some(with_laws_in_a_flag(words))
         }
         ErrorKind::MissingRequiredArgument if command == "impair" => {
             let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
@@ -317,6 +318,22 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             })
         }
         _ => None,
+    }
+}
+
+/// `weir impair A B LAWS…` with the laws in a flag; with an example if they are no laws.
+fn with_laws_in_a_flag(words: &[OsString]) -> String {
+    let words: Vec<&str> = words.iter().skip(2).filter_map(|word| word.to_str()).collect();
+    let laws = |from: usize| {
+        let rest = words.iter().skip(from).take_while(|word| !word.starts_with('-'));
+        let laws = rest.copied().collect::<Vec<_>>().join(" ");
+        laws.parse::<Laws>().is_ok().then_some(laws)
+    };
+    let of_netem = words.iter().position(|word| *word == "netem").and_then(|at| laws(at + 1));
+    match (&words[..], laws(2), of_netem) {
+        ([a, b, ..], Some(laws), _) => format!("weir impair {a} {b} --both \"{laws}\""),
+        (.., Some(laws)) => format!("weir impair A B --both \"{laws}\""),
+        _ => "weir impair A B --both \"delay 100ms, loss 1%\"".into(),
     }
 }
 
@@ -420,11 +437,14 @@ mod tests {
             assert_eq!(refused.code, "unknown-argument", "{line}");
             assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
         }
-        for line in ["weir impair a b delay 100ms", "weir impair add dev eth0 root netem delay 1s"]
-        {
+        for (line, accepted) in [
+            ("weir impair a b delay 20ms loss 1%", "weir impair a b --both \"delay 20ms loss 1%\""),
+            ("weir impair add dev eth0 root netem delay 1s", "weir impair A B --both \"delay 1s\""),
+            ("weir impair a b delay", "weir impair A B --both \"delay 100ms, loss 1%\""),
+        ] {
             let refused = refused(line);
             assert_eq!(refused.code, "usage", "{line}");
-            assert!(refused.accepted.as_ref().unwrap().contains("--both"), "{line}: {refused:?}");
+            assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
         }
         for (line, accepted) in
             [("weir impair shw", "weir impair show"), ("weir impair eth0", "weir impair A B")]
@@ -440,6 +460,8 @@ mod tests {
         for (line, accepted) in [
             ("weir iperf3 -c h -u", "weir test HOST"),
             ("weir netserver", "weir serve"),
+            ("weir server", "weir serve"),
+            ("weir client h", "weir test HOST"),
             ("weir ITGSend -a h", "weir test HOST"),
             ("weir itgrecv", "weir serve"),
             ("weir tc qdisc add dev eth0 root netem delay 1ms", "weir impair A B"),

@@ -22,7 +22,7 @@ pub enum Error {
     /// A value that is not accepted.
     #[error("{field}: {given}; accepted: {accepted}")]
     Invalid {
-        /// The field: `name`, `hosts`, `mtu_bytes` or `transmit_queue_packets`.
+        /// The field: `name`, `hosts`, `mtu_bytes` or `transmit_queue_packets`; or the variable `WEIR_RUNTIME_DIR`.
         field: &'static str,
         /// What was given.
         given: String,

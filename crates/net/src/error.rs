@@ -18,6 +18,13 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// No interface has this name.
+    #[cfg(target_os = "linux")]
+    #[error("there is no interface {name:?}")]
+    NoInterface {
+        /// The given name.
+        name: String,
+    },
     /// This platform does not support the operation.
     #[error("{operation} {object}: not available on this system")]
     Unsupported {
@@ -60,6 +67,8 @@ impl Error {
             | Error::Unsupported { object, .. }
             | Error::Malformed { object, .. }
             | Error::Refused { object, .. } => Some(object),
+            #[cfg(target_os = "linux")]
+            Error::NoInterface { name } => Some(name),
         }
     }
 
@@ -74,10 +83,12 @@ impl Error {
         Error::system(operation, object, io::Error::last_os_error())
     }
 
-    /// The system's error number, when the error came from the system.
+    /// The system's error number, when the error came from the system, or the one that it has for the error.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Error::System { source, .. } => source.raw_os_error(),
+            #[cfg(target_os = "linux")]
+            Error::NoInterface { .. } => Some(libc::ENODEV),
             _ => None,
         }
     }

@@ -45,12 +45,20 @@ fn choose(
     variable: impl Fn(&str) -> Option<OsString>,
     system: &Path,
 ) -> Result<PathBuf, Error> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name: &str| variable(name).map(PathBuf::from).filter(|p| !p.as_os_str().is_empty());
     let made = |path: PathBuf| match make(&path) {
         Ok(()) => Ok(path),
         Err(source) => Err(Error::Registry { operation: "make directory", path, source }),
     };
-    if let Some(path) = absolute(OVERRIDE) {
+    if let Some(path) = set(OVERRIDE) {
+        if path.is_relative() {
+            // Another command, in another directory, would not find the labs.
+            return Err(Error::Invalid {
+                field: OVERRIDE,
+                given: path.display().to_string(),
+                accepted: "an absolute path".into(),
+            });
+        }
         return made(path);
     }
     // Root of a user namespace may not write to /run: then as any other user.
@@ -58,7 +66,8 @@ fn choose(
         return Ok(system.to_owned());
     }
     // After `su`, the variable may still name another user's directory.
-    if let Some(parent) = absolute("XDG_RUNTIME_DIR").filter(|path| is_writable(path)) {
+    let session = set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute() && is_writable(path));
+    if let Some(parent) = session {
         return made(parent.join("weir"));
     }
     made(std::env::temp_dir().join(format!("weir-{outside}")))
@@ -118,6 +127,12 @@ mod tests {
         };
         let own = temporary.path().join("own");
         assert_eq!(choose(user, 7, only("WEIR_RUNTIME_DIR", &own), &system).unwrap(), own);
+        let relative = only("WEIR_RUNTIME_DIR", Path::new("own"));
+        let refused = choose(user, 7, relative, &system).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Invalid { field: "WEIR_RUNTIME_DIR", given, .. } if given == "own"),
+            "{refused}"
+        );
         let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &system).unwrap();
         let expected = if user == 0 { system.clone() } else { session.join("weir") };
         assert_eq!(chosen, expected);

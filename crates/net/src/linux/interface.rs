@@ -43,9 +43,7 @@ pub fn interfaces() -> Result<Vec<Interface>> {
 /// The interface called `name`, with its addresses and counters.
 pub fn interface(name: &str) -> Result<Interface> {
     let found = interfaces()?.into_iter().find(|link| link.name == name);
-    found.ok_or_else(|| {
-        Error::system("find interface", name, std::io::Error::from_raw_os_error(libc::ENODEV))
-    })
+    found.ok_or_else(|| Error::NoInterface { name: name.to_owned() })
 }
 
 /// All queueing disciplines of all interfaces, children included.

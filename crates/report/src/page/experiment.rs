@@ -187,7 +187,7 @@ fn word(outcome: Outcome) -> &'static str {
 }
 
 fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
-    let heads = ["Step", "Expected", "Outcome", "In words"].map(Column::text);
+    let heads = ["Step", "Expected", "Outcome", "Explanation"].map(Column::text);
     let mut grid = Grid::new("Expectations, and steps without any", heads);
     for (name, step) in steps {
         for judged in &step.expectations {
@@ -421,7 +421,7 @@ fn found(step: &StepOutcome) -> Grid {
         "Interval, high",
         "Passed",
         "Did not pass",
-        "In words",
+        "Explanation",
         "Published",
     ]
     .map(Column::text);
@@ -529,7 +529,10 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             }
         }
         if step.points.iter().any(|p| p.host_limited > 0 && p.metrics.contains_key(metric)) {
-            caption.push("Hollow circles: tool or host shaped runs of the point.".into());
+            caption.push(
+                "Hollow circles: tool or host, not the path, was the limit in runs of the point."
+                    .into(),
+            );
         }
         figure = figure.caption(caption.join(" "));
         out.push(figure);

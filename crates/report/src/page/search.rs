@@ -56,7 +56,11 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
             figure = figure.reference(name.trim(), ReferenceLine::Vertical(value));
         }
     }
-    Some(figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."))
+    Some(
+        figure.caption(
+            "Each trial by what its sender sent; hollow where tool or host was the limit.",
+        ),
+    )
 }
 
 fn name_of(at: &BTreeMap<String, String>) -> String {

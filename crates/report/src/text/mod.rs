@@ -149,7 +149,11 @@ fn length(start: &Start) -> String {
         .iter()
         .map(|c| match (c.duration, c.bytes, c.packets) {
             (_, Some(bytes), _) => counted(bytes.0, "byte"),
-            (_, _, Some(packets)) => counted(packets, "packet"),
+            (_, _, Some(packets)) => {
+                // -k counts writes of a stream.
+                let units = c.transport.name().unit_of_payload();
+                counted(packets, units.trim_end_matches('s'))
+            }
             (Some(Span(0)), ..) => "until stopped".into(),
             (Some(d), ..) => d.to_string(),
             _ => "10s".into(),

@@ -76,6 +76,14 @@ pub(crate) async fn resolve_elsewhere(
     Ok(found)
 }
 
+/// The tool whose servers listen on this port by default.
+fn tool_at(address: Address) -> Option<&'static str> {
+    let Address::Ip(address) = address else { return None };
+    [("iperf3", 5201), ("iperf", 5001), ("nuttcp", 5000), ("netperf", 12865)]
+        .into_iter()
+        .find_map(|(tool, port)| (address.port() == port).then_some(tool))
+}
+
 /// A control connection that cannot be used any more.
 pub(super) fn broken(address: Address, during: &'static str, e: &ChannelError) -> TrafficError {
     if e.is_damage() {
@@ -235,10 +243,13 @@ async fn greet(
         }
         Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
         Err(_) => {
-            return Err(lost(format!(
-                "no hello within {} s: is that a Weir server?",
-                timeout.as_secs_f64()
-            )));
+            let seconds = timeout.as_secs_f64();
+            return Err(lost(match tool_at(address) {
+                Some(tool) => format!(
+                    "no hello within {seconds} s: this is the port of {tool}, and Weir's client needs `weir serve` at the far end"
+                ),
+                None => format!("no hello within {seconds} s: is that a Weir server?"),
+            }));
         }
     };
     match answer {

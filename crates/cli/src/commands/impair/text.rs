@@ -31,7 +31,8 @@ pub(super) fn laws(config: &Impairment) -> String {
     if config.aggregates.len() > 16 {
         out += &format!("  … and {}\n", counted(config.aggregates.len() - 16, "further aggregate"));
     }
-    let name = if config.flows.is_empty() { "everything" } else { "other" };
+    // As the counters call it.
+    let name = if config.flows.is_empty() { "other (all packets)" } else { "other" };
     let other = &config.other;
     out += &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse));
     if !config.impair_arp {
@@ -62,10 +63,10 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         ("received", right),
         ("sent", right),
         ("lost", right),
-        ("queue", right),
-        ("copies", right),
+        ("tail-dropped", right),
+        ("duplicated", right),
         ("delayed", right),
-        ("changed", right),
+        ("corrupted", right),
         ("reordered", right),
         ("unplanned", right),
         ("delay mean", right),
@@ -144,6 +145,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         );
         if packet_trace.dropped_records > 0 {
             let why = match packet_trace.limit_bytes {
+                _ if packet_trace.failed => "writing failed",
                 // The next record is 64 bytes.
                 Some(limit) if packet_trace.bytes + 64 > limit => "its limit was reached",
                 _ => "it could not keep up",
@@ -186,21 +188,22 @@ mod tests {
 
     #[test]
     fn why_a_packet_trace_lacks_verdicts_is_reported() {
-        let table_of = |bytes: u64, limit: Option<u64>| {
+        let table_of = |failed: bool, bytes: u64, limit: Option<u64>| {
             let report = serde_json::json!({
                 "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [],
                 "configurations": [], "impairment": { "config": Impairment::default(), "flows": [] },
                 "packet_trace": {
-                    "path": "j", "records": 5, "dropped_records": 7, "failed": false, "bytes": bytes,
+                    "path": "j", "records": 5, "dropped_records": 7, "failed": failed, "bytes": bytes,
                     "limit_bytes": limit,
                 },
             });
             table(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
         };
         let of = |why| format!("packet trace j: 5 verdicts, 7 MISSING: {why}\n");
-        assert!(table_of(4040, Some(4096)).contains(&of("its limit was reached")));
-        assert!(table_of(4032, Some(4096)).contains(&of("it could not keep up")));
-        assert!(table_of(4040, None).contains(&of("it could not keep up")));
+        assert!(table_of(false, 4040, Some(4096)).contains(&of("its limit was reached")));
+        assert!(table_of(false, 4032, Some(4096)).contains(&of("it could not keep up")));
+        assert!(table_of(false, 4040, None).contains(&of("it could not keep up")));
+        assert!(table_of(true, 4040, None).contains(&of("writing failed")));
     }
 
     #[test]

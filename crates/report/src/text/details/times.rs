@@ -98,7 +98,7 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
     type Pick = fn(&Flow) -> Option<&Delay>;
     let kinds: [(&str, Pick); 3] = [
         ("One-way delay", |f| f.receiver.as_ref()?.one_way_delay.as_ref()),
-        ("  from intended", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
+        ("  from schedule", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
         ("Round trip", |f| f.round_trip.as_ref()),
     ];
     for (label, pick) in kinds {
