@@ -41,14 +41,20 @@ pub fn junit(experiment: &Experiment) -> String {
             case.seconds
         );
         let reason = escape(&case.reason);
-        let _ = match case.outcome {
-            Outcome::Done | Outcome::Passed => writeln!(out, "/>"),
-            Outcome::Failed => writeln!(out, "><failure message=\"{reason}\"/></testcase>"),
-            Outcome::Error => writeln!(out, "><error message=\"{reason}\"/></testcase>"),
-            Outcome::Inconclusive => {
-                writeln!(out, "><skipped message=\"inconclusive: {reason}\"/></testcase>")
-            }
-            Outcome::Skipped => writeln!(out, "><skipped message=\"{reason}\"/></testcase>"),
+        let element = match case.outcome {
+            Outcome::Done | Outcome::Passed => String::new(),
+            Outcome::Failed => format!("<failure message=\"{reason}\"/>"),
+            Outcome::Error => format!("<error message=\"{reason}\"/>"),
+            Outcome::Inconclusive => format!("<skipped message=\"inconclusive: {reason}\"/>"),
+            Outcome::Skipped => format!("<skipped message=\"{reason}\"/>"),
+        };
+        let printed = match case.output.as_deref() {
+            None | Some("") => String::new(),
+            Some(text) => format!("<system-out>{}</system-out>", escape_lines(text)),
+        };
+        let _ = match element.is_empty() && printed.is_empty() {
+            true => writeln!(out, "/>"),
+            false => writeln!(out, ">{element}{printed}</testcase>"),
         };
     }
     out += "  </testsuite>\n</testsuites>\n";
@@ -61,6 +67,8 @@ struct Case {
     outcome: Outcome,
     reason: String,
     seconds: f64,
+    /// What a command printed, or a collected file.
+    output: Option<String>,
 }
 
 fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
@@ -80,6 +88,8 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
             reason: judged.reason.clone(),
             // The step's time once: a sum would count it for each expectation.
             seconds: if i == 0 { step.seconds } else { 0.0 },
+            // Likewise.
+            output: step.output.clone().filter(|_| i == 0),
         });
     }
     let own = matches!(step.outcome, Outcome::Error | Outcome::Skipped)
@@ -91,6 +101,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
             outcome: step.outcome,
             reason: step.reason.clone().unwrap_or_default(),
             seconds: if step.expectations.is_empty() { step.seconds } else { 0.0 },
+            output: step.output.clone().filter(|_| step.expectations.is_empty()),
         });
     }
     for inner in &step.steps {
@@ -117,6 +128,11 @@ fn escape(text: &str) -> String {
     out
 }
 
+/// Escapes a text of several lines for the content of an element.
+fn escape_lines(text: &str) -> String {
+    text.lines().map(|line| escape(line) + "\n").collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +140,7 @@ mod tests {
     #[test]
     fn nothing_of_a_name_gets_out_of_its_attribute() {
         assert_eq!(escape("a<b>&\"c\"\u{1}\n"), "a&lt;b&gt;&amp;&quot;c&quot; ");
+        assert_eq!(escape_lines("a\u{1b}[2J<b>\r\n]]>"), "a[2J&lt;b&gt;\n]]&gt;\n");
         assert_eq!(escape("a\u{9b}31m\u{1b}[2J\u{7f}"), "a\u{fffd}31m[2J\u{fffd}");
     }
 }

@@ -200,7 +200,7 @@ fn line(text: &str) -> String {
 
 /// A finished step.
 #[must_use]
-pub(crate) fn step(step: &StepOutcome, depth: usize) -> String {
+pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
     let pad = "  ".repeat(depth);
     let mut out = format!("{pad}{}: {}", line(&step.name), ended(step));
     // Do not repeat the outcome.
@@ -269,6 +269,7 @@ pub(crate) fn step(step: &StepOutcome, depth: usize) -> String {
     if !rows.is_empty() {
         out += &body(&table(&rows, 2, 1));
     }
+    out += &body(&output(step, verbose));
     for judged in &step.expectations {
         let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
         let at = if at.is_empty() { String::new() } else { format!(" [{}]", at.join(" ")) };
@@ -282,11 +283,34 @@ pub(crate) fn step(step: &StepOutcome, depth: usize) -> String {
     out
 }
 
-/// A finished step with its inner steps.
+/// A finished step with its inner steps. Of a command that failed, with the last lines of its output; if `verbose`, with the
+/// whole output of any.
 #[must_use]
-pub fn whole(outcome: &StepOutcome, depth: usize) -> String {
-    let inner = outcome.steps.iter().map(|inner| whole(inner, depth + 1));
-    step(outcome, depth) + &inner.collect::<String>()
+pub fn whole(outcome: &StepOutcome, depth: usize, verbose: bool) -> String {
+    let inner = outcome.steps.iter().map(|inner| whole(inner, depth + 1, verbose));
+    step(outcome, depth, verbose) + &inner.collect::<String>()
+}
+
+/// Maximum number of lines of a command's output, unless verbose.
+const OUTPUT_LINES: usize = 20;
+
+/// The output of a step's command, indented.
+fn output(step: &StepOutcome, verbose: bool) -> String {
+    let has_failed = matches!(step.outcome, Outcome::Failed | Outcome::Error);
+    let lines: Vec<&str> = step.output.iter().flat_map(|text| text.lines()).collect();
+    if !verbose && !has_failed {
+        return String::new();
+    }
+    let left_out = if verbose { 0 } else { lines.len().saturating_sub(OUTPUT_LINES) };
+    let mut out = String::new();
+    if left_out > 0 {
+        let _ =
+            writeln!(out, "  | … {} before (-V shows all)", weir_model::counted(left_out, "line"));
+    }
+    for text in &lines[left_out..] {
+        let _ = writeln!(out, "  | {}", line(text));
+    }
+    out
 }
 
 /// The last bounds of a search.
@@ -414,6 +438,27 @@ mod tests {
             .map(|r| r[1].clone())
             .collect();
         assert_eq!(heads, ["throughput", "sent_throughput"]);
-        assert!(super::step(&step("compare"), 0).starts_with("s: done\n"));
+        assert!(super::step(&step("compare"), 0, false).starts_with("s: done\n"));
+    }
+
+    #[test]
+    fn a_failed_command_shows_the_end_of_its_output() {
+        let printed: String = (0..30).map(|n| format!("line {n}\n")).collect();
+        let lines = |outcome: &str, verbose: bool| -> Vec<String> {
+            let step: StepOutcome = serde_json::from_value(serde_json::json!({
+                "name": "s", "action": "command", "outcome": outcome, "seconds": 1.0, "output": printed,
+            }))
+            .unwrap();
+            whole(&step, 0, verbose)
+                .lines()
+                .filter(|l| l.contains("| line"))
+                .map(Into::into)
+                .collect()
+        };
+        let failed = lines("failed", false);
+        assert_eq!((failed.len(), failed[0].trim()), (20, "| line 10"));
+        assert_eq!(lines("failed", true).len(), 30);
+        assert_eq!(lines("done", false).len(), 0);
+        assert_eq!(lines("done", true).len(), 30);
     }
 }

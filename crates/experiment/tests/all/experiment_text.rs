@@ -26,7 +26,8 @@ fn golden(name: &str, told: &str) {
 #[test]
 fn an_experiment_is_reported_as_it_was() {
     let experiment = golden_experiment();
-    let mut told: String = experiment.steps.iter().map(|step| text::whole(step, 0)).collect();
+    let mut told: String =
+        experiment.steps.iter().map(|step| text::whole(step, 0, false)).collect();
     told += &text::closing(&experiment);
     golden("experiment.txt", &told);
 }
@@ -41,6 +42,6 @@ fn an_interrupted_experiment_is_reported_as_such() {
     let mut step = experiment.steps.swap_remove(0);
     (step.outcome, step.interrupted) = (Outcome::Inconclusive, true);
     step.reason = Some("interrupted: 3 of 100 runs were made, 1 was cut short".into());
-    told += text::whole(&step, 0).lines().next().unwrap();
+    told += text::whole(&step, 0, false).lines().next().unwrap();
     golden("interrupted.txt", &(told + "\n"));
 }

@@ -351,6 +351,59 @@ fn a_command_that_is_ended_leaves_nothing_but_its_words() {
     }
 }
 
+/// A command in the background: its step is done when it is ready, later steps run while it does, `stop` ends and judges it.
+#[test]
+fn a_background_command_runs_until_it_is_stopped() {
+    let bench = Bench::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let serve = "import signal, socket, sys\n\
+                 signal.signal(signal.SIGTERM, lambda *_: (print('bye'), sys.exit()))\n\
+                 s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n\
+                 print('up', flush=True)\n\
+                 while True: signal.pause()\n";
+    std::fs::write(bench.path("serve.py"), serve).unwrap();
+    let command = format!("run = [\"python3\", \"serve.py\", \"{port}\"], background = true");
+    for ready in [format!("{{ port = {port} }}"), "{ line = \"up\" }".into()] {
+        let text = format!(
+            "[[step]]\nname = \"s\"\ncommand = {{ {command}, ready = {ready} }}\n\
+             expect = [\"output contains bye\", \"exit_code == 0\", \"duration < 100 s\"]\n\
+             [[step]]\ncommand = {{ run = [\"python3\", \"-c\", \"import socket; socket.create_connection(('127.0.0.1', {port}))\"] }}\n\
+             [[step]]\nstop = {{ command = \"s\" }}\n"
+        );
+        let ended = bench.run(&text, Checkpoint::default()).experiment;
+        assert_eq!(
+            outcomes(&ended.steps),
+            [Outcome::Done, Outcome::Done, Outcome::Passed],
+            "{ended:?}"
+        );
+        assert_eq!(ended.steps[2].output.as_deref(), Some("up\nbye\n"));
+        assert_eq!(ended.steps[2].expectations.len(), 3);
+        // Without a step that stops it, at the end.
+        let (without_stop, _) = text.rsplit_once("[[step]]").unwrap();
+        let ended = bench.run(without_stop, Checkpoint::default()).experiment;
+        assert_eq!(ended.steps[2].outcome, Outcome::Passed, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_background_command_that_does_not_become_ready_is_an_error_with_its_output() {
+    let bench = Bench::new();
+    for (script, ready, timeout) in [
+        ("echo no; exit 3", "{ line = \"up\" }", "60s"),
+        ("echo no; sleep 1000", "{ line = \"up\" }", "1s"),
+        ("echo no; sleep 1000", "{ port = 1 }", "1s"),
+    ] {
+        let text = format!(
+            "[[step]]\ntimeout = \"{timeout}\"\n\
+             command = {{ run = [\"sh\", \"-c\", \"{script}\"], background = true, ready = {ready} }}\n\
+             [[step]]\nwait = {{ time = 0 }}\n"
+        );
+        let ended = bench.run(&text, Checkpoint::default()).experiment;
+        assert_eq!(outcomes(&ended.steps), [Outcome::Error, Outcome::Skipped], "{script} {ready}");
+        assert_eq!(ended.steps[0].output.as_deref(), Some("no\n"));
+    }
+}
+
 /// What a running emulator would answer to `show` and `set`.
 fn emulator(path: &Path) -> Arc<Mutex<Value>> {
     let laws = Arc::new(Mutex::new(json!({ "schema": "weir.impair/1" })));

@@ -20,10 +20,10 @@ pub use outcome::{
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{
-    Action, CollectStep, CommandStep, CompareStep, EmulatorSpec, HostSpec, ImpairStep, Impairing,
-    LabSetup, Published, RepeatStep, SCENARIO_SCHEMA, Scenario, SearchKind, SearchStep, Step,
-    StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, parameter_of,
-    set_parameters, test_plan,
+    Action, CollectStep, CommandFigure, CommandRule, CommandStep, CompareStep, EmulatorSpec,
+    HostSpec, ImpairStep, Impairing, LabSetup, Published, Readiness, RepeatStep, SCENARIO_SCHEMA,
+    Scenario, SearchKind, SearchStep, Step, StopStep, SweepStep, TestStep, Values, WaitStep,
+    check_axes, nearest, parameter_of, set_parameters, test_plan,
 };
 pub use scenario::{
     CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,

@@ -49,6 +49,18 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// The text before the comparison, the comparison, and the bound; absent without a comparison.
+    pub(super) fn split(text: &str) -> Option<(&str, Comparison, &str)> {
+        // The first sign, and of those that start there the longest.
+        let (place, sign, comparison) = COMPARISONS
+            .iter()
+            .filter_map(|(sign, comparison)| Some((text.find(sign)?, *sign, *comparison)))
+            .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))?;
+        Some((&text[..place], comparison, text[place + sign.len()..].trim()))
+    }
+}
+
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(COMPARISONS.iter().find(|(_, c)| c == self).map_or("", |(text, _)| text))
@@ -86,13 +98,8 @@ impl Parts<'_> {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
         };
-        // The first sign, and of those that start there the longest.
-        let (place, sign, comparison) = COMPARISONS
-            .iter()
-            .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
-            .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))?;
-        let bound = head[place + sign.len()..].trim();
-        Some(Parts { metric: &head[..place], comparison, bound, at })
+        let (metric, comparison, bound) = Comparison::split(head)?;
+        Some(Parts { metric, comparison, bound, at })
     }
 }
 

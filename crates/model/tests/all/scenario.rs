@@ -146,7 +146,7 @@ fn unknown_emulator_keys_are_refused() {
 #[test]
 fn errors_name_field_and_line() {
     let whole = "a whole number, 0 to 4294967295";
-    let command = "a table of run, host, exit_code";
+    let command = "a table of run, host, exit_code, background, ready";
     for (text, field, given, accepted) in [
         ("[[step]]\ncommand = \"ls\"", "step[0].command", "ls", command),
         ("[[step]]\ncommand = { run = \"ls -l\" }", "step[0].command.run", "ls -l", "a list"),

@@ -273,7 +273,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let printing = Mutex::new(());
     let tell = |happening: &ScenarioEvent<'_>| {
         let _one = printing.lock().unwrap_or_else(|e| e.into_inner());
-        print_event(happening, is_quiet);
+        print_event(happening, is_quiet, args.verbose);
     };
     let monotonic_ns = || weir_net::clock::Clock::System.monotonic_ns();
     let options = Options {

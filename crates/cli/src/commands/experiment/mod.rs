@@ -28,7 +28,7 @@ use crate::parsed;
 use job::{Job, execute};
 
 /// Flags of the result, the same for all three commands.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Result")]
 pub(crate) struct ResultArgs {
     /// Print the result as one JSON object (weir.experiment/1) instead of text
@@ -49,6 +49,9 @@ pub(crate) struct ResultArgs {
     /// Store neither the runs nor a checkpoint
     #[arg(long)]
     pub(crate) no_store: bool,
+    /// Print the whole output of commands (`weir run -V`).
+    #[arg(skip)]
+    pub(crate) verbose: bool,
     /// The experiment's id, given by the process that started it; set only for jobs.
     #[arg(skip)]
     pub(crate) id: Option<String>,

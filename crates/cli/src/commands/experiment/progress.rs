@@ -61,7 +61,7 @@ fn heading(scenario: &Scenario, options: &Options<'_>, estimate_line: Option<&st
 }
 
 /// Reports events: progress on stderr, results on stdout unless they come as JSON at the end.
-pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool) {
+pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool, verbose: bool) {
     match happening {
         ScenarioEvent::Began { name, action, depth } => {
             if *action != "wait" {
@@ -109,7 +109,7 @@ pub(super) fn print_event(happening: &ScenarioEvent<'_>, json: bool) {
         ScenarioEvent::Ended { step, depth } => {
             if *depth == 0 && !json {
                 // If stdout is closed, that is reported at the end.
-                let _ = print(&cleaned(&text::whole(step, 0)));
+                let _ = print(&cleaned(&text::whole(step, 0, verbose)));
             }
         }
     }

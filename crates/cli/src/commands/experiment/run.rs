@@ -61,6 +61,9 @@ pub(crate) struct RunArgs {
     /// Resume an experiment: its id, or last for the newest incomplete one; complete runs are not repeated
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     resume: Option<String>,
+    /// Print the whole output of commands, not only the end of one that failed
+    #[arg(short = 'V', long)]
+    verbose: bool,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -69,6 +72,10 @@ impl RunArgs {
     /// The scenario's file.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    fn result(&self) -> ResultArgs {
+        ResultArgs { verbose: self.verbose, ..self.result.clone() }
     }
 }
 
@@ -82,7 +89,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
                 "--resume without it: a resumed experiment is stored where it started",
             ));
         }
-        return resume(id, &args.result, command);
+        return resume(id, &args.result(), command);
     }
     let Some(path) = &args.file else {
         return Err(CliError::flag("FILE", "nothing", "a file, or --resume ID"));
@@ -143,7 +150,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             estimate.text(None)
         ));
     }
-    execute(job, &args.result, command)
+    execute(job, &args.result(), command)
 }
 
 /// Runs a job of `weir job`.

@@ -163,6 +163,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         junit: None,
         html: None,
         svg: None,
+        verbose: false,
         id: None,
     };
     let sweep = GridArgs {

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_jobs::{ChildGuard, Process, captured};
+use weir_jobs::{ChildGuard, Output, Process, captured};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
 use weir_model::experiment::Scenario;
@@ -31,6 +31,8 @@ const END: Duration = Duration::from_secs(10);
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Time for a program to start listening.
 const BEGIN: Duration = Duration::from_secs(20);
+/// Interval at which a command is checked.
+const LOOK: Duration = Duration::from_millis(5);
 /// Time to read the rest of an ended program's output; beyond it, another process holds its pipes.
 const PIPES: Duration = Duration::from_secs(1);
 
@@ -172,18 +174,7 @@ impl<'a> Environment<'a> {
         until: Option<Instant>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(Option<i32>, String), ScenarioError> {
-        let (program, arguments) = words
-            .split_first()
-            .ok_or_else(|| ScenarioError::program("command", "nothing to run"))?;
-        let mut command = self.foreign(host.unwrap_or("local"), Path::new(program))?;
-        command.args(arguments).current_dir(&self.options.files.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut running = ChildGuard::group(command.spawn().map_err(not_started(program))?, END);
-        let said = [
-            captured(running.child.stdout.take(), MAX_OUTPUT_BYTES),
-            captured(running.child.stderr.take(), MAX_OUTPUT_BYTES),
-        ];
-        let rest = |patience| said.iter().all(|said| said.ends_within(patience));
+        let running = self.begin(words, host)?;
         let is_done = loop {
             if running.has_ended() {
                 break true;
@@ -191,17 +182,75 @@ impl<'a> Environment<'a> {
             if is_stopped() || until.is_some_and(|u| Instant::now() >= u) {
                 break false;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(LOOK);
         };
-        if is_done && !rest(PIPES) {
+        let (code, text) = running.end();
+        Ok((code.filter(|_| is_done), text))
+    }
+
+    /// Starts a command. It is killed when the thread that starts it ends.
+    pub(super) fn begin(
+        &self,
+        words: &[String],
+        host: Option<&str>,
+    ) -> Result<RunningCommand, ScenarioError> {
+        let (program, arguments) = words
+            .split_first()
+            .ok_or_else(|| ScenarioError::program("command", "nothing to run"))?;
+        let mut command = self.foreign(host.unwrap_or("local"), Path::new(program))?;
+        command.args(arguments).current_dir(&self.options.files.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut guard = ChildGuard::group(command.spawn().map_err(not_started(program))?, END);
+        let said = [
+            captured(guard.child.stdout.take(), MAX_OUTPUT_BYTES),
+            captured(guard.child.stderr.take(), MAX_OUTPUT_BYTES),
+        ];
+        Ok(RunningCommand { guard, said })
+    }
+
+    /// Whether a socket on a host listens on this TCP port or is bound to this UDP port; waits for it until `until`.
+    pub(super) fn listens(
+        &self,
+        host: Option<&str>,
+        port: u16,
+        until: Instant,
+    ) -> Result<bool, ScenarioError> {
+        Ok(match (&self.lab, host) {
+            (Some(lab), Some(host)) if host != "local" => {
+                lab.run_in(host, || tools::listens(port, until))?
+            }
+            _ => tools::listens(port, until),
+        })
+    }
+}
+
+/// A running command of a step, with its output so far.
+pub(super) struct RunningCommand {
+    guard: ChildGuard,
+    said: [Output; 2],
+}
+
+impl RunningCommand {
+    pub(super) fn has_ended(&self) -> bool {
+        self.guard.has_ended()
+    }
+
+    /// Standard output so far, then standard error.
+    pub(super) fn text(&self) -> String {
+        self.said.iter().map(Output::text).collect()
+    }
+
+    /// Ends it, and the rest of its process group; returns its exit code, if it had one, and its output.
+    pub(super) fn end(mut self) -> (Option<i32>, String) {
+        let rest = |said: &[Output; 2]| said.iter().all(|said| said.ends_within(PIPES));
+        if self.guard.has_ended() && !rest(&self.said) {
             // Processes that it left may print something when they are stopped.
-            running.terminate();
-            rest(PIPES);
+            self.guard.terminate();
+            rest(&self.said);
         }
-        let code = running.end().filter(|_| is_done);
-        rest(PIPES);
-        let text = said.iter().map(|said| said.text()).collect();
-        Ok((code, text))
+        let code = self.guard.end();
+        rest(&self.said);
+        (code, self.said.iter().map(Output::text).collect())
     }
 }
 

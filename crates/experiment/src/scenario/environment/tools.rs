@@ -119,7 +119,7 @@ impl Environment<'_> {
 }
 
 /// Waits until a TCP or UDP port is bound in this network namespace, without connecting.
-fn listens(port: u16, until: Instant) -> bool {
+pub(super) fn listens(port: u16, until: Instant) -> bool {
     let end = format!(":{port:04X}");
     loop {
         for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {

@@ -28,6 +28,7 @@ use super::tools::{Load, PAYLOAD_SIZE, TOOLS};
 use super::{Options, ScenarioError, ScenarioEvent, plans, published};
 
 mod background;
+mod command;
 mod compare;
 mod losses;
 mod runs;
@@ -35,6 +36,7 @@ mod search;
 mod sweep;
 mod together;
 
+use command::BackgroundCommand;
 pub(super) use compare::compared;
 pub use compare::is_installed;
 pub(super) use search::check_search;
@@ -84,6 +86,7 @@ pub(super) struct Execution<'a> {
     backend: Backend<'a>,
     checkpoint: Mutex<Checkpoint>,
     background: Mutex<Vec<Background>>,
+    commands: Mutex<Vec<BackgroundCommand>>,
     units: Mutex<Vec<Unit>>,
     /// Deadline of the whole scenario.
     until: Option<Instant>,
@@ -127,6 +130,7 @@ impl<'a> Execution<'a> {
             backend,
             checkpoint,
             background: Mutex::default(),
+            commands: Mutex::default(),
             units: Mutex::default(),
             until: scenario.timeout.map(|t| Instant::now() + Duration::from_nanos(t.0)),
             fatal: Mutex::default(),
@@ -145,6 +149,7 @@ impl<'a> Execution<'a> {
             }
             steps
         });
+        steps.extend(self.unstopped());
         let rest = std::mem::take(&mut *lock(&self.background));
         steps.extend(
             rest.into_iter()
@@ -225,9 +230,15 @@ impl<'a> Execution<'a> {
                     path => format!("{path}/{name}"),
                 },
                 until: [until, self.until].into_iter().flatten().min(),
-                rules: step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
+                rules: match action {
+                    // Its expectations have a grammar of their own.
+                    Action::Command(_) => vec![],
+                    _ => step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
+                },
             };
-            if let Err(error) = inner.act(action, &step.published, &mut outcome, scope) {
+            if let Err(error) =
+                inner.act(action, &step.published, &step.expect, &mut outcome, scope)
+            {
                 let is_fatal = lock(&self.fatal).is_some();
                 if inner.is_interrupted() && !is_fatal {
                     // Interruption is not an error of the step.
@@ -438,6 +449,7 @@ impl<'d> Inner<'d, '_, '_> {
         &self,
         action: Action<'_>,
         published: &[Published],
+        expect: &[String],
         out: &mut StepOutcome,
         scope: &'s std::thread::Scope<'s, '_>,
     ) -> Result<(), ScenarioError>
@@ -472,6 +484,9 @@ impl<'d> Inner<'d, '_, '_> {
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),
             Action::Compare(compare) => self.compare(compare, out),
+            Action::Stop(StopStep { command: Some(command), .. }) => {
+                self.stop_command(command, out)
+            }
             Action::Wait(WaitStep { test: Some(_), .. }) | Action::Start(_) | Action::Stop(_)
                 if execution.options.simulate =>
             {
@@ -484,25 +499,7 @@ impl<'d> Inner<'d, '_, '_> {
                 let to = plans::impairment(step, &vec![], &execution.options.files, self.name)?;
                 self.impair(step.emulator.as_deref(), to)
             }
-            Action::Command(command) => {
-                let Backend::Real(environment) = &execution.backend else {
-                    return self.not_simulated(out, "a command");
-                };
-                let stopped = || execution.is_stopped();
-                let (code, text) =
-                    environment.run(&command.run, command.host.as_deref(), self.until, &stopped)?;
-                out.output = Some(text);
-                let wanted = command.exit_code.unwrap_or(0);
-                match code {
-                    Some(code) if code == wanted => {}
-                    Some(code) => {
-                        out.outcome = Outcome::Failed;
-                        out.reason = Some(format!("exit code {code}, expected {wanted}"));
-                    }
-                    None => return Err(ScenarioError::program(&command.run[0], "it was ended")),
-                }
-                Ok(())
-            }
+            Action::Command(command) => self.command(command, expect, out),
             Action::Collect(collect) => {
                 if let Some(path) = &collect.file {
                     let path = execution.options.files.path(path);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, ImpairStep, Published, SCENARIO_SCHEMA, Scenario, SearchKind, Step, TestStep, Values,
-    inside, nearest, refuse, test_plan,
+    Action, ImpairStep, Published, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, TestStep,
+    Values, inside, nearest, refuse, test_plan,
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
@@ -163,6 +163,7 @@ impl Scenario {
         axes: &Axes,
     ) -> Result<(), ModelError> {
         let Some(action) = step.action() else { return Ok(()) };
+        let is_command = matches!(action, Action::Command(_));
         let has_runs = matches!(
             action,
             Action::Test(_)
@@ -172,15 +173,15 @@ impl Scenario {
                 | Action::Stop(_)
                 | Action::Parallel(_)
         );
-        if !step.expect.is_empty() && !has_runs {
+        if !step.expect.is_empty() && !has_runs && !is_command {
             return refuse(
                 &format!("{at}.expect"),
                 &format!("on {}", action.name()),
-                "expectations of test, sweep, compare or parallel, or of wait and stop, which end a test in the background",
+                "expectations of test, sweep, compare, parallel or command, or of wait and stop, which end a test in the background",
             );
         }
         let is_parallel = matches!(action, Action::Parallel(_));
-        for text in &step.expect {
+        for text in step.expect.iter().filter(|_| !is_command) {
             let rule: Rule = text.parse().map_err(|e| inside(&format!("{at}.expect"), e))?;
             if rule.metric.is_sum() != is_parallel {
                 return refuse(
@@ -294,16 +295,25 @@ impl Scenario {
                     refuse(&at, "bytes or packets without test", "test with them")
                 }
                 (Some(_), None) => Ok(()),
-                (None, Some(test)) => self.check_background(test, &format!("{at}.test")),
+                (None, Some(test)) => {
+                    self.check_background(test, BackgroundKind::Test, &format!("{at}.test"))
+                }
             },
+            Action::Stop(StopStep { command: Some(command), test, connection }) => {
+                if !test.is_empty() || connection.is_some() || !step.expect.is_empty() {
+                    return refuse(&at, "command with test, connection or expect", "command alone");
+                }
+                self.check_background(command, BackgroundKind::Command, &format!("{at}.command"))
+            }
+            Action::Start(StopStep { command: Some(command), .. }) => {
+                refuse(&format!("{at}.command"), command, "a test: a command starts with its step")
+            }
             Action::Start(which) | Action::Stop(which) => {
-                self.check_background(&which.test, &format!("{at}.test"))
+                self.check_background(&which.test, BackgroundKind::Test, &format!("{at}.test"))
             }
             Action::Impair(impair) => self.check_impair(impair, &at, !axes.is_empty()),
             Action::Command(command) => {
-                if command.run.first().is_none_or(String::is_empty) {
-                    return refuse(&format!("{at}.run"), "nothing", "a program and its arguments");
-                }
+                command.check(&step.expect, &at)?;
                 match &command.host {
                     Some(host) if !self.lab_hosts().contains(host) && host != "local" => refuse(
                         &format!("{at}.host"),
@@ -320,7 +330,14 @@ impl Scenario {
             },
             // A step that does nothing would pass.
             Action::Parallel([]) => refuse(&at, "no steps", "at least one step"),
-            Action::Parallel(inner) => self.check_steps(inner, &at, names, count, axes),
+            Action::Parallel(inner) => {
+                let in_background =
+                    |step: &Step| step.command.as_ref().is_some_and(|command| command.background);
+                if inner.iter().any(in_background) {
+                    return refuse(&at, "a command in the background", "it as a step of its own");
+                }
+                self.check_steps(inner, &at, names, count, axes)
+            }
             Action::Repeat(repeat) => {
                 let own = check_axes(&repeat.over, &at)?;
                 if own.is_empty() == repeat.times.is_none() {
@@ -406,30 +423,42 @@ impl Scenario {
         impair.to.check(at, is_later)
     }
 
-    fn check_background(&self, test: &str, at: &str) -> Result<(), ModelError> {
-        fn add_background_tests<'a>(steps: &'a [Step], found: &mut Vec<&'a str>) {
+    fn check_background(
+        &self,
+        name: &str,
+        kind: BackgroundKind,
+        at: &str,
+    ) -> Result<(), ModelError> {
+        fn add<'a>(steps: &'a [Step], kind: BackgroundKind, found: &mut Vec<&'a str>) {
             for step in steps {
-                if let (Some(test), Some(name)) = (&step.test, &step.name)
-                    && test.background
-                {
-                    found.push(name);
-                }
-                add_background_tests(step.parallel.as_deref().unwrap_or_default(), found);
-                add_background_tests(step.repeat.as_ref().map_or(&[], |r| &r.steps), found);
+                let is_background = match kind {
+                    BackgroundKind::Test => step.test.as_ref().is_some_and(|test| test.background),
+                    BackgroundKind::Command => step.command.as_ref().is_some_and(|c| c.background),
+                };
+                found.extend(step.name.as_deref().filter(|_| is_background));
+                add(step.parallel.as_deref().unwrap_or_default(), kind, found);
+                add(step.repeat.as_ref().map_or(&[], |r| &r.steps), kind, found);
             }
         }
         let mut known = vec![];
-        add_background_tests(&self.steps, &mut known);
-        if known.contains(&test) {
+        add(&self.steps, kind, &mut known);
+        if known.contains(&name) {
             return Ok(());
         }
-        let known = if known.is_empty() {
-            "a test with background = true".into()
-        } else {
-            known.join(", ")
+        let known = match (known.is_empty(), kind) {
+            (true, BackgroundKind::Test) => "a test with background = true".into(),
+            (true, BackgroundKind::Command) => "a command with background = true".into(),
+            (false, _) => known.join(", "),
         };
-        refuse(at, test, &known)
+        refuse(at, name, &known)
     }
+}
+
+/// A step that may run in the background.
+#[derive(Debug, Clone, Copy)]
+enum BackgroundKind {
+    Test,
+    Command,
 }
 
 /// The surrounding axes and a step's own.

@@ -3,11 +3,11 @@
 //! Strings may contain `{name}` (see [`expand`]). A sweep's test and impairment may contain the names of its
 //! axes, which are replaced at each point. Everything is checked before anything starts.
 //!
-//! The modules: `types` (a scenario and its hosts), `steps` (its steps), `parse` and `check` (from text to a
+//! The modules: `types` (a scenario and its hosts), `steps` and `command` (its steps), `parse` and `check` (from text to a
 //! valid scenario), `parameter` (a sweep's values in a plan), `table` (the layout of its results).
 
 mod check;
-
+mod command;
 mod parameter;
 mod parse;
 mod steps;
@@ -18,10 +18,11 @@ use crate::ModelError;
 
 pub use crate::nearest;
 pub use check::check_axes;
+pub use command::{CommandFigure, CommandRule, CommandStep, Readiness};
 pub use parameter::{parameter_of, set_parameters, test_plan};
 pub use steps::{
-    Action, CollectStep, CommandStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind,
-    SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,
+    Action, CollectStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind, SearchStep,
+    Step, StopStep, SweepStep, TestStep, WaitStep,
 };
 pub use table::{
     CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,

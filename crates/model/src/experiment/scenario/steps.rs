@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Impairing;
+use super::{CommandStep, Impairing};
 use crate::threads::Threads;
 use crate::units::{ByteSize, Span};
 
@@ -23,7 +23,7 @@ pub struct Step {
     /// The experiment continues if this step fails to run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_going: bool,
-    /// Expectations of its runs.
+    /// Expectations of its runs, or of a command: `duration < 2 s`, `exit_code == 0`, `output contains TEXT`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
     /// For `test` and `parallel`: published figures of others, printed beside the means or sums.
@@ -47,7 +47,7 @@ pub struct Step {
     /// Starts connections of a test in the background that wait for it (`autostart = false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<StopStep>,
-    /// Stops connections of a test in the background, or the whole test.
+    /// Stops connections of a test in the background, or the whole test, or a command in the background.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopStep>,
     /// Changes an emulator's laws immediately.
@@ -355,12 +355,16 @@ pub struct WaitStep {
     pub packets: Option<u64>,
 }
 
-/// Connections of a test in the background.
+/// A test in the background, or one of its connections; or a command in the background.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StopStep {
     /// The test, by its step's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub test: String,
+    /// For `stop`, instead of a test: the command, by its step's name. It gets SIGTERM, and after 10 s SIGKILL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The connection. Absent: all of them; `stop` then stops the test itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
@@ -384,20 +388,6 @@ pub struct ImpairStep {
 
 super::types::impairing_fields! {
     ImpairFields -> ImpairStep { emulator: Option<String>, clear: bool, } to
-}
-
-/// A command of the person who runs the scenario.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CommandStep {
-    /// Program and arguments; no shell reads them.
-    pub run: Vec<String>,
-    /// The host of the lab that runs it. Absent: this machine.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// The expected exit code. Default 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
 }
 
 /// Files stored with the result.
