@@ -506,3 +506,43 @@ fn a_test_behind_the_emulator_attributes_its_losses() {
     let used = record.impairment.unwrap();
     assert_eq!((used.config.seed.0, used.client_side.as_deref()), (4, Some("a")));
 }
+
+/// With `--json` the result is the only object on standard output; with `--report` standard output is the command's.
+#[test]
+fn the_result_is_printed_as_json_or_written_to_a_file() {
+    let test = "the_result_is_printed_as_json_or_written_to_a_file";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let exec = |flags: &[&str]| {
+        let mut command = lab.command("a", WEIR).unwrap();
+        command.args(["impair", "exec", "--quiet"]).args(flags);
+        command.args(["--", "sh", "-c", "ping -c 1 -W 1 $WEIR_HOST >/dev/null; echo out; exit 5"]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+        command.env("WEIR_ERRORS", "json");
+        run(command)
+    };
+    let check = |text: &str| {
+        let result: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!((&result["exit_code"], &result["command"][0]), (&5.into(), &"sh".into()));
+        assert!(result["seconds"].as_f64().unwrap() > 0.05, "{result}");
+        let flows = result["report"]["impairment"]["flows"].as_array().unwrap();
+        let received = |flow: &serde_json::Value| {
+            flow["counters"]["received_packets"].as_u64().unwrap_or_default()
+        };
+        assert!(flows.iter().map(received).sum::<u64>() > 0, "{result}");
+    };
+    let printed = exec(&["--both", "delay 50ms", "--json"]);
+    assert_eq!(printed.status.code(), Some(5), "{}", printed.stderr);
+    check(&printed.stdout);
+    assert!(printed.stderr.contains("out\n"), "{}", printed.stderr);
+    let written = exec(&["--both", "delay 50ms", "--report", report.to_str().unwrap()]);
+    assert_eq!((written.status.code(), written.stdout.as_str()), (Some(5), "out\n"));
+    check(&std::fs::read_to_string(&report).unwrap());
+    // Nothing starts if it can't be written; and missing laws are mentioned.
+    let nowhere = exec(&["--both", "delay 50ms", "--report", "/no/such/directory/report"]);
+    let refusal = nowhere.refusal();
+    assert_eq!((refusal.field.as_deref(), refusal.exit_code), (Some("--report"), 2));
+    assert_eq!(exec(&[]).messages("no-laws").len(), 1);
+    assert_eq!(exec(&["--both", "none"]).messages("no-laws").len(), 0);
+}

@@ -342,6 +342,13 @@ pub(crate) struct ExecArgs {
     /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_trace: Option<PathBuf>,
+    /// Print the result as one JSON object at the end: command, exit code, seconds, the emulator's report. What the command
+    /// prints on stdout then goes to stderr
+    #[arg(short = 'J', long)]
+    pub(crate) json: bool,
+    /// Write that object to a file; stdout remains the command's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print errors and warnings only, neither laws nor report
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -2,7 +2,7 @@
 //! host's services and, where the kernel permits it, other hosts.
 
 use std::ffi::OsStr;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use weir_emulator::Report;
 use weir_jobs::EmulatorJob;
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
@@ -27,10 +28,11 @@ use crate::emulated::OF_COMMAND;
 use crate::engine::StopReason;
 use crate::error::CliError;
 use crate::job::{notice, warn};
+use crate::output::print_object;
 use crate::signals;
+use crate::terminal::style;
 
 /// Interval at which the command, the emulator and signals are checked.
-use crate::terminal::style;
 const LOOK: Duration = Duration::from_millis(20);
 /// After the start of the command, a signal that arrived before it may be reported up to this late: another thread receives it.
 const SIGNAL_DELAY: Duration = Duration::from_millis(500);
@@ -68,6 +70,13 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         let program = program.to_string_lossy().into_owned();
         return Err(CliError::Command { program, source: io::Error::from_raw_os_error(NO_ENTRY) });
     }
+    let mut report_file = match &args.report {
+        None => None,
+        Some(path) => {
+            let file = weir_net::output::begin(path);
+            Some((file.map_err(CliError::io("--report: create", path))?, path))
+        }
+    };
     if effective_user_id() != 0 {
         // Must happen before threads are started; they may then enter the lab's namespaces.
         enter_user_namespace().map_err(weir_lab::Error::from)?;
@@ -119,6 +128,9 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
+    if args.json {
+        command.stdout(io::stderr());
+    }
     if let Some(socket) = &emulator.control_socket {
         command.env(OF_COMMAND, socket);
     }
@@ -129,6 +141,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         notice("nothing-run", "stopped before the command was started");
         return Ok(reason.exit_code());
     }
+    let started_at = Instant::now();
     let started = command.spawn();
     runs.store(true, Ordering::Relaxed);
     // Closes this process's end of the pipe that reports a failed mount.
@@ -148,10 +161,11 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
             Err(CliError::Command { program: program.to_string_lossy().into_owned(), source })
         }
     };
+    let seconds = started_at.elapsed().as_secs_f64();
     let lost = outward.as_ref().map_or_else(|_| vec![], Outward::lost);
     drop((relay, outward));
     let ended = emulator.finish();
-    if let Some(report) = &ended.report {
+    if let Some(report) = ended.report.as_ref().filter(|_| !args.json) {
         chat("report", text::table(report, &style()).trim_end());
     }
     for (code, text) in lost {
@@ -165,7 +179,29 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let status = done.status;
     // The convention of shells: 128 plus the signal's number.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
-    Ok(done.asked.map_or(code, StopReason::exit_code))
+    let code = done.asked.map_or(code, StopReason::exit_code);
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let result = ExecResult { command, exit_code: code, seconds, report: ended.report };
+    if let Some((file, path)) = &mut report_file {
+        let text = serde_json::to_string_pretty(&result).map_err(io::Error::from);
+        let written = text.and_then(|text| writeln!(file, "{text}"));
+        written.map_err(CliError::io("--report: write", path.as_path()))?;
+    }
+    if args.json {
+        print_object(&result)?;
+    }
+    Ok(code)
+}
+
+/// The result as JSON.
+#[derive(Debug, serde::Serialize)]
+struct ExecResult {
+    command: Vec<String>,
+    exit_code: i32,
+    seconds: f64,
+    /// The emulator's report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Report>,
 }
 
 /// Whether no program of this name exists, by the search of execvp(3); checked before the lab is created. If one exists but
