@@ -156,7 +156,7 @@ fn refused(
     // The file and the request's values together.
     let comes_of =
         |quick, set: &_, hosts: &_| found.parse(quick, set, hosts).err().as_ref() != Some(error);
-    let by = match named {
+    let of_request = match named {
         "set" => "/set",
         "hosts" => "/hosts",
         _ if comes_of(quick, &Variables::new(), hosts) => "/set",
@@ -164,9 +164,34 @@ fn refused(
         _ if comes_of(false, set, hosts) => "/quick",
         _ => "/scenario",
     };
+    // The one value without which the error would not be there.
+    let without = |name: &String| match of_request {
+        "/set" => {
+            let mut others = set.clone();
+            others.remove(name);
+            comes_of(quick, &others, hosts)
+        }
+        _ => {
+            let mut others = hosts.clone();
+            others.remove(name);
+            comes_of(quick, set, &others)
+        }
+    };
+    let names: Vec<&String> = match of_request {
+        "/set" => set.keys().collect(),
+        "/hosts" => hosts.keys().collect(),
+        _ => vec![],
+    };
+    let mut causes = names.into_iter().filter(|name| without(name));
+    let by = match (causes.next(), causes.next()) {
+        (Some(name), None) => {
+            format!("{of_request}/{}", name.replace('~', "~0").replace('/', "~1"))
+        }
+        _ => of_request.into(),
+    };
     let mut problem = Problem::of_model("", error);
     for error in &mut problem.errors {
-        error.field = by.into();
+        error.field.clone_from(&by);
         // The file is invalid, or becomes so by the values set in it.
         let message = error.message.clone();
         error.given.get_or_insert_with(|| "a value that the scenario does not accept".into());
@@ -616,8 +641,8 @@ mod tests {
         let quick = text.replace("\"2s\"", "\"soon\"");
         for (text, set, host, is_quick, field) in [
             (&text, &[good][..], "::1", true, None),
-            (&text, &[good, ("t", "never")], "::1", false, Some("/set")),
-            (&text, &[good], "", false, Some("/hosts")),
+            (&text, &[good, ("t", "never")], "::1", false, Some("/set/t")),
+            (&text, &[good], "", false, Some("/hosts/b")),
             (&quick, &[good], "::1", true, Some("/quick")),
             (&quick, &[good], "::1", false, None),
             (&broken, &[good], "::1", true, Some("/scenario")),
@@ -647,9 +672,9 @@ mod tests {
             let problem = of_server(&found, &set, &hosts, false, None).unwrap_err();
             (problem.errors[0].field.clone(), problem.errors[0].given.clone().unwrap_or_default())
         };
-        assert_eq!(by(&[("x", "1")], None), ("/set".into(), "'x'".into()));
-        assert_eq!(by(&[], Some("c")), ("/hosts".into(), "'c'".into()));
-        assert_eq!(by(&[("t", "never")], None).0, "/set");
+        assert_eq!(by(&[("x", "1")], None), ("/set/x".into(), "'x'".into()));
+        assert_eq!(by(&[], Some("c")), ("/hosts/c".into(), "'c'".into()));
+        assert_eq!(by(&[("t", "never")], None).0, "/set/t");
         let run = |name: &str, value: &str| {
             let set: Variables = [(name.to_owned(), Value::from(value))].into_iter().collect();
             of_server(&found, &set, &BTreeMap::new(), false, None)

@@ -45,32 +45,40 @@ pub const MAX_FLOWS: u64 = 100_000;
 /// A plan, `weir.plan/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = crate::schema::in_order::<Plan>)]
 pub struct Plan {
     /// `weir.plan/1`.
     pub schema: String,
     /// A title, printed with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub title: Option<String>,
     /// The server: a name or address, with or without its port. A command line's HOST replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub host: Option<String>,
     /// Its port.
     #[serde(default = "default_port")]
     pub port: u16,
     /// IP version; absent: what the name resolves to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "IP version")]
     pub family: Option<Family>,
     /// Local address to bind to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Local address")]
     pub bind: Option<IpAddr>,
     /// Local interface to bind to: 1 to 15 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Local interface")]
     pub device: Option<String>,
     /// Length of a reporting interval, 10 ms to 1 h; `0` for none.
     #[serde(default = "default_interval")]
+    #[schemars(title = "Reporting interval", extend("x-group" = "how-long"))]
     pub interval: Span,
     /// Time at the start that is omitted from the totals.
     #[serde(default)]
+    #[schemars(title = "Omit at the start", extend("x-group" = "how-long"))]
     pub omit: Span,
     /// Seed of all random values.
     #[serde(default)]
@@ -83,9 +91,11 @@ pub struct Plan {
     pub loss_threshold: Option<Span>,
     /// Measure round trips alongside the test: idle before it and loaded during it.
     #[serde(default = "yes")]
+    #[schemars(title = "Measure round trips", extend("x-group" = "what"))]
     pub latency: bool,
     /// Nominal rate of the link, for link usage: above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Nominal rate of the link", extend("x-group" = "how-much"))]
     pub nominal: Option<BitRate>,
     /// The connections.
     #[serde(rename = "connection")]

@@ -4,8 +4,16 @@
 //! For programs that generate forms, they have keywords in addition to JSON Schema's: `x-one-of`, names of
 //! properties of which at most one is set (the laws of a slot); `x-follows`, the stage that another one
 //! directly follows; `x-stage`, the emulator's stage of a slot or counter; `x-counters`, the emulator's
-//! counters. Their `examples` are valid values.
+//! counters; `x-order`, names of properties in the order in which a form shows them; `x-group`, the part of
+//! the form that a property belongs to (`what`, `how-much`, `how-long`; without it, `advanced`); `x-unit`,
+//! the unit of a number without one. A property's `title` is its label. Their `examples` are valid values.
 
+use std::collections::HashSet;
+
+use schemars::Schema;
+use serde::de::value::Error;
+use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
 /// A published file, included at build time.
@@ -44,6 +52,47 @@ pub fn scenario_schema() -> Value {
 #[must_use]
 pub fn experiment_schema() -> Value {
     published!("weir.experiment-1")
+}
+
+/// Adds `x-order` to the schema of a struct: its fields in the order of their declaration.
+pub(crate) fn in_order<T: for<'de> Deserialize<'de>>(schema: &mut Schema) {
+    let mut declared: &[&str] = &[];
+    // It always fails, once it has the names.
+    let _ = T::deserialize(FieldNames(&mut declared));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    // Aliases are names too, but no properties.
+    let mut seen = HashSet::new();
+    let names = declared.iter().filter(|name| {
+        seen.insert(**name) && properties.is_some_and(|all| all.contains_key(**name))
+    });
+    let names = names.map(|name| Value::from(*name)).collect();
+    schema.insert("x-order".into(), Value::Array(names));
+}
+
+/// A deserializer that stores the names of a struct's fields and then fails.
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("not a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = fields;
+        Err(Error::custom("names only"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +192,39 @@ mod tests {
             (name, value)
         };
         Value::Object(required.iter().map(part).collect())
+    }
+
+    /// Forms of the published schemas: the order names every property, and a form with groups has one that a user
+    /// fills in first, which begins with the name.
+    #[test]
+    fn forms_have_order_and_groups() {
+        let groups = ["what", "how-much", "how-long"];
+        let mut grouped = vec![];
+        for root in [super::plan_schema(), super::impair_schema()] {
+            let inner =
+                root["$defs"].as_object().unwrap().iter().map(|(name, of)| (name.clone(), of));
+            for (name, object) in inner.chain([(root["title"].to_string(), &root)]) {
+                let Some(properties) = object["properties"].as_object() else { continue };
+                let order = object["x-order"].as_array().cloned().unwrap_or_default();
+                let of =
+                    |property: &Value| properties[property.as_str().unwrap()]["x-group"].clone();
+                let used: Vec<Value> = order.iter().map(of).filter(|of| !of.is_null()).collect();
+                for group in &used {
+                    assert!(groups.contains(&group.as_str().unwrap()), "{name}: {group}");
+                }
+                if !order.is_empty() {
+                    let ordered: BTreeSet<&str> = order.iter().filter_map(Value::as_str).collect();
+                    assert_eq!(ordered, properties.keys().map(String::as_str).collect(), "{name}");
+                }
+                if let Some(first) = used.first() {
+                    assert_eq!(first, "what", "{name}");
+                    grouped.push(name);
+                }
+            }
+        }
+        assert_eq!(grouped.len(), 4, "{grouped:?}");
+        let plan = super::plan_schema();
+        assert_eq!(plan["$defs"]["Connection"]["x-order"][0], "name");
     }
 
     fn checked(slot: &str, value: &Value) -> Result<(), String> {

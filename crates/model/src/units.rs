@@ -43,7 +43,7 @@ fn product(number: &str, factor: u64) -> Option<(u64, bool)> {
 }
 
 macro_rules! string_serde {
-    ($name:ident, $expect:literal, $examples:expr, $from_number:expr) => {
+    ($name:ident $(in $unit:literal)?, $expect:literal, $examples:expr, $from_number:expr) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -85,7 +85,10 @@ macro_rules! string_serde {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": ["string", "number"], "description": $expect, "examples": $examples })
+                #[allow(unused_mut, reason = "not every quantity has a unit")]
+                let mut schema = schemars::json_schema!({ "type": ["string", "number"], "description": $expect, "examples": $examples });
+                $(schema.insert("x-unit".into(), $unit.into());)?
+                schema
             }
         }
     };
@@ -144,7 +147,7 @@ fn write_thousandths(f: &mut fmt::Formatter, thousandths: u64, suffix: &str) -> 
 }
 
 string_serde!(
-    BitRate,
+    BitRate in "bit/s",
     "bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)",
     ["10M", "64k", "2.5G", "100Mbit"],
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
@@ -186,7 +189,7 @@ impl fmt::Display for ByteSize {
 }
 
 string_serde!(
-    ByteSize,
+    ByteSize in "bytes",
     "whole bytes such as 1460, 64K or 1M (K is 1024)",
     ["1M", "1460", "64K"],
     |v| { ((0.0..9.2e18).contains(&v) && v.fract() == 0.0).then_some(ByteSize(v as u64)) }
@@ -246,7 +249,7 @@ impl fmt::Display for Span {
 }
 
 string_serde!(
-    Span,
+    Span in "s",
     "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)",
     ["40ms", "10", "2.5s", "100us", "2m"],
     |v| { (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64)) }
@@ -396,7 +399,7 @@ impl fmt::Display for SendRate {
 }
 
 string_serde!(
-    SendRate,
+    SendRate in "bit/s",
     "a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited",
     ["10M", "50000pps", "10M/32", "0"],
     |v| {

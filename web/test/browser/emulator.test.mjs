@@ -32,7 +32,7 @@ test('an emulator is started between two interfaces', options, async () => {
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByText('veth-a ⇄ veth-b').first().waitFor();
   await page.getByRole('button', { name: '+ Flow' }).click();
-  await page.getByRole('dialog', { name: /Flow/ }).getByLabel('name', { exact: true }).fill('voice');
+  await page.getByRole('dialog', { name: /Flow/ }).getByLabel('Name', { exact: true }).fill('voice');
   await page.keyboard.press('Escape');
   await page.getByText('voice added, not applied').waitFor();
   await page.getByRole('button', { name: 'Apply' }).click();
@@ -243,7 +243,7 @@ test('staged changes are named, survive a reload, and come on top of what anothe
   await staged.getByText('voice, A→B: loss').waitFor();
   for (const name of ['one', 'two']) {
     await page.getByRole('button', { name: '+ Flow' }).click();
-    await page.getByRole('dialog', { name: /Flow/ }).getByLabel('name', { exact: true }).fill(name);
+    await page.getByRole('dialog', { name: /Flow/ }).getByLabel('Name', { exact: true }).fill(name);
     await page.getByRole('button', { name: 'Done' }).click();
   }
   await staged.getByText('2 flows added').waitFor();
@@ -271,7 +271,7 @@ test('a form with a refused filter stays open, at the field', options, async () 
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
   await page.getByRole('button', { name: 'Edit voice' }).click();
   const dialog = page.getByRole('dialog', { name: /Flow/ });
-  const port = dialog.getByLabel('destination port', { exact: true }).first();
+  const port = dialog.getByLabel('Destination port', { exact: true }).first();
   await port.fill('http');
   await page.getByRole('button', { name: 'Done' }).click();
   await dialog.getByText('http; accepted: ports').waitFor();

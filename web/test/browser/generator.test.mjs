@@ -49,7 +49,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog', { name: /Connection tcp-2/ });
   await dialog.waitFor();
-  await dialog.getByLabel('rate', { exact: true }).fill('5M');
+  await dialog.getByLabel('Rate', { exact: true }).fill('5M');
   await page.keyboard.press('Escape');
   await table.getByText('5 Mbit/s', { exact: true }).waitFor();
   await table.locator('tbody tr').nth(1).focus();
@@ -102,7 +102,7 @@ test('a refused value is shown next to its field, with the message of the server
   const page = await site.page();
   await startSomething(page);
   await page.getByRole('button', { name: 'Edit tcp' }).click();
-  const field = page.getByLabel('rate', { exact: true });
+  const field = page.getByLabel('Rate', { exact: true });
   await field.fill('fast');
   const words = page.getByRole('dialog').getByRole('alert');
   await words.waitFor();

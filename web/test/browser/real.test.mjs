@@ -62,8 +62,8 @@ const api = async (method, path, body, headers = {}) => {
 async function run(page, rate) {
   await page.getByRole('button', { name: 'Edit udp' }).click();
   const dialog = page.getByRole('dialog', { name: /Connection udp/ });
-  await dialog.getByLabel('rate', { exact: true }).fill(rate);
-  await dialog.getByLabel('duration', { exact: true }).fill('2s');
+  await dialog.getByLabel('Rate', { exact: true }).fill(rate);
+  await dialog.getByLabel('Duration', { exact: true }).fill('2s');
   await dialog.getByRole('button', { name: 'Done' }).click();
   await page.getByRole('button', { name: '▶ Start all' }).click();
   const table = page.getByRole('table', { name: 'Connections' });

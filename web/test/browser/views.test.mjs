@@ -31,7 +31,7 @@ before(async () => {
     ['generator', '', 'voice', (page) => draft(page, PLAN, running)],
     ['wall', '', 'voice', async (page) => (await draft(page, PLAN, running), await click('Wall')(page), void (await page.getByRole('group', { name: 'voice' }).waitFor()))],
     ['columns', '', 'voice', async (page) => (await draft(page, PLAN, running), void (await page.getByRole('button', { name: 'Columns' }).or(page.getByLabel('Sort by')).click()))],
-    ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
+    ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByText('Advanced').click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('link', { name: 'voice', exact: true }).click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['asked and measured', `#/emulator/${emulator.entry.id}`, 'Flows', click('Asked / measured')],

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { applies, at, changes, fieldOf, fieldsOf, type JsonObject, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
+import { applies, at, changes, fieldOf, fieldsOf, groupsOf, isClosed, type JsonObject, lacksUnit, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
 import { orderOf, othersOf, pick, slotsOf, stagesOf } from '../../src/lib/stages';
 
 const read = (name: string) => JSON.parse(readFileSync(new URL(`../../../docs/schemas/weir.${name}-1.schema.json`, import.meta.url), 'utf8')) as Schema;
@@ -38,7 +38,34 @@ describe('fields of the published schemas', () => {
 
   it('come in the order of use, required ones before others', () => {
     expect(fieldsOf(impair, def(impair, 'Normal')).map((field) => field.name)).toEqual(['mean', 'deviation']);
-    expect(fieldsOf(plan, def(plan, 'Connection'), ['name', 'rate']).slice(0, 2).map((field) => field.name)).toEqual(['name', 'rate']);
+    expect(fieldsOf(plan, { properties: { a: {}, b: {}, c: {} }, required: ['c'], 'x-order': ['b', 'gone', 'a'] }).map((field) => field.name)).toEqual(['b', 'a', 'c']);
+  });
+
+  it('are in groups, the name first and rare ones in the last, which is closed', () => {
+    const groups = groupsOf(fieldsOf(plan, def(plan, 'Connection')));
+    expect(groups.map((group) => group.name)).toEqual(['what', 'how-much', 'how-long', 'advanced']);
+    expect(groups.map(isClosed)).toEqual([false, false, false, true]);
+    expect(groups[0]?.fields[0]?.name).toBe('name');
+    expect(groups[1]?.fields.map((field) => field.name)).toContain('rate');
+    expect(groups[3]?.fields.map((field) => field.name)).toContain('gso');
+    const properties = { a: { 'x-group': 'of_a_new_kind' }, b: {}, c: { 'x-group': 'what' } };
+    expect(groupsOf(fieldsOf({}, { properties })).map((group) => group.name)).toEqual(['what', 'of_a_new_kind', 'advanced']);
+  });
+
+  it('have labels in plain words and the unit of a bare number', () => {
+    const of = (root: Schema, object: string, name: string) => {
+      const { label, unit } = fieldOf(root, def(root, object), name);
+      return [label, unit];
+    };
+    expect(of(plan, 'Connection', 'rate')).toEqual(['Rate', 'bit/s']);
+    expect(of(plan, 'Connection', 'mss')).toEqual(['Maximum segment size', 'bytes']);
+    expect(of(impair, 'Rate', 'overhead_bytes')).toEqual(['Overhead', 'bytes']);
+    expect(of(impair, 'GilbertElliott', 'bad_loss_percentage')).toEqual(['Bad loss', '%']);
+    expect(of(impair, 'Loss', 'percentage')).toEqual(['Percentage', '%']);
+    expect(of(impair, 'Loss', 'gilbert_elliott')).toEqual(['Gilbert-Elliott', '']);
+    expect(of(impair, 'Normal', 'mean')).toEqual(['Mean', 's']);
+    expect(['', '10', '2.5 ', '10M', '10M/4'].every(lacksUnit)).toBe(true);
+    expect(['40ms', '500pps', '1h', 'EF'].some(lacksUnit)).toBe(false);
   });
 
   it('have the examples of their own, else of their type', () => {

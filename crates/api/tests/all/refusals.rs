@@ -303,9 +303,9 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
     let message = broken.json()["errors"][0]["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("line 4: "), "{message}");
     for (body, field) in [
-        (json!({ "scenario": "good", "set": { "t": "never" } }), "/set"),
-        (json!({ "scenario": "good", "set": { "x": 1 } }), "/set"),
-        (json!({ "scenario": "good", "hosts": { "z": "h" } }), "/hosts"),
+        (json!({ "scenario": "good", "set": { "t": "never" } }), "/set/t"),
+        (json!({ "scenario": "good", "set": { "x": 1 } }), "/set/x"),
+        (json!({ "scenario": "good", "hosts": { "z": "h" } }), "/hosts/z"),
         (json!({ "scenario": "good", "document": {} }), "/scenario"),
         (json!({ "scenario": "lacking" }), "/scenario"),
         (json!({ "scenario": "unknown" }), "/scenario"),

@@ -60,27 +60,32 @@ pub(crate) const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
 /// A whole impairment, `weir.impair/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = crate::schema::in_order::<Impairment>)]
 pub struct Impairment {
     /// `weir.impair/1`.
     pub schema: String,
     /// A title, printed with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub title: Option<String>,
     /// Seed of every draw.
     #[serde(default)]
+    #[schemars(extend("x-group" = "what"))]
     pub seed: Seed,
     /// Maximum memory for queued packets in one direction, at least 64K; packets dropped for lack of it are
     /// counted as unplanned. Absent: 256M.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Queue memory")]
     pub memory: Option<ByteSize>,
     /// `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
     /// they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(title = "Impair ARP and control frames")]
     pub impair_arp: bool,
     /// Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are
     /// recognised.
     #[serde(default = "native_port", skip_serializing_if = "is_native_port")]
-    #[schemars(range(min = 1))]
+    #[schemars(title = "Port of Weir's servers", range(min = 1))]
     pub native_port: u16,
     /// The flows; a packet belongs to the first whose filter matches.
     #[serde(rename = "flow", default, skip_serializing_if = "Vec::is_empty")]
@@ -116,24 +121,29 @@ pub enum FlowDirection {
 /// A flow of the emulator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, remote = "Self")]
-#[schemars(transform = reading::and_both)]
+#[schemars(transform = reading::and_both, transform = crate::schema::in_order::<ImpairFlow>)]
 pub struct ImpairFlow {
     /// Name, used once; not `other`.
+    #[schemars(extend("x-group" = "what"))]
     pub name: String,
     /// `false`: its packets are counted and forwarded without laws.
     #[serde(skip_serializing_if = "is_running")]
     pub run: Run,
     /// Directions in which the filter is tried.
     #[serde(skip_serializing_if = "is_both")]
+    #[schemars(extend("x-group" = "what"))]
     pub direction: FlowDirection,
     /// Filter of the flow's packets from A to B; from B to A source and destination are swapped.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-group" = "what"))]
     pub filter: Option<Filter>,
     /// Replaces `filter` for packets that enter at A.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Other filter at A")]
     pub filter_a: Option<Filter>,
     /// Replaces `filter` for packets that enter at B, without swapping.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Other filter at B")]
     pub filter_b: Option<Filter>,
     /// A preset for the slots that the laws below leave empty.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,6 +226,7 @@ pub struct Aggregate {
 /// Filter of a flow's packets: all fields that are set must match. An empty filter matches all packets.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = crate::schema::in_order::<Filter>)]
 pub struct Filter {
     /// Source address.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,15 +245,19 @@ pub struct Filter {
     pub destination_port: Option<Ranges>,
     /// Differentiated services code point.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "DSCP")]
     pub dscp: Option<Dscp>,
     /// VLAN identifier of the outermost tag, 0 to 4095.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "VLAN")]
     pub vlan: Option<Ranges>,
     /// EtherType after VLAN tags.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "EtherType")]
     pub ethertype: Option<EtherType>,
     /// Length of the frame in bytes, without check sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Frame length", extend("x-unit" = "bytes"))]
     pub length: Option<Ranges>,
 }
 

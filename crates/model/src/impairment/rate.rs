@@ -26,12 +26,15 @@ pub enum Discipline {
 /// A link of a limited rate with a queue before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = crate::schema::in_order::<Rate>)]
 pub struct Rate {
     /// Rate in bit/s, framing overhead included.
+    #[schemars(title = "Rate")]
     pub bits: BitRate,
     /// Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
     /// frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Queue limit")]
     pub queue: Option<QueueLimit>,
     /// Policy of a full queue.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -11,46 +11,59 @@ connection! {
     // Fields of all transports.
     common {
         /// Which side sends.
+        #[schemars(extend("x-group" = "what"))]
         direction: Direction = Direction::Forward,
         /// Number of such flows, 1 to 100 000.
+        #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
         /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Payload size", extend("x-group" = "how-much", "x-unit" = "bytes"))]
         payload: Option<Size> = None,
         /// Format of the data header that begins each datagram.
         #[serde(skip_serializing_if = "is_native")]
+        #[schemars(title = "Data header")]
         header: HeaderFormat = HeaderFormat::default(),
         /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-group" = "how-much"))]
         rate: Option<SendRate> = None,
         /// Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
         #[serde(skip_serializing_if = "is_default")]
+        #[schemars(title = "Packet intervals", extend("x-group" = "how-much"))]
         spacing: Spacing = Spacing::default(),
         /// Duration of sending; `0`: until stopped. At most one of `duration`, `bytes` and `packets` may be set; with none of them 10 s.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(example = "10s", extend("x-group" = "how-long"))]
         duration: Option<Span> = None,
         /// Stop after this many payload bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Byte limit", extend("x-group" = "how-long"))]
         bytes: Option<ByteSize> = None,
         /// Stop after this many datagrams or writes.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Packet limit", extend("x-group" = "how-long", "x-unit" = "packets"))]
         packets: Option<u64> = None,
         /// Start this long after the start of the test.
         #[serde(skip_serializing_if = "is_zero")]
+        #[schemars(example = "2s", extend("x-group" = "how-long"))]
         start_after: Span = Span(0),
         /// `false`: wait for a start command on the control socket.
         #[serde(skip_serializing_if = "is_true")]
-        #[schemars(extend("default" = true))]
+        #[schemars(title = "Start with the test", extend("default" = true, "x-group" = "how-long"))]
         autostart: bool = true,
         /// Content of the payload.
+        #[schemars(title = "Payload content", extend("x-group" = "what"))]
         content: Content = Content::Random,
         /// The receiver verifies the seeded payload: bit errors and truncation are counted.
         #[serde(skip_serializing_if = "is_false")]
+        #[schemars(title = "Verify the payload")]
         verify: bool = false,
         /// How a paced sender treats late slots.
         catch_up: CatchUp = CatchUp::default(),
         /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Socket buffer")]
         window: Option<ByteSize> = None,
     }
     // A transport's options are those of the groups that it includes.
@@ -58,13 +71,13 @@ connection! {
         /// Options of UDP.
         UdpOptions {
             /// Segmentation offload at the sender (UDP_SEGMENT).
-            #[schemars(with = "Switch", extend("default" = "auto"))]
+            #[schemars(with = "Switch", title = "Segmentation offload (GSO)", extend("default" = "auto"))]
             gso: Switch,
             /// Receive offload at the receiver (UDP_GRO).
-            #[schemars(with = "Switch", extend("default" = "auto"))]
+            #[schemars(with = "Switch", title = "Receive offload (GRO)", extend("default" = "auto"))]
             gro: Switch,
             /// Don't-fragment (IPv4) and no local fragmentation.
-            #[schemars(with = "bool")]
+            #[schemars(with = "bool", title = "Don't fragment")]
             dont_fragment: bool,
         }
         with {
@@ -88,13 +101,16 @@ connection! {
         /// Options of TCP.
         TcpOptions {
             /// TCP maximum segment size, 88 to 32 767 bytes.
+            #[schemars(title = "Maximum segment size", extend("x-unit" = "bytes"))]
             mss: Option<u32>,
             /// TCP_NODELAY: Nagle's algorithm off.
-            #[schemars(with = "bool")]
+            #[schemars(with = "bool", title = "No delay (TCP_NODELAY)")]
             no_delay: bool,
             /// TCP congestion control by its kernel name.
+            #[schemars(title = "Congestion control")]
             congestion: Option<String>,
             /// The connection fails when sent data stays unacknowledged for this time, 1 ms to 1 h (TCP_USER_TIMEOUT). Absent: the system's limit.
+            #[schemars(example = "5s")]
             user_timeout: Option<Span>,
         }
         with {
@@ -144,10 +160,12 @@ connection! {
         /// Options of the IP layer.
         IpOptions {
             /// The whole TOS or traffic-class byte.
+            #[schemars(title = "TOS or traffic class")]
             tos: Option<u8>,
             /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
             flow_label: Option<u32>,
             /// Time to live or hop limit, 1 to 255.
+            #[schemars(title = "Time to live")]
             ttl: Option<u8>,
             /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
             kernel_pacing: Option<BitRate>,
@@ -160,10 +178,10 @@ connection! {
         /// Options of a byte stream.
         StreamOptions {
             /// Sending without a copy (sendfile from memory) on a stream.
-            #[schemars(with = "bool")]
+            #[schemars(with = "bool", title = "Send without a copy")]
             zero_copy: bool,
             /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
-            #[schemars(with = "bool")]
+            #[schemars(with = "bool", title = "Discard at the receiver")]
             discard: bool,
         }
         with {}

@@ -1385,11 +1385,15 @@ export interface components {
         /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. A field with `x-transports` belongs to these transports only. */
         Connection: {
             /**
+             * Start with the test
              * @description `false`: wait for a start command on the control socket.
              * @default true
              */
             autostart: boolean;
-            /** @description Stop after this many payload bytes. */
+            /**
+             * Byte limit
+             * @description Stop after this many payload bytes.
+             */
             bytes?: components["schemas"]["ByteSize"] | null;
             /**
              * @description How a paced sender treats late slots.
@@ -1401,14 +1405,19 @@ export interface components {
              * @description Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
              */
             client_port?: number | null;
-            /** @description TCP congestion control by its kernel name. */
+            /**
+             * Congestion control
+             * @description TCP congestion control by its kernel name.
+             */
             congestion?: string | null;
             /**
+             * Payload content
              * @description Content of the payload.
              * @default random
              */
             content: components["schemas"]["Content2"];
             /**
+             * Number of flows
              * Format: uint32
              * @description Number of such flows, 1 to 100 000.
              * @default 1
@@ -1419,11 +1428,20 @@ export interface components {
              * @default forward
              */
             direction: components["schemas"]["Direction"];
-            /** @description The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC). */
+            /**
+             * Discard at the receiver
+             * @description The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
+             */
             discard?: boolean;
-            /** @description Don't-fragment (IPv4) and no local fragmentation. */
+            /**
+             * Don't fragment
+             * @description Don't-fragment (IPv4) and no local fragmentation.
+             */
             dont_fragment?: boolean;
-            /** @description Duration of sending; `0`: until stopped. At most one of `duration`, `bytes` and `packets` may be set; with none of them 10 s. */
+            /**
+             * @description Duration of sending; `0`: until stopped. At most one of `duration`, `bytes` and `packets` may be set; with none of them 10 s.
+             * @example 10s
+             */
             duration?: components["schemas"]["Span"] | null;
             /**
              * Format: uint32
@@ -1431,20 +1449,26 @@ export interface components {
              */
             flow_label?: number | null;
             /**
+             * Receive offload (GRO)
              * @description Receive offload at the receiver (UDP_GRO).
              * @default auto
              */
             gro: components["schemas"]["Switch"];
             /**
+             * Segmentation offload (GSO)
              * @description Segmentation offload at the sender (UDP_SEGMENT).
              * @default auto
              */
             gso: components["schemas"]["Switch"];
-            /** @description Format of the data header that begins each datagram. */
+            /**
+             * Data header
+             * @description Format of the data header that begins each datagram.
+             */
             header?: components["schemas"]["HeaderFormat"];
             /** @description The kernel paces as well (SO_MAX_PACING_RATE), bit/s. */
             kernel_pacing?: components["schemas"]["BitRate"] | null;
             /**
+             * Maximum segment size
              * Format: uint32
              * @description TCP maximum segment size, 88 to 32 767 bytes.
              */
@@ -1454,22 +1478,36 @@ export interface components {
              * @default
              */
             name: string;
-            /** @description TCP_NODELAY: Nagle's algorithm off. */
+            /**
+             * No delay (TCP_NODELAY)
+             * @description TCP_NODELAY: Nagle's algorithm off.
+             */
             no_delay?: boolean;
             /**
+             * Packet limit
              * Format: uint64
              * @description Stop after this many datagrams or writes.
              */
             packets?: number | null;
-            /** @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced. */
+            /**
+             * Payload size
+             * @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
+             */
             payload?: components["schemas"]["SizeLaw"] | null;
             /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
             rate?: components["schemas"]["SendRate"] | null;
-            /** @description Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals. */
+            /**
+             * Packet intervals
+             * @description Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
+             */
             spacing?: components["schemas"]["SpacingLaw"];
-            /** @description Start this long after the start of the test. */
+            /**
+             * @description Start this long after the start of the test.
+             * @example 2s
+             */
             start_after?: components["schemas"]["Span"];
             /**
+             * TOS or traffic class
              * Format: uint8
              * @description The whole TOS or traffic-class byte.
              */
@@ -1480,17 +1518,30 @@ export interface components {
              */
             transport: components["schemas"]["Transport"];
             /**
+             * Time to live
              * Format: uint8
              * @description Time to live or hop limit, 1 to 255.
              */
             ttl?: number | null;
-            /** @description The connection fails when sent data stays unacknowledged for this time, 1 ms to 1 h (TCP_USER_TIMEOUT). Absent: the system's limit. */
+            /**
+             * @description The connection fails when sent data stays unacknowledged for this time, 1 ms to 1 h (TCP_USER_TIMEOUT). Absent: the system's limit.
+             * @example 5s
+             */
             user_timeout?: components["schemas"]["Span"] | null;
-            /** @description The receiver verifies the seeded payload: bit errors and truncation are counted. */
+            /**
+             * Verify the payload
+             * @description The receiver verifies the seeded payload: bit errors and truncation are counted.
+             */
             verify?: boolean;
-            /** @description Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir. */
+            /**
+             * Socket buffer
+             * @description Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
+             */
             window?: components["schemas"]["ByteSize"] | null;
-            /** @description Sending without a copy (sendfile from memory) on a stream. */
+            /**
+             * Send without a copy
+             * @description Sending without a copy (sendfile from memory) on a stream.
+             */
             zero_copy?: boolean;
         };
         /** @description The slot of content: bit flips. */
@@ -2812,11 +2863,20 @@ export interface components {
             destination?: components["schemas"]["Prefixes"] | null;
             /** @description Destination port. */
             destination_port?: components["schemas"]["Ranges"] | null;
-            /** @description Differentiated services code point. */
+            /**
+             * DSCP
+             * @description Differentiated services code point.
+             */
             dscp?: components["schemas"]["Dscp"] | null;
-            /** @description EtherType after VLAN tags. */
+            /**
+             * EtherType
+             * @description EtherType after VLAN tags.
+             */
             ethertype?: components["schemas"]["EtherType"] | null;
-            /** @description Length of the frame in bytes, without check sequence. */
+            /**
+             * Frame length
+             * @description Length of the frame in bytes, without check sequence.
+             */
             length?: components["schemas"]["Ranges"] | null;
             /** @description IP protocol. */
             protocol?: components["schemas"]["Protocol"] | null;
@@ -2824,7 +2884,10 @@ export interface components {
             source?: components["schemas"]["Prefixes"] | null;
             /** @description Source port of TCP, UDP and UDP-Lite. */
             source_port?: components["schemas"]["Ranges"] | null;
-            /** @description VLAN identifier of the outermost tag, 0 to 4095. */
+            /**
+             * VLAN
+             * @description VLAN identifier of the outermost tag, 0 to 4095.
+             */
             vlan?: components["schemas"]["Ranges"] | null;
         };
         /** @description One finding about this host. */
@@ -3028,6 +3091,7 @@ export interface components {
             p32_percentage?: number | null;
         };
         /**
+         * Gilbert-Elliott
          * @description Bursty loss by the Gilbert-Elliott model of two states: by mean loss and mean burst length, or by four
          *     probabilities.
          * @example {
@@ -3071,6 +3135,7 @@ export interface components {
              */
             loss_percentage?: number | null;
             /**
+             * Mean burst length
              * Format: double
              * @description Mean length of a loss burst, packets, at least 1.
              * @example 3
@@ -3198,9 +3263,15 @@ export interface components {
             direction?: components["schemas"]["FlowDirection"];
             /** @description Filter of the flow's packets from A to B; from B to A source and destination are swapped. */
             filter?: components["schemas"]["Filter"] | null;
-            /** @description Replaces `filter` for packets that enter at A. */
+            /**
+             * Other filter at A
+             * @description Replaces `filter` for packets that enter at A.
+             */
             filter_a?: components["schemas"]["Filter"] | null;
-            /** @description Replaces `filter` for packets that enter at B, without swapping. */
+            /**
+             * Other filter at B
+             * @description Replaces `filter` for packets that enter at B, without swapping.
+             */
             filter_b?: components["schemas"]["Filter"] | null;
             /**
              * @description Name, used once; not `other`.
@@ -3271,16 +3342,19 @@ export interface components {
             /** @description The flows; a packet belongs to the first whose filter matches. */
             flow?: components["schemas"]["ImpairFlow"][];
             /**
+             * Impair ARP and control frames
              * @description `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
              *     they are forwarded unchanged, except where a flow's filter names them by EtherType or protocol.
              */
             impair_arp?: boolean;
             /**
+             * Queue memory
              * @description Maximum memory for queued packets in one direction, at least 64K; packets dropped for lack of it are
              *     counted as unplanned. Absent: 256M.
              */
             memory?: components["schemas"]["ByteSize"] | null;
             /**
+             * Port of Weir's servers
              * Format: uint16
              * @description Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are
              *     recognised.
@@ -4006,6 +4080,7 @@ export interface components {
         /** @description A plan, `weir.plan/1`. */
         Plan: {
             /**
+             * Local address
              * Format: ip
              * @description Local address to bind to.
              */
@@ -4017,27 +4092,39 @@ export interface components {
              * @default auto
              */
             data_ports: components["schemas"]["DataPorts"];
-            /** @description Local interface to bind to: 1 to 15 bytes. */
+            /**
+             * Local interface
+             * @description Local interface to bind to: 1 to 15 bytes.
+             */
             device?: string | null;
-            /** @description IP version; absent: what the name resolves to. */
+            /**
+             * IP version
+             * @description IP version; absent: what the name resolves to.
+             */
             family?: components["schemas"]["Family"] | null;
             /** @description The server: a name or address, with or without its port. A command line's HOST replaces it. */
             host?: string | null;
             /**
+             * Reporting interval
              * @description Length of a reporting interval, 10 ms to 1 h; `0` for none.
              * @default 1s
              */
             interval: components["schemas"]["Span"];
             /**
+             * Measure round trips
              * @description Measure round trips alongside the test: idle before it and loaded during it.
              * @default true
              */
             latency: boolean;
             /** @description A packet that has not arrived within this time is lost (RFC 7680). Absent: max(2 s, 4 × RTT). */
             loss_threshold?: components["schemas"]["Span"] | null;
-            /** @description Nominal rate of the link, for link usage: above 0. */
+            /**
+             * Nominal rate of the link
+             * @description Nominal rate of the link, for link usage: above 0.
+             */
             nominal?: components["schemas"]["BitRate"] | null;
             /**
+             * Omit at the start
              * @description Time at the start that is omitted from the totals.
              * @default 0s
              */
@@ -4522,7 +4609,10 @@ export interface components {
         Ranges: string | number;
         /** @description A link of a limited rate with a queue before it. */
         Rate: {
-            /** @description Rate in bit/s, framing overhead included. */
+            /**
+             * Rate
+             * @description Rate in bit/s, framing overhead included.
+             */
             bits: components["schemas"]["BitRate"];
             /** @description Policy of a full queue. */
             discipline?: components["schemas"]["Discipline"];
@@ -4534,6 +4624,7 @@ export interface components {
              */
             overhead_bytes?: number | null;
             /**
+             * Queue limit
              * @description Limit of the queue: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full
              *     frames.
              */

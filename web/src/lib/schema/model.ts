@@ -35,6 +35,12 @@ export interface Schema {
   'x-transports'?: string[];
   /** The counters of an emulator with this configuration. */
   'x-counters'?: Schema;
+  /** The properties in the order in which a form shows them. */
+  'x-order'?: string[];
+  /** The part of the form that a property belongs to. */
+  'x-group'?: string;
+  /** The unit of a number without one. */
+  'x-unit'?: string;
 }
 
 export interface Choice {
@@ -48,6 +54,10 @@ export type Kind = 'choice' | 'toggle' | 'number' | 'quantity' | 'text' | 'objec
 export interface Field {
   name: string;
   label: string;
+  /** The part of the form that it belongs to. */
+  group: string;
+  /** The unit of a number without one; empty if it has none. */
+  unit: string;
   kind: Kind;
   /** What the field means, from its own description. */
   help: string;
@@ -134,8 +144,22 @@ function kindOf(schema: Schema, choices: Choice[]): Kind {
   }
 }
 
-/** `bad_loss_percentage` as `bad loss percentage`, so that the form uses the names of files. */
+/** `bad_loss_percentage` as `bad loss percentage`, as text in the notation of files. */
 export const labelOf = (name: string): string => name.replaceAll('_', ' ');
+
+/** Units in which the names of fields end, and their symbols. */
+const UNITS: Record<string, string> = { percentage: '%', bytes: 'bytes', packets: 'packets', seconds: 's' };
+
+/** The name of a field as a label, and the unit in which it ends: `overhead_bytes` as `Overhead` in bytes. */
+function labelAndUnit(name: string): [string, string] {
+  const [, rest, ending = ''] = /^(?:(.+)_)?([a-z]+)$/.exec(name) ?? [];
+  const unit = UNITS[ending] ?? '';
+  const label = labelOf(unit !== '' && rest !== undefined ? rest : name);
+  return [label.charAt(0).toUpperCase() + label.slice(1), unit];
+}
+
+/** Whether a typed text is a number without a unit, maybe with a prefix, or nothing. */
+export const lacksUnit = (typed: string): boolean => /^\s*[\d.,]*\s*[kKMGT]?(\/\d*)?\s*$/.test(typed);
 
 /** The field of a property of an object. */
 export function fieldOf(root: Schema, owner: Schema, name: string): Field {
@@ -149,9 +173,12 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
   const plain = kind === 'quantity' || kind === 'number' || kind === 'text';
   const fallback = initial !== undefined && initial !== null && plain ? String(initial) : '';
   const example = (own.examples ?? schema.examples)?.[0];
+  const [label, unit] = labelAndUnit(name);
   return {
     name,
-    label: labelOf(name),
+    label: own.title ?? schema.title ?? label,
+    group: own['x-group'] ?? ADVANCED,
+    unit: own['x-unit'] ?? schema['x-unit'] ?? (kind === 'number' ? unit : ''),
     kind,
     help: plainly(own.description ?? schema.description ?? ''),
     accepted: plain ? plainly(typeWords) : '',
@@ -172,12 +199,33 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
 /** Removes the only Markdown that descriptions use: backticks around code. */
 const plainly = (text: string) => text.replace(/`([^`]*)`/g, '$1');
 
-/** All properties of an object: those of `first` in that order, then the required ones, then the others. */
-export function fieldsOf(root: Schema, object: Schema, first: readonly string[] = []): Field[] {
+/** All properties of an object: in the order of its schema, else the required ones first. */
+export function fieldsOf(root: Schema, object: Schema): Field[] {
   const all = Object.keys(object.properties ?? {});
-  const names = [...first, ...(object.required ?? []), ...all].filter((name) => all.includes(name));
+  const names = [...(object['x-order'] ?? object.required ?? []), ...all].filter((name) => all.includes(name));
   return [...new Set(names)].map((name) => fieldOf(root, object, name));
 }
+
+/** The group of fields that name none. */
+const ADVANCED = 'advanced';
+const GROUPS = ['what', 'how-much', 'how-long'];
+
+export interface Group {
+  name: string;
+  label: string;
+  fields: Field[];
+}
+
+/** The parts of a form in the order in which they are shown, each with its fields; those without a field are absent. */
+export function groupsOf(fields: readonly Field[]): Group[] {
+  const named = fields.map((field) => field.group).filter((name) => name !== ADVANCED);
+  return [...new Set([...GROUPS, ...named, ADVANCED])]
+    .map((name) => ({ name, label: labelAndUnit(name.replaceAll('-', '_'))[0], fields: fields.filter((field) => field.group === name) }))
+    .filter((group) => group.fields.length > 0);
+}
+
+/** Whether a group is closed until it is asked for. */
+export const isClosed = (group: Group): boolean => group.name === ADVANCED;
 
 /** Whether a field applies to the value of its object: options of some transports apply only if the value has one of these. */
 export function applies(object: Schema, name: string, value: JsonObject): boolean {

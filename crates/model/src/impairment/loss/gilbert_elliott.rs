@@ -13,6 +13,7 @@ use crate::law::{Law, Running, Words, check_percentage, refuse};
 /// probabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(title = "Gilbert-Elliott", transform = crate::schema::in_order::<GilbertElliott>)]
 #[schemars(extend("examples" = [{ "loss_percentage": 1, "mean_run": 3 }, { "good_to_bad_percentage": 1, "bad_to_good_percentage": 30 }]))]
 pub struct GilbertElliott {
     /// Mean loss in percent, all of it in the bad state. Together with `mean_run`.
@@ -21,7 +22,7 @@ pub struct GilbertElliott {
     pub loss_percentage: Option<f64>,
     /// Mean length of a loss burst, packets, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = 3)]
+    #[schemars(title = "Mean burst length", example = 3, extend("x-unit" = "packets"))]
     pub mean_run: Option<f64>,
     /// Probability p of going from good to bad at each packet, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]

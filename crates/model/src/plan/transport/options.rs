@@ -121,10 +121,13 @@ macro_rules! connection {
         /// unless given.
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields, default)]
+        #[schemars(transform = $crate::schema::in_order::<ConnectionFields>)]
         pub struct ConnectionFields {
             /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
+            #[schemars(extend("x-group" = "what"))]
             pub name: String,
             /// Transport protocol.
+            #[schemars(extend("x-group" = "what"))]
             pub transport: $crate::plan::TransportName,
             $(
                 $(#[doc = $doc])*
