@@ -1,16 +1,6 @@
-// Figures of a record that summarise many values: the page names the statistic. Pure.
+// Whether the figures of a record cover the whole run. Pure.
 
-import type { Crossing, Flow, Record } from './api/shapes';
-
-interface Distribution {
-  mean_seconds: number;
-  p50_seconds?: number | null;
-}
-
-/** The median, or the mean if there are too few samples for a median. */
-export function middleOf(of: Distribution): { word: 'median' | 'mean'; value: number } {
-  return typeof of.p50_seconds === 'number' ? { word: 'median', value: of.p50_seconds } : { word: 'mean', value: of.mean_seconds };
-}
+import type { Flow, Record } from './api/shapes';
 
 /** Whether the report of an end of a flow is missing, or, for a datagram flow, an end reported nothing at all. The loss of the whole flow is then unknown. */
 export function lostAnEnd(flow: Pick<Flow, 'transport' | 'sender' | 'receiver'>): boolean {
@@ -25,11 +15,4 @@ export function isLossKnown(flows: Record['flows'], direction: Flow['direction']
 
 function isTime(value: number | null | undefined): boolean {
   return typeof value === 'number';
-}
-
-/** How the datagrams of a direction crossed the path: `mixed` if its flows differ; absent without datagrams. */
-export function crossingOf(flows: Record['flows'], direction: Flow['direction']): Crossing | undefined {
-  const all = new Set(flows.filter((flow) => flow.direction === direction && flow.transport === 'udp').map((flow) => flow.receiver?.crossing));
-  const known = [...all].filter((one): one is Crossing => Boolean(one));
-  return known.length > 1 ? 'mixed' : known[0];
 }

@@ -54,9 +54,19 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   await page.getByText('Loss ledger').waitFor();
   await page.getByText('remainder').waitFor();
   await page.getByText('Triangulation').waitFor();
-  // The rate of datagrams says how they crossed.
-  const received = page.locator('dl.facts div', { hasText: 'Forward, received' });
-  await comes(async () => /bit\/s, per-packet$/.test(await received.innerText()), true);
+  // Title, one sentence, key figures, charts; then where they come from.
+  const id = new URL(page.url()).hash.split('/').at(-1);
+  const { plan } = site.mock.records.get(id);
+  const places = async () => Promise.all([page.getByRole('heading', { level: 1 }), page.getByText(/arrived with a loss of/), page.getByLabel('Key figures'), page.getByRole('group', { name: 'Throughput' }).first(), page.getByText('Provenance')].map(async (one) => (await one.boundingBox()).y));
+  await comes(() => page.getByRole('heading', { level: 1 }).innerText(), plan.title ?? `Test with ${plan.host}`);
+  await page.getByRole('group', { name: 'Throughput' }).waitFor();
+  const ys = await places();
+  assert.deepEqual(ys, [...ys].sort((a, b) => a - b));
+  await comes(() => page.getByLabel('Key figures').locator('div').allInnerTexts().then((all) => all.map((one) => one.split('\n').slice(0, 2))), [['Received', '19.7 Mbit/s'], ['Loss', '1 %'], ['One-way delay, median', '–'], ['Round trip under load', '31.0 ms']]);
+  const origin = page.locator('details', { hasText: 'Provenance' });
+  assert.equal(await origin.getByText(id).first().isVisible(), false);
+  await origin.getByText('Provenance').click();
+  await origin.getByText(id).first().waitFor();
   const flows = page.getByRole('table').filter({ hasText: 'Retransmitted segments' });
   await comes(async () => {
     const [head, ...rows] = await cells(flows);

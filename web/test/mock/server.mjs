@@ -570,6 +570,7 @@ export class Mock {
         if (record === undefined) throw missing();
         if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `${JSON.stringify(this.runTags.get(id) ?? {}).length}` };
         if (part === 'figures') return { body: { figures: figuresOf(record) } };
+        if (part === 'summary') return { body: summaryOf(record) };
         if (part === 'report') return { body: '<!doctype html><title>report</title>', type: 'text/html' };
         return { body: record };
       }
@@ -694,6 +695,24 @@ export class Mock {
 }
 
 /** Some of the report's figures, from the record's intervals. */
+/** The words of a run, as a server makes them. */
+function summaryOf(record) {
+  const received = record.total.forward?.receiver;
+  return {
+    title: record.plan.title ?? `Test with ${record.plan.host}`,
+    subtitle: `run ${record.id} · ${record.status}`,
+    sentence: `${(received?.bits_per_second / 1e6).toFixed(1)} Mbit/s arrived with a loss of 1 %; ${record.warnings.length} warnings affect the figures.`,
+    headlines: [
+      { label: 'Received', value: `${(received?.bits_per_second / 1e6).toFixed(1)} Mbit/s`, note: '20.0 Mbit/s sent, per-packet' },
+      { label: 'Loss', value: '1 %', note: `${received?.lost_packets} packets` },
+      { label: 'One-way delay, median', note: '' },
+      { label: 'Round trip under load', value: '31.0 ms', note: '24.0 ms idle' },
+    ],
+    paragraphs: ['This host tested with a server for 10 s.', 'The measurements do not show what limited the rate.'],
+    notices: [...record.warnings.map(({ severity, code, text }) => ({ severity, code, about: '', text })), { severity: 'info', code: 'late-slots', about: 'flow 1', text: '3 of 10000 slots were late' }],
+  };
+}
+
 function figuresOf(record) {
   const axis = (label, keyName, quantity, more = {}) => ({ label, key: keyName, quantity, scale: 'linear', from_zero: true, categories: [], ...more });
   const line = (title, key, quantity, of) => ({

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { askedBytes, askedRate, axisBytes, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
-import { crossingOf, isLossKnown, lostAnEnd, middleOf } from '../../src/lib/figures';
+import { isLossKnown, lostAnEnd } from '../../src/lib/figures';
 
 describe('figures', () => {
   it('scale by powers of ten and keep four digits', () => {
@@ -70,11 +70,6 @@ describe('figures of a report', () => {
     expect(text(byUnit('number', 3))).toBe('3');
     expect(text(byUnit('number', null))).toBe('–');
   });
-
-  it('say which middle they are', () => {
-    expect(middleOf({ mean_seconds: 2, p50_seconds: 1 })).toEqual({ word: 'median', value: 1 });
-    expect(middleOf({ mean_seconds: 2, p50_seconds: null })).toEqual({ word: 'mean', value: 2 });
-  });
 });
 
 describe('the loss of a run', () => {
@@ -99,18 +94,5 @@ describe('the loss of a run', () => {
     expect(isLossKnown([flow({}), cut], 'forward')).toBe(true);
     expect(isLossKnown([flow({}), flow({ transport: 'tcp', receiver: end(3) })], 'reverse')).toBe(true);
     expect(isLossKnown([], 'forward')).toBe(true);
-  });
-});
-
-describe('the crossing of datagrams', () => {
-  type Flow = Parameters<typeof crossingOf>[0][number];
-  const flow = (crossing: string | undefined, given: object = {}) => ({ transport: 'udp', direction: 'forward', receiver: { crossing }, ...given }) as unknown as Flow;
-
-  it('of a direction is mixed where its flows differ', () => {
-    const flows = [flow('per-packet'), flow('coalesced', { direction: 'reverse' }), flow(undefined), flow('coalesced', { transport: 'tcp' })];
-    expect(crossingOf(flows, 'forward')).toBe('per-packet');
-    expect(crossingOf(flows, 'reverse')).toBe('coalesced');
-    expect(crossingOf([...flows, flow('coalesced')], 'forward')).toBe('mixed');
-    expect(crossingOf([flow(undefined)], 'forward')).toBeUndefined();
   });
 });

@@ -368,6 +368,14 @@ pub(crate) async fn figures(
     heavy(&app, draw).await.map(Json200)
 }
 
+pub(crate) async fn summary(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+) -> Answer<RunSummary> {
+    let record = record_of(&app, id).await?;
+    heavy(&app, move || Ok(RunSummary::from(page::of_run(&record)))).await.map(Json200)
+}
+
 /// A document's figures as data.
 pub(crate) fn data_of(document: &Document) -> FigureList {
     FigureList { figures: document.figures().map(FigureData::from).collect() }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_report::page::{Block, Document, Headline, Notice};
 use weir_report::plot::FigureData;
 use weir_runs::RunRow;
 
@@ -127,6 +128,45 @@ pub(crate) struct ComparisonQuery {
     #[serde(default, deserialize_with = "number")]
     #[schemars(range(min = 50, max = 99.999))]
     pub confidence: Option<f64>,
+}
+
+/// The result of a run in words, as at the top of its report.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct RunSummary {
+    /// The plan's title, else the two hosts.
+    pub title: String,
+    /// Id, start, duration and status.
+    pub subtitle: String,
+    /// The result in one sentence.
+    pub sentence: String,
+    /// Whether all expectations were met; absent without expectations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed: Option<bool>,
+    /// The main figures, with units.
+    pub headlines: Vec<Headline>,
+    /// What ran, what arrived, what limited the rate, and whether the figures hold.
+    pub paragraphs: Vec<String>,
+    /// Warnings and notes, the most severe first.
+    pub notices: Vec<Notice>,
+}
+
+impl From<Document> for RunSummary {
+    fn from(document: Document) -> Self {
+        let blocks = document.sections.into_iter().find(|s| s.id == "summary").map(|s| s.blocks);
+        let text = |block| match block {
+            Block::Text(text) => Some(text),
+            _ => None,
+        };
+        RunSummary {
+            title: document.title,
+            subtitle: document.subtitle,
+            sentence: document.sentence,
+            passed: document.passed,
+            headlines: document.headlines,
+            paragraphs: blocks.unwrap_or_default().into_iter().filter_map(text).collect(),
+            notices: document.notices,
+        }
+    }
 }
 
 /// Figures as data.

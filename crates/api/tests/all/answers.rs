@@ -259,6 +259,13 @@ fn runs_are_listed_tagged_reported_compared_and_removed() {
     let html = get(s.address, "/runs/run-one/report");
     assert!(html.header("content-security-policy").contains("sandbox"), "{:?}", html.headers);
     assert!(get(s.address, "/runs/run-one/figures").expect(200)["figures"].is_array());
+    let summary = get(s.address, "/runs/run-one/summary").expect(200);
+    assert!(summary["subtitle"].as_str().unwrap().contains("run-one"), "{summary}");
+    for text in ["title", "sentence"] {
+        assert!(!summary[text].as_str().unwrap().is_empty(), "{text}: {summary}");
+    }
+    assert!(!summary["paragraphs"].as_array().unwrap().is_empty());
+    get(s.address, "/runs/run-none/summary").expect(404);
     let diff = get(s.address, "/comparison?runs=run-one,run-two").expect(200);
     assert_eq!(diff["a"], json!(["run-one"]));
     ask(s.address, "DELETE", "/runs/run-", &[], None).expect(409);

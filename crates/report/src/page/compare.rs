@@ -49,6 +49,7 @@ pub fn of_runs(records: &[Record]) -> Document {
     Document {
         title: title(records),
         subtitle: format!("{} runs", records.len()),
+        sentence: String::new(),
         passed: (!verdicts.is_empty()).then(|| verdicts.iter().all(|p| *p)),
         headlines: vec![],
         notices,

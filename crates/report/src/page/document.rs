@@ -1,5 +1,7 @@
 //! The parts of a page.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use weir_model::warning::Severity;
 
 use super::colours;
@@ -14,6 +16,8 @@ pub struct Document {
     pub title: String,
     /// The line below the title: run and time.
     pub subtitle: String,
+    /// The result in one sentence; empty if the page has none.
+    pub sentence: String,
     /// Whether all expectations were met; absent if there are none.
     pub passed: Option<bool>,
     /// The main figures.
@@ -45,11 +49,12 @@ pub(super) fn bind_colours(sections: &mut [Section]) {
 }
 
 /// A main figure.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Headline {
     /// The name of the figure.
     pub label: String,
     /// The figure with its unit; absent: not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// An addition: an error bound, or the other direction.
     pub note: String,
@@ -63,7 +68,7 @@ impl Headline {
 }
 
 /// A warning that is always visible.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Notice {
     /// How much it affects the result.
     pub severity: Severity,

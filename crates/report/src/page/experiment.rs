@@ -130,6 +130,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             experiment.started_at,
             counted(runs, "run")
         ),
+        sentence: String::new(),
         passed: match experiment.outcome {
             Outcome::Passed => Some(true),
             Outcome::Failed => Some(false),

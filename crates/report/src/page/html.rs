@@ -64,11 +64,11 @@ fn head(out: &mut String, document: &Document) {
         Some(false) => out.push_str(" <span class=\"chip bad\">failed</span>"),
         None => {}
     }
-    let _ = write!(
-        out,
-        "</h1>\n<p class=\"sub\">{}</p>\n<nav aria-label=\"Sections\">",
-        escape(&document.subtitle)
-    );
+    let _ = writeln!(out, "</h1>\n<p class=\"sub\">{}</p>", escape(&document.subtitle));
+    if !document.sentence.is_empty() {
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(&document.sentence));
+    }
+    out.push_str("<nav aria-label=\"Sections\">");
     for section in &document.sections {
         let _ =
             write!(out, "<a href=\"#{}\">{}</a> ", escape(&section.id), escape(&section.heading));

@@ -21,6 +21,9 @@ pub fn markdown(document: &Document) -> String {
         None => {}
     }
     out += "\n";
+    if !document.sentence.is_empty() {
+        let _ = writeln!(out, "\n{}", text(&document.sentence));
+    }
     if !document.notices.is_empty() {
         out += "\n";
     }

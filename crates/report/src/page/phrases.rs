@@ -161,6 +161,68 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
     out
 }
 
+/// The result in one sentence: the expectations, what arrived and was lost, and whether the figures hold.
+pub(super) fn in_one_sentence(record: &Record) -> String {
+    let mut parts = vec![];
+    if let Some(verdict) = &record.verdict {
+        let all = verdict.expectations.len();
+        let missed = verdict.expectations.iter().filter(|e| !e.passed).count();
+        parts.push(match (verdict.passed, missed) {
+            (true, _) if all == 1 => "passed: the expectation was met".into(),
+            (true, _) => format!("passed: all {all} expectations were met"),
+            (false, _) if all == 1 => "failed: the expectation was not met".into(),
+            (false, 1) => format!("failed: 1 of {all} expectations was not met"),
+            (false, missed) => format!("failed: {missed} of {all} expectations were not met"),
+        });
+    }
+    let is_both = DIRECTIONS.iter().all(|d| record.direction(*d).is_some());
+    let arrived = DIRECTIONS.iter().filter_map(|direction| {
+        let total = record.direction(*direction)?;
+        let of = if is_both { format!("{direction} ") } else { String::new() };
+        let rate = |sums: &Option<Sums>| {
+            sums.as_ref()?.bits_per_second.map(|r| Quantity::BitsPerSecond.format(r))
+        };
+        let Some(got) = rate(&total.receiver) else {
+            return rate(&total.sender).map(|sent| format!("{of}{sent} was sent"));
+        };
+        let lost = total.receiver.as_ref().and_then(|r| Some((r.lost_packets?, r.loss_ratio)));
+        let loss = match lost {
+            None => String::new(),
+            Some(_) if !record.is_loss_known(*direction) => ", the loss is unknown".into(),
+            Some((0, _)) => " without loss".into(),
+            Some((lost, None)) => {
+                format!(" with {} packets lost", Quantity::Count.format(lost as f64))
+            }
+            Some((_, Some(ratio))) => format!(" with a loss of {}", Quantity::Ratio.format(ratio)),
+        };
+        Some(format!("{of}{got} arrived{loss}"))
+    });
+    let arrived: Vec<String> = arrived.collect();
+    parts.push(match arrived.is_empty() {
+        true => "no rate was measured".into(),
+        false => arrived.join(", "),
+    });
+    match record.status {
+        Status::Complete => {}
+        Status::Partial => parts.push("the run did not end as planned".into()),
+        Status::Interrupted => parts.push("the run was interrupted".into()),
+    }
+    parts.extend(warned(record));
+    capital(&parts.join("; ")) + "."
+}
+
+/// How many errors and warnings affect the figures; absent if none does.
+fn warned(record: &Record) -> Option<String> {
+    let count = |severity| record.warnings.iter().filter(|w| w.severity == severity).count();
+    match (count(Severity::Error), count(Severity::Warning)) {
+        (0, 0) => None,
+        (0, 1) => Some("1 warning affects the figures".into()),
+        (0, w) => Some(format!("{w} warnings affect the figures")),
+        (1, _) => Some("1 error makes the figures unusable".into()),
+        (e, _) => Some(format!("{e} errors make the figures unusable")),
+    }
+}
+
 /// The median, or the mean if there are too few values for one.
 pub(super) fn middle(delay: &Delay) -> f64 {
     delay.p50_seconds.unwrap_or(delay.mean_seconds)
@@ -207,20 +269,16 @@ pub(super) fn trust(record: &Record) -> String {
             text += "The run was interrupted: the figures cover the time until then. "
         }
     }
-    let s = |n| if n == 1 { "" } else { "s" };
-    text += &match (errors, warnings) {
-        (0, 0) if record.status == Status::Complete => {
+    text += &match (warned(record), errors, warnings) {
+        (None, ..) if record.status == Status::Complete => {
             "No problem with the figures was found".to_string()
         }
-        (0, 0) => "No warning was raised".to_string(),
-        (0, 1) => "1 warning affects the figures: take it into account".into(),
-        (0, w) => format!("{w} warnings affect the figures: take them into account"),
-        (e, w) => format!(
-            "{e} error{} make{} the figures unusable{}",
-            s(e),
-            if e == 1 { "s" } else { "" },
-            if w > 0 { format!("; {w} further warning{}", s(w)) } else { String::new() }
-        ),
+        (None, ..) => "No warning was raised".to_string(),
+        (Some(warned), 0, 1) => format!("{warned}: take it into account"),
+        (Some(warned), 0, _) => format!("{warned}: take them into account"),
+        (Some(warned), _, 0) => warned,
+        (Some(warned), _, 1) => format!("{warned}; 1 further warning"),
+        (Some(warned), _, w) => format!("{warned}; {w} further warnings"),
     };
     text += ".";
     match &record.calibration {

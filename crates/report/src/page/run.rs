@@ -28,6 +28,7 @@ pub fn of_run(record: &Record) -> Document {
     Document {
         title: phrases::title(record),
         subtitle: subtitle(record),
+        sentence: phrases::in_one_sentence(record),
         passed: record.verdict.as_ref().map(|v| v.passed),
         headlines: headlines(record),
         notices: notices(record, ""),

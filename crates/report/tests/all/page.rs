@@ -337,6 +337,7 @@ fn every_block_is_escaped() {
     let document = Document {
         title: text(),
         subtitle: text(),
+        sentence: text(),
         passed: Some(true),
         headlines: vec![Headline::new(bad, Some(text()), bad)],
         notices: vec![Notice {
@@ -457,8 +458,8 @@ fn the_loss_of_a_run_without_the_peers_report_is_not_shown() {
     let alone = |record: &Record| text_of(&html(&of_run(record)));
     let beside =
         |record: &Record| text_of(&html(&of_runs(&[support::tcp_bidir(), record.clone()])));
-    // A headline with its note, a sentence, the totals and the flows; a row of the comparison.
-    assert_eq!(named(&alone(&whole)), (4, 4), "{}", alone(&whole));
+    // The sentence at the top, a headline with its note, the summary, the totals and the flows; a row of the comparison.
+    assert_eq!(named(&alone(&whole)), (4, 5), "{}", alone(&whole));
     assert!(named(&beside(&whole)).0 > 0 && named(&beside(&whole)).1 > 0);
     for lost in [no_receiver, no_sender, silent] {
         let text = alone(&lost);

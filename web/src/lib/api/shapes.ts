@@ -22,6 +22,7 @@ export type ExperimentList = Schemas['ExperimentList'];
 export type ExperimentState = Schemas['ExperimentState'];
 export type FigureData = Schemas['FigureData'];
 export type FigureList = Schemas['FigureList'];
+export type RunSummary = Schemas['RunSummary'];
 export type Flow = Schemas['Flow'];
 export type FlowState = Schemas['FlowState'];
 export type Hello = Schemas['Hello'];

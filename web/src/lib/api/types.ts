@@ -730,6 +730,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{id}/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The result of a run in words, with its main figures. */
+        get: operations["getRunSummary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{id}/tags": {
         parameters: {
             query?: never;
@@ -3146,6 +3163,15 @@ export interface components {
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
         /** @description Format of the data header of each datagram. */
         HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit";
+        /** @description A main figure. */
+        Headline: {
+            /** @description The name of the figure. */
+            label: string;
+            /** @description An addition: an error bound, or the other direction. */
+            note: string;
+            /** @description The figure with its unit; absent: not measured. */
+            value?: string | null;
+        };
         /** @description The first event of a stream. */
         Hello: {
             /** @description Time now, RFC 3339, UTC. */
@@ -4015,6 +4041,17 @@ export interface components {
              * @example 20ms
              */
             mean: components["schemas"]["Span"];
+        };
+        /** @description A warning that is always visible. */
+        Notice: {
+            /** @description The flow or the run that it concerns; empty: everything. */
+            about: string;
+            /** @description Stable code. */
+            code: string;
+            /** @description How much it affects the result. */
+            severity: components["schemas"]["Severity"];
+            /** @description The text. */
+            text: string;
         };
         /** @description A kind of object. */
         ObjectKind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
@@ -5202,6 +5239,23 @@ export interface components {
             tool?: string | null;
             /** @description Codes of its warnings. */
             warnings?: string[];
+        };
+        /** @description The result of a run in words, as at the top of its report. */
+        RunSummary: {
+            /** @description The main figures, with units. */
+            headlines: components["schemas"]["Headline"][];
+            /** @description Warnings and notes, the most severe first. */
+            notices: components["schemas"]["Notice"][];
+            /** @description What ran, what arrived, what limited the rate, and whether the figures hold. */
+            paragraphs: string[];
+            /** @description Whether all expectations were met; absent without expectations. */
+            passed?: boolean | null;
+            /** @description The result in one sentence. */
+            sentence: string;
+            /** @description Id, start, duration and status. */
+            subtitle: string;
+            /** @description The plan's title, else the two hosts. */
+            title: string;
         };
         /** @description The latest figures of an object. A slow reader gets the newest only. */
         SampleEvent: {
@@ -7967,6 +8021,29 @@ export interface operations {
                     "text/csv": string;
                     "text/html": string;
                     "text/markdown": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getRunSummary: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunSummary"];
                 };
             };
             default: components["responses"]["Problem"];
