@@ -1,6 +1,6 @@
 // One speed test against a server: the page's side of PROTOCOL.md. No rendering.
 
-import { type Latencies, type Mark, type Result, throughput } from './figures';
+import { type Latencies, type Mark, type Result, thinned, throughput } from './figures';
 
 export type Phase = 'idle' | 'download' | 'upload';
 
@@ -9,9 +9,13 @@ export interface Progress {
   /** Marks of the running phase so far. */
   marks: readonly Mark[];
   latency: Latencies;
+  /** Part of the test that is over, 0 to 1, by its expected time. */
+  fraction: number;
 }
 
 export class SpeedError extends Error {}
+/** The visitor stopped the test. */
+export class Cancelled extends SpeedError {}
 
 interface Hello {
   session: string;
@@ -46,10 +50,16 @@ export class SpeedSession {
   #last = 0;
   #phase: Phase = 'idle';
   #began = 0;
+  /** When the test started and how long it takes, ms. */
+  #started = 0;
+  #takes = Number.POSITIVE_INFINITY;
+  #download: Mark[] = [];
   #bytes = 0;
   #marks: Mark[] = [];
   #latency: Latencies = { idle: [], download: [], upload: [] };
   #sending = false;
+  /** What still runs after the end, such as a phase of a cancelled test, sends and shows nothing. */
+  #isClosed = false;
   /** Whether the phase is being measured: neither before its start nor while queued data still arrives. */
   #measuring = false;
   #heard = 0;
@@ -68,7 +78,13 @@ export class SpeedSession {
     }
   }
 
+  /** Ends the test without a result. */
+  cancel(): void {
+    this.#failure?.(new Cancelled('cancelled'));
+  }
+
   close(): void {
+    this.#isClosed = true;
     this.#sending = false;
     for (const socket of [this.#control, ...this.#data]) socket?.close();
   }
@@ -76,6 +92,8 @@ export class SpeedSession {
   async #play() {
     const hello = await this.#hello();
     this.#data = await Promise.all(Array.from({ length: hello.streams }, () => this.#join(hello.session)));
+    this.#started = performance.now();
+    this.#takes = 1000 * (hello.idle_seconds + 2 * (hello.phase_seconds + SILENCE_SECONDS));
     const pinging = setInterval(() => this.#ping(), hello.ping_seconds * 1000);
     try {
       // Idle round trips are measured before the first phase: between phases the path may still have queued data.
@@ -85,8 +103,9 @@ export class SpeedSession {
       const download = await this.#measure('download', hello);
       const upload = await this.#measure('upload', hello);
       this.#unanswered();
+      this.#tell();
       const result: Result = { ...(download && { download }), ...(upload && { upload }), latency: this.#latency };
-      this.#send({ type: 'result', ...result });
+      this.#send({ type: 'result', ...result, download_marks: thinned(this.#download) });
       const answer = await this.#await('kept', 'not_kept');
       const kept = answer.type === 'kept';
       return { result, url: kept ? String(answer['url']) : undefined, note: kept ? undefined : String(answer['text'] ?? '') };
@@ -141,6 +160,7 @@ export class SpeedSession {
     this.#measuring = false;
     const measured = [...this.#marks];
     if (phase === 'download') measured.push({ bytes: this.#bytes, seconds: this.#elapsed() });
+    if (phase === 'download') this.#download = measured;
     this.#send({ type: 'stop' });
     const stopped = await over;
     // The server received the upload, so its final count is used.
@@ -183,7 +203,9 @@ export class SpeedSession {
   }
 
   #tell(): void {
-    this.#onprogress({ phase: this.#phase, marks: this.#marks, latency: this.#latency });
+    if (this.#isClosed) return;
+    const fraction = Math.min(1, (performance.now() - this.#started) / this.#takes);
+    this.#onprogress({ phase: this.#phase, marks: this.#marks, latency: this.#latency, fraction });
   }
 
   #ping(): void {
@@ -230,6 +252,6 @@ export class SpeedSession {
   }
 
   #send(message: Message): void {
-    if (this.#control?.readyState === WebSocket.OPEN) this.#control.send(JSON.stringify(message));
+    if (!this.#isClosed && this.#control?.readyState === WebSocket.OPEN) this.#control.send(JSON.stringify(message));
   }
 }

@@ -89,7 +89,7 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await run(page, '5M');
   await run(page, '8M');
   await page.getByRole('link', { name: 'Open result' }).click();
-  await page.getByRole('heading', { name: 'Figures' }).waitFor();
+  await page.getByRole('heading', { name: 'Flows' }).waitFor();
   await page.getByRole('row', { name: /^udp/ }).getByText('Mbit/s').first().waitFor();
   await page.getByText('127.0.0.1').first().waitFor();
 
@@ -253,7 +253,7 @@ test('the program’s own refusals are shown next to the fields', options, async
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByRole('button', { name: 'Edit udp' }).click();
   const dialog = page.getByRole('dialog', { name: /Connection udp/ });
-  for (const [field, wrong] of [['rate', 'fast'], ['payload', '70000']]) {
+  for (const [field, wrong] of [['Rate', 'fast'], ['Payload size', '70000']]) {
     await dialog.getByLabel(field, { exact: true }).fill(wrong);
     const words = dialog.getByRole('alert');
     await words.waitFor();
@@ -441,7 +441,7 @@ test('a visitor’s browser behind an emulator sees its rates and its delay', op
     const idle = kept.round_trips.idle.min_seconds;
     assert.ok(idle >= 0.03 && idle < 0.06, `${idle} s idle, 30 ms asked`);
     // The page shows what was kept.
-    const shown = await page.getByText('Download', { exact: true }).locator('xpath=..').innerText();
+    const shown = await page.getByText('Download', { exact: true }).first().locator('xpath=..').innerText();
     assert.match(shown, /1[3-6](\.\d+)?\s*Mbit\/s/);
     visitor.quiet();
   } finally {

@@ -1,7 +1,7 @@
 // The visitor's speed test against the mock's WebSocket server, as PROTOCOL.md has it.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { lacking, open } from './harness.mjs';
+import { cells, comes, lacking, open } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -33,9 +33,47 @@ test('on a phone: start, figures, verdict, link', options, async () => {
   assert.ok(wide <= 360);
   site.quiet();
 
+  // What is shown is what was stored.
+  const shown = await page.locator('dl div', { hasText: 'while uploading' }).locator('dd').innerText();
+  const sorted = [...kept.latency.upload].sort((a, b) => a - b);
+  const median = (sorted[Math.floor((sorted.length - 1) / 2)] + sorted[Math.floor(sorted.length / 2)]) / 2;
+  assert.equal(shown.split(/\s/)[0], (median * 1000).toFixed(3));
+  const uses = page.getByRole('table', { name: 'What the connection is good for' });
+  await comes(async () => (await cells(uses)).slice(1), [['Calls', 'good', 'round trip under load 30.0 ms'], ['4K video', 'usable', 'download 30.0 Mbit/s']]);
+  const earlier = page.locator('section', { hasText: 'Tests of this browser' });
+  assert.equal(await earlier.getByRole('link').count(), 1);
+
+  // The link has the curves too, and adds nothing to the history.
   const other = await site.page({ file: 'speed.html?result=r1' });
   await other.getByRole('heading', { name: /connection$/ }).waitFor();
   await other.getByText(/Measured/).first().waitFor();
+  for (const name of ['Rates over time', 'Round trips']) await other.getByRole('group', { name }).waitFor();
+  assert.equal(await other.getByText('Tests of this browser').count(), 0);
+  site.quiet();
+
+  // It survives a reload, and is forgotten on request.
+  await page.reload();
+  await earlier.getByRole('button').click();
+  await page.reload();
+  await page.getByRole('heading', { name: /connection$/ }).waitFor();
+  assert.equal(await earlier.count(), 0);
+  site.quiet();
+});
+
+test('a test shows its progress and can be cancelled', options, async () => {
+  const page = await site.page({ file: 'speed.html' });
+  const before = site.mock.speed.results.size;
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('status').getByText('Downloading').waitFor();
+  const progress = page.getByRole('progressbar');
+  const at = () => progress.evaluate((one) => one.value);
+  const first = await at();
+  assert.ok(first > 0 && first < 1, `${first}`);
+  await comes(async () => (await at()) > first, true);
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Start' }).waitFor();
+  assert.equal(await page.getByRole('group').count(), 0);
+  assert.equal(site.mock.speed.results.size, before);
   site.quiet();
 });
 

@@ -62,7 +62,7 @@ export class SpeedMock {
   results = new Map();
   rate = 20e6;
   /** What the server says of a result. */
-  judged = { verdict: 'download 160 Mbit/s: enough for 4K video.', grade: 'good' };
+  judged = { verdict: 'download 160 Mbit/s: enough for 4K video.', grade: 'good', uses: [{ name: 'Calls', grade: 'good', reason: 'round trip under load 30.0 ms' }, { name: '4K video', grade: 'usable', reason: 'download 30.0 Mbit/s' }] };
   #sessions = new Map();
 
   upgrade(request, socket) {
@@ -102,8 +102,9 @@ export class SpeedMock {
         one.timer = setTimeout(stop, this.phaseSeconds * 1000);
       } else if (message.type === 'stop') stop();
       else if (message.type === 'result') {
-        const { type: _, ...result } = message;
-        this.results.set('r1', { id: 'r1', at: new Date().toISOString(), version: '0.1.0', ...result, ...this.judged });
+        const { type: _, download_marks: marks = [], ...result } = message;
+        const levels = marks.slice(1).map((mark, index) => ({ from: marks[index].seconds, to: mark.seconds, rate: (8 * (mark.bytes - marks[index].bytes)) / (mark.seconds - marks[index].seconds) }));
+        this.results.set('r1', { id: 'r1', at: new Date().toISOString(), version: '0.1.0', ...result, curves: { download: levels, upload: [{ from: 0, to: 1, rate: 8e6 }] }, ...this.judged });
         peer.text({ type: 'kept', id: 'r1', url: '/speed.html?result=r1' });
       }
     });

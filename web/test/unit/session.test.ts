@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Result } from '../../src/speed/figures';
-import { SpeedSession } from '../../src/speed/session';
+import type { Mark, Result } from '../../src/speed/figures';
+import { Cancelled, type Progress, SpeedSession } from '../../src/speed/session';
 
 /** A server in the WebSocket's place, on a clock of the test's own. */
 class Far {
   static readonly OPEN = 1;
   static control: Far;
   static data: Far[];
-  static kept: Result | undefined;
+  static kept: (Result & { download_marks?: Mark[] }) | undefined;
   static phase: 'idle' | 'download' | 'upload';
   static phaseSeconds: number;
   /** Bytes that come each 0.1 s of a download, by its time, s. */
@@ -90,6 +90,39 @@ describe('a speed test', () => {
     // A megabyte came after the first second, and then nothing until the eighth.
     expect(download?.seconds).toBeGreaterThan(6.9);
     expect(download?.bits_per_second).toBeLessThan(1.3e6);
+  });
+
+  it('shows at its end what it reports, and how far it is', async () => {
+    // The last pings of the upload are never answered.
+    Far.answer = (phase) => (phase === 'upload' ? undefined : 0.01);
+    const seen: Progress[] = [];
+    const done = new SpeedSession('ws://far', (one) => seen.push({ ...one, latency: structuredClone(one.latency) })).run();
+    await vi.advanceTimersByTimeAsync(60_000);
+    await done;
+    expect(seen.at(-1)?.latency).toEqual(Far.kept?.latency);
+    const fractions = seen.map((one) => one.fraction);
+    expect(fractions).toEqual([...fractions].sort((a, b) => a - b));
+    expect(fractions[0]).toBeLessThan(0.1);
+    expect(fractions.at(-1)).toBe(1);
+  });
+
+  it('reports the course of the download, in few marks', async () => {
+    await play();
+    const marks = Far.kept?.download_marks ?? [];
+    expect(marks.length).toBeGreaterThan(30);
+    expect(marks.length).toBeLessThan(50);
+    expect(marks.at(-1)?.seconds).toBeCloseTo(8, 1);
+    expect(marks.every((mark, index) => index === 0 || (mark.seconds > (marks[index - 1]?.seconds ?? 0) && mark.bytes >= (marks[index - 1]?.bytes ?? 0)))).toBe(true);
+  });
+
+  it('ends without a result when it is cancelled', async () => {
+    const session = new SpeedSession('ws://far', () => {});
+    const end = session.run().then(() => undefined, (error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(5000);
+    session.cancel();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(await end).toBeInstanceOf(Cancelled);
+    expect(Far.kept).toBeUndefined();
   });
 
   it('counts round trips that outlast their phase to that phase', async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { curve, jitter, median, sentence, throughput } from '../../src/speed/figures';
+import { curve, jitter, latencyFigure, median, quantile, sentence, thinned, throughput } from '../../src/speed/figures';
+import { added, entryOf } from '../../src/speed/history';
 
 describe('a phase', () => {
   it('is measured without its ramp', () => {
@@ -37,5 +38,49 @@ describe('the verdict', () => {
     expect(sentence('download 100 Mbit/s: enough for 4K video.')).toBe('Download 100 Mbit/s: enough for 4K video.');
     expect(sentence('')).toBeUndefined();
     expect(sentence(undefined)).toBeUndefined();
+  });
+});
+
+describe('round trips', () => {
+  it('are dots beside their phase, with median and quartiles', () => {
+    const { series, x } = latencyFigure({ idle: [0.01, 0.02, 0.03], download: [], upload: [0.5] });
+    expect(x.categories).toHaveLength(3);
+    const [dots, box] = series;
+    expect(dots?.y).toEqual([0.01, 0.02, 0.03, 0.5]);
+    expect(dots?.x.map((place) => Math.round(place ?? Number.NaN))).toEqual([-0, 0, 0, 2]);
+    expect(new Set(dots?.x).size).toBe(4);
+    expect([box?.x, box?.y, box?.low, box?.high]).toEqual([[0, 2], [0.02, 0.5], [0.015, 0.5], [0.025, 0.5]]);
+  });
+
+  it('have quantiles between their values', () => {
+    expect(quantile([], 0.5)).toBeUndefined();
+    expect(quantile([3, 1, 2, 4], 0.5)).toBe(2.5);
+    expect(quantile([4, 1], 0.25)).toBe(1.75);
+  });
+});
+
+describe('a course', () => {
+  it('is reported in steps, with its end', () => {
+    const marks = Array.from({ length: 80 }, (_, n) => ({ seconds: (n + 1) / 20, bytes: n }));
+    const few = thinned(marks);
+    expect(few.length).toBeLessThan(25);
+    expect(few.at(-1)).toEqual(marks.at(-1));
+    expect(thinned([])).toEqual([]);
+  });
+});
+
+describe('the history', () => {
+  const result = { at: '2026-03-01T00:00:00Z', latency: { idle: [0.01], download: [0.2], upload: [0.4] }, download: { bytes: 1, seconds: 1, bits_per_second: 8 } };
+  it('has the figures of a result, not its samples', () => {
+    expect(entryOf(result, '/?result=a', 'now')).toEqual({ at: result.at, link: '/?result=a', download: 8, idle: 0.01, loaded: expect.closeTo(0.3) as unknown });
+    expect(entryOf({ latency: { idle: [], download: [], upload: [] } }, '', 'now')).toEqual({ at: 'now' });
+  });
+
+  it('is short, newest first, each result once', () => {
+    const entries = Array.from({ length: 30 }, (_, n) => ({ at: String(n), link: `/${n}` })).reduce<ReturnType<typeof added>>((all, one) => added(all, one), []);
+    expect(entries).toHaveLength(20);
+    expect(entries[0]?.at).toBe('29');
+    expect(added(entries, { at: 'again', link: '/25' }).map((one) => one.link).filter((one) => one === '/25')).toHaveLength(1);
+    expect(added([{ at: 'a' }], { at: 'b' })).toHaveLength(2);
   });
 });

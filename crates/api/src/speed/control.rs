@@ -16,7 +16,7 @@ use super::record::{self, Facts, Load};
 use super::retention;
 use super::serve::{Inner, Visitor};
 use super::session::{Act, Outcome, SessionMachine};
-use super::stream::{Run, Session};
+use super::stream::{self, Run, Session};
 use crate::app::lock;
 
 /// Size of a read, bytes.
@@ -214,7 +214,8 @@ impl Control {
                     self.look();
                 }
                 Act::Keep(outcome) => {
-                    let told = self.keep(outcome).await;
+                    let retransmits = stream::info(tcp).map_or(0, |i| i.total_retransmits.into());
+                    let told = self.keep(outcome, retransmits).await;
                     write(tcp, &frame::text(&told.to_text())).await?;
                 }
                 Act::Close(code, reason) => return Err(End::Said(code, reason)),
@@ -256,7 +257,8 @@ impl Control {
         is_due
     }
 
-    async fn keep(&self, outcome: Outcome) -> ToPage {
+    /// Stores the result; `retransmits` is of this connection.
+    async fn keep(&self, outcome: Outcome, retransmits: u64) -> ToPage {
         let not_kept = |text: &str| ToPage::NotKept { code: "server", text: text.into() };
         let Some(link_id) = secret() else {
             return not_kept("No random bytes are available for a link.");
@@ -280,6 +282,7 @@ impl Control {
             download: self.download,
             upload: self.upload,
             tcp: *lock(&self.entered.session.tcp),
+            control_retransmits: retransmits,
         };
         let data = inner.config.data.clone();
         let (limits, tidy) = (inner.config.limits, self.is_tidying_due());

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::RoundTrips;
+use super::message::{MAX_MARKS, RoundTrips};
 
 /// Length of the slow start that is excluded from a rate, s.
-const RAMP_SECONDS: f64 = 1.0;
+pub(super) const RAMP_SECONDS: f64 = 1.0;
 /// Minimum time of a rate without the slow start, s.
 const MIN_SECONDS: f64 = 0.5;
 /// How far the page's clock of a phase may be behind the server's: two messages in flight, s.
@@ -31,7 +31,7 @@ impl Throughput {
 }
 
 /// Bytes counted until a time, both from the start of the phase.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(super) struct Mark {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
@@ -105,8 +105,8 @@ impl Summaries {
     }
 }
 
-/// The grade of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The grade of a connection, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Grade {
     Good,
@@ -128,6 +128,98 @@ pub(super) fn grade(
         (rate, more) if rate < 25e6 || more > 0.05 || idle.median_seconds > 0.15 => Grade::Usable,
         _ => Grade::Good,
     })
+}
+
+/// A use of the connection, with its grade and the figure that decides it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Use {
+    pub(super) name: &'static str,
+    pub(super) grade: Grade,
+    pub(super) reason: String,
+}
+
+/// A figure with the values up to which it is good and usable.
+struct Limit {
+    label: &'static str,
+    unit: &'static str,
+    /// Absent: not measured, so the use has no grade.
+    value: Option<f64>,
+    good: f64,
+    usable: f64,
+    /// Whether more is better.
+    is_rate: bool,
+}
+
+impl Limit {
+    fn grade(&self) -> Option<Grade> {
+        let value = self.value?;
+        let is_within = |limit: f64| if self.is_rate { value >= limit } else { value <= limit };
+        Some(match (is_within(self.good), is_within(self.usable)) {
+            (true, _) => Grade::Good,
+            (_, true) => Grade::Usable,
+            _ => Grade::Poor,
+        })
+    }
+}
+
+/// How well the connection serves common uses; those whose figures were not measured are left out.
+///
+/// The limits: a call has 1 Mbit/s in each direction, and ITU-T G.114 asks for a one-way delay of at most 150 ms, that is a
+/// round trip of 300 ms, under load too. HD video has 5 Mbit/s and 4K video 25 Mbit/s. Games suffer from round trips
+/// above 50 ms to 100 ms.
+pub(super) fn uses(
+    download: Option<&Throughput>,
+    upload: Option<&Throughput>,
+    round_trips: &Summaries,
+) -> Vec<Use> {
+    let mega = |t: Option<&Throughput>| t.map(|t| t.bits_per_second / 1e6);
+    let rate = |label, value, good, usable| Limit {
+        label,
+        unit: "Mbit/s",
+        value,
+        good,
+        usable,
+        is_rate: true,
+    };
+    let time = |label, value: Option<f64>, good, usable| Limit {
+        label,
+        unit: "ms",
+        value: value.map(|s| s * 1e3),
+        good,
+        usable,
+        is_rate: false,
+    };
+    let (down, up) = (mega(download), mega(upload));
+    let idle = round_trips.idle.map(|s| s.median_seconds);
+    let loaded = round_trips.added_seconds().zip(idle).map(|(added, idle)| idle + added);
+    let of_uses = [
+        (
+            "Calls",
+            vec![
+                rate("download", down, 2.0, 1.0),
+                rate("upload", up, 2.0, 1.0),
+                time("round trip under load", loaded, 150.0, 300.0),
+            ],
+        ),
+        ("HD video", vec![rate("download", down, 8.0, 5.0)]),
+        ("4K video", vec![rate("download", down, 40.0, 25.0)]),
+        (
+            "Games",
+            vec![
+                time("round trip", idle, 50.0, 100.0),
+                time("round trip under load", loaded, 100.0, 200.0),
+            ],
+        ),
+        ("Uploads and backups", vec![rate("upload", up, 20.0, 5.0)]),
+    ];
+    let graded = of_uses.into_iter().filter_map(|(name, limits)| {
+        let grades: Option<Vec<Grade>> = limits.iter().map(Limit::grade).collect();
+        let (grade, decisive) =
+            grades?.into_iter().zip(&limits).reduce(|a, b| if b.0 > a.0 { b } else { a })?;
+        let value = three_digits(decisive.value?);
+        Some(Use { name, grade, reason: format!("{} {value} {}", decisive.label, decisive.unit) })
+    });
+    graded.collect()
 }
 
 /// The result as text; absent if nothing was measured.
@@ -199,6 +291,14 @@ fn three_digits(value: f64) -> String {
 fn min_seconds(phase_seconds: f64) -> f64 {
     // A short phase is used completely, whatever its length for the page.
     (phase_seconds - RAMP_SECONDS - SOONER_SECONDS).max(phase_seconds / 4.0)
+}
+
+/// Whether marks are the course of a download of at most `sent` bytes: in order, and plausible.
+pub(super) fn is_course(marks: &[Mark], sent: &Mark) -> bool {
+    let is_time = |m: &Mark| (0.0..=sent.seconds + LATER_SECONDS).contains(&m.seconds);
+    marks.len() <= MAX_MARKS
+        && marks.iter().all(|m| is_time(m) && m.bytes <= sent.bytes)
+        && marks.windows(2).all(|m| m[0].seconds < m[1].seconds && m[0].bytes <= m[1].bytes)
 }
 
 /// Why a page's figures are implausible, or `None`. `sent` is the complete last download as sent here, with the rest
@@ -311,6 +411,45 @@ mod tests {
         let text = verdict(down.as_ref(), slow.as_ref(), &sums).unwrap();
         assert!(text.ends_with("; sending is far slower than receiving."), "{text}");
         assert_eq!(verdict(None, None, &sums), None);
+    }
+
+    #[test]
+    fn uses_are_graded_by_their_weakest_figure() {
+        let of = |down: f64, up: f64, idle: f64, loaded: f64| {
+            let rate = |mega: f64| Throughput::new((mega * 1e6 / 8.0) as u64, 1.0);
+            let list = |s: f64| if s > 0.0 { vec![s; 5] } else { vec![] };
+            let round_trips =
+                RoundTrips { idle: list(idle), download: list(loaded), upload: list(loaded) };
+            let all = uses(rate(down).as_ref(), rate(up).as_ref(), &Summaries::of(&round_trips));
+            all.into_iter().map(|one| (one.name, one.grade)).collect::<Vec<_>>()
+        };
+        use Grade::{Good, Poor, Usable};
+        let all = ["Calls", "HD video", "4K video", "Games", "Uploads and backups"];
+        let graded = |grades: [Grade; 5]| all.into_iter().zip(grades).collect::<Vec<_>>();
+        assert_eq!(of(100.0, 50.0, 0.02, 0.03), graded([Good; 5]));
+        assert_eq!(of(30.0, 1.5, 0.06, 0.5), graded([Poor, Good, Usable, Poor, Poor]));
+        assert_eq!(of(6.0, 6.0, 0.02, 0.12), graded([Good, Usable, Poor, Usable, Usable]));
+        // Without round trips there is no word on calls and games.
+        assert_eq!(of(30.0, 0.0, 0.0, 0.0), [("HD video", Good), ("4K video", Usable)]);
+    }
+
+    #[test]
+    fn a_course_is_in_order_and_below_what_was_sent() {
+        let sent = Mark { bytes: 100, seconds: 2.0 };
+        assert!(is_course(&marks(&[(0.2, 10), (0.4, 10), (2.0, 100)]), &sent));
+        assert!(is_course(&[], &sent));
+        for bad in [
+            &[(0.2, 101)][..],
+            &[(0.2, 10), (0.2, 20)],
+            &[(0.2, 10), (0.4, 9)],
+            &[(-0.1, 1)],
+            &[(f64::NAN, 1)],
+            &[(99.0, 1)],
+        ] {
+            assert!(!is_course(&marks(bad), &sent), "{bad:?}");
+        }
+        let many: Vec<(f64, u64)> = (1..=401).map(|n| (f64::from(n) / 1000.0, 1)).collect();
+        assert!(!is_course(&marks(&many), &sent));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::Throughput;
+use super::figures::{Mark, Throughput};
 
 /// Maximum length of a text message, bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 10;
 /// Maximum number of round trips of one kind.
 pub(super) const MAX_ROUND_TRIPS: usize = 200;
+/// Maximum number of marks of a download.
+pub(super) const MAX_MARKS: usize = 400;
 
 /// What moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ pub(super) struct ReportedResult {
     /// Not used: the server counts.
     pub(super) upload: Option<Throughput>,
     pub(super) latency: RoundTrips,
+    /// Bytes received over the time of the download.
+    pub(super) download_marks: Vec<Mark>,
 }
 
 /// Round trips in the order of sending, s.

@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 use weir_model::plan::{Connection, Direction, Family, Plan, Transport};
 use weir_model::record::{
-    Build, Delay, DirectionTotal, Flow, Host, Latency, RUN_SCHEMA, Receiver, Record,
-    RoundTripSeries, Sender, Status, Sums, Totals,
+    Build, Delay, DirectionTotal, Flow, Host, Interval, IntervalCount, IntervalEnds, IntervalFlow,
+    IntervalTotals, Latency, RUN_SCHEMA, Receiver, Record, RoundTripSeries, Sender, Status, Sums,
+    Totals,
 };
 use weir_model::units::{Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
 use super::content::MIN_FRAME;
-use super::figures::{Mark, Summaries, Throughput, grade, verdict};
+use super::figures::{Mark, RAMP_SECONDS, Summaries, Throughput, grade, uses, verdict};
 use super::message::RoundTrips;
 use super::session::Outcome;
 
@@ -25,6 +26,8 @@ pub(super) const LABEL: &str = "speed_test";
 pub(super) const STREAMS: &str = "streams";
 /// Payload of the page's frames, bytes.
 const PAGE_FRAME: u64 = 64 << 10;
+/// Minimum length of an interval, s.
+const MIN_INTERVAL_SECONDS: f64 = 0.1;
 /// Fraction of CPU time, or of the time, from which something counts as the bottleneck.
 const BOUND_RATIO: f64 = 0.9;
 
@@ -68,6 +71,8 @@ pub(super) struct Facts {
     pub(super) download: Option<Load>,
     pub(super) upload: Option<Load>,
     pub(super) tcp: Tcp,
+    /// Segments that the server retransmitted on the connection of the round trips.
+    pub(super) control_retransmits: u64,
 }
 
 /// The record of a test. The server is the side that ran the command: forward is to the browser.
@@ -117,7 +122,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         host: facts.browser.map(|address| address.ip().to_string()),
         port: facts.server.port(),
         seed: Seed(facts.seed),
-        omit: Span::from_seconds(1),
+        omit: Span::from_seconds(RAMP_SECONDS as u64),
         connections: flows.iter().map(connection).collect(),
         ..Plan::default()
     };
@@ -144,7 +149,8 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         total,
         latency: latency(&outcome.round_trips),
         round_trips: series(&outcome.round_trips),
-        omitted_seconds: Some(1.0),
+        omitted_seconds: Some(RAMP_SECONDS),
+        intervals: intervals(outcome),
         warnings: warnings(outcome, facts),
         ..Record::default()
     }
@@ -155,6 +161,57 @@ fn hash(plan: &Plan) -> String {
     use sha2::{Digest, Sha256};
     let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
     weir_model::hex::encode(&Sha256::digest(canonical.as_bytes()))
+}
+
+/// Both directions over time, one after the other.
+fn intervals(outcome: &Outcome) -> Vec<Interval> {
+    let mut out = vec![];
+    let courses = [
+        (1, &outcome.download_course, outcome.download.is_some()),
+        (2, &outcome.upload_course, outcome.upload.is_some()),
+    ];
+    for (id, course, _) in courses.into_iter().filter(|(.., is_measured)| *is_measured) {
+        let mut before = Mark { bytes: 0, seconds: 0.0 };
+        for mark in &course.marks {
+            let seconds = mark.seconds - before.seconds;
+            if seconds < MIN_INTERVAL_SECONDS {
+                continue;
+            }
+            let bytes = mark.bytes.saturating_sub(before.bytes);
+            let count = IntervalCount {
+                bytes,
+                bits_per_second: Some(bytes as f64 * 8.0 / seconds),
+                ..IntervalCount::default()
+            };
+            let ends =
+                Some(IntervalEnds { receiver: Some(count.clone()), ..IntervalEnds::default() });
+            let total = match id {
+                1 => IntervalTotals { forward: ends, reverse: None },
+                _ => IntervalTotals { forward: None, reverse: ends },
+            };
+            out.push(Interval {
+                start_seconds: course.start_seconds + before.seconds,
+                end_seconds: course.start_seconds + mark.seconds,
+                omitted: mark.seconds <= RAMP_SECONDS,
+                flows: vec![IntervalFlow { id, sender: None, receiver: Some(count) }],
+                total,
+            });
+            before = *mark;
+        }
+    }
+    out
+}
+
+/// The rates of a flow over time, from the start of its phase, as the page draws them.
+fn curve(record: &Record, id: u32) -> Vec<Value> {
+    let own = |i: &Interval| {
+        let count = i.flows.iter().find(|flow| flow.id == id)?.receiver.as_ref()?;
+        Some((i.start_seconds, i.end_seconds, count.bits_per_second?))
+    };
+    let all: Vec<_> = record.intervals.iter().filter_map(own).collect();
+    let start = all.first().map_or(0.0, |(start, ..)| *start);
+    let point = |(from, to, rate)| json!({ "from": from - start, "to": to - start, "rate": rate });
+    all.into_iter().map(point).collect()
 }
 
 fn sender(sent: Mark) -> Sender {
@@ -272,6 +329,17 @@ fn warnings(outcome: &Outcome, facts: &Facts) -> Vec<Warning> {
         let warning = Warning::new("receive-window-limited", Severity::Warning, text);
         out.push(warning.with_value(limited, 0.5).for_flow(1));
     }
+    if facts.control_retransmits > 0 {
+        let segments = match facts.control_retransmits {
+            1 => "1 segment of the connection of the round trips was".to_owned(),
+            n => format!("{n} segments of the connection of the round trips were"),
+        };
+        let text = format!(
+            "{segments} retransmitted: the longest round trips include TCP's wait for that, which is no queueing"
+        );
+        let warning = Warning::new("round-trips-retransmitted", Severity::Warning, text);
+        out.push(warning.with_value(facts.control_retransmits as f64, 0.0));
+    }
     if outcome.bytes_used_up {
         let text = "the byte limit of the test was reached early: on such a fast path the figure covers a short time";
         out.push(Warning::new("bytes-used-up", Severity::Info, text));
@@ -302,6 +370,8 @@ pub(super) fn result(record: &Record) -> Option<Value> {
         ("version".into(), json!(record.version)),
         ("latency".into(), json!(round_trips)),
         ("round_trips".into(), json!(sums)),
+        ("uses".into(), json!(uses(download.as_ref(), upload.as_ref(), &sums))),
+        ("curves".into(), json!({ "download": curve(record, 1), "upload": curve(record, 2) })),
         ("warnings".into(), json!(warnings)),
     ]);
     if let Some(verdict) = verdict(download.as_ref(), upload.as_ref(), &sums) {
@@ -321,6 +391,7 @@ pub(super) fn result(record: &Record) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::session::Course;
     use super::*;
 
     pub(super) fn facts() -> Facts {
@@ -340,6 +411,7 @@ mod tests {
             download: Some(Load::default()),
             upload: Some(Load::default()),
             tcp: Tcp { busy_us: 1000, window_limited_us: 0, retransmits: 3 },
+            control_retransmits: 0,
         }
     }
 
@@ -351,6 +423,18 @@ mod tests {
                 idle: vec![0.01, 0.02],
                 download: vec![0.08; 20],
                 upload: vec![],
+            },
+            download_course: Course {
+                start_seconds: 2.0,
+                marks: vec![
+                    Mark { bytes: 0, seconds: 0.01 },
+                    Mark { bytes: 1_000_000, seconds: 1.0 },
+                    Mark { bytes: 8_000_000, seconds: 8.0 },
+                ],
+            },
+            upload_course: Course {
+                start_seconds: 11.0,
+                marks: vec![Mark { bytes: 800_000, seconds: 8.0 }],
             },
             sent: Some(Mark { bytes: 8_000_000, seconds: 8.0 }),
             received: Some(Mark { bytes: 800_000, seconds: 8.0 }),
@@ -402,6 +486,30 @@ mod tests {
     }
 
     #[test]
+    fn the_link_shows_the_curves_that_the_record_has() {
+        let record = record(&outcome(), &facts());
+        let spans: Vec<_> =
+            record.intervals.iter().map(|i| (i.start_seconds, i.end_seconds, i.omitted)).collect();
+        assert_eq!(spans, [(2.0, 3.0, true), (3.0, 10.0, false), (11.0, 19.0, false)]);
+        let curves = &result(&record).unwrap()["curves"];
+        let first = json!({ "from": 0.0, "to": 1.0, "rate": 8e6 });
+        assert_eq!(
+            (curves["download"].as_array().unwrap().len(), &curves["download"][0]),
+            (2, &first)
+        );
+        assert_eq!(curves["upload"][0], json!({ "from": 0.0, "to": 8.0, "rate": 8e5 }));
+        let without = super::record(&Outcome { upload: None, ..outcome() }, &facts());
+        assert_eq!(result(&without).unwrap()["curves"]["upload"], json!([]));
+    }
+
+    #[test]
+    fn uses_are_part_of_the_result() {
+        let result = result(&record(&outcome(), &facts())).unwrap();
+        let names: Vec<_> = result["uses"].as_array().unwrap().iter().map(|u| &u["name"]).collect();
+        assert!(names.contains(&&json!("HD video")), "{names:?}");
+    }
+
+    #[test]
     fn addresses_are_left_out_when_asked() {
         let record = record(&outcome(), &Facts { browser: None, ..facts() });
         assert!(!serde_json::to_string(&record).unwrap().contains("198.51.100"));
@@ -420,11 +528,18 @@ mod tests {
         let busy = Load { thread_ratio: 0.95, busiest_core_ratio: Some(0.5) };
         let tcp = Tcp { busy_us: 1000, window_limited_us: 600, retransmits: 0 };
         let outcome = Outcome { bytes_used_up: true, ..outcome() };
-        let record = record(&outcome, &Facts { download: Some(busy), tcp, ..facts() });
+        let facts_of = Facts { download: Some(busy), tcp, control_retransmits: 2, ..facts() };
+        let record = record(&outcome, &facts_of);
         let codes: Vec<&str> = record.warnings.iter().map(|w| w.code.as_str()).collect();
         assert_eq!(
             codes,
-            ["browser-claims", "sender-cpu-bound", "receive-window-limited", "bytes-used-up"]
+            [
+                "browser-claims",
+                "sender-cpu-bound",
+                "receive-window-limited",
+                "round-trips-retransmitted",
+                "bytes-used-up"
+            ]
         );
         let busy = Load { thread_ratio: 0.1, busiest_core_ratio: Some(0.95) };
         let record = super::record(&outcome, &Facts { upload: Some(busy), ..facts() });

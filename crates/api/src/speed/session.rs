@@ -1,6 +1,6 @@
 //! The server's side of a test: messages and time in, actions out. No sockets, no clock.
 
-use super::figures::{Mark, Throughput, check, throughput};
+use super::figures::{Mark, Throughput, check, is_course, throughput};
 use super::frame::close;
 use super::limits::SpeedLimits;
 use super::message::{FromPage, PageLimits, Phase, ReportedResult, RoundTrips, ToPage};
@@ -36,6 +36,14 @@ impl Counts {
     }
 }
 
+/// The bytes of a phase over time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Course {
+    /// Start of the phase, from the start of the session, s.
+    pub(super) start_seconds: f64,
+    pub(super) marks: Vec<Mark>,
+}
+
 /// The figures to store.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Outcome {
@@ -44,6 +52,10 @@ pub(super) struct Outcome {
     /// Counted here.
     pub(super) upload: Option<Throughput>,
     pub(super) round_trips: RoundTrips,
+    /// The download as the browser counted it.
+    pub(super) download_course: Course,
+    /// The upload as counted here.
+    pub(super) upload_course: Course,
     /// The last download, complete, as sent here.
     pub(super) sent: Option<Mark>,
     /// The last upload, complete.
@@ -187,6 +199,15 @@ impl SessionMachine {
                 self.outcome.upload = throughput(&running.marks);
             }
         }
+        let course = Course {
+            start_seconds: running.began_ns.saturating_sub(self.began_ns) as f64 / 1e9,
+            marks: running.marks,
+        };
+        match running.phase {
+            // Only the browser knows what arrived.
+            Phase::Download => self.outcome.download_course = Course { marks: vec![], ..course },
+            Phase::Upload => self.outcome.upload_course = course,
+        }
         let Mark { bytes, seconds } = end;
         vec![Act::Run(None), Act::Say(ToPage::Stopped { phase: running.phase, bytes, seconds })]
     }
@@ -204,7 +225,12 @@ impl SessionMachine {
         {
             return refuse(code, &format!("{why}."));
         }
+        // Without a plausible course the result has no curve of the download.
+        let is_known = sent.is_some_and(|sent| is_course(&claims.download_marks, &sent));
         let outcome = &mut self.outcome;
+        if is_known {
+            outcome.download_course.marks = claims.download_marks;
+        }
         outcome.download = claims.download.and_then(|d| Throughput::new(d.bytes, d.seconds));
         outcome.round_trips = claims.latency;
         let measured = outcome.download.is_some()
@@ -303,6 +329,10 @@ mod tests {
             download,
             upload: Throughput::new(1 << 40, 1.0),
             latency,
+            download_marks: vec![
+                Mark { bytes: bytes / 2, seconds: 1.0 },
+                Mark { bytes, seconds: 2.0 },
+            ],
         })
     }
 

@@ -72,7 +72,7 @@ impl Session {
 }
 
 /// What the kernel knows of a connection, through a second descriptor of it.
-fn info(tcp: &TcpStream) -> Option<weir_net::tcp::TcpInfo> {
+pub(super) fn info(tcp: &TcpStream) -> Option<weir_net::tcp::TcpInfo> {
     let twin = socket2::SockRef::from(tcp).try_clone().ok()?;
     weir_net::tcp::TcpStream::from(std::net::TcpStream::from(twin)).info().ok()
 }
