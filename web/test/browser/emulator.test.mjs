@@ -42,6 +42,22 @@ test('an emulator is started between two interfaces', options, async () => {
   site.quiet();
 });
 
+test('a refused start says at which field', options, async () => {
+  const page = await site.page({ hash: '#/emulator/new', tolerate: (words) => words.includes('422') });
+  const errors = [{ field: '/interfaces/1', message: 'no such interface' }, { field: '/keepalive_timeout_seconds', message: '1 to 86400' }, { field: '/link', message: 'another thing' }];
+  await page.route('**/api/v1/emulators', (route) => (route.request().method() === 'POST' ? route.fulfill({ status: 422, contentType: 'application/problem+json', json: { title: 'invalid', status: 422, detail: 'invalid', errors } }) : route.continue()));
+  await page.getByLabel('A, the client’s side').selectOption('veth-a');
+  await page.getByLabel('B, the server’s side').selectOption('veth-b');
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  const words = async (label) => page.locator('label', { hasText: label }).getByRole('alert').allInnerTexts();
+  await comes(() => words('B, the server’s side'), ['no such interface']);
+  assert.deepEqual(await words('A, the client’s side'), []);
+  assert.deepEqual(await words('Keepalive timeout'), ['1 to 86400']);
+  assert.equal(await page.getByLabel('B, the server’s side').getAttribute('aria-invalid'), 'true');
+  assert.equal(await page.getByRole('alert').count(), 3);
+  site.quiet();
+});
+
 test('a packet trace starts with the emulator, flows are excluded and included, and it can be downloaded', options, async () => {
   const bodies = [];
   const page = await site.page({ hash: '#/emulator/new' });
@@ -414,6 +430,13 @@ test('an alarm is in sight wherever one looks, and listed', options, async () =>
   await page.getByRole('status').getByText('veth-b has no carrier').waitFor();
   await page.getByRole('tab', { name: /Alarms/ }).click();
   await page.getByRole('row', { name: /link-down/ }).getByText('active').waitFor();
+  // The tab stays in the address while a flow is opened.
+  const address = () => new URL(page.url()).hash;
+  await comes(address, `#/emulator/${emulator.entry.id}?tab=alarms`);
+  await page.getByRole('link', { name: 'other', exact: true }).click();
+  await comes(address, `#/emulator/${emulator.entry.id}/other?tab=alarms`);
+  await page.reload();
+  await page.getByRole('row', { name: /link-down/ }).waitFor();
   site.quiet();
 });
 

@@ -510,6 +510,46 @@ test('the parts below each other are resized by keys and by the mouse, and stay 
   site.quiet();
 });
 
+test('the tab and the figure below the table are in the address', options, async () => {
+  const page = await planned(FOUR);
+  const address = () => new URL(page.url()).hash;
+  const isSelected = (name) => page.getByRole('tab', { name, exact: true }).getAttribute('aria-selected');
+  await page.getByRole('tab', { name: 'Wall' }).click();
+  await page.getByRole('tab', { name: 'Jitter, last' }).click();
+  await comes(address, '#/generator?tab=wall&metric=jitter');
+  await page.reload();
+  await comes(() => isSelected('Wall'), 'true');
+  await comes(() => isSelected('Jitter, last'), 'true');
+  // What is usual is not in the address.
+  await page.getByRole('tab', { name: 'Curves' }).click();
+  await comes(address, '#/generator?metric=jitter');
+  // Other views get nothing of it.
+  await page.getByRole('link', { name: 'Runs' }).click();
+  await comes(address, '#/runs');
+  site.quiet();
+});
+
+test('an advanced field that is refused is shown', options, async () => {
+  const page = await planned(FOUR);
+  await page.route('**/api/v1/validate/plan', (route) => {
+    const errors = JSON.stringify(route.request().postDataJSON()).includes('much') ? [{ field: '/connection/2/window', message: 'much is no size' }] : [];
+    return route.fulfill({ json: { valid: errors.length === 0, errors, notes: [] } });
+  });
+  await page.getByRole('button', { name: 'Edit bulk' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Connection bulk' });
+  // The name is first, and rare options are closed.
+  await comes(() => dialog.getByRole('textbox').first().inputValue(), 'bulk');
+  const buffer = dialog.getByLabel('Socket buffer');
+  assert.equal(await buffer.isVisible(), false);
+  await dialog.getByText('Advanced').click();
+  await buffer.fill('much');
+  await comes(() => buffer.getAttribute('aria-invalid'), 'true');
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('button', { name: 'Edit bulk' }).click();
+  await buffer.waitFor();
+  site.quiet();
+});
+
 test('a plan is saved as a file and opened from one; its name survives a reload', options, async () => {
   const page = await planned(FOUR);
   await page.getByRole('button', { name: 'Save', exact: true }).click();

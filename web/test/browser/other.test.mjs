@@ -82,6 +82,38 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   site.quiet();
 });
 
+test('filters of runs, the chosen scenario and its refused values are where they belong', options, async () => {
+  const page = await site.page({ hash: '#/runs', tolerate: (words) => words.includes('422') });
+  const address = () => new URL(page.url()).hash;
+  await page.getByLabel('Since').selectOption('7d');
+  await page.getByLabel('Title').fill('line two');
+  await comes(address, '#/runs?title=line+two&since=7d');
+  await page.reload();
+  await comes(() => page.getByLabel('Title').inputValue(), 'line two');
+  await comes(() => page.getByLabel('Since').inputValue(), '7d');
+  // A link selects others.
+  await page.evaluate(() => (location.hash = '#/runs?tag=room%3Deast'));
+  await comes(() => page.getByLabel('Tags').inputValue(), 'room=east');
+  await comes(() => page.getByLabel('Title').inputValue(), '');
+  await page.evaluate(() => (location.hash = '#/scenarios'));
+  await page.getByRole('button', { name: /Other tools/ }).click();
+  await comes(address, '#/scenarios?scenario=tools');
+  await page.reload();
+  await comes(() => page.getByRole('button', { name: /Other tools/ }).getAttribute('aria-pressed'), 'true');
+  // What the server refuses is explained at its field, and nowhere else.
+  await page.getByRole('button', { name: /Latency under load/ }).click();
+  const variable = page.getByRole('group', { name: /^Variables/ }).getByRole('textbox').first();
+  const name = await page.getByRole('group', { name: /^Variables/ }).locator('label').first().innerText();
+  const field = `/set/${name.trim().replaceAll(' ', '_')}`;
+  await page.route('**/api/v1/experiments', (route) => (route.request().method() === 'POST' ? route.fulfill({ status: 422, contentType: 'application/problem+json', json: { title: 'invalid', status: 422, detail: 'invalid', errors: [{ field, message: 'not a time' }, { field: '/elsewhere', message: 'another thing' }] } }) : route.continue()));
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('group', { name: /^Variables/ }).locator('label').first().getByRole('alert').getByText('not a time').waitFor();
+  assert.equal(await page.getByText('not a time').count(), 1);
+  assert.equal(await variable.getAttribute('aria-invalid'), 'true');
+  await page.getByRole('alert').getByText('another thing').waitFor();
+  site.quiet();
+});
+
 test('a scenario is picked, started and followed to its verdict', options, async () => {
   const page = await site.page({ hash: '#/scenarios' });
   await page.getByRole('heading', { name: 'Latency under load' }).waitFor();
