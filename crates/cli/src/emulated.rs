@@ -16,9 +16,6 @@ use weir_model::warning::{Severity, Warning};
 use crate::commands::impair::running;
 use crate::error::CliError;
 
-/// The hosts of a lab with an emulator in the middle, named after the emulator's sides.
-const SIDES: [&str; 2] = ["a", "b"];
-
 /// Environment variable by which `weir impair exec` names the control socket of its emulator.
 pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
 
@@ -62,13 +59,13 @@ impl Watched {
     fn of_command() -> Option<Watched> {
         let path = PathBuf::from(std::env::var_os(OF_COMMAND)?);
         let connection = Connection::open(&path).ok()?;
-        Watched::start(connection, &path, Some(SIDES[0].into())).ok()
+        Watched::start(connection, &path, Some("a".into())).ok()
     }
 
     fn in_the_middle() -> Option<Watched> {
         let place = weir_lab::place_of_this_program()?;
         let (lab, host) = place.split_once('/')?;
-        let side = SIDES.iter().find(|side| **side == host)?;
+        let side = weir_lab::side_of(host)?;
         let middle = format!("{lab}/m");
         let directory = weir_lab::runtime_directory().ok()?;
         running(&directory).ok()?.iter().find_map(|path| {
@@ -76,7 +73,7 @@ impl Watched {
             connection.set_timeout(SCAN_TIMEOUT).ok()?;
             let is_there = asked(&mut connection, "show").ok()?["lab"] == middle.as_str();
             let connection = Connection::open(path).ok().filter(|_| is_there)?;
-            Watched::start(connection, path, Some((*side).into())).ok()
+            Watched::start(connection, path, Some(side.into())).ok()
         })
     }
 

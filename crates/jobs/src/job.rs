@@ -415,6 +415,9 @@ pub struct LabUpJob {
     /// Without segmentation and receive offloads.
     #[serde(default)]
     pub no_offload: bool,
+    /// Kernel settings (`net.…`) of each host.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
     /// With a node in the middle.
     #[serde(default)]
     pub middle: bool,

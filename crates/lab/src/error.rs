@@ -22,7 +22,8 @@ pub enum Error {
     /// A value that is not accepted.
     #[error("{field}: {given}; accepted: {accepted}")]
     Invalid {
-        /// The field: `name`, `hosts`, `mtu_bytes` or `transmit_queue_packets`; or the variable `WEIR_RUNTIME_DIR`.
+        /// The field: `name`, `hosts`, `mtu_bytes`, `transmit_queue_packets` or `sysctls`; or the variable
+        /// `WEIR_RUNTIME_DIR`.
         field: &'static str,
         /// What was given.
         given: String,
@@ -66,6 +67,15 @@ pub enum Error {
         /// Interface or address.
         object: String,
         /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A kernel setting of a host.
+    #[error("cannot set {name}: {source}")]
+    Sysctl {
+        /// Its name.
+        name: String,
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -128,6 +138,7 @@ impl Error {
             }
             Self::Program { source, .. }
             | Self::Netlink { source, .. }
+            | Self::Sysctl { source, .. }
             | Self::Registry { source, .. } => of_io(source),
             Self::Unavailable => ErrorClass::NotPermitted,
             Self::Holder { class, .. } => *class,

@@ -29,4 +29,4 @@ pub use error::{Error, ErrorClass};
 pub use host::Host;
 #[cfg(target_os = "linux")]
 pub use linux::{JoinedLab, Lab, Registry, fuzz, hold, place_of_this_program, runtime_directory};
-pub use spec::{LabName, LabSpec, MAX_HOSTS, Topology};
+pub use spec::{LabName, LabSpec, MAX_HOSTS, Topology, side_of};

@@ -1,5 +1,6 @@
 //! The specification of a lab: parsed and checked before anything is created.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,9 +20,36 @@ pub enum Topology {
     Pair,
     /// This many hosts (2 to [`MAX_HOSTS`]), each joined to a bridge in a namespace of its own.
     Switch(usize),
-    /// `a` and `b`, each joined to a namespace `m` between them, whose interfaces `to-a` and `to-b` have no addresses
-    /// and are not joined to each other: for an emulator.
-    Middle,
+    /// This many hosts (2 to [`MAX_HOSTS`]) on both sides of a namespace `m`, whose interfaces `to-a` and `to-b` have no
+    /// addresses and are not joined to each other: for an emulator. `a`, `c`, `e`, … are on the side of `to-a`, `b`, `d`,
+    /// `f`, … on that of `to-b`; no host is named `m`. With more than two hosts, each side is a bridge, both in a namespace
+    /// `switch`.
+    Middle(usize),
+}
+
+impl Topology {
+    /// `a` and `b` with an emulator's place between them.
+    pub const MIDDLE: Topology = Topology::Middle(2);
+
+    /// The topology of this many hosts, with or without a middle.
+    #[must_use]
+    pub fn of(hosts: usize, has_middle: bool) -> Topology {
+        match (has_middle, hosts) {
+            (true, hosts) => Topology::Middle(hosts),
+            (false, 2) => Topology::Pair,
+            (false, hosts) => Topology::Switch(hosts),
+        }
+    }
+
+    /// Names of the namespaces without addresses.
+    pub(crate) fn inner(self) -> &'static [&'static str] {
+        match self {
+            Topology::Pair => &[],
+            Topology::Switch(_) => &["switch"],
+            Topology::Middle(..=2) => &["m"],
+            Topology::Middle(_) => &["m", "switch"],
+        }
+    }
 }
 
 /// The specification of a lab.
@@ -35,6 +63,9 @@ pub struct LabSpec {
     pub no_offload: bool,
     /// Transmit queue length of every link, packets; the kernel's default (1000) when absent.
     pub transmit_queue_packets: Option<u32>,
+    /// Kernel settings of each host by name (`net.…`), as in sysctl(8), with their values.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
 }
 
 impl LabSpec {
@@ -44,10 +75,18 @@ impl LabSpec {
             Err(Error::Invalid { field, given: given.to_string(), accepted: accepted.to_owned() })
         };
         match self.topology {
-            Topology::Switch(hosts) if !(2..=MAX_HOSTS).contains(&hosts) => {
+            Topology::Switch(hosts) | Topology::Middle(hosts)
+                if !(2..=MAX_HOSTS).contains(&hosts) =>
+            {
                 return refuse("hosts", &hosts, "2 to 16");
             }
             _ => {}
+        }
+        for (name, value) in &self.sysctls {
+            if !is_sysctl(name) || value.is_empty() || value.chars().any(char::is_control) {
+                let given = format!("{name}={value}");
+                return refuse("sysctls", &given, "net.NAME=VALUE, such as net.ipv4.tcp_sack=0");
+            }
         }
         match self.mtu_bytes {
             Some(mtu) if !(1280..=65_535).contains(&mtu) => {
@@ -66,16 +105,36 @@ impl LabSpec {
     /// Number of hosts with addresses.
     pub(crate) fn hosts(&self) -> usize {
         match self.topology {
-            Topology::Pair | Topology::Middle => 2,
-            Topology::Switch(hosts) => hosts,
+            Topology::Pair => 2,
+            Topology::Switch(hosts) | Topology::Middle(hosts) => hosts,
         }
+    }
+
+    /// Names of the hosts, in order.
+    pub(crate) fn host_names(&self) -> impl Iterator<Item = String> + use<> {
+        host_names(matches!(self.topology, Topology::Middle(_))).take(self.hosts())
     }
 }
 
-/// Name of the host with this index: `a` to `p`.
-pub(crate) fn host_name(index: usize) -> String {
-    // At most MAX_HOSTS, so always a letter.
-    char::from(b'a' + (index % 26) as u8).to_string()
+/// Names of hosts: `a`, `b`, … With a middle, none is `m`.
+pub(crate) fn host_names(has_middle: bool) -> impl Iterator<Item = String> {
+    let letters = (b'a'..=b'z').filter(move |letter| !(has_middle && *letter == b'm'));
+    letters.map(|letter| char::from(letter).to_string())
+}
+
+/// The side of a middle (`a` or `b`) on which a host of this name is; `None` for another name.
+#[must_use]
+pub fn side_of(host: &str) -> Option<&'static str> {
+    let index = host_names(true).position(|name| name == host)?;
+    Some(if index.is_multiple_of(2) { "a" } else { "b" })
+}
+
+/// Whether this names a kernel setting of a network namespace.
+fn is_sysctl(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_' | '-');
+    (name.starts_with("net.") || name.starts_with("net/"))
+        && name.len() <= 128
+        && name.chars().all(is_plain)
 }
 
 /// Bits of [`host_ipv4`]'s network, 198.18.0.0/15 (RFC 2544 appendix C.2.2, RFC 6890).
@@ -167,6 +226,14 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_on_two_sides_of_a_middle() {
+        let spec = LabSpec { topology: Topology::Middle(16), ..LabSpec::default() };
+        let sides: Vec<_> = spec.host_names().map(|name| side_of(&name).unwrap()).collect();
+        assert_eq!(sides, ["a", "b"].repeat(8));
+        assert_eq!([side_of("m"), side_of("local"), side_of("aa")], [None; 3]);
+    }
+
+    #[test]
     fn refusals_name_the_field() {
         let text = |spec: LabSpec| spec.check().unwrap_err().to_string();
         let switch = |n| LabSpec { topology: Topology::Switch(n), ..LabSpec::default() };
@@ -179,5 +246,19 @@ mod tests {
         let queue = LabSpec { transmit_queue_packets: Some(0), ..LabSpec::default() };
         assert!(text(queue).starts_with("transmit_queue_packets: 0;"));
         assert!(switch(2).check().is_ok() && switch(16).check().is_ok());
+        let middle = |n| LabSpec { topology: Topology::Middle(n), ..LabSpec::default() };
+        assert!(text(middle(1)).starts_with("hosts: 1;"));
+        assert!(middle(2).check().is_ok() && middle(16).check().is_ok());
+        let set = |name: &str, value: &str| LabSpec {
+            sysctls: [(name.to_owned(), value.to_owned())].into(),
+            ..LabSpec::default()
+        };
+        assert!(set("net.ipv4.tcp_rmem", "4096 8192 8192").check().is_ok());
+        assert!(set("net/ipv4/conf/eth0.1/rp_filter", "0").check().is_ok());
+        for (name, value) in
+            [("kernel.pid_max", "1"), ("net.a b", "1"), ("net.a", ""), ("net.a", "1\n2")]
+        {
+            assert!(text(set(name, value)).starts_with("sysctls: "), "{name}={value}");
+        }
     }
 }

@@ -86,7 +86,7 @@ fn a_switch_joins_all_hosts() {
 
 #[test]
 fn the_middle_has_two_bare_legs() {
-    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
     let Some(lab) = lab("the_middle_has_two_bare_legs", &spec) else { return };
     assert_eq!(lab.node_names().collect::<Vec<_>>(), ["a", "b", "m"]);
     assert!(lab.host("m").is_err(), "it has no addresses");
@@ -94,6 +94,69 @@ fn the_middle_has_two_bare_legs() {
     assert!(links.lines().any(|l| l == "to-a") && links.lines().any(|l| l == "to-b"), "{links}");
     assert_eq!(output(&lab, "m", "cat", &["/sys/class/net/to-a/operstate"]), "up\n");
     assert_eq!(output(&lab, "m", "cat", &["/proc/self/net/if_inet6"]), "", "no address at all");
+}
+
+/// Forwards frames between the two interfaces of the middle until told to stop, as an emulator without laws does.
+fn forward(lab: &Lab) -> impl FnOnce() + use<'_> {
+    // A third bridge; tools of the system make it.
+    for words in [
+        &["link", "add", "br-m", "type", "bridge"][..],
+        &["link", "set", "to-a", "master", "br-m"],
+        &["link", "set", "to-b", "master", "br-m"],
+        &["link", "set", "br-m", "up"],
+    ] {
+        output(lab, "m", "ip", words);
+    }
+    || drop(output(lab, "m", "ip", &["link", "del", "br-m"]))
+}
+
+#[test]
+fn a_middle_has_many_hosts_on_two_sides() {
+    let spec = LabSpec { topology: Topology::Middle(14), ..LabSpec::default() };
+    let Some(lab) = lab("a_middle_has_many_hosts_on_two_sides", &spec) else { return };
+    let names: Vec<_> = lab.node_names().collect();
+    assert_eq!(names[10..], ["k", "l", "n", "o", "m", "switch"]);
+    // Hosts of one side reach each other, those of the other side only while something forwards.
+    for (from, to) in [("a", "c"), ("n", "a"), ("b", "o")] {
+        both_families(&lab, from, to);
+    }
+    let crosses = |from: &str, to: &str| {
+        let address = lab.host(to).unwrap().ipv4.to_string();
+        let mut ping = lab.command(from, "ping").unwrap();
+        ping.args(["-c1", "-W1", &address]).output().unwrap().status.success()
+    };
+    assert!(!crosses("a", "b") && !crosses("d", "e"));
+    let stop = forward(&lab);
+    for (from, to) in [("a", "d"), ("n", "o")] {
+        both_families(&lab, from, to);
+    }
+    stop();
+    assert!(!crosses("c", "d"));
+}
+
+#[test]
+fn kernel_settings_are_those_of_the_hosts_alone() {
+    let name = "net.ipv4.tcp_timestamps";
+    let of = |value: &str| LabSpec {
+        sysctls: [(name.to_owned(), value.to_owned())].into(),
+        ..LabSpec::default()
+    };
+    let Some(lab) = lab("kernel_settings_are_those_of_the_hosts_alone", &of("0")) else { return };
+    let own = weir_net::host::sysctl(name);
+    assert_ne!(own.as_deref(), Some("0"), "nothing can be seen here");
+    for host in ["a", "b"] {
+        let there = lab.run_in(host, || weir_net::host::sysctl(name)).unwrap();
+        assert_eq!(there.as_deref(), Some("0"));
+    }
+    // A value out of range, and a setting that no namespace has.
+    let unknown = [("net.core.no_such_setting".to_owned(), "1".to_owned())].into();
+    for spec in [of("what"), LabSpec { sysctls: unknown, ..LabSpec::default() }] {
+        match Lab::up(&spec) {
+            Err(Error::Invalid { field, .. }) => assert_eq!(field, "sysctls"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(weir_net::host::sysctl(name), own);
 }
 
 #[test]

@@ -65,6 +65,7 @@ pub(crate) async fn make(
         hosts: request.hosts,
         mtu_bytes: request.mtu_bytes,
         no_offload: request.no_offload,
+        sysctls: request.sysctls,
         middle: request.middle,
         impairment,
     };
@@ -84,21 +85,13 @@ fn impairment(laws: &str) -> Result<Impairment, Problem> {
 /// Checks everything that can be checked before the lab exists.
 fn check(request: &LabRequest) -> Result<(), Problem> {
     request.name.parse::<LabName>().map_err(refused)?;
-    let hosts = request.hosts.unwrap_or(2);
     let has_middle = request.middle || request.impair.is_some();
-    if has_middle && hosts != 2 {
-        return Err(Problem::field(
-            "/hosts",
-            hosts.to_string(),
-            "2 together with middle or impair",
-        ));
-    }
-    let topology = match (has_middle, hosts) {
-        (true, _) => Topology::Middle,
-        (false, 2) => Topology::Pair,
-        (false, hosts) => Topology::Switch(hosts as usize),
+    let spec = LabSpec {
+        topology: Topology::of(request.hosts.unwrap_or(2) as usize, has_middle),
+        mtu_bytes: request.mtu_bytes,
+        sysctls: request.sysctls.clone(),
+        ..LabSpec::default()
     };
-    let spec = LabSpec { topology, mtu_bytes: request.mtu_bytes, ..LabSpec::default() };
     spec.check().map_err(refused)?;
     let Some(laws) = &request.impair else { return Ok(()) };
     short("/impair", laws)?;
@@ -141,7 +134,9 @@ mod unit {
             (r#"{"name":"a.b"}"#, "/name", "\"a.b\""),
             (r#"{"name":"x","hosts":17}"#, "/hosts", "17"),
             (r#"{"name":"x","hosts":1}"#, "/hosts", "1"),
-            (r#"{"name":"x","hosts":3,"middle":true}"#, "/hosts", "3"),
+            (r#"{"name":"x","hosts":17,"middle":true}"#, "/hosts", "17"),
+            (r#"{"name":"x","sysctls":{"kernel.pid_max":"9"}}"#, "/sysctls", "kernel.pid_max"),
+            (r#"{"name":"x","sysctls":{"net.a":""}}"#, "/sysctls", "net.a"),
             (r#"{"name":"x","mtu_bytes":20}"#, "/mtu_bytes", "20"),
             (r#"{"name":"x","impair":"loss 300%"}"#, "/impair", "300"),
         ] {
@@ -152,9 +147,11 @@ mod unit {
             assert!(error.accepted.is_some(), "{body}: {error:?}");
             assert!(!problem.detail.contains("--"), "{body}: {problem:?}");
         }
-        for body in
-            [r#"{"name":"a_b","impair":"loss 1%, delay 20ms"}"#, r#"{"name":"x","hosts":16}"#]
-        {
+        for body in [
+            r#"{"name":"a_b","impair":"loss 1%, delay 20ms"}"#,
+            r#"{"name":"x","hosts":16,"middle":true}"#,
+            r#"{"name":"x","sysctls":{"net.ipv4.tcp_timestamps":"0"}}"#,
+        ] {
             assert!(check(&serde_json::from_str(body).unwrap()).is_ok(), "{body}");
         }
     }

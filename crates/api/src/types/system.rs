@@ -1,5 +1,7 @@
 //! The server and its host.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -319,7 +321,10 @@ pub(crate) struct LabRequest {
     /// Offloads off.
     #[serde(default)]
     pub no_offload: bool,
-    /// A namespace between a and b, for an emulator.
+    /// Kernel settings of each host (`net.ipv4.tcp_sack`, as in sysctl(8)) with their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+    /// A namespace between a and b, for an emulator; a, c, e, … are on one side of it, the other hosts on the other.
     #[serde(default)]
     pub middle: bool,
     /// Laws of an emulator in the middle, as arguments of `weir impair --both`.

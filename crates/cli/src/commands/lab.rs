@@ -60,7 +60,8 @@ struct UpArgs {
     /// Name of the lab
     #[arg(long, value_name = "NAME", default_value = "default")]
     lab: LabName,
-    /// Number of hosts, 2 to 16; more than two are connected by a switch
+    /// Number of hosts, 2 to 16; more than two are connected by a switch, with an emulator in the middle by one on each
+    /// side: a, c, e, … on the side of a, the others on that of b
     #[arg(long, value_name = "N", default_value_t = 2)]
     hosts: usize,
     /// MTU of the links, 1280 to 65535 bytes [default: 1500]
@@ -72,6 +73,9 @@ struct UpArgs {
     /// Transmit queue length of the links, packets [default: the kernel's, 1000]
     #[arg(long, value_name = "PACKETS")]
     txqueuelen: Option<u32>,
+    /// Set a kernel setting of every host, as sysctl(8); may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    sysctl: Vec<(String, String)>,
     /// Put a namespace `m` for an emulator between a and b
     #[arg(long)]
     middle: bool,
@@ -128,6 +132,7 @@ fn by_flag(error: CliError) -> CliError {
         "hosts" => "--hosts",
         "mtu_bytes" => "--mtu",
         "transmit_queue_packets" => "--txqueuelen",
+        "sysctls" => "--sysctl",
         other => other,
     };
     CliError::flag(flag, given, &accepted)
@@ -161,6 +166,7 @@ pub(crate) fn up_job(job: LabUpJob) -> Result<i32, CliError> {
         config: None,
         seed: None,
         txqueuelen: None,
+        sysctl: job.sysctls.into_iter().collect(),
     };
     let message = make(&args, job.impairment.map(|impairment| *impairment))?;
     emit(&Event::Ready(Ready { control_socket: None, message }));
@@ -177,24 +183,13 @@ pub(crate) fn down_job(job: &LabDownJob) -> Result<i32, CliError> {
 
 /// Creates a lab; returns its description.
 fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliError> {
-    let topology = match (args.middle || impairment.is_some(), args.hosts) {
-        (true, 2) => Topology::Middle,
-        (true, hosts) => {
-            return Err(Error::Invalid {
-                field: "hosts",
-                given: hosts.to_string(),
-                accepted: "2 together with --middle, --impair, --profile or --config".to_owned(),
-            }
-            .into());
-        }
-        (false, 2) => Topology::Pair,
-        (false, hosts) => Topology::Switch(hosts),
-    };
+    let has_middle = args.middle || impairment.is_some();
     let spec = LabSpec {
-        topology,
+        topology: Topology::of(args.hosts, has_middle),
         mtu_bytes: args.mtu,
         no_offload: args.no_offload,
         transmit_queue_packets: args.txqueuelen,
+        sysctls: args.sysctl.iter().cloned().collect(),
     };
     // Unlike current_exe, this path starts the running program even if its file was replaced.
     let mut holder = Command::new("/proc/self/exe");
@@ -208,8 +203,11 @@ fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliErro
             .inspect_err(|_| drop(Registry::open().and_then(|all| all.down(lab.name()))))?;
         text += &format!("  m     {}", emulator.trim_end().replace('\n', "\n        "));
         text.push('\n');
-    } else if topology == Topology::Middle {
-        text += &middle_row("a and b are joined only while an emulator runs there");
+    } else if has_middle {
+        text += &middle_row("the two sides are joined only while an emulator runs there");
+    }
+    for (name, value) in &spec.sysctls {
+        text += &format!("  {name} = {value}\n");
     }
     for limit in lab.limits() {
         text += &format!("note: {limit}\n");
@@ -236,6 +234,12 @@ impl UpArgs {
         };
         (!laws.is_empty()).then(|| laws.impairment()).transpose()
     }
+}
+
+/// A kernel setting, `NAME=VALUE`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE, such as net.ipv4.tcp_sack=0")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// The line of the middle, which has no address.
@@ -279,8 +283,11 @@ fn list(as_json: bool) -> Result<i32, CliError> {
             .iter()
             .map(|lab| {
                 let (name, holder) = (lab.name(), lab.holder_pid());
-                let middle =
-                    if has_middle(lab) { middle_row("between a and b") } else { String::new() };
+                let middle = if has_middle(lab) {
+                    middle_row("between the side of a and that of b")
+                } else {
+                    String::new()
+                };
                 format!("{name} (holder process {holder})\n{}{middle}", hosts_table(lab))
             })
             .collect();

@@ -862,7 +862,7 @@ impl Drop for Running {
 fn a_borrowed_emulator_gets_its_laws_back() {
     let Some(_turn) = turn("a_borrowed_emulator_gets_its_laws_back") else { return };
     let dir = tempfile::tempdir().unwrap();
-    let spec = weir_lab::LabSpec { topology: weir_lab::Topology::Middle, ..Default::default() };
+    let spec = weir_lab::LabSpec { topology: weir_lab::Topology::MIDDLE, ..Default::default() };
     let lab = weir_lab::Lab::up(&spec).unwrap();
     let socket = dir.path().join("m.sock");
     let mut command = lab.command("m", env!("CARGO_BIN_EXE_weir")).unwrap();

@@ -284,9 +284,15 @@ fn two_concurrent_labs_are_separate() {
     user.ok(&["down", "--lab", "wlab-one"]);
     exchange(&user, "wlab-two");
     assert_eq!(user.names(), ["wlab-two"]);
-    user.ok(&["up", "--lab", "wlab-three", "--middle"]);
+    let hosts = ["--hosts", "3", "--sysctl", "net.ipv4.tcp_timestamps=0"];
+    let said =
+        user.ok(&[&["up", "--lab", "wlab-three", "--impair", "delay 1ms"], &hosts[..]].concat());
+    assert!(said.contains("net.ipv4.tcp_timestamps"), "{said}");
     let labs = user.labs();
-    assert_eq!(labs["labs"][0]["nodes"], json!(["a", "b", "m"]), "{labs}");
+    assert_eq!(labs["labs"][0]["nodes"], json!(["a", "b", "c", "m", "switch"]), "{labs}");
+    exchange(&user, "wlab-three");
+    let path = "/proc/sys/net/ipv4/tcp_timestamps";
+    assert_eq!(user.ok(&["exec", "--lab", "wlab-three", "c", "cat", path]), "0\n");
     let listed = user.ok(&["list"]);
     let middles = listed.lines().filter(|line| line.trim_start().starts_with("m "));
     assert_eq!(middles.count(), 1, "{listed}");
@@ -348,7 +354,7 @@ fn a_starter_that_never_confirms_leaves_nothing() {
     let mut holder = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
     drop(command);
     let spec = json!({ "topology": "pair", "mtu_bytes": null, "no_offload": false,
-        "transmit_queue_packets": null });
+        "transmit_queue_packets": null, "sysctls": {} });
     let order = json!({ "name": "wlab-keep", "spec": spec });
     std::io::Write::write_all(&mut &ours, format!("{order}\n").as_bytes()).unwrap();
     let mut line = String::new();
@@ -408,7 +414,8 @@ fn bad_flags_are_refused_by_name() {
     for (args, field, given) in [
         (&["up", "--hosts", "17"][..], "--hosts", "17"),
         (&["up", "--hosts", "1"], "--hosts", "1"),
-        (&["up", "--middle", "--hosts", "3"], "--hosts", "3"),
+        (&["up", "--middle", "--hosts", "17"], "--hosts", "17"),
+        (&["up", "--sysctl", "kernel.pid_max=9"], "--sysctl", "kernel.pid_max=9"),
         (&["up", "--mtu", "100"], "--mtu", "100"),
         (&["up", "--txqueuelen", "0"], "--txqueuelen", "0"),
         (&["up", "--lab", "../x"], "--lab", "../x"),

@@ -332,7 +332,7 @@ fn an_emulator_applies_its_laws_and_outlives_its_server() {
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
-    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
     let lab = Lab::up(&spec).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let far = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ fn a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emula
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
-    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
     let lab = Lab::up(&spec).unwrap();
     let (dir, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let _b = Ui::start(far.path(), Some((&lab, "b")), &[]);
@@ -606,7 +606,7 @@ fn after_the_keepalive_timeout_packets_are_forwarded_unchanged() {
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
-    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
     let lab = Lab::up(&spec).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
@@ -632,7 +632,7 @@ fn a_client_that_reads_nothing_does_not_renew_the_keepalive_timer() {
     if effective_user_id() != 0 {
         return skip(TEST, "needs root");
     }
-    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
     let lab = Lab::up(&spec).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);

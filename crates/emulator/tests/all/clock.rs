@@ -17,7 +17,7 @@ fn a_step_of_the_clock_changes_no_delay_and_is_reported() {
         eprintln!("SKIPPED a_step_of_the_clock_changes_no_delay_and_is_reported: needs root");
         return;
     }
-    let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() }).unwrap();
+    let lab = Lab::up(&LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() }).unwrap();
     let injected = InjectedClock::new();
     let options = LinkOptions { clock: injected.clock(), ..LinkOptions::default() };
     let open = |name: &str| {

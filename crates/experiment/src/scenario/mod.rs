@@ -406,6 +406,10 @@ pub fn run(
         quick: options.quick,
         simulated: options.simulate,
         variables: scenario.variables.clone() as Variables,
+        sysctls: match &scenario.lab {
+            Some(lab) if !options.simulate => lab.sysctls.clone(),
+            _ => BTreeMap::new(),
+        },
         tables,
         steps,
         outcome,

@@ -384,6 +384,9 @@ pub fn closing(experiment: &Experiment) -> String {
         experiment.seconds, experiment.seed, experiment.id
     );
     out.push('\n');
+    for (name, value) in &experiment.sysctls {
+        out += &format!("set in every host: {name} = {}\n", line(value));
+    }
     if experiment.quick {
         out += "quick: fewer and shorter runs than the method asks for; not for publication\n";
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::spec::{LabName, MAX_HOSTS, host_name};
+use crate::spec::{LabName, MAX_HOSTS, Topology, host_names};
 
 const SCHEMA: &str = "weir.lab/1";
 /// Maximum length of an entry.
@@ -77,18 +77,21 @@ impl Entry {
             return Err(damaged(format!("pid {}", entry.holder.pid)));
         }
         let hosts = entry.nodes.iter().take_while(|node| node.host.is_some()).count();
-        // Hosts first, then at most one inner namespace.
-        if !(2..=MAX_HOSTS).contains(&hosts) || entry.nodes.len() > hosts + 1 {
-            return Err(damaged(format!("{hosts} hosts of {} nodes", entry.nodes.len())));
+        // Hosts first, then the namespaces of the topology.
+        let inner: Vec<&str> = entry.nodes[hosts..].iter().map(|node| node.name.as_str()).collect();
+        let has_middle = inner.contains(&"m");
+        let is_known = inner == ["switch"] || inner == Topology::of(hosts, has_middle).inner();
+        if !(2..=MAX_HOSTS).contains(&hosts) || !is_known {
+            return Err(damaged(format!("{hosts} hosts and nodes {inner:?}")));
         }
-        for (index, node) in entry.nodes.iter().enumerate() {
-            let good = match &node.host {
-                Some(host) => node.name == host_name(index) && host.name == node.name,
-                None => matches!(node.name.as_str(), "m" | "switch"),
-            };
-            if !good {
+        let named = entry.nodes[..hosts].iter().zip(host_names(has_middle));
+        for (index, (node, name)) in named.enumerate() {
+            if node.name != name || node.host.as_ref().is_none_or(|host| host.name != name) {
                 return Err(damaged(format!("node {index} is named {:?}", node.name)));
             }
+        }
+        if entry.nodes[hosts..].iter().any(|node| node.host.is_some()) {
+            return Err(damaged("a host after other nodes".to_owned()));
         }
         Ok(entry)
     }

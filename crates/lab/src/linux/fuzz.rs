@@ -49,6 +49,8 @@ mod tests {
             ("\"name\":\"m\"", "\"name\":\"\\u001b[2J\""),
             ("\"name\":\"b\",\"net", "\"name\":\"c\",\"net"),
             ("\"boot_id\"", "\"extra\":1,\"boot_id\""),
+            ("\"inode\":7}", "\"inode\":7},{\"name\":\"switch\",\"net_descriptor\":7,\"inode\":8}"),
+            ("\"inode\":7}", "\"inode\":7},{\"name\":\"m\",\"net_descriptor\":7,\"inode\":8}"),
         ] {
             let changed = text.replacen(from, to, 1);
             assert_ne!(changed, text);

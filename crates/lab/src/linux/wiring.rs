@@ -1,21 +1,25 @@
 //! Creates namespaces, cables and addresses from a specification.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use weir_net::host::set_sysctl;
 use weir_net::namespace::{LinkControl, NamespaceOptions, NamespaceParts, NetNamespace, create};
 
 use super::netlink::{LinkParameters, Route};
 use crate::error::Error;
 use crate::host::Host;
-use crate::spec::{
-    IPV4_PREFIX_BITS, IPV6_PREFIX_BITS, LabSpec, Topology, host_ipv4, host_ipv6, host_name,
-};
+use crate::spec::{IPV4_PREFIX_BITS, IPV6_PREFIX_BITS, LabSpec, Topology, host_ipv4, host_ipv6};
 
 /// Interface of every host.
 pub(crate) const HOST_INTERFACE: &str = "eth0";
 const BRIDGE: &str = "br0";
+/// Bridges of the sides of a middle with more than two hosts.
+const SIDES: [&str; 2] = ["br-a", "br-b"];
+/// Interfaces of a middle.
+const LEGS: [&str; 2] = ["to-a", "to-b"];
 const DEFAULT_MTU_BYTES: u32 = 1500;
 
 /// A namespace of the lab: a host, the middle or the switch.
@@ -38,52 +42,57 @@ impl Node {
     }
 }
 
-/// Creates and joins the namespaces. Hosts come first, in order; then the inner one, if any. After an error, dropping
+/// Creates and joins the namespaces. Hosts come first, in order; then the inner ones, if any. After an error, dropping
 /// the values removes what was created.
 pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
     let hosts = spec.hosts();
-    let inner = match spec.topology {
-        Topology::Pair => None,
-        Topology::Switch(_) => Some("switch"),
-        Topology::Middle => Some("m"),
-    };
+    let inner = spec.topology.inner();
     let mut options = vec![NamespaceOptions { ipv6: true }; hosts];
     // Frames are only forwarded: no address, no neighbour discovery of its own.
-    options.extend(inner.map(|_| NamespaceOptions { ipv6: false }));
+    options.extend(inner.iter().map(|_| NamespaceOptions { ipv6: false }));
+    let names = spec.host_names().chain(inner.iter().map(|name| (*name).to_owned()));
     let mut nodes = Vec::with_capacity(options.len());
-    for (index, parts) in create(&options)?.into_iter().enumerate() {
-        let node = if index < hosts {
-            let host = Host {
-                name: host_name(index),
-                ipv4: host_ipv4(index),
-                ipv6: host_ipv6(index),
-                interface: HOST_INTERFACE.to_owned(),
-            };
-            Node::new(host.name.clone(), Some(host), parts)
-        } else {
-            Node::new(inner.unwrap_or_default().to_owned(), None, parts)
-        };
-        nodes.push(node);
+    for (index, (name, parts)) in names.zip(create(&options)?).enumerate() {
+        let host = (index < hosts).then(|| Host {
+            name: name.clone(),
+            ipv4: host_ipv4(index),
+            ipv6: host_ipv6(index),
+            interface: HOST_INTERFACE.to_owned(),
+        });
+        nodes.push(Node::new(name, host, parts));
     }
     let parameters = LinkParameters {
         mtu_bytes: spec.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES),
         transmit_queue_packets: spec.transmit_queue_packets,
     };
-    if inner.is_none() {
-        cable(&mut nodes, 0, HOST_INTERFACE, 1, HOST_INTERFACE, parameters)?;
-    } else {
-        for host in 0..hosts {
-            let leg = format!("to-{}", nodes[host].name);
-            cable(&mut nodes, host, HOST_INTERFACE, hosts, &leg, parameters)?;
+    match inner {
+        [] => cable(&mut nodes, 0, HOST_INTERFACE, 1, HOST_INTERFACE, parameters)?,
+        _ => {
+            // The last one is the switch, if there is one.
+            let centre = hosts + inner.len() - 1;
+            for host in 0..hosts {
+                let leg = format!("to-{}", nodes[host].name);
+                cable(&mut nodes, host, HOST_INTERFACE, centre, &leg, parameters)?;
+            }
         }
     }
-    if let Topology::Switch(_) = spec.topology {
-        let switch = &mut nodes[hosts];
-        switch.route.create_bridge(BRIDGE)?;
-        for leg in switch.links.clone() {
-            switch.route.set_master(&leg, BRIDGE)?;
+    match spec.topology {
+        Topology::Switch(_) => {
+            let legs = nodes[hosts].links.clone();
+            bridge(&mut nodes[hosts], BRIDGE, &legs)?;
         }
-        switch.route.set_up(BRIDGE)?;
+        Topology::Middle(3..) => {
+            let (middle, switch) = (hosts, hosts + 1);
+            for (side, (name, leg)) in SIDES.into_iter().zip(LEGS).enumerate() {
+                let mut legs: Vec<String> =
+                    nodes[switch].links[..hosts].iter().skip(side).step_by(2).cloned().collect();
+                let uplink = format!("{name}-m");
+                cable(&mut nodes, middle, leg, switch, &uplink, parameters)?;
+                legs.push(uplink);
+                bridge(&mut nodes[switch], name, &legs)?;
+            }
+        }
+        Topology::Pair | Topology::Middle(_) => {}
     }
     for node in &mut nodes {
         configure(node, spec.no_offload)?;
@@ -93,7 +102,34 @@ pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
             await_up(&mut node.route, link)?;
         }
     }
+    for node in nodes.iter().filter(|node| node.host.is_some()) {
+        node.namespace.run_in(|| set_sysctls(spec))??;
+    }
     Ok(nodes)
+}
+
+/// Changes the settings of the network namespace of this thread.
+fn set_sysctls(spec: &LabSpec) -> Result<(), Error> {
+    spec.sysctls.iter().try_for_each(|(name, value)| {
+        set_sysctl(name, value).map_err(|source| match source.kind() {
+            ErrorKind::NotFound | ErrorKind::InvalidInput => Error::Invalid {
+                field: "sysctls",
+                given: format!("{name}={value}"),
+                accepted: "a setting that network namespaces have, with a value of its range"
+                    .to_owned(),
+            },
+            _ => Error::Sysctl { name: name.clone(), source },
+        })
+    })
+}
+
+/// Joins links of a node by a bridge.
+fn bridge(node: &mut Node, name: &str, links: &[String]) -> Result<(), Error> {
+    node.route.create_bridge(name)?;
+    for link in links {
+        node.route.set_master(link, name)?;
+    }
+    node.route.set_up(name)
 }
 
 fn cable(

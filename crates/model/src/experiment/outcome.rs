@@ -92,6 +92,9 @@ pub struct Experiment {
     /// The values of the variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, serde_json::Value>,
+    /// Kernel settings that the scenario made in every host of its lab.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
     /// Tables of the results, as the scenario lays them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<ResultTable>,

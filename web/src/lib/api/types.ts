@@ -2617,6 +2617,10 @@ export interface components {
             status: components["schemas"]["Status"];
             /** @description The steps. */
             steps: components["schemas"]["StepOutcome"][];
+            /** @description Kernel settings that the scenario made in every host of its lab. */
+            sysctls?: {
+                [key: string]: string;
+            };
             /** @description Tables of the results, as the scenario lays them out. */
             tables?: components["schemas"]["ResultTable"][];
             /** @description Tags. */
@@ -3722,7 +3726,7 @@ export interface components {
             /** @description Laws of an emulator in the middle, as arguments of `weir impair --both`. */
             impair?: string | null;
             /**
-             * @description A namespace between a and b, for an emulator.
+             * @description A namespace between a and b, for an emulator; a, c, e, … are on one side of it, the other hosts on the other.
              * @default false
              */
             middle: boolean;
@@ -3738,17 +3742,21 @@ export interface components {
              * @default false
              */
             no_offload: boolean;
+            /** @description Kernel settings of each host (`net.ipv4.tcp_sack`, as in sysctl(8)) with their values. */
+            sysctls?: {
+                [key: string]: string;
+            };
         };
         /** @description A lab for the experiment, removed at its end. */
         LabSetup: {
             /**
              * Format: uint32
-             * @description Hosts, 2 to 16: `a`, `b`, `c` … Only two with `middle`.
+             * @description Hosts, 2 to 16: `a`, `b`, `c` … No host is named `m` with `middle`.
              */
             hosts?: number | null;
             /**
-             * @description Whether an emulator (`m`) is between the hosts `a` and `b`; else they are connected directly. `hosts`
-             *     adds further hosts.
+             * @description Whether an emulator (`m`) is between the hosts `a`, `c`, `e`, … and the hosts `b`, `d`, `f`, …; else all are
+             *     connected directly.
              * @default false
              */
             middle: boolean;
@@ -3762,6 +3770,10 @@ export interface components {
              * @default false
              */
             no_offload: boolean;
+            /** @description Kernel settings of each host by name, as in sysctl(8): `net.ipv4.tcp_timestamps = "0"`. */
+            sysctls?: {
+                [key: string]: string;
+            };
         };
         /** @description Round trips measured alongside the test (RFC 2681), idle and loaded. */
         Latency: {

@@ -215,16 +215,19 @@ fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
     })
 }
 
-/// A warning about the emulators that a scenario loses because `--host` replaces its lab.
+/// A warning about the emulators and kernel settings that a scenario loses because `--host` replaces its lab.
 fn left_out(whole: &Scenario, left: &Scenario) -> Option<String> {
     let gone = whole.emulators.keys().filter(|name| !left.emulators.contains_key(*name));
     let gone: Vec<&str> = gone.map(String::as_str).collect();
-    (!gone.is_empty()).then(|| {
-        format!(
-            "--host: without the lab there is no emulator {}: its laws are not on this path",
-            gone.join(", ")
-        )
-    })
+    let emulators = (!gone.is_empty()).then(|| {
+        format!("there is no emulator {}: its laws are not on this path", gone.join(", "))
+    });
+    let lost = whole.lab.as_ref().filter(|_| left.lab.is_none());
+    let settings: Vec<&str> =
+        lost.iter().flat_map(|lab| lab.sysctls.keys()).map(String::as_str).collect();
+    let settings = (!settings.is_empty()).then(|| format!("{} is not set", settings.join(", ")));
+    let words: Vec<String> = emulators.into_iter().chain(settings).collect();
+    (!words.is_empty()).then(|| format!("--host: without the lab {}", words.join("; ")))
 }
 
 /// The value of a variable: a number or a boolean if the text is one, else the text.

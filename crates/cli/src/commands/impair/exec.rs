@@ -95,7 +95,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         // The receiver is dropped when the command has ended; this program is then ending too.
         let _ = sender.send(reason);
     })?;
-    let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
+    let lab = Lab::up(&LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() })?;
     let job = EmulatorJob {
         packet_trace: args.packet_trace.clone(),
         ..spawn::in_the_middle(&impairment)

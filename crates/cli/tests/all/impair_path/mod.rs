@@ -51,7 +51,7 @@ impl Path {
         if !has_tools(test, tools) {
             return None;
         }
-        let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+        let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
         Some(Path { lab: Lab::up(&spec).unwrap(), directory: tempfile::tempdir().unwrap() })
     }
 

@@ -127,7 +127,7 @@ pub fn on_hosts(
     is_stopped: &dyn Fn() -> bool,
     show: &mut dyn FnMut(&PathRow),
 ) -> Result<Vec<PathRow>, DemoError> {
-    let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
+    let lab = Lab::up(&LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() })?;
     let hosts = Hosts { lab, program, is_stopped };
     let mut cases = cases(seconds).map_err(failed("weir demo"))?.into_iter();
     let Some(clean) = cases.next() else { return Ok(vec![]) };

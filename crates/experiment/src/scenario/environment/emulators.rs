@@ -113,27 +113,31 @@ impl Environment<'_> {
         })
     }
 
-    /// The emulator on the path of tests from a host: the one in the middle of the lab, with the host's side of it,
-    /// else the only one. With several elsewhere it is unknown.
-    pub(in crate::scenario) fn emulator_of_tests(
+    /// The emulator on the path of a test: the one in the middle of the lab, with the client's side of it, if the two
+    /// hosts are on different sides; else the only one. With several elsewhere it is unknown.
+    pub(in crate::scenario) fn emulator_of_test(
         &self,
         from: Option<&str>,
-    ) -> Option<(&Path, Option<&str>)> {
+        to: Option<&str>,
+    ) -> Option<(&Path, Option<&'static str>)> {
         let socket = |name: &String| self.emulators.get(name).map(|e| e.socket.as_path());
         let specs = &self.scenario.emulators;
         if let Some((name, _)) = specs.iter().find(|(_, spec)| is_in_middle(spec)) {
-            let side = match from {
-                None | Some("a") => Some("a"),
-                Some("b") => Some("b"),
-                // Traffic from this machine does not cross the lab's middle.
-                _ => return None,
-            };
-            return Some((socket(name)?, side));
+            // Traffic from this machine or to another one does not cross the lab's middle.
+            let side = self.side(from.unwrap_or("a"))?;
+            let is_across = self.side(self.answering(to))? != side;
+            return Some((socket(name)?, Some(side))).filter(|_| is_across);
         }
         match specs.keys().collect::<Vec<_>>()[..] {
             [name] => Some((socket(name)?, None)),
             _ => None,
         }
+    }
+
+    /// The side of the lab's middle on which a host is.
+    fn side(&self, host: &str) -> Option<&'static str> {
+        self.lab.as_ref()?.host(host).ok()?;
+        weir_lab::side_of(host)
     }
 
     /// The counters of an emulator.

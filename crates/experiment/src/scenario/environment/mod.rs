@@ -64,15 +64,11 @@ impl<'a> Environment<'a> {
         let lab = match &scenario.lab {
             None => None,
             Some(setup) => {
-                let topology = match (setup.middle, setup.hosts.unwrap_or(2)) {
-                    (true, _) => Topology::Middle,
-                    (false, 2) => Topology::Pair,
-                    (false, hosts) => Topology::Switch(hosts as usize),
-                };
                 let spec = LabSpec {
-                    topology,
+                    topology: Topology::of(setup.hosts.unwrap_or(2) as usize, setup.middle),
                     mtu_bytes: setup.mtu_bytes,
                     no_offload: setup.no_offload,
+                    sysctls: setup.sysctls.clone(),
                     ..LabSpec::default()
                 };
                 Some(Lab::up(&spec)?)

@@ -50,8 +50,15 @@ impl Scenario {
         }
         if let Some(lab) = &self.lab {
             let hosts = lab.hosts.unwrap_or(2);
-            if !(2..=16).contains(&hosts) || (lab.middle && hosts != 2) {
-                return refuse("lab.hosts", &hosts.to_string(), "2 to 16, and 2 with middle");
+            if !(2..=16).contains(&hosts) {
+                return refuse("lab.hosts", &hosts.to_string(), "2 to 16");
+            }
+            if let Some(name) = lab.sysctls.keys().find(|name| !name.starts_with("net.")) {
+                return refuse(
+                    "lab.sysctls",
+                    name,
+                    "names of kernel settings that begin with net.",
+                );
             }
         }
         for (name, host) in &self.hosts {
@@ -116,8 +123,11 @@ impl Scenario {
     /// Names of the lab's hosts.
     #[must_use]
     pub(crate) fn lab_hosts(&self) -> Vec<String> {
-        let count = self.lab.as_ref().map_or(0, |l| l.hosts.unwrap_or(2).min(16));
-        (b'a'..).take(count as usize).map(|c| char::from(c).to_string()).collect()
+        let Some(lab) = &self.lab else { return vec![] };
+        // The emulator's namespace has the name `m`.
+        let letters = (b'a'..=b'z').filter(|letter| !(lab.middle && *letter == b'm'));
+        let letters = letters.take(lab.hosts.unwrap_or(2).min(16) as usize);
+        letters.map(|letter| char::from(letter).to_string()).collect()
     }
 
     fn check_steps(

@@ -69,10 +69,10 @@ fn default_confidence() -> f64 {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabSetup {
-    /// Whether an emulator (`m`) is between the hosts `a` and `b`; else they are connected directly. `hosts`
-    /// adds further hosts.
+    /// Whether an emulator (`m`) is between the hosts `a`, `c`, `e`, … and the hosts `b`, `d`, `f`, …; else all are
+    /// connected directly.
     pub middle: bool,
-    /// Hosts, 2 to 16: `a`, `b`, `c` … Only two with `middle`.
+    /// Hosts, 2 to 16: `a`, `b`, `c` … No host is named `m` with `middle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<u32>,
     /// MTU of its links.
@@ -80,6 +80,9 @@ pub struct LabSetup {
     pub mtu_bytes: Option<u32>,
     /// Disables offloads, so that datagrams cross per-packet.
     pub no_offload: bool,
+    /// Kernel settings of each host by name, as in sysctl(8): `net.ipv4.tcp_timestamps = "0"`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
 }
 
 /// A host with a server.
