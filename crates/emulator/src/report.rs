@@ -86,10 +86,15 @@ impl Report {
         };
         let changes =
             self.configurations.iter().filter(|c| c.is_change && is_new(c.number)).count() as u64;
+        let cpu = |report: &Report| -> u64 {
+            report.directions.iter().map(|direction| direction.link.cpu_nanoseconds).sum()
+        };
+        let cpu_nanoseconds = cpu(self).saturating_sub(before.map_or(0, cpu));
         ImpairmentUse {
             config: self.impairment.config.clone(),
             changes: (changes > 0).then_some(changes),
             client_side: None,
+            cpu_seconds: Some(cpu_nanoseconds as f64 / 1e9),
             flows: flows.collect(),
         }
     }

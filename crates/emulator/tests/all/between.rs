@@ -753,6 +753,8 @@ fn a_watch_counts_dropped_datagrams_by_address_until_its_connection_closes() {
     assert_eq!(there.realised["loss_ratio"], 0.7);
     assert!(!there.realised.contains_key("delay_max_seconds") && there.lateness.is_none());
     assert_eq!((used.changes, used.config.seed.0), (Some(1), 7));
+    let (cpu, of_all) = (used.cpu_seconds.unwrap(), after.used_since(None).cpu_seconds.unwrap());
+    assert!(0.0 < cpu && cpu < of_all, "{cpu} of {of_all}");
     // Of all since the start nothing is left out.
     let whole = after.used_since(None);
     assert_eq!((whole.flows[0].counters["lost_packets"], whole.changes), (12, None));

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use crate::ModelError;
 use crate::metric::{Definition, Fold, METRICS, Read, Statistic, Unit};
 use crate::plan::{Direction, TransportName};
-use crate::record::Record;
+use crate::record::{Flow, Record};
 
 /// The flows that a metric covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,16 @@ enum Scope {
     All,
     Direction(Direction),
     Flow(String),
+}
+
+impl Scope {
+    fn has(&self, flow: &Flow) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Direction(direction) => flow.direction == *direction,
+            Scope::Flow(name) => flow.name == *name,
+        }
+    }
 }
 
 /// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`. A leading `sum` adds the figures
@@ -46,8 +56,7 @@ impl Metric {
     /// The sum of this figure over concurrent tests; absent for ratios, times and maxima, which do not add up.
     #[must_use]
     pub fn summed(&self) -> Option<Metric> {
-        let adds_up = matches!(self.definition.read, Read::Flow(_, Fold::Sum | Fold::Total(_)));
-        adds_up.then(|| Metric { is_sum: true, ..self.clone() })
+        self.definition.adds_up().then(|| Metric { is_sum: true, ..self.clone() })
     }
 
     /// The declaration of the metric.
@@ -101,17 +110,31 @@ impl Metric {
         }
     }
 
+    /// The figure over the concurrent tests of one run, in its SI unit: rates and counts are summed, ratios of packets
+    /// are those of all packets, other figures are the worst. Absent if a record does not have it.
+    #[must_use]
+    pub fn over(&self, records: &[&Record]) -> Option<f64> {
+        let of_each = || records.iter().map(|record| self.of(record));
+        match (&self.definition.read, &self.scope) {
+            _ if records.len() < 2 => of_each().next()?,
+            (Read::Flow(_, Fold::Total(_)), Scope::All | Scope::Direction(_))
+            | (Read::Run(_) | Read::RunDelay(_), _) => {
+                self.definition.over_tests(self.statistic, of_each())
+            }
+            (Read::Flow(..) | Read::Flows(..), scope) => {
+                let flows = records.iter().flat_map(|record| &record.flows);
+                self.definition.of_flows(flows.filter(|f| scope.has(f)), self.statistic)
+            }
+        }
+    }
+
     /// The reason if a percentile is absent because the record has too few samples; else `None`.
     #[must_use]
     pub fn shortage(&self, record: &Record) -> Option<String> {
         if self.of(record).is_some() {
             return None;
         }
-        let flows = record.flows.iter().filter(|f| match &self.scope {
-            Scope::All => true,
-            Scope::Direction(direction) => f.direction == *direction,
-            Scope::Flow(name) => f.name == *name,
-        });
+        let flows = record.flows.iter().filter(|f| self.scope.has(f));
         self.definition.shortage(record, flows, self.statistic)
     }
 }
@@ -199,7 +222,9 @@ impl fmt::Display for Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Delay, DirectionTotal, Flow, Latency, Receiver, Sender, Sums};
+    use crate::record::{
+        Delay, DirectionTotal, ImpairmentUse, Latency, LinkUsage, Receiver, Sender, Sums,
+    };
 
     #[test]
     fn a_percentile_of_too_few_samples_reports_how_many_it_needs() {
@@ -255,6 +280,48 @@ mod tests {
         };
         record.total.forward = Some(total);
         record
+    }
+
+    #[test]
+    fn concurrent_tests_are_one_run() {
+        let first = record();
+        let mut second = record();
+        for flow in &mut second.flows {
+            let receiver = flow.receiver.as_mut().unwrap();
+            receiver.lost_packets = Some(190);
+            receiver.one_way_delay.as_mut().unwrap().p99_seconds = Some(0.2);
+        }
+        let usage = |ethernet_ratio| {
+            let nominal_bits_per_second = 1_000_000_000;
+            Some(LinkUsage { nominal_bits_per_second, ethernet_ratio, ..LinkUsage::default() })
+        };
+        let emulator = |cpu_seconds| {
+            Some(ImpairmentUse { cpu_seconds: Some(cpu_seconds), ..ImpairmentUse::default() })
+        };
+        let first =
+            Record { seconds: 2.0, link_usage: usage(0.25), impairment: emulator(1.0), ..first };
+        let second =
+            Record { seconds: 2.0, link_usage: usage(0.5), impairment: emulator(1.5), ..second };
+        let over =
+            |metric: &str, records: &[&Record]| metric.parse::<Metric>().unwrap().over(records);
+        let both = [&first, &second];
+        for (metric, wanted) in [
+            ("sent_packets", 4000.0),
+            ("lost_packets of voice", 200.0),
+            ("loss", 440.0 / 4000.0),
+            ("loss of video", 240.0 / 2000.0),
+            ("p99 one_way_delay", 0.2),
+            ("ethernet_usage", 0.75),
+            ("ethernet_rate", 750e6),
+            ("emulator_cpu", 0.75),
+        ] {
+            let found = over(metric, &both).unwrap();
+            assert!((found - wanted).abs() < wanted * 1e-9, "{metric}: {found}");
+            assert_eq!(over(metric, &[&first]), metric.parse::<Metric>().unwrap().of(&first));
+        }
+        let none = Record { link_usage: None, ..first.clone() };
+        assert_eq!(over("ethernet_rate", &[&none, &second]), None);
+        assert_eq!(over("loss", &[]), None);
     }
 
     #[test]

@@ -26,6 +26,7 @@ const PLAIN: Definition = Definition {
     is_rare: false,
     is_signed: false,
     is_lower_bound: false,
+    is_additive: false,
     is_headline: false,
     is_p99: false,
     needs_both_ends: false,
@@ -71,6 +72,8 @@ const USAGE: Definition = Definition {
     group: Group::Run,
     better: Better::Higher,
     is_lower_bound: true,
+    // Of tests that share the link.
+    is_additive: true,
     limits: "As exact as the nominal rate. Computed for equal packet sizes, not counted.",
     ..PLAIN
 };
@@ -125,6 +128,12 @@ fn busy(end: Option<&CpuEnd>) -> Option<f64> {
 
 fn usage(record: &Record, get: fn(&crate::record::LinkUsage) -> f64) -> Option<f64> {
     record.link_usage.as_ref().map(get)
+}
+
+/// Processor time of the emulator's threads per second of sending.
+fn emulator_busy(record: &Record) -> Option<f64> {
+    let omitted = record.plan.omit.seconds();
+    over(record.impairment.as_ref()?.cpu_seconds?, record.seconds + omitted)
 }
 
 /// All metrics.
@@ -936,6 +945,17 @@ pub const METRICS: &[Definition] = &[
         ..USAGE
     },
     Definition {
+        name: "ethernet_rate",
+        label: "Rate, Ethernet",
+        key: "ethernet_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Rate with Ethernet headers and FCS: that of the MAC level.",
+        limits: "Computed for equal packet sizes, not counted. Needs the nominal rate of the link, but not its value.",
+        also: &["link_usage.ethernet_ratio", "link_usage.nominal_bits_per_second"],
+        read: Read::Run(|r| usage(r, |u| u.ethernet_ratio * u.nominal_bits_per_second as f64)),
+        ..USAGE
+    },
+    Definition {
         name: "link_usage",
         label: "Link usage, wire",
         key: "link_usage_ratio",
@@ -969,6 +989,18 @@ pub const METRICS: &[Definition] = &[
         better: Better::Lower,
         read: Read::Run(|r| busy(r.cpu.as_ref()?.remote.as_ref())),
         is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "emulator_cpu",
+        label: "CPU, emulator",
+        key: "emulator_cpu_ratio",
+        unit: Unit::Ratio,
+        definition: "Processor time of the two threads of the emulator on the path, from before the test to its end, ÷ time of sending. 100 % is one processor; two threads reach 200 %.",
+        limits: "Includes other traffic of the emulator, and the little that it does before and after sending. Interrupts are not included.",
+        group: Group::Run,
+        better: Better::Lower,
+        read: Read::Run(emulator_busy),
         ..PLAIN
     },
 ];

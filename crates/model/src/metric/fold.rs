@@ -1,6 +1,6 @@
 //! A metric over several flows.
 
-use super::{Definition, End, Fold, Read, Statistic};
+use super::{Better, Definition, End, Fold, Read, Statistic};
 use crate::plan::Direction;
 use crate::record::{Flow, Record, Sums};
 
@@ -42,6 +42,28 @@ impl Definition {
                 )
             }
         }
+    }
+
+    /// The value over concurrent tests, of their values: the sum of an additive one, else the worst.
+    #[must_use]
+    pub(crate) fn over_tests(
+        &self,
+        statistic: Option<Statistic>,
+        values: impl Iterator<Item = Option<f64>>,
+    ) -> Option<f64> {
+        let is_smallest_worst = self.better == Better::Higher;
+        match statistic {
+            _ if self.adds_up() => sum(values),
+            Some(Statistic::Min) => smallest(values),
+            _ if is_smallest_worst => smallest(values),
+            _ => largest(values),
+        }
+    }
+
+    /// Whether its values of concurrent tests add up.
+    #[must_use]
+    pub(crate) fn adds_up(&self) -> bool {
+        self.is_additive || matches!(self.read, Read::Flow(_, Fold::Sum | Fold::Total(_)))
     }
 
     /// The value over these flows.

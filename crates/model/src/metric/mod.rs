@@ -181,6 +181,8 @@ pub struct Definition {
     pub is_signed: bool,
     /// Whether a busy host can only lower it, so that a reached value is certain.
     pub is_lower_bound: bool,
+    /// Whether a metric of the run adds up over concurrent tests.
+    pub is_additive: bool,
     /// Whether tables of experiments show it first.
     pub is_headline: bool,
     /// Whether it is a 99th percentile over packets, which needs 1000 of them.

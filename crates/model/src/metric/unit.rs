@@ -50,6 +50,20 @@ impl Unit {
         }
     }
 
+    /// Its SI unit as it ends the names of fields: `bits_per_second`.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Unit::BitsPerSecond => "bits_per_second",
+            Unit::PacketsPerSecond => "packets_per_second",
+            Unit::Bytes => "bytes",
+            Unit::Seconds => "seconds",
+            Unit::Ratio => "ratio",
+            Unit::Count => "count",
+            Unit::PerMinute => "per_minute",
+        }
+    }
+
     /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. Unless
     /// they are 0, ratios must be percentages and times must have a unit.
     #[must_use]

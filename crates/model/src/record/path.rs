@@ -66,6 +66,9 @@ record! {
         /// unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         client_side: Option<String>,
+        /// Processor time of its two threads during the run, set-up and end included.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cpu_seconds: Option<f64>,
         /// Counters of its flows during the run, by direction.
         flows: Vec<ImpairedFlow>,
     }

@@ -3423,6 +3423,11 @@ export interface components {
              */
             config: components["schemas"]["Impairment"];
             /**
+             * Format: double
+             * @description Processor time of its two threads during the run, set-up and end included.
+             */
+            cpu_seconds?: number | null;
+            /**
              * @description Counters of its flows during the run, by direction.
              * @default []
              */

@@ -726,6 +726,7 @@ pub(crate) fn everything() -> Record {
         config: Default::default(),
         changes: None,
         client_side: Some("a".into()),
+        cpu_seconds: Some(3.75),
         flows: vec![
             impaired(Direction::Forward, "loss 0.1%, delay 40ms", 12),
             impaired(Direction::Reverse, "delay 1ms", 0),
