@@ -71,7 +71,7 @@ fn every_shipped_scenario_completes_on_the_virtual_clock() {
         }
         let mut words = vec!["run", "--simulate", "--quick", "--json", path.to_str().unwrap()];
         // Simulating 1 Gbit/s on one processor takes too long.
-        if path.ends_with("link-throughput.toml") {
+        if path.ends_with("link-throughput.toml") || path.ends_with("packet-rate.toml") {
             words.extend(["--set", "nominal=5M"]);
         }
         let (output, out, err) = run(dir.path(), &words);
@@ -972,6 +972,66 @@ fn senders_that_start_together_are_summed_and_their_skew_is_reported() {
     assert!((skew - (first(0) - first(1)).abs()).abs() < 1e-12, "{step}");
     // Both hosts share this machine's clock.
     assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
+}
+
+/// Senders of one test on one side of the lab's emulator, receivers on the other: each run is the sum of the senders, and
+/// a search asks them together for its rate. The kernel settings of the lab are in the result.
+#[test]
+fn several_senders_are_one_run() {
+    let Some(_turn) = turn("several_senders_are_one_run") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"schema = "weir.scenario/1"
+name = "s"
+[lab]
+middle = true
+hosts = 4
+sysctls = { "net.ipv4.tcp_timestamps" = "0" }
+[emulator.m]
+[[step]]
+name = "lossy"
+impair = { config = { schema = "weir.impair/1", flow = [{ name = "data", filter = { source_port = "20000" }, a_to_b = "loss every 4" }] } }
+[[step]]
+name = "sent"
+sweep = { over = ["from=a+c"], metrics = ["packets", "sent_packets", "loss", "ethernet_rate", "emulator_cpu"], test = { from = "{from}", to = "b+d", args = "-u -k 200 -b 500pps -l 100 --cport 20000 --nominal 1G" } }
+[[step]]
+name = "clean"
+impair = { clear = true }
+[[step]]
+name = "again"
+[step.repeat]
+over = ["turn=first"]
+[[step.repeat.step]]
+name = "found"
+search = { kind = "throughput", over = ["size=100"], low = "400pps", high = "600pps", trial = "1s", metrics = ["sent_packets"], test = { from = "a+c", to = "d", args = "-u" } }
+"#;
+    let path = file(dir.path(), text);
+    let (_, out, err) = run(dir.path(), &["run", &path, "--json"]);
+    let result: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    assert_eq!(result["sysctls"]["net.ipv4.tcp_timestamps"], "0");
+    let sent = &result["steps"][1];
+    let one = &sent["runs"][0];
+    let metric =
+        |name: &str| one["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name}: {one}"));
+    assert_eq!((metric("sent_packets"), &one["at"]["from"]), (400.0, &"a+c".into()));
+    assert!((0.2..0.3).contains(&metric("loss")), "{one}");
+    assert!((metric("loss") - (1.0 - metric("packets") / 400.0)).abs() < 1e-9, "{one}");
+    assert!(metric("ethernet_rate") > 0.0 && metric("emulator_cpu") > 0.0, "{one}");
+    assert_eq!(one["also"].as_array().unwrap().len(), 1, "{one}");
+    assert_eq!((&one["together"]["tests"], &sent["together"]), (&2.into(), &one["together"]));
+    // Each sender's record is stored.
+    for label in ["sender=a", "sender=c", "receiver=b", "receiver=d"] {
+        let words = ["runs", "list", "--label", "step=sent", "--label", label, "--json"];
+        let list: Value = serde_json::from_str(&run(dir.path(), &words).1).unwrap();
+        assert_eq!(list["runs"].as_array().unwrap().len(), 1, "{label}: {list}");
+    }
+    let found = &result["steps"][3]["steps"][0]["found"];
+    for figure in found.as_array().unwrap() {
+        assert_eq!(figure["at"], serde_json::json!({ "size": "100", "turn": "first" }), "{found}");
+    }
+    // Both together send the rate that is asked: two connections of one test, for a second.
+    let packets = found.as_array().unwrap().iter().find(|f| f["name"] == "sent_packets").unwrap();
+    let ratio = packets["value"].as_f64().unwrap() / found[0]["bounds"]["low"].as_f64().unwrap();
+    assert!((0.95..1.05).contains(&ratio), "{found}");
 }
 
 /// A small file system, unmounted at the end of the test.

@@ -35,23 +35,26 @@ pub(crate) fn disturbances(record: &Record) -> Vec<String> {
     out
 }
 
-/// The reference to a record that the experiment stores.
+/// The reference to the records of one run that the experiment stores: one, or one of each sender.
 #[must_use]
-pub(crate) fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
-    let mut warnings: Vec<String> = record
-        .warnings
-        .iter()
+pub(crate) fn run_ref(records: &[&Record], metrics: &[Metric]) -> RunRef {
+    let all = || records.iter().copied();
+    let mut warnings: Vec<String> = all()
+        .flat_map(|record| &record.warnings)
         .filter(|w| w.severity != Severity::Info)
         .map(|w| w.code.clone())
         .collect();
     warnings.sort_unstable();
     warnings.dedup();
+    let mut ids = all().filter(|record| !record.id.is_empty()).map(|record| record.id.clone());
+    let shortage = |m: &Metric| all().find_map(|record| m.shortage(record));
     RunRef {
-        id: (!record.id.is_empty()).then(|| record.id.clone()),
-        metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
-        crossing: Crossing::of(&record.flows),
-        absent: metrics.iter().filter_map(|m| Some((m.to_string(), m.shortage(record)?))).collect(),
-        host_limited: !disturbances(record).is_empty(),
+        id: ids.next(),
+        also: ids.collect(),
+        metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.over(records)?))).collect(),
+        crossing: Crossing::all(all().map(|record| Crossing::of(&record.flows))),
+        absent: metrics.iter().filter_map(|m| Some((m.to_string(), shortage(m)?))).collect(),
+        host_limited: all().any(|record| !disturbances(record).is_empty()),
         warnings,
         ..RunRef::default()
     }
@@ -496,7 +499,7 @@ mod tests {
         let flow = Flow { receiver: Some(receiver), ..Flow::default() };
         let rule: Rule = "p99 one_way_delay <= 10 ms".parse().unwrap();
         let record = Record { flows: vec![flow], ..Record::default() };
-        let run = run_ref(&record, std::slice::from_ref(&rule.metric));
+        let run = run_ref(&[&record], std::slice::from_ref(&rule.metric));
         let judged = judge(&rule, &BTreeMap::new(), &[&run], 0.95);
         assert_eq!((judged.outcome, judged.measured), (Outcome::Inconclusive, None));
         assert_eq!(Some(judged.reason), rule.metric.shortage(&record));

@@ -96,6 +96,29 @@ pub(super) fn plan(
     Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
 }
 
+/// The path of a test: the host that starts it and that of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TestPath {
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+}
+
+/// The paths of a test at a point: one for each of its senders. A shorter list of hosts is repeated.
+pub(super) fn paths(
+    test: &TestStep,
+    at: &AxisValues,
+    place: &str,
+) -> Result<Vec<TestPath>, ScenarioError> {
+    let hosts = |name: &Option<String>| -> Result<Vec<Option<String>>, ScenarioError> {
+        let Some(name) = name else { return Ok(vec![None]) };
+        let name: String = at_point(name, at, place)?;
+        Ok(name.split('+').map(|host| Some(host.trim().to_owned())).collect())
+    };
+    let (from, to) = (hosts(&test.from)?, hosts(&test.to)?);
+    let pairs = from.iter().cycle().zip(to.iter().cycle()).take(from.len().max(to.len()));
+    Ok(pairs.map(|(from, to)| TestPath { from: from.clone(), to: to.clone() }).collect())
+}
+
 /// The plan with its seed: its own, or one derived from the experiment's seed and the run's key.
 pub(super) fn seeded(mut plan: Plan, seed: u64, key: &str) -> Plan {
     if plan.seed.0 == 0 {
@@ -352,6 +375,23 @@ mod tests {
         assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
         assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
         assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));
+    }
+
+    #[test]
+    fn every_sender_has_a_path() {
+        let of = |from: &str, to: &str, at: &[(&str, &str)]| -> Vec<String> {
+            let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            let test = TestStep { from: some(from), to: some(to), ..TestStep::default() };
+            let at: AxisValues = at.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
+            let word = |host: &Option<String>| host.clone().unwrap_or_else(|| "-".into());
+            let paths = paths(&test, &at, "s").unwrap();
+            paths.iter().map(|p| format!("{}>{}", word(&p.from), word(&p.to))).collect()
+        };
+        assert_eq!(of("", "", &[]), ["->-"]);
+        assert_eq!(of("a+c+e", "b+d", &[]), ["a>b", "c>d", "e>b"]);
+        assert_eq!(of("a + c", "", &[]), ["a>-", "c>-"]);
+        assert_eq!(of("a", "b+d", &[]), ["a>b", "a>d"]);
+        assert_eq!(of("{from}", "b", &[("from", "a+c")]), ["a>b", "c>b"]);
     }
 
     #[test]

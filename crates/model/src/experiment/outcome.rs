@@ -133,7 +133,8 @@ pub struct StepOutcome {
     /// What a search found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Found>,
-    /// How closely the tests of a parallel step started together.
+    /// How closely the tests of a parallel step, or the senders of a test, started together; of several runs, the
+    /// one with the largest skew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
     /// The start of a command's output, or the collected text.
@@ -153,9 +154,12 @@ pub struct StepOutcome {
 /// One run of a step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunRef {
-    /// The run's id; absent without a record.
+    /// The run's id; absent without a record. Of several senders, that of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The ids of its other senders' tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// Values of the axes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: BTreeMap<String, String>,
@@ -188,6 +192,9 @@ pub struct RunRef {
     /// Its first packet, if it had to start at a given time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_packet: Option<FirstPacket>,
+    /// How closely its senders started, if it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
     /// Why there is no record, or only a part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

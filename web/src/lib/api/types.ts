@@ -5218,6 +5218,8 @@ export interface components {
             absent?: {
                 [key: string]: string;
             };
+            /** @description The ids of its other senders' tests. */
+            also?: string[];
             /** @description Values of the axes. */
             at?: {
                 [key: string]: string;
@@ -5230,7 +5232,7 @@ export interface components {
             first_packet?: components["schemas"]["FirstPacket"] | null;
             /** @description The tool or the host limited the figures: see the warnings. */
             host_limited?: boolean;
-            /** @description The run's id; absent without a record. */
+            /** @description The run's id; absent without a record. Of several senders, that of the first. */
             id?: string | null;
             /** @description The end of the experiment or its step interrupted it; it is repeated when the experiment is resumed. */
             interrupted?: boolean;
@@ -5252,6 +5254,8 @@ export interface components {
             repetition: number;
             /** @description A host-limited run that was repeated; it is not included in the figures. */
             superseded?: boolean;
+            /** @description How closely its senders started, if it has several. */
+            together?: components["schemas"]["Together"] | null;
             /** @description The tool that ran; absent for Weir. */
             tool?: string | null;
             /** @description Codes of its warnings. */
@@ -5443,6 +5447,8 @@ export interface components {
             loss_percentage: number;
             /** @description Minimum rate, above 0: a trial at this rate sends at least 100 packets. */
             low?: string | null;
+            /** @description Further figures, of the trial at the rate that was found (`throughput` and `latency`). */
+            metrics?: string[];
             /**
              * @description Instead of `high`: the nominal rate of an Ethernet link. The maximum rate is then its line rate for each
              *     size of datagrams, preamble and gap included.
@@ -5867,7 +5873,10 @@ export interface components {
             seconds: number;
             /** @description Steps inside of it. */
             steps?: components["schemas"]["StepOutcome"][];
-            /** @description How closely the tests of a parallel step started together. */
+            /**
+             * @description How closely the tests of a parallel step, or the senders of a test, started together; of several runs, the
+             *     one with the largest skew.
+             */
             together?: components["schemas"]["Together"] | null;
         };
         /** @description Connections of a test in the background. */

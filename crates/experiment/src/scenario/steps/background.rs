@@ -30,7 +30,8 @@ impl<'d> Inner<'d, '_, '_> {
         let one =
             SingleRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
         let plan = plans::seeded(plan.clone(), options.seed.0, &one.key);
-        let job = self.job(&one, plan, Some(socket.clone()));
+        let path = TestPath { from: test.from.clone(), to: test.to.clone() };
+        let job = Job { socket: Some(socket.clone()), ..self.job(&one, &path, plan) };
         let stop = Arc::new(AtomicBool::new(false));
         let state = Arc::new((Mutex::new(BackgroundState::default()), Condvar::new()));
         lock(&execution.background).push(Background {
@@ -247,7 +248,7 @@ impl Execution<'_> {
                     error,
                     peer_unreachable,
                     interrupted: interrupted && !is_interrupted,
-                    ..run_ref(&record, metrics)
+                    ..run_ref(&[&*record], metrics)
                 }
             }
             Err(failed) => no_record(&failed),

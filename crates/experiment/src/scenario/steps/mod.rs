@@ -23,6 +23,7 @@ use super::checkpoint::{Checkpoint, StoredRun};
 use super::environment::{Environment, Job, NoRecord, Progress, Tested, control};
 use super::grid::{AxisValues, block, key, points};
 use super::judge::{Intervals, judge, run_ref, summaries};
+use super::plans::TestPath;
 use super::repetition::Repetition;
 use super::tools::{Load, PAYLOAD_SIZE, TOOLS};
 use super::{Options, ScenarioError, ScenarioEvent, plans, published};
@@ -275,6 +276,7 @@ impl<'a> Execution<'a> {
                 inner.expect(&mut outcome, intervals);
             }
             outcome.seconds = begun.elapsed().as_secs_f64();
+            outcome.together = outcome.together.or_else(|| together::worst(&outcome.runs));
             (self.options.tell)(&ScenarioEvent::Ended { step: &outcome, depth: around.depth });
             if outcome.outcome == Outcome::Error && !step.keep_going {
                 // An error that ends the whole experiment is the more important one.

@@ -13,36 +13,19 @@ impl<'d> Inner<'d, '_, '_> {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
-        let tested = self.record(run)?;
-        let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
-        let mut found = match &tested {
-            Ok(tested) => RunRef {
-                peer_unreachable: tested.peer_unreachable,
-                interrupted: tested.interrupted,
-                ..run_ref(&tested.record, run.metrics)
-            },
-            Err(failed) => no_record(failed),
-        };
-        let record = tested.map(|t| t.record);
-        if let Ok(record) = &record
-            && record.status != weir_model::record::Status::Complete
-        {
-            found.error = Some(match record.end_reason.as_str() {
-                "" => "it ended early".into(),
-                reason => reason.into(),
-            });
-        }
+        let paths = plans::paths(run.test, run.at, self.name)?;
+        let tests = self.tests_of(run, &paths, true)?;
+        let unkept = tests.iter().find_map(|test| test.as_ref().ok()?.unkept.clone());
+        let mut found = self.found(run, &tests);
         self.tell_cut(&mut found);
         if losses::is_silence(&found)
             && let Backend::Real(environment) = &execution.backend
-            && let Some(laws) = environment.path_that_loses(run.test.to.as_deref())
+            && let Some(laws) =
+                paths.iter().find_map(|p| environment.path_that_loses(p.to.as_deref()))
         {
             // The server in the lab is this experiment's own and is running.
             let said = found.error.take().unwrap_or_default();
             found.error = Some(format!("the path lost too much ({laws}): {said}"));
-        }
-        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run)) {
-            found.first_packet = together::first_packet(record);
         }
         found.at = run.at.iter().cloned().collect();
         found.repetition = run.repetition;
@@ -58,14 +41,56 @@ impl<'d> Inner<'d, '_, '_> {
         Ok((found, false))
     }
 
-    pub(super) fn record(
+    /// The figures of a run: of all its senders together.
+    fn found(&self, run: &SingleRun<'_>, tests: &[Result<Tested, NoRecord>]) -> RunRef {
+        let whole: Vec<&Tested> = tests.iter().filter_map(|test| test.as_ref().ok()).collect();
+        let records: Vec<&Record> = whole.iter().map(|test| &*test.record).collect();
+        let all = run_ref(&records, run.metrics);
+        let mut found = match tests.iter().find_map(|test| test.as_ref().err()) {
+            // Figures of the others are not those of the run.
+            Some(failed) => RunRef { id: all.id, also: all.also, ..no_record(failed) },
+            None => all,
+        };
+        found.peer_unreachable |= whole.iter().any(|test| test.peer_unreachable);
+        found.interrupted |= whole.iter().any(|test| test.interrupted);
+        let partial = records.iter().find(|r| r.status != weir_model::record::Status::Complete);
+        if let Some(record) = partial
+            && found.error.is_none()
+        {
+            found.error = Some(match record.end_reason.as_str() {
+                "" => "it ended early".into(),
+                reason => reason.into(),
+            });
+        }
+        if self.start_at_ns(run).is_some() || tests.len() > 1 {
+            let first = || records.iter().filter_map(|record| together::first_packet(record));
+            found.first_packet =
+                first().min_by(|a, b| a.arrived_seconds.total_cmp(&b.arrived_seconds));
+            found.together = together::skew(first());
+        }
+        found
+    }
+
+    /// The tests of a run, one for each of its paths, at the same time.
+    fn tests_of(
         &self,
         run: &SingleRun<'_>,
-    ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
+        paths: &[TestPath],
+        is_kept: bool,
+    ) -> Result<Vec<Result<Tested, NoRecord>>, ScenarioError> {
         let execution = self.execution;
-        let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &run.key);
-        match &execution.backend {
+        let environment = match &execution.backend {
             Backend::Virtual(emulators) => {
+                let none = |reason| NoRecord {
+                    reason,
+                    peer_unreachable: false,
+                    interrupted: false,
+                    not_simulated: true,
+                };
+                if paths.len() > 1 {
+                    return Ok(vec![Err(none("can't be simulated: several senders".into()))]);
+                }
+                let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &run.key);
                 let made = simulated(plan, &lock(emulators));
                 let whole = |record| Tested {
                     record,
@@ -73,44 +98,65 @@ impl<'d> Inner<'d, '_, '_> {
                     interrupted: false,
                     unkept: None,
                 };
-                let none = |reason| NoRecord {
-                    reason,
-                    peer_unreachable: false,
-                    interrupted: false,
-                    not_simulated: true,
-                };
-                Ok(made.map(whole).map_err(none))
+                return Ok(vec![made.map(whole).map_err(none)]);
             }
-            Backend::Real(environment) => {
-                let stopped = || execution.is_stopped();
-                environment.test(&self.job(run, plan, None), &stopped, &|_| {})
+            Backend::Real(environment) => environment,
+        };
+        let start = self.start_at_ns(run).or_else(|| {
+            let now = (paths.len() > 1).then(|| (execution.options.monotonic_ns)())?;
+            Some(now + TOGETHER.as_nanos() as u64)
+        });
+        let jobs = paths.iter().enumerate().map(|(i, path)| {
+            let key = if i == 0 { run.key.clone() } else { format!("{} sender {i}", run.key) };
+            let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &key);
+            let mut job = Job { is_kept, start_at_ns: start, ..self.job(run, path, plan) };
+            if paths.len() > 1 {
+                let hosts = [("sender", &path.from), ("receiver", &path.to)];
+                let named =
+                    hosts.into_iter().filter_map(|(n, host)| Some((n.into(), host.clone()?)));
+                job.labels.extend(named);
             }
-        }
+            job
+        });
+        let jobs: Vec<Job> = jobs.collect();
+        let stopped = || execution.is_stopped();
+        let [rest @ .., last] = &jobs[..] else { return Ok(vec![]) };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = rest
+                .iter()
+                .map(|job| {
+                    scope.spawn(move || environment.test(job, &|| execution.is_stopped(), &|_| {}))
+                })
+                .collect();
+            let last = environment.test(last, &stopped, &|_| {});
+            let ended = others.into_iter().map(|test| {
+                test.join().unwrap_or_else(|payload| {
+                    Err(ScenarioError::Internal(execution.panicked(self.name, payload.as_ref())))
+                })
+            });
+            ended.chain([last]).collect()
+        })
     }
 
     /// Whether one more run, which is not stored, finds the peer unreachable.
     pub(super) fn is_lost(&self, run: &SingleRun<'_>, change: bool) -> Result<bool, ScenarioError> {
-        let execution = self.execution;
-        let Backend::Real(environment) = &execution.backend else { return Ok(false) };
-        let plan = plans::seeded(run.plan.clone(), execution.options.seed.0, &run.key);
-        let job = Job { is_kept: false, ..self.job(run, plan, None) };
-        let found = match environment.test(&job, &|| execution.is_stopped(), &|_| {})? {
+        if let Backend::Virtual(_) = &self.execution.backend {
+            return Ok(false);
+        }
+        let paths = plans::paths(run.test, run.at, self.name)?;
+        let tests = self.tests_of(run, &paths, false)?;
+        let lost = |test: &Result<Tested, NoRecord>| match test {
             Ok(tested) => RunRef {
                 error: Some(tested.record.end_reason.clone()),
                 peer_unreachable: tested.peer_unreachable,
                 ..RunRef::default()
             },
-            Err(failed) => no_record(&failed),
+            Err(failed) => no_record(failed),
         };
-        Ok(is_lost(&found, change))
+        Ok(tests.iter().any(|test| is_lost(&lost(test), change)))
     }
 
-    pub(super) fn job(
-        &self,
-        run: &SingleRun<'_>,
-        plan: Plan,
-        socket: Option<std::path::PathBuf>,
-    ) -> Job {
+    pub(super) fn job(&self, run: &SingleRun<'_>, path: &TestPath, plan: Plan) -> Job {
         let execution = self.execution;
         let mut labels = vec![
             ("experiment".to_owned(), execution.options.id.clone()),
@@ -124,14 +170,14 @@ impl<'d> Inner<'d, '_, '_> {
         }
         Job {
             step: self.name.into(),
-            from: run.test.from.clone(),
-            to: run.test.to.clone(),
+            from: path.from.clone(),
+            to: path.to.clone(),
             plan,
             threads: run.test.threads.clone(),
             labels,
             until: self.until,
             start_at_ns: self.start_at_ns(run),
-            socket,
+            socket: None,
             is_kept: true,
         }
     }

@@ -1,6 +1,6 @@
 //! A search whose trials are tests.
 
-use weir_model::experiment::PublishedFigure;
+use weir_model::experiment::{Found, PublishedFigure};
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
@@ -32,9 +32,17 @@ impl Inner<'_, '_, '_> {
     ) -> Result<(), ScenarioError> {
         let options = self.execution.options;
         let axes = check_axes(&step.over, self.name)?;
+        if let (Backend::Virtual(_), Some(at)) = (&self.execution.backend, points(&axes).first())
+            && plans::paths(&step.test, at, self.name)?.len() > 1
+        {
+            return self.not_simulated(out, "several senders");
+        }
         let names = STATISTICS.iter().map(|s| format!("{s} one_way_delay"));
-        let names: Vec<String> = names.chain(FIGURES.map(Into::into)).collect();
+        let mut names: Vec<String> = names.chain(FIGURES.map(Into::into)).collect();
+        names.extend(step.metrics.iter().cloned());
         let metrics = self.metrics(&names)?;
+        let further: Vec<Metric> =
+            step.metrics.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
         let mut open: Vec<String> = vec![];
         for at in points(&axes) {
             let around: AxisValues = [self.around.at.clone(), at.clone()].concat();
@@ -47,7 +55,7 @@ impl Inner<'_, '_, '_> {
                 place: self.name,
             };
             let terms = room.terms(self.execution.confidence(), options.seed.0)?;
-            let (mut runs, mut not_simulated) = (vec![], false);
+            let (mut runs, mut rates, mut not_simulated) = (vec![], vec![], false);
             let is_first = out.runs.is_empty();
             let mut trial = |ask: TrialRequest| -> Result<Trial, ScenarioError> {
                 if self.execution.is_stopped() {
@@ -78,19 +86,25 @@ impl Inner<'_, '_, '_> {
                     ScenarioError::program(self.name, &reason)
                 });
                 runs.push(run);
+                rates.push(ask.rate);
                 trial
             };
             let searched = search(&terms, &mut trial);
+            let at_result = searched.as_ref().ok().map(|searched| {
+                let first = searched.found.first();
+                first.map_or(vec![], |first| further_figures(&further, first, &runs, &rates))
+            });
             out.runs.append(&mut runs);
             out.code = not_simulated.then(|| StepOutcome::NOT_SIMULATED.into());
-            let searched = searched?;
+            let mut searched = searched?;
+            searched.found.extend(at_result.into_iter().flatten());
             let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             open.extend(searched.open.into_iter().map(|why| match words.is_empty() {
                 true => why,
                 false => format!("{} [{}]", why, words.join(" ")),
             }));
             for (i, mut figure) in searched.found.into_iter().enumerate() {
-                figure.at.extend(at.iter().cloned());
+                figure.at.extend(around.iter().cloned());
                 // The rate itself comes first.
                 if i == 0 {
                     figure.published = self.published_beside(step, &around)?;
@@ -123,6 +137,33 @@ impl Inner<'_, '_, '_> {
         let [point] = points;
         Ok(point.published)
     }
+}
+
+/// Figures of the last trial at the rate that a search found, or at its lower bound.
+fn further_figures(
+    metrics: &[Metric],
+    result: &Found,
+    runs: &[RunRef],
+    rates: &[f64],
+) -> Vec<Found> {
+    let passed = result.bounds.and_then(|bounds| bounds.low).or(result.value);
+    let trial = runs.iter().zip(rates).rfind(|(_, rate)| Some(**rate) == passed);
+    let Some((run, _)) = trial else { return vec![] };
+    let figure = |metric: &Metric| {
+        let name = metric.to_string();
+        Some(Found {
+            value: Some(*run.metrics.get(&name)?),
+            name,
+            at: result.at.clone(),
+            unit: metric.unit().suffix().into(),
+            interval: None,
+            bounds: None,
+            host_limited: run.host_limited,
+            text: "of the trial at this rate".into(),
+            published: vec![],
+        })
+    };
+    metrics.iter().filter_map(figure).collect()
 }
 
 /// The trial of a run, or the name of the missing figure: what was not counted was neither lost nor carried.
@@ -183,7 +224,8 @@ impl Room<'_> {
         let own = ["rate", "seconds", "packets"].map(String::from).into_iter();
         let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
         let mut plan = plans::plan(test, &values, &own, self.files, self.parse_flags, self.place)?;
-        let flows: u32 = plan.connections.iter().map(|c| c.count).sum();
+        let senders = plans::paths(test, &values, self.place)?.len() as u32;
+        let flows: u32 = senders * plan.connections.iter().map(|c| c.count).sum::<u32>();
         for connection in &mut plan.connections {
             if !test.holds("rate") {
                 // The rate is the total of all flows.
@@ -219,10 +261,12 @@ impl Room<'_> {
             _ => flow.packets_per_second(),
         });
         // An unlimited rate differs from every requested one.
-        let rate = rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
+        let values: AxisValues = [self.around.clone(), self.at.clone()].concat();
+        let senders = plans::paths(&self.step.test, &values, self.place)?.len();
+        let rate = senders as f64 * rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
         Ok((
             Shape {
-                flows: flows.len(),
+                flows: senders * flows.len(),
                 payload_bytes,
                 family,
                 header_bytes: headers.map_or(0, |h| h.bytes),

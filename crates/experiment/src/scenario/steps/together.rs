@@ -4,6 +4,12 @@ use weir_model::experiment::{FirstPacket, Together};
 
 use super::*;
 
+/// Of runs with several senders, how closely they started where that was worst.
+pub(super) fn worst(runs: &[RunRef]) -> Option<Together> {
+    let each = runs.iter().filter_map(|run| run.together);
+    each.max_by(|a, b| a.first_packet_skew_seconds.total_cmp(&b.first_packet_skew_seconds))
+}
+
 impl Inner<'_, '_, '_> {
     /// Runs concurrent steps. Their runs are repeated together: interrupting one interrupts all.
     pub(super) fn parallel(
@@ -70,7 +76,8 @@ impl Inner<'_, '_, '_> {
         published: &[Published],
         out: &mut StepOutcome,
     ) -> Result<(), ScenarioError> {
-        out.together = skew(&out.steps);
+        let runs = out.steps.iter().flat_map(|s| &s.runs);
+        out.together = skew(runs.filter_map(|r| r.first_packet));
         out.runs = sums(&out.steps);
         if out.runs.is_empty() {
             return Ok(());
@@ -109,11 +116,9 @@ pub(super) fn first_packet(record: &Record) -> Option<FirstPacket> {
     })
 }
 
-/// The time between the earliest and the latest first packet over the tests of these steps; absent for fewer than
-/// two.
-fn skew(steps: &[StepOutcome]) -> Option<Together> {
-    let first: Vec<FirstPacket> =
-        steps.iter().flat_map(|s| &s.runs).filter_map(|r| r.first_packet).collect();
+/// The time between the earliest and the latest first packet of several tests; absent for fewer than two.
+pub(super) fn skew(first: impl Iterator<Item = FirstPacket>) -> Option<Together> {
+    let first: Vec<FirstPacket> = first.collect();
     let arrived = || first.iter().map(|f| f.arrived_seconds);
     let width = arrived().reduce(f64::max)? - arrived().reduce(f64::min)?;
     let mut errors: Vec<f64> = first.iter().map(|f| f.error_seconds).collect();
@@ -219,15 +224,12 @@ mod tests {
 
     #[test]
     fn the_skew_is_from_the_earliest_to_the_latest_first_packet() {
-        let of = |arrived_seconds, error_seconds| {
-            let first = FirstPacket { arrived_seconds, error_seconds };
-            test(&[RunRef { first_packet: Some(first), ..run(1, &[]) }])
-        };
-        let found = skew(&[of(0.001, 0.1), of(0.005, 0.05), of(0.004, 0.2)]).unwrap();
+        let of = |arrived_seconds, error_seconds| FirstPacket { arrived_seconds, error_seconds };
+        let found = skew([of(0.001, 0.1), of(0.005, 0.05), of(0.004, 0.2)].into_iter()).unwrap();
         assert_eq!(found.tests, 3);
         assert!((found.first_packet_skew_seconds - 0.004).abs() < 1e-12);
         assert!((found.error_seconds - 0.3).abs() < 1e-12);
-        assert_eq!(skew(&[of(0.0, 0.0), test(&[run(1, &[])])]), None);
+        assert_eq!(skew([of(0.0, 0.0)].into_iter()), None);
     }
 
     #[test]

@@ -270,6 +270,13 @@ impl Scenario {
             Action::Search(search) => {
                 let all = with(axes, check_axes(&search.over, &at)?);
                 check_runs(search.runs, &format!("{at}.runs"))?;
+                for text in &search.metrics {
+                    let field = format!("{at}.metrics");
+                    text.parse::<Metric>().map_err(|e| inside(&field, e))?;
+                    if !matches!(search.kind, SearchKind::Throughput | SearchKind::Latency) {
+                        return refuse(&field, text, "with kind throughput or latency");
+                    }
+                }
                 for (i, published) in search.published.iter().enumerate() {
                     check_published(published, &all, &format!("{at}.published[{i}]"))?;
                 }
@@ -280,11 +287,9 @@ impl Scenario {
                         "the length of a trial, such as 60s",
                     );
                 }
-                self.check_test(
-                    &search.test,
-                    &format!("{at}.test"),
-                    &Axes::from([("rate".into(), vec![])]),
-                )
+                // The rate of a trial is not known yet, and nor is its plan.
+                let all = with(&all, vec![("rate".into(), vec![])]);
+                self.check_test(&search.test, &format!("{at}.test"), &all)
             }
             Action::Compare(compare) => {
                 let mut all = with(axes, check_axes(&compare.over, &at)?);
@@ -366,17 +371,24 @@ impl Scenario {
     }
 
     fn check_test(&self, test: &TestStep, at: &str, axes: &Axes) -> Result<(), ModelError> {
-        self.check_host(test.from.as_deref().filter(|h| *h != "local"), &format!("{at}.from"))?;
-        if let Some(from) = &test.from
-            && self.hosts.contains_key(from)
-        {
-            return refuse(
-                &format!("{at}.from"),
-                from,
-                "local or a host of the lab: tests start on this machine",
-            );
+        for from in hosts(test.from.as_deref(), axes) {
+            self.check_host(Some(from).filter(|h| *h != "local"), &format!("{at}.from"))?;
+            if self.hosts.contains_key(from) {
+                return refuse(
+                    &format!("{at}.from"),
+                    from,
+                    "local or a host of the lab: tests start on this machine",
+                );
+            }
         }
-        self.check_host(test.to.as_deref(), &format!("{at}.to"))?;
+        for to in hosts(test.to.as_deref(), axes) {
+            self.check_host(Some(to), &format!("{at}.to"))?;
+        }
+        for (field, name) in [("from", &test.from), ("to", &test.to)] {
+            if let Some(name) = name.as_ref().filter(|name| test.background && name.contains('+')) {
+                return refuse(&format!("{at}.{field}"), name, "one host of a background test");
+            }
+        }
         if test.to.is_none() && self.lab.is_none() && self.hosts.len() != 1 {
             return refuse(&format!("{at}.to"), "none", "the server host");
         }
@@ -469,6 +481,14 @@ impl Scenario {
 enum BackgroundKind {
     Test,
     Command,
+}
+
+/// The hosts of a test: of a list joined by `+`, or of each value of the axis that it names.
+fn hosts<'a>(name: Option<&'a str>, axes: &'a Axes) -> impl Iterator<Item = &'a str> {
+    let axis = name.and_then(|name| axes.get(name.strip_prefix('{')?.strip_suffix('}')?));
+    let values = axis.into_iter().flatten().map(String::as_str);
+    let itself = name.filter(|_| axis.is_none());
+    itself.into_iter().chain(values).flat_map(|list| list.split('+').map(str::trim))
 }
 
 /// The surrounding axes and a step's own.

@@ -301,6 +301,9 @@ pub struct SearchStep {
     /// trials of a load (mlrsearch).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
+    /// Further figures, of the trial at the rate that was found (`throughput` and `latency`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
     /// Published rates of others, printed beside the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
