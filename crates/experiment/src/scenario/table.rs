@@ -72,6 +72,8 @@ struct Entry {
     texts: Vec<Option<String>>,
     absent: Option<&'static str>,
     host_limited: bool,
+    /// Which of its values are lower bounds; empty: none.
+    at_least: Vec<bool>,
 }
 
 struct Pivot<'a> {
@@ -214,12 +216,17 @@ impl<'a> Pivot<'a> {
                         Piece::Text(literal) => text += literal,
                         Piece::Figure(unit) => {
                             let value = entry.and_then(|e| *e.values.get(figure)?);
+                            let is_bound =
+                                entry.is_some_and(|e| e.at_least.get(figure) == Some(&true));
+                            let bound = if is_bound { "≥ " } else { "" };
+                            let measured =
+                                |v: f64| format!("{bound}{}", show(v / unit.si, decimals[figure]));
                             let printed = entry
                                 .and_then(|e| e.texts.get(figure)?.clone())
-                                .or_else(|| value.map(|v| show(v / unit.si, decimals[figure])));
+                                .or_else(|| value.map(measured));
                             text += printed.as_deref().unwrap_or("–");
                             texts.push(printed.unwrap_or_default());
-                            figures.push(value);
+                            figures.push(value.filter(|_| !is_bound));
                             figure += 1;
                         }
                     }
@@ -291,13 +298,18 @@ impl<'a> Pivot<'a> {
         let split = self.spec.split.iter().map(at).collect();
         let row = self.spec.rows.iter().map(at).collect();
         let place = Place { split, row, column };
-        Some(Entry { place, values, texts, absent: None, host_limited: false })
+        Some(Entry { place, values, texts, absent: None, host_limited: false, at_least: vec![] })
     }
 
     fn measured(&self, steps: &[StepOutcome], out: &mut Vec<Entry>) {
+        let axes = [&self.spec.split, &self.spec.rows, &self.spec.columns];
+        // Of a search, its trials have rates, and its results have none.
+        let mut named = axes.into_iter().flatten().flat_map(|axis| alternatives(axis));
+        let by_rate = named.any(|axis| axis == "rate");
         for step in steps {
-            if self.spec.steps.is_empty() || self.spec.steps.contains(&step.name) {
-                for point in &step.points {
+            let is_search = step.action == "search";
+            if self.spec.steps.is_empty() || self.spec.steps.iter().any(|s| s == own_name(step)) {
+                for point in step.points.iter().filter(|_| by_rate || !is_search) {
                     self.add(step, &point.at, &|figure| of_point(step, point, figure), out);
                     if let Some(entry) = out.last_mut().filter(|e| e.place.column.block.is_none()) {
                         entry.host_limited = point.host_limited > 0;
@@ -305,14 +317,21 @@ impl<'a> Pivot<'a> {
                     }
                 }
                 let mut at: Vec<&BTreeMap<String, String>> = vec![];
-                for found in &step.found {
+                for found in
+                    step.found.iter().filter(|found| by_rate == found.at.contains_key("rate"))
+                {
                     if !at.contains(&&found.at) {
                         at.push(&found.at);
                     }
                 }
                 for at in at {
                     let here: Vec<&Found> = step.found.iter().filter(|f| f.at == *at).collect();
+                    let before = out.len();
                     self.add(step, at, &|figure| of_found(&here, figure), out);
+                    for entry in &mut out[before..] {
+                        entry.host_limited = here.iter().any(|found| found.host_limited);
+                        entry.at_least = self.figures.iter().map(|f| is_bound(&here, f)).collect();
+                    }
                 }
             }
             self.measured(&step.steps, out);
@@ -329,8 +348,9 @@ impl<'a> Pivot<'a> {
     ) {
         let values_of = |axes: &[String]| -> Option<Vec<String>> {
             let of = |axis: &String| {
-                let given = alternatives(axis).find_map(|one| {
-                    if one == STEP_AXIS { Some(&step.name) } else { at.get(one) }
+                let given = alternatives(axis).find_map(|one| match one == STEP_AXIS {
+                    true => Some(own_name(step)),
+                    false => at.get(one).map(String::as_str),
                 })?;
                 Some(self.printed(axis, given))
             };
@@ -353,8 +373,14 @@ impl<'a> Pivot<'a> {
             texts: vec![],
             absent: None,
             host_limited: false,
+            at_least: vec![],
         });
     }
+}
+
+/// The name of a step, without that of the repetition of the steps around it.
+fn own_name(step: &StepOutcome) -> &str {
+    step.name.split(" [").next().unwrap_or_default()
 }
 
 fn of_point(step: &StepOutcome, point: &Point, figure: &TableFigure) -> Option<f64> {
@@ -369,9 +395,29 @@ fn of_point(step: &StepOutcome, point: &Point, figure: &TableFigure) -> Option<f
     }
 }
 
+/// A result of a search, or a figure of the trial at it.
+fn result<'f>(found: &[&'f Found], figure: &TableFigure) -> Option<&'f Found> {
+    let name = match figure {
+        TableFigure::Found(name) => name.clone(),
+        TableFigure::Mean(metric) => metric.to_string(),
+        TableFigure::Variance(_) | TableFigure::Deviation(_) => return None,
+    };
+    found.iter().find(|f| f.name == name).copied()
+}
+
+/// Whether only a lower bound is known: of the result, or with it of a rate at it.
+fn is_bound(found: &[&Found], figure: &TableFigure) -> bool {
+    let of = match figure {
+        TableFigure::Mean(metric) if metric.is_reached() => found.first().copied(),
+        figure => result(found, figure),
+    };
+    of.is_some_and(|of| of.value.is_none())
+}
+
+/// The value of a result, or its lower bound.
 fn of_found(found: &[&Found], figure: &TableFigure) -> Option<f64> {
-    let TableFigure::Found(name) = figure else { return None };
-    found.iter().find(|f| f.name == *name)?.value
+    let found = result(found, figure)?;
+    found.value.or_else(|| found.bounds?.low)
 }
 
 /// A figure with these decimals; without, with four significant digits.
@@ -510,6 +556,62 @@ figures = ["rate", "usage"]
         assert_eq!(cells, ["46.65", "", "47.50", "", "85.00", "4.000"]);
     }
 
+    #[test]
+    fn a_table_shows_what_searches_found_at_their_outer_axes() {
+        let spec = |rows: &str, figures: &str| {
+            let text = format!(
+                "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\nsteps = [\"x\"]\nrows = [{rows}]\ncolumns = [\"flows\"]\nfigures = [{figures}]\ncells = [\"packets/s (%)\"]\n[lab]\n[[step]]\nrepeat = {{ over = [\"flows=0,1\"], step = [{{ name = \"x\", search = {{ kind = \"throughput\", over = [\"size=1,2\"], trial = \"1s\", test = {{ to = \"b\" }} }} }}] }}\n"
+            );
+            let none = Default::default();
+            Scenario::parse(&text, false, &Default::default(), &none).unwrap().tables.remove(0)
+        };
+        let step = |flows: &str, found: serde_json::Value| -> StepOutcome {
+            let point = serde_json::json!({
+                "at": { "size": "1", "flows": flows, "rate": "5pps" }, "runs": 1, "host_limited": 0, "failed": 0,
+                "metrics": { "packet_rate": { "count": 1, "mean": 4.0, "min": 4.0, "max": 4.0 } },
+            });
+            serde_json::from_value(serde_json::json!({
+                "name": format!("x [flows={flows}]"), "action": "search", "outcome": "done", "seconds": 1.0,
+                "points": [point], "found": found,
+            }))
+            .unwrap()
+        };
+        let found = |name: &str, flows: &str, value: Option<f64>| {
+            serde_json::json!({
+                "name": name, "at": { "size": "1", "flows": flows }, "value": value, "unit": "x",
+                "bounds": { "low": 7.0 }, "host_limited": flows == "1",
+            })
+        };
+        let steps = [
+            step(
+                "0",
+                serde_json::json!([
+                    found("throughput", "0", Some(9.0)),
+                    found("emulator_cpu", "0", Some(0.5))
+                ]),
+            ),
+            step(
+                "1",
+                serde_json::json!([
+                    found("throughput", "1", None),
+                    found("emulator_cpu", "1", Some(0.25))
+                ]),
+            ),
+        ];
+        let rows = |spec: &TableSpec| -> Vec<Vec<String>> {
+            let tables = Pivot::new(spec, &[]).tables(&steps);
+            let rows = tables[0].rows.iter();
+            rows.map(|row| row.cells.iter().map(|cell| cell.text.clone()).collect()).collect()
+        };
+        let results = spec("\"size\"", "\"found throughput\", \"emulator_cpu\"");
+        assert_eq!(rows(&results), [["9.000 (50.00)", "≥ 7.000 (25.00)"]]);
+        let cells = &Pivot::new(&results, &[]).tables(&steps)[0].rows[0].cells;
+        assert_eq!(cells[1].figures, [None, Some(0.25)]);
+        assert!(cells[1].host_limited && !cells[0].host_limited);
+        let trials = spec("\"size\", \"rate\"", "\"packet_rate\", \"loss\"");
+        assert_eq!(rows(&trials), [["4.000 (–)", "4.000 (–)"]]);
+    }
+
     /// The published cells of a shipped scenario in the order of its file, each with its figures.
     fn cells_of(scenario: &str, table: &str) -> Vec<String> {
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -532,11 +634,32 @@ figures = ["rate", "usage"]
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         for (scenario, table, file, wanted, columns) in [
             (
+                "packet-rate.toml",
+                "packet-rate",
+                "ip-traffic-packets.csv",
+                None,
+                &["packets_per_second"][..],
+            ),
+            (
+                "emulator-throughput.toml",
+                "throughput",
+                "netdisturb-throughput.csv",
+                None,
+                &["mac_megabits_per_second"],
+            ),
+            (
+                "emulator-packets.toml",
+                "packet-rate",
+                "netdisturb-packets.csv",
+                None,
+                &["packets_per_second"],
+            ),
+            (
                 "link-throughput.toml",
                 "throughput",
                 "ip-traffic-throughput.csv",
                 None,
-                &["payload_megabits_per_second", "link_usage_percent"][..],
+                &["payload_megabits_per_second", "link_usage_percent"],
             ),
             (
                 "ttcp-link.toml",
