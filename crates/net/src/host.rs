@@ -21,6 +21,8 @@ pub struct Host {
     pub cpu_cores: u32,
     /// Frequency governor, when all CPUs have one and the same.
     pub governor: Option<String>,
+    /// Size of each cache that the first CPU uses, bytes, by its name: `L1d`, `L1i`, `L2`, `L3`.
+    pub cache_bytes: Vec<(String, u64)>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
     /// Platform of a virtual machine: the firmware's vendor and product, or `hypervisor`, or `container`.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 pub use crate::sys::ethtool::{driver, offloads, set_offload, speed_bits_per_second};
 pub use crate::sys::interface::{
-    egress_interface, has_default_route, interface, interfaces, qdiscs,
+    egress_interface, hardware, has_default_route, interface, interfaces, qdiscs,
 };
 
 /// An address of an interface.
@@ -140,6 +140,15 @@ pub struct Driver {
     pub firmware: String,
     /// Position on the bus, if reported.
     pub bus: String,
+}
+
+/// The hardware of an interface as its bus describes it; absent parts are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// Name of the card, if the system has a list of names, and its ids: `82574L Gigabit Network Connection (8086:10d3)`.
+    pub card: Option<String>,
+    /// Kind of the bus, address, and speed and lanes of the link: `pci 0000:03:00.0, 2.5 GT/s PCIe x1`.
+    pub bus: Option<String>,
 }
 
 /// One feature of an interface (`ETHTOOL_GFEATURES`).

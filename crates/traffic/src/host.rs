@@ -171,9 +171,12 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
         .iter()
         .map(|name| {
             let i = net_interface::interface(name).ok();
+            let hardware = i.as_ref().map(net_interface::hardware).unwrap_or_default();
             Interface {
                 name: name.clone(),
                 driver: net_interface::driver(name).ok().map(|d| d.name),
+                card: hardware.card,
+                bus: hardware.bus,
                 speed_bits_per_second: net_interface::speed_bits_per_second(name).ok().flatten(),
                 mtu_bytes: i.as_ref().map(|i| i.mtu_bytes),
                 offloads: net_interface::offloads(name)
@@ -214,6 +217,7 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
             model: facts.cpu_model.unwrap_or_default(),
             cores: facts.cpu_cores,
             governor: facts.governor,
+            cache_bytes: facts.cache_bytes.into_iter().collect(),
         },
         memory_bytes: facts.memory_bytes,
         virtual_machine: facts.virtualisation,

@@ -323,6 +323,7 @@ fn host(version: &str) -> Option<weir_model::record::Host> {
             model: facts.cpu_model.unwrap_or_default(),
             cores: facts.cpu_cores,
             governor: facts.governor,
+            cache_bytes: facts.cache_bytes.into_iter().collect(),
         },
         memory_bytes: facts.memory_bytes,
         virtual_machine: facts.virtualisation,

@@ -60,6 +60,9 @@ record! {
         /// Frequency governor.
         #[serde(skip_serializing_if = "Option::is_none")]
         governor: Option<String>,
+        /// Size of each cache that the first processor uses, by its name: `L1d`, `L1i`, `L2`, `L3`.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        cache_bytes: BTreeMap<String, u64>,
     }
 }
 
@@ -71,6 +74,14 @@ record! {
         /// Kernel driver.
         #[serde(skip_serializing_if = "Option::is_none")]
         driver: Option<String>,
+        /// The card: its name in the system's list of devices with its ids, such as
+        /// `82574L Gigabit Network Connection (8086:10d3)`; absent for virtual interfaces.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        card: Option<String>,
+        /// The card's bus: kind, address, and speed and lanes of its link, such as
+        /// `pci 0000:03:00.0, 2.5 GT/s PCIe x1`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bus: Option<String>,
         /// Link speed, if the driver reports one.
         #[serde(skip_serializing_if = "Option::is_none")]
         speed_bits_per_second: Option<u64>,

@@ -1,6 +1,7 @@
 //! Host facts from uname, `/proc`, and `/sys`.
 
 use std::fs;
+use std::path::Path;
 
 use super::clock;
 use crate::error::{Context, Result};
@@ -73,6 +74,7 @@ pub fn host() -> Result<Host> {
         cpu_model: cpu_model(&cpuinfo),
         cpu_cores: online_cpus(),
         governor: governor(),
+        cache_bytes: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
         memory_bytes: fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_bytes),
         virtualisation: virtualisation(&cpuinfo),
         clocksource: clock::clocksource(),
@@ -131,6 +133,35 @@ fn governor() -> Option<String> {
     found
 }
 
+/// Caches by their names, from the directories `index0`, `index1`, … of a CPU.
+fn caches(directory: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<(String, u64)> = entries
+        .filter_map(|entry| {
+            let field = |name: &str| {
+                fs::read_to_string(entry.path().join(name)).ok().map(|t| t.trim().to_owned())
+            };
+            let kind = match field("type")?.as_str() {
+                "Data" => "d",
+                "Instruction" => "i",
+                _ => "",
+            };
+            Some((format!("L{}{kind}", field("level")?), cache_size(&field("size")?)?))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// `32K` or `8M`: powers of 1024.
+fn cache_size(text: &str) -> Option<u64> {
+    let (number, factor) = match text.strip_suffix('K') {
+        Some(number) => (number, 1 << 10),
+        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1 << 20)),
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 fn virtualisation(cpuinfo: &str) -> Option<String> {
     if fs::metadata("/run/.containerenv").is_ok() || fs::metadata("/.dockerenv").is_ok() {
         return Some("container".to_owned());
@@ -173,6 +204,27 @@ mod tests {
         assert_eq!(memory_bytes("MemTotal: 99999999999999999999 kB\n"), None);
         assert!(has_hypervisor_flag("flags\t\t: fpu hypervisor sse\n"));
         assert!(!has_hypervisor_flag("flags\t\t: fpu nohypervisor\n"));
+    }
+
+    #[test]
+    fn caches_have_names_and_sizes() {
+        let directory = tempfile::tempdir().unwrap();
+        for (index, level, kind, size) in
+            [(0, 1, "Data", "32K"), (1, 1, "Instruction", "48K"), (2, 2, "Unified", "8M")]
+        {
+            let cache = directory.path().join(format!("index{index}"));
+            fs::create_dir(&cache).unwrap();
+            for (name, text) in
+                [("level", level.to_string()), ("type", kind.into()), ("size", size.into())]
+            {
+                fs::write(cache.join(name), format!("{text}\n")).unwrap();
+            }
+        }
+        let found = caches(directory.path());
+        let found: Vec<(&str, u64)> = found.iter().map(|(n, b)| (n.as_str(), *b)).collect();
+        assert_eq!(found, [("L1d", 32 << 10), ("L1i", 48 << 10), ("L2", 8 << 20)]);
+        assert_eq!(caches(&directory.path().join("absent")), []);
+        assert_eq!([cache_size("x"), cache_size("64")], [None, Some(64)]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Queries of rtnetlink, always for the calling thread's network namespace.
 
+use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 
 use super::netlink::{Netlink, push_attribute};
 use super::rtnetlink::{Route, parse_address, parse_link, parse_qdisc, parse_route};
 use crate::error::{Context, Error, Result};
-use crate::interface::{Egress, Interface, Qdisc};
+use crate::interface::{Egress, Hardware, Interface, Qdisc};
 
 const ROUTE_KIND_UNICAST: u8 = 1;
 const ROUTE_KIND_LOCAL: u8 = 2;
@@ -106,4 +108,129 @@ pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
         gateway: route.gateway,
         local: route.kind == ROUTE_KIND_LOCAL,
     })
+}
+
+/// Lists of the names of PCI devices, as distributions install them.
+const PCI_IDS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
+
+/// The hardware of an interface from `/sys`; nothing of it is known for a virtual interface.
+pub fn hardware(interface: &Interface) -> Hardware {
+    let class = Path::new("/sys/class/net").join(&interface.name);
+    // `/sys` may show the interfaces of another network namespace.
+    let mac = field(&class, "address").unwrap_or_default();
+    let own = interface.mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+    let is_same = field(&class, "ifindex") == Some(interface.index.to_string());
+    match fs::canonicalize(class.join("device")) {
+        Ok(device) if is_same && own == Some(mac) => {
+            let list = PCI_IDS.iter().find_map(|path| fs::read_to_string(path).ok());
+            hardware_of(&device, &list.unwrap_or_default())
+        }
+        _ => Hardware::default(),
+    }
+}
+
+fn field(directory: &Path, name: &str) -> Option<String> {
+    let text = fs::read_to_string(directory.join(name)).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The hardware of a device. The card may be above it: a virtio device is the child of a PCI device, and an interface of a
+/// USB device that of the device.
+fn hardware_of(device: &Path, pci_ids: &str) -> Hardware {
+    for directory in device.ancestors() {
+        let of = |name: &str| field(directory, name);
+        let address = directory.file_name().map(|name| name.to_string_lossy().into_owned());
+        let address = address.unwrap_or_default();
+        let subsystem = fs::read_link(directory.join("subsystem")).ok();
+        let subsystem = subsystem.as_deref().and_then(Path::file_name);
+        if subsystem.is_some_and(|name| name == "pci")
+            && let Some((vendor, device)) = of("vendor").zip(of("device"))
+        {
+            let id = |text: &str| text.trim_start_matches("0x").to_owned();
+            let (vendor, device) = (id(&vendor), id(&device));
+            let ids = format!("{vendor}:{device}");
+            let name = pci_name(pci_ids, &vendor, &device);
+            let link = of("current_link_speed").zip(of("current_link_width"));
+            let link = link.filter(|(_, lanes)| lanes != "0");
+            let link = link.map_or(String::new(), |(speed, lanes)| format!(", {speed} x{lanes}"));
+            return Hardware {
+                card: Some(name.map_or(ids.clone(), |name| format!("{name} ({ids})"))),
+                bus: Some(format!("pci {address}{link}")),
+            };
+        }
+        if let Some((vendor, product)) = of("idVendor").zip(of("idProduct")) {
+            let ids = format!("{vendor}:{product}");
+            let speed = of("speed").map_or(String::new(), |speed| format!(", {speed} Mbit/s"));
+            return Hardware {
+                card: Some(of("product").map_or(ids.clone(), |name| format!("{name} ({ids})"))),
+                bus: Some(format!("usb {address}{speed}")),
+            };
+        }
+    }
+    Hardware::default()
+}
+
+/// The name of a PCI device in a list of lines `VENDOR  NAME`, each followed by lines `<tab>DEVICE  NAME`.
+fn pci_name(list: &str, vendor: &str, device: &str) -> Option<String> {
+    fn after<'a>(line: &'a str, id: &str) -> Option<&'a str> {
+        line.strip_prefix(id)?.strip_prefix("  ").map(str::trim_end)
+    }
+    let mut lines = list.lines().skip_while(|line| after(line, vendor).is_none());
+    lines.next()?;
+    lines
+        .take_while(|line| line.starts_with(['\t', '#']))
+        .find_map(|line| after(line.strip_prefix('\t')?, device))
+        .map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "# a list\n1af4  Red Hat, Inc.\n\t1000  Virtio network device\n\t\t1af4 0001  sub\n\t1041  Virtio 1.0 network device\n8086  Intel Corporation\n\t10d3  82574L Gigabit Network Connection\n";
+
+    #[test]
+    fn a_device_has_the_name_of_its_vendors_list() {
+        let name = |vendor, device| pci_name(LIST, vendor, device);
+        assert_eq!(name("8086", "10d3").as_deref(), Some("82574L Gigabit Network Connection"));
+        assert_eq!(name("1af4", "1041").as_deref(), Some("Virtio 1.0 network device"));
+        assert_eq!(
+            [name("1af4", "10d3"), name("8086", "1000"), name("10ec", "10d3")],
+            [None, None, None]
+        );
+    }
+
+    /// A virtio card is described by the PCI device above it.
+    #[test]
+    fn the_card_is_the_device_on_the_bus() {
+        let root = tempfile::tempdir().unwrap();
+        let card = root.path().join("0000:00:03.0");
+        let own = card.join("virtio2");
+        fs::create_dir_all(&own).unwrap();
+        let write =
+            |name: &str, text: &str| fs::write(card.join(name), format!("{text}\n")).unwrap();
+        write("vendor", "0x1af4");
+        write("device", "0x1000");
+        assert_eq!(hardware_of(&own, LIST), Hardware::default(), "on no known bus");
+        std::os::unix::fs::symlink("/sys/bus/pci", card.join("subsystem")).unwrap();
+        let found = hardware_of(&own, LIST);
+        assert_eq!(found.card.as_deref(), Some("Virtio network device (1af4:1000)"));
+        assert_eq!(found.bus.as_deref(), Some("pci 0000:00:03.0"));
+        write("current_link_speed", "8.0 GT/s PCIe");
+        write("current_link_width", "4");
+        let found = hardware_of(&own, "");
+        assert_eq!(found.card.as_deref(), Some("1af4:1000"));
+        assert_eq!(found.bus.as_deref(), Some("pci 0000:00:03.0, 8.0 GT/s PCIe x4"));
+    }
+
+    #[test]
+    fn the_interfaces_of_this_host_have_their_cards() {
+        for interface in interfaces().unwrap() {
+            let device = Path::new("/sys/class/net").join(&interface.name).join("device");
+            let device = fs::canonicalize(device).unwrap_or_default();
+            let is_pci = device.to_string_lossy().starts_with("/sys/devices/pci");
+            let found = hardware(&interface);
+            assert_eq!((found.card.is_some(), found.bus.is_some()), (is_pci, is_pci), "{found:?}");
+        }
+    }
 }

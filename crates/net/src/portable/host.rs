@@ -7,7 +7,7 @@ use crate::capability::{Capabilities, UserNamespaces};
 use crate::counters::{CpuUsage, ProtocolCounters, Softnet};
 use crate::error::Result;
 use crate::host::Host;
-use crate::interface::{Driver, Egress, Interface, Offload, Qdisc};
+use crate::interface::{Driver, Egress, Hardware, Interface, Offload, Qdisc};
 
 /// Name, system, architecture and processors.
 pub fn host() -> Result<Host> {
@@ -84,6 +84,11 @@ pub fn has_default_route(name: &str) -> Result<bool> {
 /// Not available.
 pub fn egress_interface(destination: IpAddr) -> Result<Egress> {
     unsupported("look up the route to", &destination.to_string())
+}
+
+/// Not available.
+pub fn hardware(_interface: &Interface) -> Hardware {
+    Hardware::default()
 }
 
 /// Not available.

@@ -641,19 +641,29 @@ pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, Str
 
 /// Facts of both hosts side by side.
 pub(super) fn hosts(record: &Record) -> Option<Grid> {
-    if record.local.is_none() && record.remote.is_none() {
+    side_by_side(&[("This side", record.local.as_ref()), ("Other side", record.remote.as_ref())])
+}
+
+/// Facts of hosts, each in a column with this heading; absent if nothing is known of any.
+pub(super) fn side_by_side(hosts: &[(&str, Option<&Host>)]) -> Option<Grid> {
+    if hosts.iter().all(|(_, host)| host.is_none()) {
         return None;
     }
-    let mut grid = Grid::new(
-        "Hosts",
-        [Column::text(""), Column::text("This side"), Column::text("Other side")],
-    );
+    let heads = hosts.iter().map(|(head, _)| Column::text(head));
+    let mut grid = Grid::new("Hosts", [Column::text("")].into_iter().chain(heads));
     type Fact = fn(&Host) -> Option<String>;
-    let rows: [(&str, Fact); 10] = [
+    let rows: [(&str, Fact); 11] = [
         ("Host", |h| Some(h.host.clone())),
         ("Weir", |h| Some(h.version.clone())),
         ("System", |h| Some(format!("{} {}", h.os, h.kernel))),
         ("Processor", |h| Some(format!("{}, {} usable", h.cpu.model, h.cpu.cores))),
+        ("Caches", |h| {
+            let of = |(name, bytes): (&String, &u64)| {
+                format!("{name} {}", Quantity::Bytes.format(*bytes as f64))
+            };
+            let list: Vec<String> = h.cpu.cache_bytes.iter().map(of).collect();
+            (!list.is_empty()).then(|| list.join(", "))
+        }),
         ("Governor", |h| h.cpu.governor.clone()),
         ("Memory", |h| h.memory_bytes.map(|bytes| Quantity::Bytes.format(bytes as f64))),
         ("Virtual machine", |h| h.virtual_machine.clone()),
@@ -668,15 +678,12 @@ pub(super) fn hosts(record: &Record) -> Option<Grid> {
         }),
     ];
     for (name, fact) in rows {
-        let side = |host: &Option<Host>| {
-            host.as_ref()
-                .and_then(fact)
-                .filter(|t| !t.trim().is_empty())
-                .map_or(Cell::Absent, Cell::Text)
+        let side = |host: Option<&Host>| {
+            host.and_then(fact).filter(|t| !t.trim().is_empty()).map_or(Cell::Absent, Cell::Text)
         };
-        let (local, remote) = (side(&record.local), side(&record.remote));
-        if local != Cell::Absent || remote != Cell::Absent {
-            grid.row([name.into(), local, remote]);
+        let cells: Vec<Cell> = hosts.iter().map(|(_, host)| side(*host)).collect();
+        if cells.iter().any(|cell| *cell != Cell::Absent) {
+            grid.row([Cell::from(name)].into_iter().chain(cells));
         }
     }
     grid.in_order = true;
@@ -687,6 +694,9 @@ fn interface(i: &weir_model::record::Interface) -> String {
     let mut text = i.name.clone();
     if let Some(driver) = &i.driver {
         text += &format!(" ({driver})");
+    }
+    for part in [&i.card, &i.bus].into_iter().flatten() {
+        text += &format!(", {part}");
     }
     if let Some(speed) = i.speed_bits_per_second {
         text += &format!(", {}", Quantity::BitsPerSecond.format(speed as f64));

@@ -1662,6 +1662,10 @@ export interface components {
              * @default 0
              */
             cores: number;
+            /** @description Size of each cache that the first processor uses, by its name: `L1d`, `L1i`, `L2`, `L3`. */
+            cache_bytes?: {
+                [key: string]: number;
+            };
             /** @description Frequency governor. */
             governor?: string | null;
             /**
@@ -3470,6 +3474,16 @@ export interface components {
              * @description Maximum transmission unit, if it is known.
              */
             mtu_bytes?: number | null;
+            /**
+             * @description The card's bus: kind, address, and speed and lanes of its link, such as
+             *     `pci 0000:03:00.0, 2.5 GT/s PCIe x1`.
+             */
+            bus?: string | null;
+            /**
+             * @description The card: its name in the system's list of devices with its ids, such as
+             *     `82574L Gigabit Network Connection (8086:10d3)`; absent for virtual interfaces.
+             */
+            card?: string | null;
             /**
              * @description Name.
              * @default

@@ -40,6 +40,7 @@ fn host(name: &str) -> Host {
             model: "Example CPU".into(),
             cores: 8,
             governor: Some("performance".into()),
+            cache_bytes: BTreeMap::new(),
         },
         memory_bytes: Some(16 << 30),
         ..Default::default()
