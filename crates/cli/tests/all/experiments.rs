@@ -393,21 +393,14 @@ fn a_killed_sweep_resumes_where_it_was() {
     ];
     let mut child =
         weir(dir.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let checkpoints = dir.path().join("weir/experiments");
-    let lines = || {
-        let entry = std::fs::read_dir(&checkpoints)
-            .ok()?
-            .filter_map(Result::ok)
-            .find(|e| e.path().extension().is_some_and(|x| x == "checkpoint"))?;
-        Some(std::fs::read_to_string(entry.path()).ok()?.lines().count())
-    };
+    let done = || common::checkpointed_runs(dir.path());
     let end = Instant::now() + Duration::from_secs(60);
-    while lines().unwrap_or(0) < 4 && Instant::now() < end {
+    while done() < 3 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = lines().unwrap() - 1;
+    let before = done();
     assert!((3..8).contains(&before), "{before} runs were done");
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert!(matches!(output.status.code(), Some(0 | 5)), "{out}{err}");
@@ -607,16 +600,8 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     let mut command = weir(dir.path(), &[&words[..], &more].concat());
     let piped = std::process::Stdio::piped;
     let sweep = command.stdout(piped()).stderr(piped()).spawn().unwrap();
-    let lines = || {
-        let entries = std::fs::read_dir(dir.path().join("weir/experiments"));
-        let checkpoints = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-        let mut checkpoints =
-            checkpoints.filter(|path| path.extension().is_some_and(|x| x == "checkpoint"));
-        let text = checkpoints.next().and_then(|path| std::fs::read_to_string(path).ok());
-        text.unwrap_or_default().lines().count()
-    };
     let end = Instant::now() + Duration::from_secs(60);
-    while lines() < 3 && Instant::now() < end {
+    while common::checkpointed_runs(dir.path()) < 2 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     let servers = pids_of(dir.path(), " job serve");
@@ -746,6 +731,24 @@ fn every_tool_reports_the_figures_of_its_receiver() {
         let crossing = (tool == "weir").then_some("per-packet");
         assert_eq!(point["crossing"].as_str(), crossing, "{tool}");
     }
+    // How each was measured: command lines, versions, seeds, hosts.
+    let step = &result["steps"][0];
+    for run in step["runs"].as_array().unwrap() {
+        let is_own = run["tool"].is_null();
+        for (end, least) in [("command", 3), ("server_command", 2)] {
+            let words = run[end].as_array();
+            assert!(words.is_some_and(|words| words.len() >= least), "{run}");
+        }
+        assert_eq!(run["seed"].is_null(), !is_own, "{run}");
+    }
+    let versions = step["tools"]
+        .as_array()
+        .map_or(0, |all| all.iter().filter(|tool| tool["version"].is_string()).count());
+    assert_eq!(versions, tools.len() - 1, "{step}");
+    let hosts = result["hosts"].as_array().unwrap();
+    let roles: Vec<&str> = hosts.iter().map(|used| used["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["a", "b"]);
+    assert!(hosts.iter().all(|used| used["host"]["cpu"]["cores"].as_u64() > Some(0)), "{hosts:?}");
     // Every output format names it.
     for text in [out, std::fs::read_to_string(csv).unwrap(), std::fs::read_to_string(html).unwrap()]
     {
@@ -778,6 +781,11 @@ fn a_comparison_without_its_tools_is_an_error() {
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(result["steps"][0]["outcome"], "error", "{out}");
+    let left_out = &result["steps"][0]["left_out"][0];
+    assert_eq!(
+        (&left_out["at"]["tool"], &left_out["why"]),
+        (&"iperf3".into(), &"not installed".into())
+    );
     assert_eq!(result["steps"][1]["outcome"], "skipped", "{out}");
     let refused = common::refusal_in(&err).unwrap();
     assert_eq!((refused.code.as_str(), refused.exit_code), ("experiment", 4), "{refused:?}");

@@ -1,14 +1,14 @@
 //! Sweeps and similar commands from outside, without a lab: servers that die, refusals before the first run, and output files.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_model::Refusal;
 
-use crate::common::{messages, refusal};
+use crate::common::{checkpointed_runs, messages, refusal};
 
 fn weir(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -90,19 +90,6 @@ impl Drop for Server {
     }
 }
 
-/// Number of lines of the only checkpoint that is stored in a home.
-fn checkpoint_lines(home: &Path) -> usize {
-    let entries = std::fs::read_dir(home.join("weir/experiments"));
-    let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
-    let checkpoint =
-        paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "checkpoint"));
-    checkpoint
-        .and_then(|path| std::fs::read_to_string(path).ok())
-        .unwrap_or_default()
-        .lines()
-        .count()
-}
-
 /// A server dies during a sweep: the exit code is 3, the results are stored, the sweep gives up after some attempts, and the
 /// last line says how to resume. Resuming makes the missing runs.
 #[test]
@@ -114,8 +101,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_command_to_resume() {
     let mut command = weir(dir.path(), &words);
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    // The first line is the header, each further line a run.
-    while checkpoint_lines(dir.path()) < 3 && Instant::now() < end {
+    while checkpointed_runs(dir.path()) < 2 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);
@@ -163,7 +149,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     let mut command = weir(dir.path(), &words);
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while checkpoint_lines(dir.path()) < 4 && Instant::now() < end {
+    while checkpointed_runs(dir.path()) < 3 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);

@@ -11,8 +11,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use weir_model::experiment::RunRef;
+use weir_model::experiment::{HostUse, RunRef};
 use weir_net::file::private;
 
 /// Limits of reading: bytes per line and lines.
@@ -124,10 +125,12 @@ pub(crate) fn differences(sessions: &[Session]) -> Vec<String> {
 enum CheckpointLine {
     /// The start of a later session.
     Session { session: Session },
+    /// A host of the tests, when a run has used it first.
+    Host { host: Box<HostUse> },
     /// All runs of concurrent steps: repeated together or not at all.
     Unit { unit: String, runs: Vec<StoredRun>, seconds: f64 },
     /// One run.
-    Run(StoredRun),
+    Run(Box<StoredRun>),
 }
 
 /// A run and its key.
@@ -157,6 +160,7 @@ pub struct Checkpoint {
     /// Runs without a complete result: repeated unless a later attempt is complete.
     failed: HashMap<String, CompletedRun>,
     sessions: Vec<Session>,
+    hosts: Vec<HostUse>,
     seconds: f64,
 }
 
@@ -180,6 +184,7 @@ pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
     #[derive(Deserialize)]
     struct Kind {
         session: Option<Session>,
+        host: Option<IgnoredAny>,
     }
     let file = File::open(path)?;
     let mut reader = BufReader::new(&file);
@@ -194,6 +199,7 @@ pub fn read_sessions(path: &Path) -> io::Result<Vec<(Session, u64)>> {
         }
         match (kind.session, sessions.last_mut()) {
             (Some(session), _) => sessions.push((session, 0)),
+            (None, _) if kind.host.is_some() => {}
             (None, Some((_, runs))) => *runs += 1,
             (None, None) => {}
         }
@@ -290,13 +296,14 @@ impl Checkpoint {
     fn take(&mut self, line: CheckpointLine) {
         match line {
             CheckpointLine::Session { session } => self.sessions.push(session),
+            CheckpointLine::Host { host } => self.hosts.push(*host),
             CheckpointLine::Unit { runs, seconds, .. } => {
                 self.seconds += seconds;
                 runs.into_iter().for_each(|kept| self.remember(kept));
             }
             CheckpointLine::Run(kept) => {
                 self.seconds += kept.seconds;
-                self.remember(kept);
+                self.remember(*kept);
             }
         }
     }
@@ -321,6 +328,25 @@ impl Checkpoint {
     #[must_use]
     pub(crate) fn sessions(&self) -> &[Session] {
         &self.sessions
+    }
+
+    /// Stores hosts that are not known yet.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub(super) fn saw_hosts(&mut self, hosts: &[HostUse]) -> io::Result<()> {
+        for host in hosts {
+            if !self.hosts.contains(host) {
+                self.keep_line(CheckpointLine::Host { host: Box::new(host.clone()) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The hosts of all sessions.
+    #[must_use]
+    pub(super) fn hosts(&self) -> &[HostUse] {
+        &self.hosts
     }
 
     /// A completed run of this or an earlier session. A failed run is not, unless a later attempt is complete.
@@ -376,11 +402,11 @@ impl Checkpoint {
     /// # Errors
     /// Those of the file; then no part of the line is left in it.
     pub(crate) fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
-        self.keep_line(CheckpointLine::Run(StoredRun {
+        self.keep_line(CheckpointLine::Run(Box::new(StoredRun {
             key: key.into(),
             run: run.clone(),
             seconds,
-        }))
+        })))
     }
 
     /// Stores the runs of concurrent steps in one line.
@@ -514,6 +540,8 @@ mod tests {
         assert_eq!(counts(), [0]);
         checkpoint.keep("a", &run(0.1), 1.0).unwrap();
         checkpoint.go_on(Session::default()).unwrap();
+        // A host is no run.
+        checkpoint.saw_hosts(&[HostUse::default()]).unwrap();
         assert_eq!(counts(), [1, 0]);
         checkpoint.keep("b", &run(0.1), 1.0).unwrap();
         let both = vec![
@@ -544,6 +572,21 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert_eq!(read_header(&path).unwrap(), (begun, false));
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn hosts_are_there_again_each_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let of = |role: &str| HostUse { role: role.into(), ..HostUse::default() };
+        let mut checkpoint = Checkpoint::create(&path, &head()).unwrap();
+        checkpoint.saw_hosts(&[of("a"), of("b")]).unwrap();
+        checkpoint.keep("a", &run(0.1), 1.0).unwrap();
+        drop(checkpoint);
+        let (mut checkpoint, _) = Checkpoint::open(&path, |_| false).unwrap();
+        checkpoint.saw_hosts(&[of("b"), of("c")]).unwrap();
+        assert_eq!(checkpoint.hosts(), [of("a"), of("b"), of("c")]);
+        assert_eq!(checkpoint.len(), 1);
     }
 
     #[test]

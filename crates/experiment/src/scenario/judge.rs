@@ -56,6 +56,7 @@ pub(crate) fn run_ref(records: &[&Record], metrics: &[Metric]) -> RunRef {
         absent: metrics.iter().filter_map(|m| Some((m.to_string(), shortage(m)?))).collect(),
         host_limited: all().any(|record| !disturbances(record).is_empty()),
         warnings,
+        seed: all().map(|record| record.plan.seed).find(|seed| seed.0 != 0),
         ..RunRef::default()
     }
 }

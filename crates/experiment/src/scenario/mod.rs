@@ -368,6 +368,7 @@ pub fn run(
     let sessions = checkpoint.sessions().to_vec();
     let execution = steps::Execution::new(scenario, options, Mutex::new(checkpoint))?;
     let steps = execution.all();
+    let hosts = execution.hosts();
     let error = execution.end();
     let stopped = (options.is_stopped)();
     let mut outcome = steps.iter().fold(Outcome::Done, |all, step| all.and(step.outcome));
@@ -413,6 +414,7 @@ pub fn run(
         tables,
         steps,
         outcome,
+        hosts,
     };
     Ok(Ended { experiment, error })
 }

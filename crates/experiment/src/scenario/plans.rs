@@ -272,17 +272,7 @@ fn one(
                 let sending = Duration::from_secs(load.seconds.into());
                 once += Estimate { points: 1, runs: 1, sending, ..Estimate::default() };
             }
-            for tool in &compare.tools {
-                if tool != "weir" && !super::tools::TOOLS.iter().any(|t| t.name == tool) {
-                    let known: Vec<&str> = super::tools::TOOLS.iter().map(|t| t.name).collect();
-                    return Err(weir_model::ModelError::Field {
-                        field: format!("{name}.tools"),
-                        given: tool.clone(),
-                        accepted: format!("weir, {}", known.join(", ")),
-                    }
-                    .into());
-                }
-            }
+            super::steps::check_compare(compare, &all, parse_flags, name)?;
             let tools = compare.tools.len().max(1) as u64;
             Estimate {
                 points: once.points,

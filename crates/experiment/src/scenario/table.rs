@@ -309,9 +309,17 @@ impl<'a> Pivot<'a> {
         for step in steps {
             let is_search = step.action == "search";
             if self.spec.steps.is_empty() || self.spec.steps.iter().any(|s| s == own_name(step)) {
+                for left_out in &step.left_out {
+                    let before = out.len();
+                    self.add(step, &left_out.at, &|_| None, out);
+                    if let Some(entry) = out.get_mut(before) {
+                        entry.absent = Some(left_out.why.word());
+                    }
+                }
                 for point in step.points.iter().filter(|_| by_rate || !is_search) {
+                    let before = out.len();
                     self.add(step, &point.at, &|figure| of_point(step, point, figure), out);
-                    if let Some(entry) = out.last_mut().filter(|e| e.place.column.block.is_none()) {
+                    if let Some(entry) = out.get_mut(before) {
                         entry.host_limited = point.host_limited > 0;
                         entry.absent = (point.runs == 0 && point.failed > 0).then_some("failed");
                     }
@@ -612,6 +620,37 @@ figures = ["rate", "usage"]
         assert_eq!(rows(&trials), [["4.000 (–)", "4.000 (–)"]]);
     }
 
+    /// A tool that was not measured keeps its row and column, and the cell has the reason.
+    #[test]
+    fn the_cell_of_a_tool_that_was_left_out_has_the_reason() {
+        let table = "rows = [\"size\"]\ncolumns = [\"tool\"]\nfigures = [\"throughput\"]\ncells = [\"Mb/s\"]";
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\n{table}\n[lab]\n[[step]]\nname = \"x\"\ncompare = {{ over = [\"size=1,2\"] }}\n"
+        );
+        let read = Scenario::parse(&text, false, &Default::default(), &Default::default());
+        let spec = read.unwrap().tables.remove(0);
+        let step = serde_json::from_value(serde_json::json!({
+            "name": "x", "action": "compare", "outcome": "done", "seconds": 1.0, "axes": ["size", "tool"],
+            "points": [{
+                "at": { "size": "1", "tool": "weir" }, "runs": 1, "host_limited": 0, "failed": 0,
+                "metrics": { "throughput": { "count": 1, "mean": 4e6, "min": 4e6, "max": 4e6 } },
+            }],
+            "left_out": [
+                { "at": { "size": "1", "tool": "netperf" }, "why": "not installed" },
+                { "at": { "size": "2", "tool": "d-itg" }, "why": "not supported", "detail": "no window" },
+            ],
+        }))
+        .unwrap();
+        let table = Pivot::new(&spec, &[]).tables(&[step]).remove(0);
+        let heads: Vec<&str> = table.columns.iter().map(|c| c.head.as_str()).collect();
+        assert_eq!(heads, ["netperf", "d-itg", "weir"]);
+        let absent = |row: usize| -> Vec<Option<&str>> {
+            table.rows[row].cells.iter().map(|c| c.absent.as_deref()).collect()
+        };
+        assert_eq!(absent(0), [Some("not installed"), Some("not run"), None]);
+        assert_eq!(absent(1), [Some("not run"), Some("not supported"), Some("not run")]);
+    }
+
     /// The published cells of a shipped scenario in the order of its file, each with its figures.
     fn cells_of(scenario: &str, table: &str) -> Vec<String> {
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -660,6 +699,13 @@ figures = ["rate", "usage"]
                 "ip-traffic-throughput.csv",
                 None,
                 &["payload_megabits_per_second", "link_usage_percent"],
+            ),
+            (
+                "tools.toml",
+                "tools",
+                "tools-2011.csv",
+                None,
+                &["tcp_megabits_per_second", "variance"],
             ),
             (
                 "ttcp-link.toml",

@@ -230,6 +230,9 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
             out += &body(&format!("  {}", figures.join(", ")));
         }
     }
+    for left_out in step.left_out_words() {
+        out += &body(&format!("  {}", line(&left_out)));
+    }
     let host_limited: u64 = step.points.iter().map(|p| p.host_limited).sum();
     if host_limited > 0 {
         let mut codes: BTreeMap<&str, u32> = BTreeMap::new();

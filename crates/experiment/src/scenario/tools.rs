@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use weir_model::units::{RateLimit, SendRate};
 
 /// The parameters of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,27 +17,67 @@ pub struct Load {
     pub size: Option<u64>,
     /// TCP maximum segment size.
     pub mss: Option<u32>,
+    /// Socket buffer of both ends, bytes.
+    pub window: Option<u64>,
+    /// TCP congestion control by its kernel name; absent: the system's.
+    pub congestion: Option<String>,
     /// Connections.
     pub connections: u32,
-    /// UDP rate, bit/s; absent: unlimited.
-    pub rate: Option<u64>,
+    /// Rate of each connection; absent: unlimited.
+    pub rate: Option<RateLimit>,
     /// Whole seconds.
     pub seconds: u32,
 }
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            is_udp: false,
+            size: None,
+            mss: None,
+            window: None,
+            congestion: None,
+            connections: 1,
+            rate: None,
+            seconds: 10,
+        }
+    }
+}
+
+impl Load {
+    /// The rate for tools that know only bit/s; 0 is unlimited.
+    fn bits(&self) -> Result<u64, &'static str> {
+        match (self.rate, self.size) {
+            (None | Some(RateLimit::Unlimited), _) => Ok(0),
+            (Some(RateLimit::Bits(bits)), _) => Ok(bits.0),
+            (Some(RateLimit::Packets(packets)), Some(size)) => {
+                Ok((packets * size as f64 * 8.0).round() as u64)
+            }
+            (Some(RateLimit::Packets(_)), None) => {
+                Err("its rate is in bit/s, so that packets/s need a size")
+            }
+        }
+    }
+}
+
+/// A command line, or what the tool lacks for the load.
+pub type Words = Result<Vec<String>, &'static str>;
 
 /// A tool.
 #[derive(Debug)]
 pub struct Tool {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// Its programs.
+    /// Its programs, the client first.
     pub programs: &'static [&'static str],
+    /// Arguments with which its client prints its version.
+    pub version: &'static [&'static str],
     /// Arguments of its server, which may write a log to the named file. Only some servers end by themselves.
     pub server: fn(&Load, &str) -> Vec<String>,
     /// Port on which the server listens, and whether it is UDP.
     pub port: (u16, bool),
-    /// Arguments of its client; absent if the tool can't produce this load.
-    pub client: fn(&Load, &str) -> Option<Vec<String>>,
+    /// Arguments of its client.
+    pub client: fn(&Load, &str) -> Words,
     /// Arguments of the program that decodes the server's log, for a tool that reports its figures in no other way:
     /// its output replaces that of the server.
     pub decode: Option<fn(&str) -> Vec<String>>,
@@ -48,8 +89,8 @@ impl Tool {
     /// Why the tool can't produce a load, if so; `is_here`: its server is started by this program.
     #[must_use]
     pub(crate) fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
-        if (self.client)(load, "").is_none() {
-            return Some("it can't produce this load");
+        if let Err(lacks) = (self.client)(load, "") {
+            return Some(lacks);
         }
         let needs_log = self.decode.is_some() && !is_here;
         needs_log.then_some("its figures are in the log of its server, which is remote")
@@ -68,11 +109,15 @@ fn push(out: &mut Vec<String>, flag: &str, value: impl ToString) {
     out.push(value.to_string());
 }
 
+const NO_CONGESTION: &str = "it has no option for the congestion control";
+const NO_SEVERAL: &str = "it has no option for several connections";
+
 /// The supported tools.
 pub const TOOLS: &[Tool] = &[
     Tool {
         name: "iperf3",
         programs: &["iperf3"],
+        version: &["--version"],
         server: |_, _| words(&["iperf3", "-s", "-1"]),
         port: (5201, false),
         client: |load, host| {
@@ -82,11 +127,16 @@ pub const TOOLS: &[Tool] = &[
             push(&mut out, "-P", load.connections);
             if load.is_udp {
                 out.push("-u".into());
-                push(&mut out, "-b", load.rate.unwrap_or(0));
+            }
+            if load.is_udp || load.rate.is_some() {
+                push(&mut out, "-b", load.bits()?);
             }
             load.size.iter().for_each(|s| push(&mut out, "-l", s));
             load.mss.iter().for_each(|m| push(&mut out, "-M", m));
-            Some(out)
+            // The client passes it on to the server.
+            load.window.iter().for_each(|w| push(&mut out, "-w", w));
+            load.congestion.iter().for_each(|c| push(&mut out, "-C", c));
+            Ok(out)
         },
         decode: None,
         parse: iperf3,
@@ -94,11 +144,13 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "iperf",
         programs: &["iperf"],
+        version: &["--version"],
         server: |load, _| {
             let mut out = words(&["iperf", "-s", "-y", "C"]);
             if load.is_udp {
                 out.push("-u".into());
             }
+            load.window.iter().for_each(|w| push(&mut out, "-w", w));
             out
         },
         port: (5001, false),
@@ -107,13 +159,19 @@ pub const TOOLS: &[Tool] = &[
             push(&mut out, "-c", host);
             push(&mut out, "-t", load.seconds);
             push(&mut out, "-P", load.connections);
+            match load.bits()? {
+                0 if load.is_udp => push(&mut out, "-b", "100g"),
+                0 => {}
+                bits => push(&mut out, "-b", bits),
+            }
             if load.is_udp {
-                push(&mut out, "-b", load.rate.map_or("100g".into(), |r| r.to_string()));
                 out.push("-u".into());
             }
             load.size.iter().for_each(|s| push(&mut out, "-l", s));
             load.mss.iter().for_each(|m| push(&mut out, "-M", m));
-            Some(out)
+            load.window.iter().for_each(|w| push(&mut out, "-w", w));
+            load.congestion.iter().for_each(|c| push(&mut out, "-Z", c));
+            Ok(out)
         },
         decode: None,
         parse: iperf,
@@ -121,25 +179,41 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "nuttcp",
         programs: &["nuttcp"],
+        version: &["-V"],
         server: |_, _| words(&["nuttcp", "-S", "--nofork"]),
         port: (5000, false),
         client: |load, host| {
-            // It has no UDP test with several streams.
             if load.is_udp && load.connections > 1 {
-                return None;
+                return Err("it has no UDP test with several streams");
+            }
+            if load.congestion.is_some() {
+                return Err(NO_CONGESTION);
             }
             let mut out = words(&["nuttcp", "-fparse"]);
             out.push(format!("-T{}", load.seconds));
             if load.is_udp {
                 out.push("-u".into());
-                out.push(load.rate.map_or("-Ru".into(), |r| format!("-R{}", r.div_ceil(1000))));
             } else if load.connections > 1 {
                 out.push(format!("-N{}", load.connections));
             }
+            match load.rate {
+                Some(RateLimit::Packets(packets)) => out.push(format!("-R{packets:.0}p")),
+                Some(RateLimit::Bits(bits)) => out.push(format!("-R{}", bits.0.div_ceil(1000))),
+                _ if load.is_udp => out.push("-Ru".into()),
+                _ => {}
+            }
             load.size.iter().for_each(|s| out.push(format!("-l{s}")));
             load.mss.iter().for_each(|m| out.push(format!("-M{m}")));
+            if let Some(window) = load.window {
+                if window % 1024 != 0 {
+                    return Err("its window is in units of 1024 bytes");
+                }
+                // The client's, then the server's.
+                out.push(format!("-w{}", window / 1024));
+                out.push(format!("-ws{}", window / 1024));
+            }
             out.push(host.into());
-            Some(out)
+            Ok(out)
         },
         decode: None,
         parse: nuttcp,
@@ -147,34 +221,57 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "netperf",
         programs: &["netperf", "netserver"],
+        version: &["-V"],
         server: |_, _| words(&["netserver", "-D"]),
         port: (12865, false),
         client: |load, host| {
-            if load.connections > 1 || load.mss.is_some() || (load.is_udp && load.rate.is_some()) {
-                return None;
+            if load.connections > 1 {
+                return Err(NO_SEVERAL);
+            }
+            if load.rate.is_some() {
+                return Err("it paces only if it was built for that");
             }
             let mut out = words(&["netperf", "-P", "0", "-f", "m"]);
             push(&mut out, "-H", host);
             push(&mut out, "-l", load.seconds);
             push(&mut out, "-t", if load.is_udp { "UDP_STREAM" } else { "TCP_STREAM" });
-            if let Some(size) = load.size {
-                out.push("--".into());
-                push(&mut out, "-m", size);
+            let mut own = vec![];
+            load.size.iter().for_each(|s| push(&mut own, "-m", s));
+            load.mss.iter().for_each(|m| push(&mut own, "-G", m));
+            if let Some(window) = load.window {
+                // Of the client and of the server.
+                push(&mut own, "-s", window);
+                push(&mut own, "-S", window);
             }
-            Some(out)
+            load.congestion.iter().for_each(|c| push(&mut own, "-K", c));
+            if !own.is_empty() {
+                out.push("--".into());
+                out.append(&mut own);
+            }
+            Ok(out)
         },
         decode: None,
         parse: netperf,
     },
     Tool {
         name: "d-itg",
-        programs: &["ITGRecv", "ITGSend", "ITGDec"],
+        programs: &["ITGSend", "ITGRecv", "ITGDec"],
+        version: &["-h"],
         server: |_, log| words(&["ITGRecv", "-l", log]),
         port: (9000, false),
         client: |load, host| {
-            // Several flows need a script, and it has no option for the MSS.
-            if load.connections > 1 || load.mss.is_some() {
-                return None;
+            // Several flows need a script.
+            if load.connections > 1 {
+                return Err(NO_SEVERAL);
+            }
+            if load.mss.is_some() {
+                return Err("it has no option for the MSS");
+            }
+            if load.window.is_some() {
+                return Err("it has no option for the window");
+            }
+            if load.congestion.is_some() {
+                return Err(NO_CONGESTION);
             }
             let mut out = words(&["ITGSend", "-l", "/dev/null"]);
             push(&mut out, "-a", host);
@@ -183,14 +280,48 @@ pub const TOOLS: &[Tool] = &[
             let size = load.size.unwrap_or(DITG_SIZE_BYTES);
             push(&mut out, "-c", size);
             // It always has a rate: one beyond any path is unlimited.
-            let rate = load.rate.map_or(1e7, |bits| bits as f64 / 8.0 / size as f64);
+            let rate = match load.rate {
+                Some(RateLimit::Packets(packets)) => packets,
+                Some(RateLimit::Bits(bits)) => bits.0 as f64 / 8.0 / size as f64,
+                Some(RateLimit::Unlimited) | None => 1e7,
+            };
             push(&mut out, "-C", rate);
-            Some(out)
+            Ok(out)
         },
         decode: Some(|log| words(&["ITGDec", log])),
         parse: ditg,
     },
 ];
+
+/// The line of a program's output that has its version: the first one with a digit.
+pub(crate) fn version_of(printed: &str) -> Option<String> {
+    const MAX_CHARACTERS: usize = 100;
+    let lines = printed.lines().map(str::trim);
+    let mut lines = lines.filter(|line| line.contains(|c: char| c.is_ascii_digit()));
+    Some(lines.next()?.chars().take(MAX_CHARACTERS).collect())
+}
+
+/// Flags of `weir test` for a load: one datagram per system call at both ends, as the other tools do, unless `coalesced`.
+pub(crate) fn own_flags(load: &Load, coalesced: bool) -> Vec<String> {
+    let mut out = vec![];
+    if load.is_udp {
+        out.push("-u".into());
+        if !coalesced {
+            push(&mut out, "--gso", "off");
+            push(&mut out, "--gro", "off");
+        }
+    }
+    let rate = load.rate.map(|limit| SendRate { limit, burst: 1 });
+    let rate = rate.or(load.is_udp.then_some(SendRate::UNLIMITED));
+    rate.iter().for_each(|rate| push(&mut out, "-b", rate));
+    push(&mut out, "-t", load.seconds);
+    push(&mut out, "-P", load.connections);
+    load.size.iter().for_each(|s| push(&mut out, "-l", s));
+    load.mss.iter().for_each(|m| push(&mut out, "-M", m));
+    load.window.iter().for_each(|w| push(&mut out, "-w", w));
+    load.congestion.iter().for_each(|c| push(&mut out, "-C", c));
+    out
+}
 
 /// D-ITG's own default.
 const DITG_SIZE_BYTES: u64 = 512;
@@ -402,9 +533,10 @@ fn ditg(load: &Load, _client: &str, decoded: &str) -> Result<Figures, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::units::BitRate;
 
     fn load(is_udp: bool) -> Load {
-        Load { is_udp, size: Some(160), mss: None, connections: 1, rate: None, seconds: 2 }
+        Load { is_udp, size: Some(160), seconds: 2, ..Load::default() }
     }
 
     #[test]
@@ -540,17 +672,17 @@ mod tests {
         let empty = text.replace("2.000000", "0.000000");
         assert!(ditg(&load(true), "", &empty).unwrap_err().contains("nothing"));
         let of = TOOLS.iter().find(|t| t.name == "d-itg").unwrap();
-        let words =
-            (of.client)(&Load { rate: Some(1_280_000), ..load(true) }, "h").unwrap().join(" ");
+        let rate = Some(RateLimit::Bits(BitRate(1_280_000)));
+        let words = (of.client)(&Load { rate, ..load(true) }, "h").unwrap().join(" ");
         assert_eq!(words, "ITGSend -l /dev/null -a h -T UDP -t 2000 -c 160 -C 1000");
     }
 
     #[test]
-    fn a_load_that_a_tool_has_no_words_for_is_left_out() {
+    fn a_load_that_a_tool_lacks_an_option_for_is_left_out() {
         let many = Load { connections: 2, ..load(true) };
         let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
-        assert!((of("nuttcp").client)(&many, "h").is_none());
-        assert!((of("iperf3").client)(&many, "h").is_some());
+        assert!((of("nuttcp").client)(&many, "h").is_err());
+        assert!((of("iperf3").client)(&many, "h").is_ok());
         assert!(of("nuttcp").refusal(&many, true).is_some());
         assert_eq!(of("iperf3").refusal(&many, true), None);
         assert_eq!(of("iperf3").refusal(&many, false), None);
@@ -559,5 +691,58 @@ mod tests {
         let words =
             (of("iperf3").client)(&Load { mss: Some(536), ..load(false) }, "h").unwrap().join(" ");
         assert_eq!(words, "iperf3 -J -i 0 -c h -t 2 -P 1 -l 160 -M 536");
+    }
+
+    /// A window is set at both ends; a rate of a stream only by tools that pace it.
+    #[test]
+    fn each_tool_has_its_own_words_for_a_setting() {
+        let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
+        let client = |name: &str, load: &Load| (of(name).client)(load, "h").map(|w| w.join(" "));
+        let own = Load { size: None, ..load(false) };
+        let small = Load { window: Some(8192), mss: Some(128), ..own.clone() };
+        let iperf = "iperf -y C -c h -t 2 -P 1 -M 128 -w 8192";
+        assert_eq!(client("iperf", &small).as_deref(), Ok(iperf));
+        assert_eq!((of("iperf").server)(&small, "").join(" "), "iperf -s -y C -w 8192");
+        let iperf3 = "iperf3 -J -i 0 -c h -t 2 -P 1 -M 128 -w 8192";
+        assert_eq!(client("iperf3", &small).as_deref(), Ok(iperf3));
+        assert_eq!(client("nuttcp", &small).as_deref(), Ok("nuttcp -fparse -T2 -M128 -w8 -ws8 h"));
+        let netperf = "netperf -P 0 -f m -H h -l 2 -t TCP_STREAM -- -G 128 -s 8192 -S 8192";
+        assert_eq!(client("netperf", &small).as_deref(), Ok(netperf));
+        assert!(client("d-itg", &small).is_err());
+        assert!(client("nuttcp", &Load { window: Some(8000), ..own.clone() }).is_err());
+        assert_eq!(own_flags(&small, false).join(" "), "-t 2 -P 1 -M 128 -w 8192");
+
+        let paced = Load { rate: Some(RateLimit::Packets(1000.0)), ..load(false) };
+        let ditg = "ITGSend -l /dev/null -a h -T TCP -t 2000 -c 160 -C 1000";
+        assert_eq!(client("d-itg", &paced).as_deref(), Ok(ditg));
+        assert!(client("iperf3", &paced).unwrap().contains("-b 1280000"));
+        assert!(client("iperf3", &Load { size: None, ..paced.clone() }).is_err());
+        assert!(client("nuttcp", &paced).unwrap().contains("-R1000p"));
+        assert!(client("netperf", &paced).is_err());
+        assert_eq!(own_flags(&paced, false).join(" "), "-b 1000pps -t 2 -P 1 -l 160");
+
+        let pinned = Load { congestion: Some("reno".into()), ..own };
+        assert!(client("iperf", &pinned).unwrap().ends_with("-Z reno"));
+        assert!(client("iperf3", &pinned).unwrap().ends_with("-C reno"));
+        assert!(client("nuttcp", &pinned).is_err());
+    }
+
+    #[test]
+    fn weir_sends_datagrams_by_themselves_as_the_other_tools_do() {
+        let flags = |is_udp, coalesced| own_flags(&load(is_udp), coalesced).join(" ");
+        assert_eq!(flags(true, false), "-u --gso off --gro off -b 0 -t 2 -P 1 -l 160");
+        assert_eq!(flags(true, true), "-u -b 0 -t 2 -P 1 -l 160");
+        assert_eq!(flags(false, false), "-t 2 -P 1 -l 160");
+    }
+
+    #[test]
+    fn the_version_is_the_first_line_with_a_digit() {
+        let itg = "ITGSend version 2.8.1 (r1023)\nCompile-time options: sctp dccp\n";
+        assert_eq!(version_of(itg).as_deref(), Some("ITGSend version 2.8.1 (r1023)"));
+        assert_eq!(
+            version_of("\n  iperf 3.12 (cJSON 1.7.15)\nLinux vm 6\n").as_deref(),
+            Some("iperf 3.12 (cJSON 1.7.15)")
+        );
+        assert_eq!(version_of("usage"), None);
     }
 }

@@ -15,8 +15,9 @@ mod variables;
 pub use crate::metric::Unit;
 pub use metric::Metric;
 pub use outcome::{
-    Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
-    Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
+    Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, HostUse, Judged,
+    LeftOut, LeftOutReason, Outcome, Point, Precision, PublishedFigure, RunRef, StepOutcome,
+    Summary, Together, ToolVersion,
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{

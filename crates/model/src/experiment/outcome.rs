@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ResultTable;
 use crate::metric::METRICS;
-use crate::record::{Crossing, Status};
+use crate::record::{Crossing, Host, Status};
 use crate::units::Seed;
 
 /// The schema name.
@@ -102,6 +102,33 @@ pub struct Experiment {
     pub steps: Vec<StepOutcome>,
     /// The verdict.
     pub outcome: Outcome,
+    /// The hosts of its tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostUse>,
+}
+
+/// A host of an experiment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HostUse {
+    /// Its name in the scenario, such as `a`; `local` for this machine outside of a lab.
+    pub role: String,
+    /// Its properties, without counters.
+    pub host: Host,
+}
+
+impl HostUse {
+    /// A host with this role. Counters of a run are not its properties.
+    #[must_use]
+    pub fn new(role: &str, host: &Host) -> HostUse {
+        let mut host = host.clone();
+        host.counters.clear();
+        for interface in &mut host.interfaces {
+            interface.counters_before.clear();
+            interface.counters_after.clear();
+            interface.qdiscs.clear();
+        }
+        HostUse { role: role.into(), host }
+    }
 }
 
 /// One step.
@@ -124,6 +151,12 @@ pub struct StepOutcome {
     /// Each run, in the order in which they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<RunRef>,
+    /// The tools of a comparison at the points where they were not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// The other tools of a comparison that ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolVersion>,
     /// The axes of a sweep, in the order in which they were given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<String>,
@@ -151,6 +184,52 @@ pub struct StepOutcome {
     pub interrupted: bool,
 }
 
+/// A tool at a point of a comparison where it was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// Values of the axes, `tool` among them.
+    pub at: BTreeMap<String, String>,
+    /// The reason.
+    pub why: LeftOutReason,
+    /// What the tool lacks, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Why a tool was not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LeftOutReason {
+    /// One of its programs is not installed on this host.
+    #[serde(rename = "not installed")]
+    NotInstalled,
+    /// It can't produce the load of the point.
+    #[serde(rename = "not supported")]
+    NotSupported,
+}
+
+impl LeftOutReason {
+    /// As it is printed.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            LeftOutReason::NotInstalled => "not installed",
+            LeftOutReason::NotSupported => "not supported",
+        }
+    }
+}
+
+/// A program of another tool, with its version.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ToolVersion {
+    /// Name of the tool.
+    pub name: String,
+    /// Its version as its client prints it; absent if it prints none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its programs.
+    pub programs: Vec<String>,
+}
+
 /// One run of a step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunRef {
@@ -168,6 +247,15 @@ pub struct RunRef {
     /// The tool that ran; absent for Weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// In a comparison: the client's command line. That of Weir also needs the seed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The server's command line, if this program started the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_command: Vec<String>,
+    /// Seed of its plan; absent for other tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
     /// Its metrics, in SI units. What was not measured is absent. For a tool that reports only what it sent,
     /// the rate is `sent_throughput`.
     pub metrics: BTreeMap<String, f64>,
@@ -296,6 +384,39 @@ impl StepOutcome {
     pub fn sent_instead<'p>(&self, point: &'p Point, metric: &str) -> Option<&'p Summary> {
         let is_absent = metric == THROUGHPUT && !point.metrics.contains_key(THROUGHPUT);
         point.metrics.get(SENT_THROUGHPUT).filter(|_| is_absent && self.is_comparison())
+    }
+
+    /// The tools that were not measured, with the reason and the number of points unless there are no others.
+    #[must_use]
+    pub fn left_out_words(&self) -> Vec<String> {
+        const TOOL: &str = "tool";
+        let of = |at: &BTreeMap<String, String>, tool: Option<&String>| at.get(TOOL) == tool;
+        let mut groups: Vec<(&LeftOut, usize)> = vec![];
+        for one in &self.left_out {
+            let is_same = |(first, _): &&mut (&LeftOut, usize)| {
+                of(&one.at, first.at.get(TOOL))
+                    && (first.why, &first.detail) == (one.why, &one.detail)
+            };
+            match groups.iter_mut().find(is_same) {
+                Some((_, count)) => *count += 1,
+                None => groups.push((one, 1)),
+            }
+        }
+        groups
+            .into_iter()
+            .map(|(first, count)| {
+                let tool = first.at.get(TOOL);
+                let here = self.points.iter().filter(|p| of(&p.at, tool)).count();
+                let all = here + self.left_out.iter().filter(|l| of(&l.at, tool)).count();
+                let mut text =
+                    format!("{} is {}", tool.map_or("", String::as_str), first.why.word());
+                if count < all {
+                    text += &format!(" at {count} of {all} points");
+                }
+                first.detail.iter().for_each(|detail| text += &format!(": {detail}"));
+                text
+            })
+            .collect()
     }
 
     fn is_comparison(&self) -> bool {

@@ -66,6 +66,9 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             notice(Severity::Warning, "host_limited", name, text);
         }
         if let Some(reason) = &step.reason {
+        for left_out in step.left_out_words() {
+            notice(Severity::Info, "tool-left-out", name, format!("{left_out}."));
+        }
             let severity = match step.outcome {
                 Outcome::Done | Outcome::Passed | Outcome::Skipped => Severity::Info,
                 Outcome::Inconclusive => Severity::Warning,
@@ -771,6 +774,8 @@ mod tests {
             summary.variance = Some(279_947_489_391_985.0);
         }
         let text = |step: &StepOutcome| -> Vec<(String, String)> {
+            left_out: vec![],
+            tools: vec![],
             let laid = table(step, "throughput").laid();
             let heads = laid.heads.iter().map(|(name, unit, _)| format!("{name} {unit}"));
             heads.zip(laid.rows[0].iter().map(|c| c.text.clone())).collect()

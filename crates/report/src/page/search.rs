@@ -96,6 +96,8 @@ mod tests {
             code: None,
             seconds: 1.0,
             runs: vec![run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
+            left_out: vec![],
+            tools: vec![],
             axes: vec!["size".into()],
             points: vec![],
             found: vec![found("throughput", Some(10.0)), found("other", None)],

@@ -1348,8 +1348,14 @@ export interface components {
             coalesced?: boolean;
             /** @description Sending host. */
             from?: string | null;
+            /** @description Tool → its own fixed parameters, which replace those of `with`. */
+            of?: {
+                [key: string]: {
+                    [key: string]: unknown;
+                };
+            };
             /**
-             * @description Axes: `size`, `mss`, `transport`, `connections`, `rate`, `seconds`.
+             * @description Axes: `size`, `mss`, `window`, `transport`, `connections`, `rate`, `congestion`, `seconds`.
              * @default []
              */
             over: string[];
@@ -1656,16 +1662,16 @@ export interface components {
         };
         /** @description Properties of a processor. */
         CpuFacts: {
+            /** @description Size of each cache that the first processor uses, by its name: `L1d`, `L1i`, `L2`, `L3`. */
+            cache_bytes?: {
+                [key: string]: number;
+            };
             /**
              * Format: uint32
              * @description Logical processors usable.
              * @default 0
              */
             cores: number;
-            /** @description Size of each cache that the first processor uses, by its name: `L1d`, `L1i`, `L2`, `L3`. */
-            cache_bytes?: {
-                [key: string]: number;
-            };
             /** @description Frequency governor. */
             governor?: string | null;
             /**
@@ -2594,6 +2600,8 @@ export interface components {
         Experiment: {
             /** @description The command as it was given; if it was resumed, the one that started it. */
             command: string[];
+            /** @description The hosts of its tests. */
+            hosts?: components["schemas"]["HostUse"][];
             /** @description Unique, sortable by time. Its runs carry it as the label `experiment`. */
             id: string;
             /** @description The method, in words. */
@@ -3282,6 +3290,13 @@ export interface components {
              */
             port?: number | null;
         };
+        /** @description A host of an experiment. */
+        HostUse: {
+            /** @description Its properties, without counters. */
+            host: components["schemas"]["Host"];
+            /** @description Its name in the scenario, such as `a`; `local` for this machine outside of a lab. */
+            role: string;
+        };
         /** @description A flow of the emulator. */
         ImpairFlow: {
             /** @description Laws from A to B. */
@@ -3459,6 +3474,16 @@ export interface components {
         };
         /** @description Properties of one interface, with its counters before and after. */
         Interface: {
+            /**
+             * @description The card's bus: kind, address, and speed and lanes of its link, such as
+             *     `pci 0000:03:00.0, 2.5 GT/s PCIe x1`.
+             */
+            bus?: string | null;
+            /**
+             * @description The card: its name in the system's list of devices with its ids, such as
+             *     `82574L Gigabit Network Connection (8086:10d3)`; absent for virtual interfaces.
+             */
+            card?: string | null;
             /** @description Counters after the run. */
             counters_after?: {
                 [key: string]: number;
@@ -3474,16 +3499,6 @@ export interface components {
              * @description Maximum transmission unit, if it is known.
              */
             mtu_bytes?: number | null;
-            /**
-             * @description The card's bus: kind, address, and speed and lanes of its link, such as
-             *     `pci 0000:03:00.0, 2.5 GT/s PCIe x1`.
-             */
-            bus?: string | null;
-            /**
-             * @description The card: its name in the system's list of devices with its ids, such as
-             *     `82574L Gigabit Network Connection (8086:10d3)`; absent for virtual interfaces.
-             */
-            card?: string | null;
             /**
              * @description Name.
              * @default
@@ -3892,6 +3907,19 @@ export interface components {
              */
             stage: string;
         };
+        /** @description A tool at a point of a comparison where it was not measured. */
+        LeftOut: {
+            /** @description Values of the axes, `tool` among them. */
+            at: {
+                [key: string]: string;
+            };
+            /** @description What the tool lacks, in words. */
+            detail?: string | null;
+            /** @description The reason. */
+            why: components["schemas"]["LeftOutReason"];
+        };
+        /** @description Why a tool was not measured. */
+        LeftOutReason: "not installed" | "not supported";
         /** @description How frames are received. */
         LinkChoice: "auto" | "packet" | "xdp" | "xdp-generic";
         /** @description Use of a nominal rate at four levels. */
@@ -5238,6 +5266,8 @@ export interface components {
             at?: {
                 [key: string]: string;
             };
+            /** @description In a comparison: the client's command line. That of Weir also needs the seed. */
+            command?: string[];
             /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
             crossing?: components["schemas"]["Crossing"] | null;
             /** @description Why there is no record, or only a part of one. */
@@ -5266,6 +5296,10 @@ export interface components {
              * @description Which repetition, from 1.
              */
             repetition: number;
+            /** @description Seed of its plan; absent for other tools. */
+            seed?: components["schemas"]["Seed"] | null;
+            /** @description The server's command line, if this program started the server. */
+            server_command?: string[];
             /** @description A host-limited run that was repeated; it is not included in the figures. */
             superseded?: boolean;
             /** @description How closely its senders started, if it has several. */
@@ -5868,6 +5902,8 @@ export interface components {
             found?: components["schemas"]["Found"][];
             /** @description The user or the system interrupted it: unfinished steps have no result. */
             interrupted?: boolean;
+            /** @description The tools of a comparison at the points where they were not measured. */
+            left_out?: components["schemas"]["LeftOut"][];
             /** @description Its name. */
             name: string;
             /** @description The outcome. */
@@ -5892,6 +5928,8 @@ export interface components {
              *     one with the largest skew.
              */
             together?: components["schemas"]["Together"] | null;
+            /** @description The other tools of a comparison that ran. */
+            tools?: components["schemas"]["ToolVersion"][];
         };
         /** @description Connections of a test in the background. */
         StopStep: {
@@ -6553,6 +6591,15 @@ export interface components {
              * @description Tests whose first packet arrived.
              */
             tests: number;
+        };
+        /** @description A program of another tool, with its version. */
+        ToolVersion: {
+            /** @description Name of the tool. */
+            name: string;
+            /** @description Its programs. */
+            programs: string[];
+            /** @description Its version as its client prints it; absent if it prints none. */
+            version?: string | null;
         };
         /** @description The directions that ran. */
         Totals: {

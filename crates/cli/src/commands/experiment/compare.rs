@@ -6,14 +6,16 @@ use std::ffi::OsString;
 use clap::Args;
 use serde_json::Value;
 use weir_experiment::scenario::tools::TOOLS;
-use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step};
+use weir_model::experiment::{
+    CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step, check_axes,
+};
 use weir_model::names::Host;
-use weir_model::units::{BitRate, ByteSize, Seed};
+use weir_model::units::{ByteSize, Seed, SendRate};
 
 use super::axes::refuse_beside;
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::flags::{Shaping, flags};
-use crate::commands::values::{MAX_RUNS, confidence, whole};
+use crate::commands::values::{self, MAX_RUNS, confidence, whole};
 use crate::error::CliError;
 use crate::output::print;
 
@@ -36,7 +38,7 @@ pub(crate) struct CompareArgs {
     /// Tools, separated by commas [default: all that are installed]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     tools: Vec<String>,
-    /// An axis of size, mss, connections, rate, transport; may be repeated
+    /// An axis of size, mss, window, connections, rate, congestion, transport; may be repeated
     #[arg(long, value_name = "NAME=VALUES")]
     over: Vec<String>,
     #[command(flatten)]
@@ -71,9 +73,15 @@ flags! {
         /// Connections, 1 to 128 [default: 1]
         #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
         parallel: Option<u32> => count,
-        /// UDP rate, bit/s [default: as fast as possible]
+        /// Socket buffer of both ends
+        #[arg(short = 'w', long, value_name = "SIZE")]
+        window: Option<ByteSize> => window,
+        /// TCP congestion control by its kernel name, such as cubic, reno or bbr
+        #[arg(short = 'C', long, value_name = "NAME", value_parser = values::congestion)]
+        congestion: Option<String> => congestion,
+        /// Rate of a connection, bit/s, or packets or writes per second such as 1000pps [default: as fast as possible]
         #[arg(short = 'b', long, value_name = "RATE")]
-        bitrate: Option<BitRate> => rate,
+        bitrate: Option<SendRate> => rate,
         /// Duration of a run in whole seconds [default: 10]
         #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
         time: Option<u32> => duration,
@@ -91,16 +99,6 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
     }
     let load = &args.load;
     refuse_beside(&load.flags(), &args.over, &[])?;
-    let is_axis =
-        |name: &str| args.over.iter().any(|a| a.split('=').next().map(str::trim) == Some(name));
-    if load.bitrate.is_some() && !load.udp && !is_axis("transport") {
-        let why = "given without -u: every tool sends TCP as fast as it goes";
-        return Err(CliError::flag(
-            "-b/--bitrate",
-            why,
-            "-b together with -u or --over transport=udp",
-        ));
-    }
     let mut with: BTreeMap<String, Value> = BTreeMap::from([
         ("seconds".to_owned(), load.time.unwrap_or(10).into()),
         ("transport".to_owned(), if load.udp { "udp" } else { "tcp" }.into()),
@@ -113,7 +111,9 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
     put("size", load.length.map(|s| s.0.into()));
     put("mss", load.set_mss.map(Into::into));
     put("connections", load.parallel.map(Into::into));
-    put("rate", load.bitrate.map(|r| r.0.into()));
+    put("window", load.window.map(|w| w.0.into()));
+    put("congestion", load.congestion.clone().map(Into::into));
+    put("rate", load.bitrate.map(|r| r.to_string().into()));
     let mut hosts = BTreeMap::new();
     if let Some(host) = &args.host {
         let target = Host::parse(host).map_err(|e| CliError::of_field(e, "HOST"))?;
@@ -122,6 +122,8 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
             HostSpec { address: target.name, port: target.port, key_file: None },
         );
     }
+    // Invalid axes are refused with the scenario.
+    let axes = check_axes(&args.over, "").unwrap_or_default();
     let step = CompareStep {
         tools: args.tools,
         over: args.over,
@@ -133,7 +135,7 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
     let scenario = Scenario {
         schema: SCENARIO_SCHEMA.into(),
         name: "compare".into(),
-        title: Some("tools compared".into()),
+        title: Some(title(load.udp, args.coalesced, &axes)),
         method: None,
         tags: vec![],
         seed: args.order_seed,
@@ -152,4 +154,32 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         }],
     };
     execute(Job::of_flags(&scenario)?, &args.result, command)
+}
+
+/// The title, with the transport and how UDP crosses the path.
+fn title(is_udp: bool, coalesced: bool, axes: &[(String, Vec<String>)]) -> String {
+    let own = vec![if is_udp { "udp" } else { "tcp" }.to_owned()];
+    let axis = axes.iter().find(|(name, _)| name == "transport");
+    let modes = axis.map_or(&own, |(_, values)| values).iter().map(|transport| {
+        match (transport.as_str(), coalesced) {
+            ("udp", true) => "UDP coalesced".into(),
+            ("udp", false) => "UDP per-packet".into(),
+            (other, _) => other.to_uppercase(),
+        }
+    });
+    format!("tools compared, {}", modes.collect::<Vec<_>>().join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::title;
+
+    #[test]
+    fn the_title_says_how_packets_cross_the_path() {
+        let axis = [("transport".to_owned(), vec!["tcp".to_owned(), "udp".to_owned()])];
+        assert_eq!(title(false, false, &[]), "tools compared, TCP");
+        assert_eq!(title(true, false, &[]), "tools compared, UDP per-packet");
+        assert_eq!(title(true, true, &[]), "tools compared, UDP coalesced");
+        assert_eq!(title(false, false, &axis), "tools compared, TCP and UDP per-packet");
+    }
 }

@@ -433,3 +433,17 @@ pub(crate) fn recompute(log: &Path) -> Value {
     command.arg(script).arg(log);
     serde_json::from_str(&run(command).good()).unwrap()
 }
+
+/// The number of runs in the only checkpoint of a home; 0 before there is one.
+pub(crate) fn checkpointed_runs(home: &Path) -> usize {
+    let entries = std::fs::read_dir(home.join("weir/experiments"));
+    let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let checkpoint =
+        paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "checkpoint"));
+    checkpoint
+        .and_then(|path| std::fs::read_to_string(path).ok())
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| line.starts_with(r#"{"key":"#))
+        .count()
+}

@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 use weir_jobs::{ChildGuard, Output, Process, captured};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
-use weir_model::experiment::Scenario;
+use weir_model::experiment::{HostUse, Scenario};
+use weir_model::record::Record;
 use weir_net::process::{die_with_starter, lead_session};
+use weir_net::thread::lock;
 
 use super::{Options, ScenarioError};
 
@@ -42,6 +44,8 @@ pub(super) struct Environment<'a> {
     options: &'a Options<'a>,
     lab: Option<Lab>,
     servers: Mutex<BTreeMap<String, Process>>,
+    /// Hosts of the tests so far.
+    hosts: Mutex<Vec<HostUse>>,
     emulators: BTreeMap<String, Emulator>,
     /// Directory of the experiment's sockets.
     directory: tempfile::TempDir,
@@ -85,6 +89,7 @@ impl<'a> Environment<'a> {
             options,
             lab,
             servers: Mutex::default(),
+            hosts: Mutex::default(),
             emulators: BTreeMap::new(),
             directory,
             sockets: AtomicU32::new(0),
@@ -153,6 +158,24 @@ impl<'a> Environment<'a> {
             servers.insert(name.into(), server);
         }
         Ok(Target { address, port: None, key_file: None })
+    }
+
+    /// The hosts of the tests so far.
+    pub(super) fn hosts(&self) -> Vec<HostUse> {
+        lock(&self.hosts).clone()
+    }
+
+    /// Notes the hosts of a test.
+    fn saw_hosts(&self, from: Option<&str>, to: Option<&str>, record: &Record) {
+        let from = from.unwrap_or(if self.lab.is_some() { "a" } else { "local" });
+        let mut hosts = lock(&self.hosts);
+        for (role, host) in [(from, &record.local), (self.answering(to), &record.remote)] {
+            if let Some(found) = host.as_ref().map(|host| HostUse::new(role, host))
+                && !hosts.contains(&found)
+            {
+                hosts.push(found);
+            }
+        }
     }
 
     /// Whether the server that this experiment started on a host of the lab is still running.

@@ -140,6 +140,7 @@ impl Environment<'_> {
         let late = is_late.then(|| "it took longer than its step may".to_owned());
         match record {
             Some(mut record) if !record.flows.is_empty() => {
+                self.saw_hosts(job.from.as_deref(), job.to.as_deref(), &record);
                 let error = refusal.map(|refusal| refusal.message).or(late);
                 if let Some(error) = error
                     && record.end_reason.is_empty()

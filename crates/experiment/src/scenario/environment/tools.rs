@@ -5,10 +5,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weir_jobs::{ChildGuard, collect, collect_last};
+use weir_model::experiment::ToolVersion;
 
 use super::{BEGIN, END, Environment, MAX_OUTPUT_BYTES, not_started};
 use crate::scenario::ScenarioError;
-use crate::scenario::tools::{Figures, Load, Tool};
+use crate::scenario::tools::{Figures, Load, Tool, version_of};
 
 impl Environment<'_> {
     /// Why a tool can't produce a load to a host, if so.
@@ -21,8 +22,47 @@ impl Environment<'_> {
         tool.refusal(load, !self.scenario.hosts.contains_key(self.answering(to)))
     }
 
+    /// The version of a tool, as its client prints it.
+    pub(in crate::scenario) fn version_of(&self, tool: &Tool) -> ToolVersion {
+        let client = tool.programs.first().copied().unwrap_or_default();
+        let words: Vec<String> =
+            [&[client], tool.version].concat().iter().map(|w| (*w).into()).collect();
+        let until = Some(Instant::now() + Duration::from_secs(2));
+        let printed = self.run(&words, None, until, &|| false);
+        ToolVersion {
+            name: tool.name.into(),
+            version: printed.ok().and_then(|(_, text)| version_of(&text)),
+            programs: tool.programs.iter().map(|p| (*p).to_owned()).collect(),
+        }
+    }
+
+    /// Address of the host that answers, over IPv4.
+    pub(in crate::scenario) fn address(&self, to: Option<&str>) -> Result<String, ScenarioError> {
+        let name = self.answering(to);
+        match (self.scenario.hosts.get(name), &self.lab) {
+            (Some(host), _) => Ok(host.address.clone()),
+            (None, Some(lab)) => Ok(lab.host(name)?.ipv4.to_string()),
+            (None, None) => Err(ScenarioError::program(name, "there is no such host")),
+        }
+    }
+
+    /// The start of Weir's command line for a test to a host; and that of the server, if this program started it.
+    pub(in crate::scenario) fn own_words(
+        &self,
+        to: Option<&str>,
+    ) -> Result<(Vec<String>, Vec<String>), ScenarioError> {
+        let mut client = vec!["weir".into(), "test".into(), self.address(to)?];
+        let Some(host) = self.scenario.hosts.get(self.answering(to)) else {
+            return Ok((client, vec!["weir".into(), "serve".into()]));
+        };
+        if let Some(port) = host.port {
+            client.extend(["--port".into(), port.to_string()]);
+        }
+        Ok((client, vec![]))
+    }
+
     /// Runs another tool: its server on a host of the lab (elsewhere it must be running already), its client on a
-    /// host or here. The inner error is a run without figures.
+    /// host or here.
     pub(in crate::scenario) fn tool(
         &self,
         tool: &Tool,
@@ -31,41 +71,43 @@ impl Environment<'_> {
         to: Option<&str>,
         until: Option<Instant>,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Result<Figures, String>, ScenarioError> {
+    ) -> Result<ToolRun, ScenarioError> {
         let name = self.answering(to);
-        if let Some(reason) = self.refusal(tool, load, to) {
-            return Ok(Err(reason.into()));
+        let address = self.address(to)?;
+        let mut done =
+            ToolRun { command: vec![], server_command: vec![], figures: Err(String::new()) };
+        match (tool.client)(load, &address) {
+            Ok(words) => done.command = words,
+            Err(lacks) => return Ok(ToolRun { figures: Err(lacks.into()), ..done }),
         }
         let log = self.directory.path().join(format!("{}.log", tool.name));
-        let (address, server) = match (self.scenario.hosts.get(name), &self.lab) {
-            (Some(host), _) => (host.address.clone(), None),
+        let server = match (self.scenario.hosts.get(name), &self.lab) {
             (None, Some(lab)) => {
                 let words = (tool.server)(load, &log.to_string_lossy());
+                done.server_command.clone_from(&words);
                 let mut command = self.foreign(name, Path::new(&words[0]))?;
                 command
                     .args(&words[1..])
                     .stdin(Stdio::null())
                     .stdout(Stdio::piped())
                     .stderr(Stdio::null());
-                let child = command.spawn().map_err(not_started(tool.programs[0]))?;
+                let child = command.spawn().map_err(not_started(&words[0]))?;
                 let mut server = ChildGuard::group(child, END);
                 let said = collect(server.child.stdout.take(), MAX_OUTPUT_BYTES as u64);
                 // It does not report that it listens, and a probe connection would use up its only client.
                 let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
                 if !listens {
-                    return Ok(Err(format!("its server did not listen on port {}", tool.port.0)));
+                    let reason = format!("its server did not listen on port {}", tool.port.0);
+                    return Ok(ToolRun { figures: Err(reason), ..done });
                 }
-                (lab.host(name)?.ipv4.to_string(), Some((server, said)))
+                Some((server, said))
             }
-            (None, None) => return Err(ScenarioError::program(name, "there is no such host")),
-        };
-        let Some(words) = (tool.client)(load, &address) else {
-            return Ok(Err("it can't produce this load".into()));
+            _ => None,
         };
         let from = from.or(self.lab.as_ref().map(|_| "a"));
         let longest = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
         let until = until.map_or(longest, |u| u.min(longest));
-        let (code, text) = self.run(&words, from, Some(until), is_stopped)?;
+        let (code, text) = self.run(&done.command, from, Some(until), is_stopped)?;
         let mut report = server.map(|(server, said)| {
             // Some servers report when they are stopped.
             drop(server);
@@ -77,15 +119,26 @@ impl Environment<'_> {
         }
         // A log of every packet takes some hundred bytes per packet.
         let _ = std::fs::remove_file(&log);
-        Ok(match code {
+        done.figures = match code {
             Some(0) => (tool.parse)(load, &text, &report.unwrap_or_default()),
             Some(code) => Err(match (tool.parse)(load, &text, "") {
                 Err(said) => format!("exit code {code}: {}", in_one_line(&said)),
                 Ok(_) => format!("exit code {code}"),
             }),
             None => Err("it did not end in time".into()),
-        })
+        };
+        Ok(done)
     }
+}
+
+/// A run of another tool.
+pub(in crate::scenario) struct ToolRun {
+    /// The client's command line.
+    pub(in crate::scenario) command: Vec<String>,
+    /// The server's, if this program started it.
+    pub(in crate::scenario) server_command: Vec<String>,
+    /// The error is a run without figures.
+    pub(in crate::scenario) figures: Result<Figures, String>,
 }
 
 /// Joins the lines of a tool's output.

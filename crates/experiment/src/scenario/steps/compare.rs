@@ -1,8 +1,10 @@
 //! Comparison of other tools and Weir over the same path.
 
-use weir_model::experiment::{nearest, parameter_of};
+use weir_model::experiment::{LeftOut, LeftOutReason, nearest, parameter_of};
 
 use super::*;
+use crate::scenario::ParseTestFlags;
+use crate::scenario::tools::own_flags;
 
 impl<'d> Inner<'d, '_, '_> {
     /// Runs every tool at every point, in shuffled blocks.
@@ -19,46 +21,51 @@ impl<'d> Inner<'d, '_, '_> {
         // Metrics that several tools report.
         let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits", PAYLOAD_SIZE];
         let metrics = self.metrics(&names.map(String::from))?;
-        let mut here: Vec<&str> = vec![WEIR];
-        here.extend(
-            TOOLS.iter().filter(|t| t.programs.iter().all(|p| is_installed(p))).map(|t| t.name),
-        );
+        let is_here = |name: &str| {
+            let tool = TOOLS.iter().find(|t| t.name == name);
+            tool.is_none_or(|t| t.programs.iter().all(|p| is_installed(p)))
+        };
+        let known = [WEIR].into_iter().chain(TOOLS.iter().map(|t| t.name));
         let wanted: Vec<&str> = match step.tools.is_empty() {
-            true => here.clone(),
+            true => known.filter(|name| is_here(name)).collect(),
             false => step.tools.iter().map(String::as_str).collect(),
         };
-        let missing: Vec<&str> = wanted.iter().copied().filter(|t| !here.contains(t)).collect();
-        let tools: Vec<&str> = wanted.iter().copied().filter(|t| here.contains(t)).collect();
-        let mut reasons = vec![];
-        if !missing.is_empty() {
-            reasons.push(format!("not installed here: {}", missing.join(", ")));
-        }
         let mut all: Vec<AxisValues> = vec![];
         for at in points(&axes) {
-            for name in &tools {
+            for name in &wanted {
                 let at = [at.clone(), vec![(TOOL.to_owned(), (*name).to_owned())]].concat();
                 let load = compared(step, &at, self.name)?;
                 let tool = TOOLS.iter().find(|t| t.name == *name);
-                match tool.and_then(|t| environment.refusal(t, &load, step.to.as_deref())) {
+                let left_out = match tool {
+                    _ if !is_here(name) => Some((LeftOutReason::NotInstalled, None)),
+                    Some(tool) => environment
+                        .refusal(tool, &load, step.to.as_deref())
+                        .map(|lacks| (LeftOutReason::NotSupported, Some(lacks.to_owned()))),
+                    None => None,
+                };
+                match left_out {
                     None => all.push(at),
-                    // An unsupported load is not a failure of the tool.
-                    Some(reason) => {
-                        let reason = format!("{name} is skipped: {reason}");
-                        if !reasons.contains(&reason) {
-                            reasons.push(reason);
-                        }
+                    Some((why, detail)) => {
+                        let at = at.into_iter().collect();
+                        out.left_out.push(LeftOut { at, why, detail });
                     }
                 }
             }
         }
         if all.is_empty() {
+            let is_missing = |l: &LeftOut| l.why == LeftOutReason::NotInstalled;
             return Err(ScenarioError::Program {
                 what: self.name.into(),
-                reason: format!("nothing could be compared: {}", reasons.join("; ")),
-                is_unavailable: !missing.is_empty(),
+                reason: format!("nothing could be compared: {}", out.left_out_words().join("; ")),
+                is_unavailable: out.left_out.iter().any(is_missing),
             });
         }
-        out.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        for tool in TOOLS {
+            let is_used = |at: &AxisValues| at.last().is_some_and(|(_, name)| name == tool.name);
+            if all.iter().any(is_used) {
+                out.tools.push(environment.version_of(tool));
+            }
+        }
         let runs = step.runs.unwrap_or(1);
         let of = all.len() as u64 * u64::from(runs);
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
@@ -84,11 +91,8 @@ impl<'d> Inner<'d, '_, '_> {
             let table = published::read(figures, &execution.options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
-        reasons.extend(different_sizes(&out.runs));
-        out.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
-        let reason = out.reason.take();
         self.close(out);
-        out.reason = out.reason.take().or(reason);
+        out.reason = out.reason.take().or_else(|| different_sizes(&out.runs));
         self.close_unmade(out, of);
         Ok(())
     }
@@ -108,12 +112,15 @@ impl<'d> Inner<'d, '_, '_> {
         let Some(tool) = TOOLS.iter().find(|t| t.name == name) else {
             let test =
                 TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
-            let plan = own_plan(&load, step.coalesced);
+            let plan = own_plan(&load, step.coalesced, execution.options.parse_flags, self.name)?;
             // Tools run in any order; none but the first starts at a given time.
             let is_first = false;
             let one =
                 SingleRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
-            return self.run(&one);
+            let (mut run, is_old) = self.run(&one)?;
+            (run.command, run.server_command) = environment.own_words(step.to.as_deref())?;
+            run.command.extend(own_flags(&load, step.coalesced));
+            return Ok((run, is_old));
         };
         if let Some(done) = lock(&execution.checkpoint).done(&key) {
             return Ok((done.run.clone(), true));
@@ -132,9 +139,11 @@ impl<'d> Inner<'d, '_, '_> {
             at: at.iter().cloned().collect(),
             repetition,
             tool: Some(name),
+            command: found.command,
+            server_command: found.server_command,
             ..RunRef::default()
         };
-        match found {
+        match found.figures {
             Ok(figures) => {
                 let wanted: Vec<String> = metrics.iter().map(ToString::to_string).collect();
                 let is_wanted = |name: &String| wanted.contains(name) || name == SENT;
@@ -198,13 +207,20 @@ pub(in crate::scenario) fn compared(
     at: &AxisValues,
     place: &str,
 ) -> Result<Load, ScenarioError> {
-    let mut load =
-        Load { is_udp: false, size: None, mss: None, connections: 1, rate: None, seconds: 10 };
-    let fixed = step.with.iter().map(|(name, value)| {
+    let mut load = Load::default();
+    let tool = at.iter().find(|(name, _)| name == TOOL).map(|(_, tool)| tool);
+    let own = tool.and_then(|tool| step.of.get(tool));
+    let fixed = step.with.iter().map(|with| (place.to_owned(), with));
+    let of_tool = own
+        .into_iter()
+        .flatten()
+        .map(|with| (format!("{place}.of.{}", tool.map_or("", String::as_str)), with));
+    let given = fixed.chain(of_tool).map(|(place, (name, value))| {
         let text = value.as_str().map_or_else(|| value.to_string(), Into::into);
-        (name.clone(), text)
+        (place, name.clone(), text)
     });
-    for (name, value) in fixed.chain(at.iter().cloned()) {
+    let axes = at.iter().map(|(name, value)| (place.to_owned(), name.clone(), value.clone()));
+    for (place, name, value) in given.chain(axes) {
         let refuse = |accepted: &str| {
             ScenarioError::Model(weir_model::ModelError::Field {
                 field: format!("{place}.{name}"),
@@ -234,14 +250,25 @@ pub(in crate::scenario) fn compared(
                 load.size = Some(size.map_err(|e| refuse(&expected(&e)))?.0.max(1));
             }
             "mss" => load.mss = Some(value.parse().map_err(|_| refuse("whole bytes"))?),
+            "window" => {
+                let window = value.parse::<weir_model::units::ByteSize>();
+                load.window = Some(window.map_err(|e| refuse(&expected(&e)))?.0);
+            }
+            "congestion" => {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+                if value.is_empty() || !value.chars().all(is_name) {
+                    return Err(refuse("a kernel name such as cubic, reno, bbr"));
+                }
+                load.congestion = Some(value);
+            }
             "count" => {
                 let count = value.parse().ok().filter(|n| (1..=128).contains(n));
                 load.connections = count.ok_or_else(|| refuse("1 to 128"))?;
             }
             "rate" => {
-                let rate = value.parse::<weir_model::units::BitRate>();
-                let rate = rate.map_err(|e| refuse(&expected(&e)))?;
-                load.rate = Some(rate.0).filter(|r| *r > 0);
+                let rate = value.parse::<SendRate>().ok().filter(|rate| rate.burst == 1);
+                let rate = rate.ok_or_else(|| refuse("a rate such as 10M or 50000pps"))?;
+                load.rate = Some(rate.limit).filter(|limit| *limit != RateLimit::Unlimited);
             }
             "duration" => {
                 let seconds = value.parse().ok().filter(|n| (1..=86_400).contains(n));
@@ -251,21 +278,67 @@ pub(in crate::scenario) fn compared(
             _ => return Err(unknown()),
         }
     }
-    if !load.is_udp && load.rate.is_some() {
-        // Not every tool can pace a stream, so that some would send at full speed.
-        return Err(ScenarioError::refused(
-            &format!("{place}.rate"),
-            "it is UDP's: every tool sends TCP as fast as it goes",
-        ));
-    }
     if load.is_udp && load.mss.is_some() {
         return Err(ScenarioError::refused(&format!("{place}.mss"), "it is TCP's: not with UDP"));
+    }
+    if load.is_udp && load.congestion.is_some() {
+        let field = format!("{place}.congestion");
+        return Err(ScenarioError::refused(&field, "it is TCP's: not with UDP"));
     }
     Ok(load)
 }
 
+/// Checks the tools of a comparison, their own parameters and Weir's plans.
+pub(in crate::scenario) fn check_compare(
+    step: &CompareStep,
+    all: &[AxisValues],
+    parse_flags: ParseTestFlags<'_>,
+    place: &str,
+) -> Result<(), ScenarioError> {
+    let refuse = |field: String, given: &str, accepted: String| {
+        let given = given.to_owned();
+        Err(ScenarioError::Model(weir_model::ModelError::Field { field, given, accepted }))
+    };
+    let known: Vec<&str> = [WEIR].into_iter().chain(TOOLS.iter().map(|t| t.name)).collect();
+    for tool in &step.tools {
+        if !known.contains(&tool.as_str()) {
+            return refuse(format!("{place}.tools"), tool, known.join(", "));
+        }
+    }
+    for (tool, own) in &step.of {
+        let wanted: Vec<&str> = match step.tools.is_empty() {
+            true => known.clone(),
+            false => step.tools.iter().map(String::as_str).collect(),
+        };
+        if !wanted.contains(&tool.as_str()) {
+            return refuse(format!("{place}.of"), tool, wanted.join(", "));
+        }
+        // All tools have the values of an axis.
+        let is_axis = |name: &&String| {
+            let mut axes = all.iter().flatten().map(|(axis, _)| axis);
+            axes.any(|axis| parameter_of(axis) == parameter_of(name))
+        };
+        if let Some(name) = own.keys().find(is_axis) {
+            let accepted = "a parameter that is no axis".into();
+            return refuse(format!("{place}.of.{tool}.{name}"), "an axis", accepted);
+        }
+        for at in all {
+            let at = [at.clone(), vec![(TOOL.to_owned(), tool.clone())]].concat();
+            compared(step, &at, place)?;
+        }
+    }
+    if step.tools.is_empty() || step.tools.iter().any(|tool| tool == WEIR) {
+        for at in all {
+            let at = [at.clone(), vec![(TOOL.to_owned(), WEIR.to_owned())]].concat();
+            own_plan(&compared(step, &at, place)?, step.coalesced, parse_flags, place)?;
+        }
+    }
+    Ok(())
+}
+
 /// The parameters of a comparison's load.
-const LOADS: &[&str] = &["transport", "size", "mss", "connections", "rate", "seconds"];
+const LOADS: &[&str] =
+    &["transport", "size", "mss", "window", "connections", "rate", "congestion", "seconds"];
 
 /// What a unit accepts.
 fn expected(error: &weir_model::ModelError) -> String {
@@ -276,31 +349,19 @@ fn expected(error: &weir_model::ModelError) -> String {
 }
 
 /// Weir's plan for the load of the other tools.
-fn own_plan(load: &Load, coalesced: bool) -> Plan {
-    use weir_model::plan::{Connection, Switch, TcpOptions, UdpOptions};
-    use weir_model::units::{BitRate, ByteSize, Span};
-    let bits = load.rate.map(|r| SendRate { limit: RateLimit::Bits(BitRate(r)), burst: 1 });
-    // One datagram per system call at both ends, as the other tools do.
-    let offload = if load.is_udp && !coalesced { Switch::Off } else { Switch::Auto };
-    let connection = Connection {
-        transport: if load.is_udp {
-            UdpOptions { gso: offload, gro: offload, ..UdpOptions::default() }.into()
-        } else {
-            TcpOptions { mss: load.mss, ..TcpOptions::default() }.into()
-        },
-        count: load.connections,
-        payload: load.size.map(|size| ByteSize(size).into()),
-        rate: bits.or(load.is_udp.then_some(SendRate::UNLIMITED)),
-        duration: Some(Span::from_seconds(u64::from(load.seconds))),
-        ..Connection::default()
-    };
-    Plan { connections: vec![connection], ..Plan::default() }
+fn own_plan(
+    load: &Load,
+    coalesced: bool,
+    parse_flags: ParseTestFlags<'_>,
+    place: &str,
+) -> Result<Plan, ScenarioError> {
+    parse_flags(&own_flags(load, coalesced))
+        .map_err(|refusal| ScenarioError::Flags { field: format!("{place}.with"), refusal })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::plan::Switch;
 
     #[test]
     fn default_datagrams_of_different_sizes_are_named() {
@@ -328,16 +389,37 @@ mod tests {
         assert_eq!(of(&asked), None, "sizes that were asked for");
     }
 
+    /// A tool's own parameters replace the common ones, and only those of its own.
     #[test]
-    fn weir_sends_datagrams_by_themselves_as_the_other_tools_do() {
-        let load =
-            |is_udp| Load { is_udp, size: None, mss: None, connections: 1, rate: None, seconds: 1 };
-        let offloads = |is_udp, coalesced| {
-            let connection = own_plan(&load(is_udp), coalesced).connections.remove(0);
-            connection.transport.udp_options().map(|options| [options.gso, options.gro])
+    fn a_tool_may_have_parameters_of_its_own() {
+        let step: CompareStep = serde_json::from_value(serde_json::json!({
+            "tools": ["weir", "d-itg"], "over": ["size=128"],
+            "with": { "seconds": 2, "window": "8K", "rate": "1M" },
+            "of": { "d-itg": { "rate": "100000pps" } },
+        }))
+        .unwrap();
+        let at = |tool: &str| -> AxisValues {
+            [("size", "128"), (TOOL, tool)].map(|(n, v)| (n.to_owned(), v.to_owned())).into()
         };
-        assert_eq!(offloads(true, false), Some([Switch::Off; 2]));
-        assert_eq!(offloads(true, true), Some([Switch::Auto; 2]));
-        assert_eq!(offloads(false, false), None);
+        let of = |tool: &str| compared(&step, &at(tool), "c").unwrap();
+        assert_eq!(of("d-itg").rate, Some(RateLimit::Packets(1e5)));
+        assert_eq!(of("weir").rate, Some(RateLimit::Bits(weir_model::units::BitRate(1_000_000))));
+        assert_eq!((of("weir").window, of("d-itg").size), (Some(8192), Some(128)));
+        let parse = |_: &[String]| Ok(Plan::default());
+        let refused = |own: serde_json::Value| {
+            let step = CompareStep { of: serde_json::from_value(own).unwrap(), ..step.clone() };
+            let all = [vec![("size".to_owned(), "128".to_owned())]];
+            let error = check_compare(&step, &all, &parse, "c").err()?;
+            let ScenarioError::Model(weir_model::ModelError::Field { field, .. }) = error else {
+                panic!("{error}")
+            };
+            Some(field)
+        };
+        let json = |text: &str| serde_json::from_str(text).unwrap();
+        assert_eq!(refused(json(r#"{"d-itg": {"rate": "5M"}}"#)), None);
+        assert_eq!(refused(json(r#"{"iperf": {"rate": "5M"}}"#)).as_deref(), Some("c.of"));
+        assert_eq!(refused(json(r#"{"weir": {"size": 5}}"#)).as_deref(), Some("c.of.weir.size"));
+        assert_eq!(refused(json(r#"{"weir": {"sice": 5}}"#)).as_deref(), Some("c.of.weir.sice"));
+        assert_eq!(refused(json(r#"{"weir": {"rate": "x"}}"#)).as_deref(), Some("c.of.weir.rate"));
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
-    Action, CompareStep, Metric, Outcome, Point, Published, Rule, RunRef, Scenario, SearchStep,
-    Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+    Action, CompareStep, HostUse, Metric, Outcome, Point, Published, Rule, RunRef, Scenario,
+    SearchStep, Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -38,8 +38,8 @@ mod sweep;
 mod together;
 
 use command::BackgroundCommand;
-pub(super) use compare::compared;
 pub use compare::is_installed;
+pub(super) use compare::{check_compare, compared};
 pub(super) use search::check_search;
 
 /// Default metrics of a sweep.
@@ -288,8 +288,22 @@ impl<'a> Execution<'a> {
         out
     }
 
+    /// The hosts of all tests, those of earlier sessions included.
+    pub(super) fn hosts(&self) -> Vec<HostUse> {
+        self.keep_hosts();
+        lock(&self.checkpoint).hosts().to_vec()
+    }
+
+    fn keep_hosts(&self) {
+        if let Backend::Real(environment) = &self.backend {
+            let hosts = environment.hosts();
+            self.write(|checkpoint| checkpoint.saw_hosts(&hosts));
+        }
+    }
+
     /// Stores a run in the checkpoint; runs of concurrent steps are stored together.
     fn keep(&self, key: &str, run: &RunRef, seconds: f64) {
+        self.keep_hosts();
         let beside = |unit: &&mut Unit| {
             key.strip_prefix(unit.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
         };
@@ -346,6 +360,8 @@ fn begun(name: &str, action: &str) -> StepOutcome {
         code: None,
         seconds: 0.0,
         runs: vec![],
+        left_out: vec![],
+        tools: vec![],
         axes: vec![],
         points: vec![],
         found: vec![],

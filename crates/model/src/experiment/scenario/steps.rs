@@ -318,11 +318,14 @@ pub struct CompareStep {
     /// Tools from the list of `weir compare --list`. Default: all that are installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Axes: `size`, `mss`, `transport`, `connections`, `rate`, `seconds`.
+    /// Axes: `size`, `mss`, `window`, `transport`, `connections`, `rate`, `congestion`, `seconds`.
     pub over: Vec<String>,
     /// Fixed parameters of the same names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, Value>,
+    /// Tool → its own fixed parameters, which replace those of `with`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub of: BTreeMap<String, BTreeMap<String, Value>>,
     /// Weir may send and receive UDP in super-packets (GSO, GRO). Default: per-packet, like the other tools.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub coalesced: bool,
