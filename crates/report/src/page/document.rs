@@ -31,6 +31,15 @@ pub struct Document {
 }
 
 impl Document {
+    /// Starts the vertical axes of all charts at zero, unless values are below or the axis is logarithmic.
+    pub fn start_at_zero(&mut self) {
+        for block in self.sections.iter_mut().flat_map(|s| &mut s.blocks) {
+            if let Block::Figures(figures) = block {
+                figures.iter_mut().for_each(|figure| figure.y.from_zero = true);
+            }
+        }
+    }
+
     /// Every figure of the page, in order.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.sections.iter().flat_map(|s| &s.blocks).flat_map(|b| match b {

@@ -2,7 +2,7 @@
 
 use weir_model::counted;
 use weir_model::experiment::{
-    Experiment, Found, Metric, Outcome, PublishedFigure, ResultTable, StepOutcome, Unit,
+    Experiment, Found, Metric, Outcome, PublishedFigure, ResultTable, RunRef, StepOutcome, Unit,
 };
 use weir_model::record::Status;
 use weir_model::units::ByteSize;
@@ -11,6 +11,7 @@ use weir_model::warning::Severity;
 use super::document::{Block, Document, Headline, Notice, Section, bind_colours};
 use super::grid::{Cell, Column, Grid};
 use super::run::generator;
+use super::tables;
 use crate::experiment::flat;
 use crate::plot::{Axis, Figure, Mark, Point, Quantity, Series};
 use crate::result_table;
@@ -65,10 +66,10 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             );
             notice(Severity::Warning, "host_limited", name, text);
         }
-        if let Some(reason) = &step.reason {
         for left_out in step.left_out_words() {
             notice(Severity::Info, "tool-left-out", name, format!("{left_out}."));
         }
+        if let Some(reason) = &step.reason {
             let severity = match step.outcome {
                 Outcome::Done | Outcome::Passed | Outcome::Skipped => Severity::Info,
                 Outcome::Inconclusive => Severity::Warning,
@@ -89,13 +90,26 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     summary.push(Block::Grid(expectations(&all)));
     sections.push(Section::new("summary", "Expectations and results", summary));
     if !experiment.tables.is_empty() {
-        sections.push(Section::new("tables", "Tables", tables(&experiment.tables)));
+        sections.push(Section::new("tables", "Tables", result_tables(&experiment.tables)));
     }
     for (i, (name, step)) in all.iter().enumerate() {
         let blocks = blocks(step, i);
         if !blocks.is_empty() {
             sections.push(Section::new(&format!("step-{}", i + 1), name, blocks));
         }
+    }
+    let heads: Vec<_> =
+        experiment.hosts.iter().map(|used| (used.role.as_str(), Some(&used.host))).collect();
+    sections.extend(tables::side_by_side(&heads).map(|grid| Section {
+        background: true,
+        ..Section::new("hosts", "Hosts", vec![Block::Grid(grid)])
+    }));
+    let commands: Vec<Block> = all.iter().flat_map(|(name, step)| commands(name, step)).collect();
+    if !commands.is_empty() {
+        sections.push(Section {
+            background: true,
+            ..Section::new("commands", "Commands, versions and seeds", commands)
+        });
     }
     let variables = experiment.variables.iter().map(|(name, value)| {
         (format!("Variable {name}"), value.as_str().map_or_else(|| value.to_string(), Into::into))
@@ -323,13 +337,62 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
 }
 
 /// The scenario's tables, each with the sources of its published figures.
-fn tables(tables: &[ResultTable]) -> Vec<Block> {
+fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
     let mut out = vec![];
     for table in tables {
         out.push(Block::Grid(result_table::grid(table)));
         if !table.sources.is_empty() {
             out.push(Block::Text(format!("Published: {}.", table.sources.join("; "))));
         }
+    }
+    out
+}
+
+/// The other tools of a step with their versions, and the command lines and seeds at each of its points.
+fn commands(name: &str, step: &StepOutcome) -> Vec<Block> {
+    let mut out = vec![];
+    if !step.tools.is_empty() {
+        let heads = ["Tool", "Version", "Programs"].map(Column::text);
+        let mut grid = Grid::new(&format!("Tools of {name}"), heads);
+        for tool in &step.tools {
+            let version = tool.version.clone().unwrap_or_default();
+            grid.row([Cell::from(&*tool.name), version.into(), tool.programs.join(", ").into()]);
+        }
+        out.push(Block::Grid(grid));
+    }
+    type Row<'a> = (&'a RunRef, Vec<String>);
+    let mut rows: Vec<Row<'_>> = vec![];
+    for run in &step.runs {
+        let seed = run.seed.map(|seed| seed.to_string());
+        let place =
+            |run: &RunRef| (run.at.clone(), run.command.clone(), run.server_command.clone());
+        match rows.iter_mut().find(|(first, _)| place(first) == place(run)) {
+            Some((_, seeds)) => seeds.extend(seed),
+            None => rows.push((run, seed.into_iter().collect())),
+        }
+    }
+    // Runs are in shuffled order.
+    rows.sort_by_key(|(run, _)| step.points.iter().position(|point| point.at == run.at));
+    let mut axes: Vec<&String> = step.axes.iter().collect();
+    for axis in rows.iter().flat_map(|(run, _)| run.at.keys()) {
+        if !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    let heads = axes.iter().map(|axis| axis.as_str()).chain(["Client", "Server", "Seeds"]);
+    let mut grid = Grid::new(&format!("Runs of {name}"), heads.map(Column::text));
+    for (run, seeds) in rows {
+        if run.command.is_empty() && seeds.is_empty() {
+            continue;
+        }
+        let at = axes.iter().map(|axis| Cell::from(run.at.get(*axis).cloned().unwrap_or_default()));
+        let command = |words: &[String]| Cell::code(&super::run::command(words));
+        let rest = [command(&run.command), command(&run.server_command), seeds.join(" ").into()];
+        grid.row(at.chain(rest));
+    }
+    let grid = grid.without_empty_columns();
+    if !grid.rows.is_empty() {
+        out.push(Block::Grid(grid));
     }
     out
 }
@@ -474,7 +537,7 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
         let title = format!("{}: {metric}", step.name);
         let mut names: Vec<String> = vec![];
         let mut figure = match across {
-            Some(axis) => Figure::curve(&id, &title, Axis::new(axis, axis, Quantity::Number), y),
+            Some(axis) => Figure::curve(&id, &title, axis_of(step, axis), y.tight()),
             None => {
                 for point in &step.points {
                     let name = rest(&point.at, &[]);
@@ -485,7 +548,8 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
                 Figure::grouped_bars(&id, &title, names.clone(), y)
             }
         };
-        let mut series: Vec<(String, Vec<Point>)> = vec![];
+        let by_tool = step.axes.iter().all(|a| a == TOOL || Some(a) == across);
+        let mut series: Vec<(String, Option<usize>, Vec<Point>)> = vec![];
         for point in &step.points {
             let Some(summary) = point.metrics.get(metric) else { continue };
             let (name, x) = match across {
@@ -506,15 +570,17 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             // Rates of coalesced and per-packet runs are not comparable.
             let crossing = point.crossing.map_or(String::new(), |c| format!(" ({})", c.word()));
             let name = if name.is_empty() { metric.to_owned() } else { name } + &crossing;
-            match series.iter_mut().find(|(n, _)| *n == name) {
-                Some((_, points)) => points.push(drawn),
-                None => series.push((name, vec![drawn])),
+            let tool = point.at.get(TOOL).filter(|_| by_tool && across.is_some());
+            let colour = tool.and_then(|tool| TOOL_COLOURS.iter().position(|known| known == tool));
+            match series.iter_mut().find(|(n, ..)| *n == name) {
+                Some((.., points)) => points.push(drawn),
+                None => series.push((name, colour, vec![drawn])),
             }
         }
-        for (name, mut points) in series {
+        for (name, colour, mut points) in series {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             let series = match across {
-                Some(_) => Series::curve(name),
+                Some(_) => Series { colour, ..Series::curve(name) },
                 None => Series::new(name, Mark::Bars),
             };
             figure = figure.with(series.points(points));
@@ -609,8 +675,42 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     out
 }
 
+/// The axis of a comparison that names the tool.
+const TOOL: &str = "tool";
+/// Tools in the order of their colours: a tool has the same colour on all pages, whichever others were measured.
+const TOOL_COLOURS: [&str; 6] = ["weir", "iperf3", "iperf", "nuttcp", "netperf", "d-itg"];
+
 /// Parameters that are sizes in bytes, by the names that axes have.
-const SIZES: [&str; 5] = ["size", "length", "payload", "bytes", "window"];
+const SIZES: [&str; 6] = ["size", "length", "payload", "bytes", "window", "mss"];
+/// Sizes below this are drawn in bytes, without a prefix.
+const PREFIX_FROM_BYTES: f64 = 10_000.0;
+
+/// The horizontal axis of a step's charts, with the unit of its values.
+fn axis_of(step: &StepOutcome, name: &str) -> Axis {
+    let field = name.rsplit_once('.').map_or(name, |(_, field)| field);
+    let values: Vec<&str> =
+        step.points.iter().filter_map(|p| p.at.get(name)).map(String::as_str).collect();
+    let all_end_in = |units: &[&str]| {
+        let has_unit = |value: &&str| {
+            let start = value.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').len();
+            units.contains(&&value[start..])
+        };
+        !values.is_empty() && values.iter().all(has_unit)
+    };
+    let largest = values.iter().filter_map(|value| number_of(name, value)).fold(0.0, f64::max);
+    let number = |unit: &str| Axis::new(&format!("{name}, {unit}"), name, Quantity::Number);
+    let with = |quantity| Axis::new(name, &format!("{name}{}", suffix(quantity)), quantity);
+    match field {
+        _ if SIZES.contains(&field) && largest < PREFIX_FROM_BYTES => number("B"),
+        _ if SIZES.contains(&field) => with(Quantity::Bytes),
+        _ if all_end_in(&["%"]) => number("%"),
+        _ if all_end_in(&["pps"]) => with(Quantity::PacketsPerSecond),
+        "rate" | "bitrate" | "nominal" => with(Quantity::BitsPerSecond),
+        "duration" | "time" | "seconds" | "interval" | "omit" => with(Quantity::Seconds),
+        _ if all_end_in(&["s", "ms", "us", "µs"]) => with(Quantity::Seconds),
+        _ => Axis::new(name, name, Quantity::Number),
+    }
+}
 
 /// A value of an axis as a number: `160`, `1.5`; `10M` with powers of ten, `64K` of a size with powers of 1024; a time with its
 /// unit in seconds.
@@ -674,6 +774,8 @@ mod tests {
             code: None,
             seconds: 1.0,
             runs: vec![],
+            left_out: vec![],
+            tools: vec![],
             axes: axes.iter().map(|a| (*a).to_owned()).collect(),
             points: points.collect(),
             found: vec![],
@@ -774,8 +876,6 @@ mod tests {
             summary.variance = Some(279_947_489_391_985.0);
         }
         let text = |step: &StepOutcome| -> Vec<(String, String)> {
-            left_out: vec![],
-            tools: vec![],
             let laid = table(step, "throughput").laid();
             let heads = laid.heads.iter().map(|(name, unit, _)| format!("{name} {unit}"));
             heads.zip(laid.rows[0].iter().map(|c| c.text.clone())).collect()
@@ -895,6 +995,93 @@ mod tests {
         let figures = found_figures(&step, 0);
         let point = &figures[0].series[0].points[0];
         assert_eq!((figures.len(), point.x, point.y), (1, 0.9, 0.25));
+    }
+
+    #[test]
+    fn the_axis_has_the_unit_of_its_values() {
+        let axis = |name: &str, values: [&str; 2]| {
+            let [first, second] = values.map(|value| [value]);
+            let axis = axis_of(&sweep(&[name], &[(&first, 1.0), (&second, 1.0)]), name);
+            (axis.label, axis.key, axis.quantity)
+        };
+        let of = |label: &str, key: &str, quantity| (label.to_owned(), key.to_owned(), quantity);
+        assert_eq!(axis("mss", ["128", "1408"]), of("mss, B", "mss", Quantity::Number));
+        assert_eq!(axis("window", ["8K", "64K"]), of("window", "window_bytes", Quantity::Bytes));
+        assert_eq!(axis("loss", ["1%", "5%"]), of("loss, %", "loss", Quantity::Number));
+        let rate = of("rate", "rate_bits_per_second", Quantity::BitsPerSecond);
+        assert_eq!(axis("rate", ["10M", "20M"]), rate);
+        let rate = of("rate", "rate_packets_per_second", Quantity::PacketsPerSecond);
+        assert_eq!(axis("rate", ["10pps", "20pps"]), rate);
+        assert_eq!(axis("delay", ["5ms", "1s"]), of("delay", "delay_seconds", Quantity::Seconds));
+        assert_eq!(axis("flows", ["1", "16"]), of("flows", "flows", Quantity::Number));
+    }
+
+    /// Without iperf3, too; and the axis starts at the data unless asked.
+    #[test]
+    fn a_tool_keeps_its_colour_and_charts_are_scaled_to_the_data() {
+        let points =
+            [(&["128", "weir"][..], 90.0), (&["256", "weir"], 95.0), (&["128", "nuttcp"], 91.0)];
+        let step = StepOutcome { action: "compare".into(), ..sweep(&["size", "tool"], &points) };
+        let drawn = figures(&step, 0);
+        let series: Vec<_> = drawn[0].series.iter().map(|s| (s.name.as_str(), s.colour)).collect();
+        assert_eq!(series, [("weir", Some(0)), ("nuttcp", Some(3))]);
+        assert!(!drawn[0].y.from_zero);
+        let mut page = of_experiment(&experiment(step));
+        page.start_at_zero();
+        assert!(page.figures().all(|f| f.y.from_zero) && page.figures().count() == 1);
+    }
+
+    #[test]
+    fn a_page_says_which_commands_ran_on_which_hosts() {
+        use weir_model::experiment::{HostUse, ToolVersion};
+        let words = |text: &str| text.split(' ').map(Into::into).collect::<Vec<String>>();
+        let run = |seed: Option<u64>, command: &str| RunRef {
+            at: [("size".to_owned(), "128".to_owned())].into(),
+            command: words(command),
+            seed: seed.map(weir_model::units::Seed),
+            ..RunRef::default()
+        };
+        let step = StepOutcome {
+            runs: vec![
+                run(Some(7), "weir test h"),
+                run(Some(9), "weir test h"),
+                run(None, "iperf -c h"),
+            ],
+            tools: vec![ToolVersion {
+                name: "iperf".into(),
+                version: Some("iperf version 2.1.8".into()),
+                programs: words("iperf"),
+            }],
+            ..sweep(&["size"], &[])
+        };
+        let mut experiment = experiment(step);
+        let mut host = HostUse { role: "a".into(), ..HostUse::default() };
+        host.host.cpu.cache_bytes = [("L2".to_owned(), 1 << 20)].into();
+        host.host.interfaces = vec![weir_model::record::Interface {
+            name: "eth0".into(),
+            card: Some("82574L (8086:10d3)".into()),
+            bus: Some("pci 0000:03:00.0".into()),
+            ..Default::default()
+        }];
+        experiment.hosts.push(host);
+        let page = of_experiment(&experiment);
+        let of = |id: &str| page.sections.iter().find(|s| s.id == id).unwrap();
+        let grids = |id: &str| -> Vec<Grid> {
+            let blocks = of(id).blocks.iter();
+            blocks
+                .filter_map(|b| if let Block::Grid(grid) = b { Some(grid.clone()) } else { None })
+                .collect()
+        };
+        let tools = &grids("commands")[0];
+        assert_eq!(tools.rows[0][1], Cell::Text("iperf version 2.1.8".into()));
+        let runs = &grids("commands")[1];
+        let code = |text: &str| Cell::Code(text.into());
+        assert_eq!(runs.rows[0], ["128".into(), code("weir test h"), "0x7 0x9".into()]);
+        assert_eq!(runs.rows[1], ["128".into(), code("iperf -c h"), Cell::Absent]);
+        let facts = format!("{:?}", grids("hosts")[0].rows).replace("\\u{a0}", " ");
+        for fact in ["L2 1.00 MiB", "82574L (8086:10d3)", "pci 0000:03:00.0"] {
+            assert!(facts.contains(fact), "{fact}: {facts}");
+        }
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub(crate) struct ReportArgs {
     /// Only this chart (csv, svg), to stdout or the file --output; an unknown name prints the list.
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
+    /// Start the vertical axes of all charts at zero [default: charts of experiments are scaled to the data].
+    #[arg(long)]
+    from_zero: bool,
     /// Replace existing files with default names.
     #[arg(long)]
     force: bool,
@@ -77,7 +80,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
             &format!("this run is part of an experiment: see weir report {id}"),
         );
     }
-    let document = subject.document();
+    let mut document = subject.document();
+    if args.from_zero {
+        document.start_at_zero();
+    }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     // A file that the user named may be replaced.
     let may_replace = args.force || args.output.is_some();
