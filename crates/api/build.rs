@@ -1,4 +1,4 @@
-//! Puts the OpenAPI document and the page (`web/dist`, built by `make web`) into the program; without it the API serves alone and says so.
+//! Puts the OpenAPI documents and the page (`web/dist`, built by `make web`) into the program; without it the API serves alone and says so.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,14 @@ fn main() {
     for (name, path) in &files {
         text += &format!("{},\n", embedded(name, path, &out));
     }
-    let openapi = root.join("../../docs/openapi.json");
-    println!("cargo::rerun-if-changed={}", openapi.display());
-    text += "];\nstatic OPENAPI: File = ";
-    text += &embedded("openapi.json", &openapi, &out);
-    text += ";\n";
+    text += "];\n";
+    for (constant, name) in
+        [("OPENAPI", "openapi.json"), ("OPENAPI_THREE_ZERO", "openapi-3.0.json")]
+    {
+        let path = root.join("../../docs").join(name);
+        println!("cargo::rerun-if-changed={}", path.display());
+        text += &format!("static {constant}: File = {};\n", embedded(name, &path, &out));
+    }
     std::fs::write(out.join("page.rs"), text).expect("write into OUT_DIR");
 }
 

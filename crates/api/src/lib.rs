@@ -66,3 +66,9 @@ pub fn has_page() -> bool {
 pub fn openapi() -> serde_json::Value {
     routes::routes::<true>().into_document()
 }
+
+/// The same in OpenAPI 3.0.3, for generators that read no later version (docs/openapi-3.0.json).
+#[must_use]
+pub fn openapi_three_zero() -> serde_json::Value {
+    document::three_zero(openapi())
+}

@@ -31,6 +31,7 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::GET, "/schemas/{name}", get(system::schema), || Operation::new("getSchema", "system", "One JSON Schema.").answers_as::<AnyJson>(200, "application/schema+json"))
         .add(&Method::GET, "/audit", get(system::audit), || Operation::new("getAudit", "system", "Who changed what.").answers::<AuditList>(200))
         .add(&Method::GET, "/openapi.json", get(page::openapi), || Operation::new("getOpenapi", "system", "This document.").answers::<AnyJson>(200))
+        .add(&Method::GET, "/openapi-3.0.json", get(page::openapi_three_zero), || Operation::new("getOpenapi30", "system", "This document in OpenAPI 3.0.3, for generators that read no later version.").answers::<AnyJson>(200))
         .add(&Method::GET, "/clients", get(system::clients), || Operation::new("listClients", "system", "The sessions of the test server.").answers::<ClientList>(200))
         .add(&Method::GET, "/events", get(events::events), || Operation::new("getEvents", "events", "The live event stream (server-sent events): each event's name and data are those of StreamEvent.").query::<EventsQuery>().answers_as::<StreamEvent>(200, "text/event-stream"))
         .add(&Method::POST, "/session", post(session::begin), || Operation::new("beginSession", "system", "Sets a page's token as a cookie; needs no token itself.").body::<SessionRequest>().done())

@@ -3,8 +3,12 @@
 //!
 //! The shapes come from the same `schemars` schemas as the published ones of plans, impairments and records.
 
+mod choices;
 mod operation;
 mod routes;
+mod schemas;
+mod three_zero;
 
 pub(crate) use operation::Operation;
 pub(crate) use routes::Routes;
+pub(crate) use three_zero::three_zero;

@@ -7,7 +7,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::Operation;
+use super::{Operation, choices};
 use crate::app::Shared;
 use crate::problem::Problem;
 use crate::types::StreamEvent;
@@ -64,7 +64,7 @@ impl Routes<true> {
         // The schemas of the stream's events, although the response is text.
         let _ = self.generator.subschema_for::<StreamEvent>();
         let schemas = self.generator.take_definitions(true);
-        json!({
+        let mut document = json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "Weir",
@@ -83,6 +83,8 @@ impl Routes<true> {
                 "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             },
             "security": [{}, { "token": [] }],
-        })
+        });
+        choices::simplify(&mut document);
+        document
     }
 }

@@ -1,4 +1,4 @@
-//! The page and the OpenAPI document: files that were embedded at build time.
+//! The page and the OpenAPI documents: files that were embedded at build time.
 
 use std::io::Read;
 
@@ -64,6 +64,11 @@ pub(crate) fn file(path: &str, asked: &HeaderMap) -> Option<Response> {
 /// The OpenAPI document.
 pub(crate) async fn openapi(headers: HeaderMap) -> Response {
     serve(&OPENAPI, &headers)
+}
+
+/// The same in OpenAPI 3.0.3.
+pub(crate) async fn openapi_three_zero(headers: HeaderMap) -> Response {
+    serve(&OPENAPI_THREE_ZERO, &headers)
 }
 
 fn serve(file: &File, asked: &HeaderMap) -> Response {
