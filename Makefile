@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz install dist clean
+.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz api-clients install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -88,6 +88,9 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
 
 api-fuzz: build ## hostile requests over the OpenAPI document (schemathesis)
 	scripts/api_fuzz.sh $(WEIR)
+
+api-clients: build ## clients generated from the OpenAPI documents, each of which runs a test
+	scripts/api_clients.sh $(WEIR)
 
 install: build ## program, man pages, documents, systemd unit under DESTDIR/PREFIX
 	scripts/place.sh $(WEIR) "$(DESTDIR)$(PREFIX)"

@@ -4,8 +4,7 @@
 #   scripts/api_fuzz.sh PROGRAM [EXAMPLES]
 #
 # schemathesis comes from the package index into a virtual environment under the target directory. The server answers
-# in a network namespace without any way out, so that whatever it is made to start reaches no other host, and keeps its files in a
-# directory that is removed. Streams, labs, calibrations and demos are left out. Exit: 0 nothing found, else that of schemathesis.
+# in a network namespace without any way out, so that whatever it is made to start reaches no other host (scripts/api_server.sh). Streams, labs, calibrations and demos are left out. Exit: 0 nothing found, else that of schemathesis.
 set -euo pipefail
 if [ $# -lt 1 ]; then
     echo "usage: scripts/api_fuzz.sh PROGRAM [EXAMPLES]" >&2
@@ -18,34 +17,8 @@ if ! [ -x "$venv/bin/schemathesis" ]; then
     "$venv/bin/pip" install --quiet 'schemathesis>=4,<5'
 fi
 venv=$(realpath "$venv")
-if [ -z "${WEIR_API_FUZZ_ALONE:-}" ]; then
-    export WEIR_API_FUZZ_ALONE=1 SCHEMATHESIS_VENV=$venv
-    if [ "$(id -u)" = 0 ]; then way=(unshare --net); else way=(unshare --user --map-root-user --net); fi
-    exec "${way[@]}" "$0" "$weir" "$examples"
-fi
-ip link set dev lo up
-work=$(mktemp -d)
-server=
-clean() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-    fi
-    rm -rf "$work"
-}
-trap clean EXIT
-export WEIR_DATA_DIR=$work/data WEIR_CONFIG_DIR=$work/config WEIR_RUNTIME_DIR=$work/runtime NO_COLOR=1
-"$weir" serve --ui=127.0.0.1:0 -B 127.0.0.1 -p "${WEIR_PORT:-19347}" >"$work/out" 2>"$work/err" &
-server=$!
-for _ in $(seq 100); do
-    url=$(sed -n 's|^\(page and \)\{0,1\}API on \(http://[^/]*\)/.*|\2|p' "$work/out")
-    [ -n "$url" ] && break
-    sleep 0.1
-done
-if [ -z "$url" ]; then
-    cat "$work/err" >&2
-    exit 1
-fi
+export SCHEMATHESIS_VENV=$venv
+. "$(dirname "$0")/api_server.sh" "$weir" "$examples"
 # In the directory that goes: schemathesis keeps notes where it runs.
 cd "$work"
 "$venv/bin/schemathesis" run "$url/api/v1/openapi.json" \
