@@ -27,6 +27,7 @@ mod bodies;
 #[cfg(target_os = "linux")]
 mod capabilities;
 mod clock;
+mod compress;
 mod config;
 mod document;
 mod events;

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::app::{App, Shared};
 use crate::audit::Audit;
 use crate::bodies::Bodies;
+use crate::compress::compress;
 use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
@@ -151,6 +152,7 @@ pub(crate) fn assemble(
         .fallback(page::page)
         .method_not_allowed_fallback(crate::handlers::wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::guard))
+        .layer(from_fn(compress))
         .with_state(app.clone());
     Ok((router, app))
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::compress::accepts_gzip;
 use crate::problem::Problem;
 use crate::types::PageState;
 
@@ -87,7 +88,7 @@ fn serve(file: &File, asked: &HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.kind));
-    let gzip = text(header::ACCEPT_ENCODING).is_some_and(|v| v.contains("gzip"));
+    let gzip = accepts_gzip(asked);
     if !file.is_gzip {
         return (headers, file.bytes).into_response();
     }
