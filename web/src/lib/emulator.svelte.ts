@@ -2,7 +2,7 @@
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
 import { type AlarmGroup, alarmGroups, dateOf, type Handled } from './alarms';
-import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
+import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorHistory, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
 import { byFlow, flowKey, type FlowReport, Histories } from './history';
 import type { Series } from './live/series';
 import { stream } from './live/stream.svelte';
@@ -197,12 +197,16 @@ export class Board {
   }
 
   async load(): Promise<void> {
-    const [entry, configuration, report] = await Promise.all([
+    const isFirst = this.entry === undefined;
+    const [entry, configuration, report, history] = await Promise.all([
       get<EmulatorEntry>(path`/emulators/${this.id}`),
       call<JsonObject>('GET', path`/emulators/${this.id}/configuration`),
       get<Report>(path`/emulators/${this.id}/counters`),
+      // Without it the curves start now.
+      isFirst ? get<EmulatorHistory>(path`/emulators/${this.id}/history`).catch(() => undefined) : undefined,
     ]);
     this.entry = entry;
+    if (history?.reports !== undefined) this.#histories.restore(history, this.watched);
     this.#seen(configuration.data, configuration.etag);
     this.take(report);
     this.alarms = report.alarms ?? [];

@@ -116,6 +116,24 @@ const PROFILES = [
   { name: 'geo', title: 'Satellite, geostationary', source: 'a table', a_to_b: 'rate 5M, delay 300ms', b_to_a: 'rate 25M, delay 300ms' },
 ];
 
+/** The intervals of a running test after a time, and the sums of all of them. */
+function historyOf({ intervals, state }, after) {
+  const add = (sum, { sender, receiver }, seconds) => {
+    sum.sent_packets += sender?.packets ?? 0;
+    if (!receiver) return { ...sum, partial: true };
+    const lost = receiver.lost_packets === undefined ? {} : { lost_packets: (sum.lost_packets ?? 0) + receiver.lost_packets };
+    return { ...sum, ...lost, seconds: sum.seconds + seconds, received_bits: sum.received_bits + receiver.bits_per_second * seconds, received_bytes: sum.received_bytes + receiver.bytes, received_packets: sum.received_packets + receiver.packets };
+  };
+  const sums = { end_seconds: intervals.at(-1)?.end_seconds ?? 0, flows: [] };
+  for (const { start_seconds, end_seconds, flows, total } of intervals) {
+    const next = (sum, ends) => add(sum ?? { sent_packets: 0, seconds: 0, received_bits: 0, received_bytes: 0, received_packets: 0, partial: false }, ends, end_seconds - start_seconds);
+    sums.flows = flows.map((flow) => ({ id: flow.id, ...next(sums.flows.find((one) => one.id === flow.id), flow) }));
+    for (const way of ['forward', 'reverse']) if (total[way]) sums[way] = next(sums[way], total[way]);
+  }
+  const isOver = ['ended', 'interrupted', 'failed'].includes(state);
+  return { intervals: isOver ? [] : intervals.filter((one) => one.end_seconds > after), sums };
+}
+
 export class Mock {
   #server;
   #readers = new Set();
@@ -512,6 +530,7 @@ export class Mock {
         return { body: { addresses: ['0.0.0.0:9347'], open: true, refused: 0, clients: [{ session: 2, peer: '192.0.2.7:40112', flows: 3, opened_at: '2026-03-01T08:05:00.000Z' }, { session: 1, peer: '192.0.2.7:40090', flows: 1, opened_at: '2026-03-01T08:03:00.000Z', closed_at: '2026-03-01T08:03:12.000Z', reason: 'all flows ended' }] } };
       case 'GET tests':
         if (id === undefined) return { body: { tests: this.tests } };
+        if (part === 'history') return { body: historyOf(this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })(), Number(query.get('after') ?? 0)) };
         if (part === 'record') return { body: this.#recordOf(this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })(), query.get('parts')) };
         return { body: this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })() };
       case 'POST tests': {
@@ -629,6 +648,7 @@ export class Mock {
         if (emulator === undefined) throw missing();
         if (part === 'configuration') return { body: emulator.configuration, etag: emulator.entry.etag };
         if (part === 'counters') return { body: emulator.report };
+        if (part === 'history') return { body: { reports: emulator.history ?? [] } };
         if (part === 'packet-trace') {
           if (emulator.entry.packet_trace !== 'stored') throw new Refused(404, `emulator ${id} has no packet trace: start it with "packet_trace": true`);
           const more = name === 'configurations';

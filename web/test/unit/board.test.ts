@@ -50,6 +50,16 @@ describe('histories', () => {
     expect(series?.last('delay')).toBeCloseTo(0.025);
   });
 
+  it('start with those of the server, which the next report continues', () => {
+    const histories = new Histories();
+    const flow = (received_packets: number) => ({ name: 'a', direction: 'forward' as const, received_packets, lost_packets: 0, sent_packets: received_packets, sent_bytes: received_packets * 100, delay_mean_seconds: null });
+    histories.restore({ reports: [0, 1, 2].map((seconds) => ({ seconds, flows: [flow(seconds * 100)] })) });
+    histories.add(report(3, 400, 100, 0.01));
+    const series = histories.of('forward/a');
+    expect(series?.column('at')).toEqual([1, 2, 3]);
+    expect(series?.column('loss')).toEqual([0, 0, 0.5]);
+  });
+
   it('become steps that are joined, with the asked value of each direction', () => {
     const histories = new Histories();
     for (const [index, seconds] of [100_000.1, 100_000.7, 100_001.3].entries()) histories.add(report(seconds, 100 * index, index, 0.01));

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Interval, Record as RunRecord, Test } from '../../src/lib/api/shapes';
 import { lossOf, Sums } from '../../src/lib/live/sums';
 import { both, figuresOf, LiveTest, lossOfRecord } from '../../src/lib/live/tests.svelte';
@@ -24,6 +24,42 @@ describe('the figures of an interval', () => {
     expect(both(row(1), row(2), 'packets')).toBe(3);
     expect(both(row(1), row(undefined), 'packets')).toBeUndefined();
     expect(both(undefined, undefined, 'packets')).toBeUndefined();
+  });
+});
+
+describe('a test that runs when the page is opened', () => {
+  afterEach(() => void vi.unstubAllGlobals());
+  const flow = (rate: number, lost = 0) => ({ id: 1, sender: counts(rate), receiver: counts(rate, { lost_packets: lost }) });
+  const whole = (end: number, rate: number) => ({ ...interval(end, flow(rate)), total: { forward: { sender: counts(rate), receiver: counts(rate, { lost_packets: 0 }) } } });
+  const sum = { sent_packets: 400, seconds: 3, received_bits: 24e6, received_bytes: 3e6, received_packets: 300, lost_packets: 100, partial: false };
+
+  it('has the curves and the sums of the server, and intervals that arrive meanwhile once', async () => {
+    const test = live();
+    test.take(whole(4, 16e6));
+    expect(test.flows.get(1)?.isPartial).toBe(true);
+    vi.stubGlobal('fetch', async (url: string) => {
+      expect(url).toMatch(/\/tests\/t\/history\?after=0$/);
+      test.take(whole(4, 16e6));
+      // The server has dropped the first interval, but its sums include it.
+      return new Response(JSON.stringify({ intervals: [whole(2, 8e6), whole(3, 8e6)], sums: { end_seconds: 3, flows: [{ id: 1, ...sum }], forward: sum } }));
+    });
+    await test.catchUp();
+    expect(test.series(1)?.column('at')).toEqual([2, 3, 4]);
+    expect(test.total.column('at')).toEqual([2, 3, 4]);
+    const row = test.flows.get(1);
+    expect([row?.average, row?.received_packets, row?.lost_packets, row?.isPartial]).toEqual([10e6, 400, 100, false]);
+    expect(test.latestTotal.forward?.received_packets).toBe(400);
+    expect(test.loss).toBe(0.2);
+  });
+
+  it('goes on without a history', async () => {
+    const test = live();
+    vi.stubGlobal('fetch', async () => new Response('{"intervals":[],"sums":{"end_seconds":0,"flows":[]}}'));
+    test.take(whole(1, 8e6));
+    await test.catchUp();
+    test.take(whole(2, 8e6));
+    expect(test.series(1)?.column('at')).toEqual([1, 2]);
+    expect(test.flows.get(1)?.isPartial).toBe(false);
   });
 });
 

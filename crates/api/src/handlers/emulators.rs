@@ -9,7 +9,7 @@ use weir_model::impairment::Impairment;
 
 use super::{Answer, Json200, answer, fresh, seeds};
 use crate::app::Shared;
-use crate::extract::{ApiClient, Condition, Json, JsonText, PathSegment, PathSegments};
+use crate::extract::{ApiClient, Condition, Json, JsonText, PathSegment, PathSegments, Query};
 use crate::file_body;
 use crate::problem::{FieldError, Problem};
 use crate::supervise::emulators as supervise;
@@ -289,6 +289,17 @@ pub(crate) async fn packet_trace_configurations(
 ) -> Result<Response, Problem> {
     let path = supervise::configurations_of(&supervise::packet_trace(&app, &id).await?);
     file_body::download(path, "application/x-ndjson").await
+}
+
+pub(crate) async fn history(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+    Query(query): Query<HistoryQuery>,
+) -> Answer<EmulatorHistory> {
+    let after = super::tests::after_seconds(&query)?;
+    // Whether it runs.
+    supervise::show(&app, &id).await?;
+    Ok(Json200(EmulatorHistory { reports: supervise::history(&app, &id, after) }))
 }
 
 pub(crate) async fn counters(PathSegment(id): PathSegment) -> Answer<Report> {

@@ -163,6 +163,24 @@ pub(crate) async fn get(State(app): State<Shared>, PathSegment(id): PathSegment)
     app.tests.get(&id).map(Json200)
 }
 
+pub(crate) async fn history(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+    Query(query): Query<HistoryQuery>,
+) -> Answer<TestHistory> {
+    app.tests.history(&id, after_seconds(&query)?).map(Json200)
+}
+
+/// The time that a history starts after.
+pub(crate) fn after_seconds(query: &HistoryQuery) -> Result<f64, Problem> {
+    let after = query.after.unwrap_or(0.0);
+    // Not a comparison with 0 alone: NaN is refused too.
+    if after.is_finite() && after >= 0.0 {
+        return Ok(after);
+    }
+    Err(Problem::field("?after", after.to_string(), "a time of at least 0 s"))
+}
+
 pub(crate) async fn forget(
     State(app): State<Shared>,
     PathSegment(id): PathSegment,

@@ -14,6 +14,7 @@ use weir_model::Refusal;
 use weir_model::impairment::{Impairment, OTHER};
 use weir_model::units::Span;
 
+use super::history::{Reports, Written};
 use super::orders::{LabNode, Order, PACKET_TRACES, log_name, packet_trace_name, socket_name};
 use crate::app::{App, Shared, lock};
 use crate::clock;
@@ -42,6 +43,7 @@ pub(crate) struct Emulators {
     /// Emulators that are being started.
     starting: Mutex<BTreeSet<String>>,
     changes: Mutex<HashMap<String, VecDeque<EmulatorChange>>>,
+    histories: Mutex<HashMap<String, Reports>>,
 }
 
 #[derive(Debug, Clone)]
@@ -452,6 +454,11 @@ pub(crate) fn changes(app: &App, id: &str) -> Vec<EmulatorChange> {
     lock(&app.emulators.changes).get(id).map(|l| l.iter().cloned().collect()).unwrap_or_default()
 }
 
+/// The figures of an emulator that are later than `after_seconds`.
+pub(crate) fn history(app: &App, id: &str, after_seconds: f64) -> Vec<Written> {
+    lock(&app.emulators.histories).get(id).map(|all| all.after(after_seconds)).unwrap_or_default()
+}
+
 /// The complete report of an emulator.
 pub(crate) async fn report(id: &str) -> Result<Report, Problem> {
     let answer = ask(id, json!({ "verb": "stats" })).await?;
@@ -474,6 +481,7 @@ pub(crate) async fn sample(app: Shared) {
         let Ok(all) = ids() else { continue };
         // An emulator that another program started reports its end to no one else.
         lock(&app.emulators.changes).retain(|id, _| all.contains(id));
+        lock(&app.emulators.histories).retain(|id, _| all.contains(id));
         lock(&watched).retain(|id, _| {
             let is_there = all.contains(id);
             if !is_there {
@@ -485,6 +493,7 @@ pub(crate) async fn sample(app: Shared) {
             // Its samples have a reader: polling alone does not restart the keepalive timer.
             let _ = ask(&id, json!({ "verb": "keepalive" })).await;
             let Ok(mut report) = report(&id).await else { continue };
+            lock(&app.emulators.histories).entry(id.clone()).or_default().push(&report);
             let before = lock(&watched).insert(id.clone(), report.alarms.clone());
             for alarm in &report.alarms {
                 let known = before.iter().flatten().any(|b| b == alarm);

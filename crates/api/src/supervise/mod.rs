@@ -5,6 +5,7 @@ mod clients;
 pub(crate) mod demo;
 pub(crate) mod emulators;
 mod experiments;
+mod history;
 #[cfg(target_os = "linux")]
 mod launch;
 mod launcher;
@@ -30,6 +31,7 @@ pub(crate) use experiments::{
     Experiments, get as experiment, outcome as experiment_outcome, resume as resume_experiment,
     start as start_experiment, stop as stop_experiment,
 };
+pub(crate) use history::Written;
 #[cfg(target_os = "linux")]
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;

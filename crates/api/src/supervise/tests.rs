@@ -13,13 +13,14 @@ use weir_model::warning::{Severity, Warning};
 use weir_report::FlowMeta;
 
 use super::beyond;
+use super::history::{Intervals, Written};
 use super::launcher::Started;
 use super::orders::{LabNode, Order};
 use super::output::follow;
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
-use crate::types::{ObjectKind, State, StateEvent, Test, WarningEvent};
+use crate::types::{ObjectKind, State, StateEvent, Test, TestHistory, WarningEvent};
 
 /// A valid request for a test.
 pub(crate) struct CheckedTest {
@@ -41,6 +42,7 @@ struct Entry {
     pid: Option<u32>,
     /// The file of its record, once it has one.
     record: Option<PathBuf>,
+    history: Intervals,
     /// It was removed from the list, and is dropped when it has ended.
     is_forgotten: bool,
 }
@@ -49,7 +51,21 @@ impl Tests {
     /// Newest first.
     pub(crate) fn list(&self) -> Vec<Test> {
         let all = lock(&self.0);
-        all.values().rev().filter(|e| !e.is_forgotten).map(|e| e.test.clone()).collect()
+        let listed = all.values().rev().filter(|e| !e.is_forgotten).map(|e| {
+            let mut test = e.test.clone();
+            if e.record.is_some() {
+                test.latest = None;
+            }
+            test
+        });
+        listed.collect()
+    }
+
+    /// The figures of a test that are later than `after_seconds`.
+    pub(crate) fn history(&self, id: &str, after_seconds: f64) -> Result<TestHistory, Problem> {
+        let all = lock(&self.0);
+        let found = all.get(id).filter(|e| !e.is_forgotten);
+        found.map(|e| e.history.after(after_seconds)).ok_or_else(|| Problem::missing("test", id))
     }
 
     pub(crate) fn get(&self, id: &str) -> Result<Test, Problem> {
@@ -137,7 +153,16 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
             exit_code: None,
             error: None,
         };
-        all.insert(id.clone(), Entry { test, pid: None, record: None, is_forgotten: false });
+        all.insert(
+            id.clone(),
+            Entry {
+                test,
+                pid: None,
+                record: None,
+                history: Intervals::default(),
+                is_forgotten: false,
+            },
+        );
     }
     let job = TestJob {
         host: Some(wanted.host),
@@ -195,6 +220,7 @@ async fn watch(app: Shared, id: String, started: Started) {
     let ended = follow(started, |event| hear(&app, &id, event)).await;
     app.tests.change(&id, |entry| {
         entry.pid = None;
+        entry.history.clear();
         entry.test.ended_at = Some(clock::now());
         entry.test.exit_code = ended.exit.and_then(|e| e.code);
         // A stop that was requested before the first figures is no failure.
@@ -257,8 +283,12 @@ fn hear(app: &App, id: &str, event: &Event) {
             tell(app, id);
         }
         Event::Interval(interval) => {
-            app.hub.sample(ObjectKind::Tests, id, "interval", interval);
-            app.tests.change(id, |entry| entry.test.latest = Some((**interval).clone()));
+            let Some(written) = Written::of(&**interval) else { return };
+            app.hub.sample(ObjectKind::Tests, id, "interval", &written);
+            app.tests.change(id, |entry| {
+                entry.history.push(interval, written);
+                entry.test.latest = Some((**interval).clone());
+            });
         }
         Event::End(record) => {
             let text = weir_model::json::to_line(record).unwrap_or_default();

@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_emulator::Alarm;
 use weir_model::impairment::Impairment;
+use weir_model::plan::Direction;
 use weir_model::units::Seed;
+
+use crate::supervise::Written;
 
 /// A request to start an emulator.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -157,6 +160,44 @@ pub(crate) struct EmulatorChange {
     pub by: String,
     /// What it was.
     pub change: String,
+}
+
+/// The figures of a running emulator over time.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct EmulatorHistory {
+    /// Its counters at several times, at least 0.5 s apart, oldest first; the newest 8 MiB are stored. They are read
+    /// only while a client reads its samples.
+    #[schemars(with = "Vec<EmulatorCounts>")]
+    pub reports: Vec<Written>,
+}
+
+/// The counters of an emulator at one time.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct EmulatorCounts {
+    /// Time since the start of the emulator, s.
+    pub seconds: f64,
+    /// Each flow and direction.
+    pub flows: Vec<EmulatorFlowCounts>,
+}
+
+/// The counters of a flow and direction, since the start of the emulator.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct EmulatorFlowCounts {
+    /// Name.
+    pub name: String,
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Lost by law.
+    pub lost_packets: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Mean delay, s; absent if nothing was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_mean_seconds: Option<f64>,
 }
 
 /// Whether a flow's verdicts go to the packet trace.

@@ -11,6 +11,9 @@ use weir_model::units::SendRate;
 use weir_model::warning::Warning;
 use weir_report::FlowMeta;
 
+use super::number;
+use crate::supervise::Written;
+
 /// A request to run a test.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -130,10 +133,76 @@ pub(crate) struct Test {
     pub error: Option<String>,
 }
 
+/// Query of a history.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HistoryQuery {
+    /// Only figures of a later time, s since the start. Absent: all.
+    #[serde(deserialize_with = "number")]
+    #[schemars(range(min = 0))]
+    pub after: Option<f64>,
+}
+
+/// The figures of a running test so far.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct TestHistory {
+    /// Intervals, oldest first. 8 MiB of them are stored: of a longer test the newest. None of a finished test, whose
+    /// record has them.
+    #[schemars(with = "Vec<Interval>")]
+    pub intervals: Vec<Written>,
+    /// Sums of all intervals, including those that are no longer stored.
+    pub sums: SumsSoFar,
+}
+
+/// Sums since the start of a test, or since the end of its omitted part.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct SumsSoFar {
+    /// End of the latest interval, s since the start of the test.
+    pub end_seconds: f64,
+    /// Each flow.
+    pub flows: Vec<FlowSumSoFar>,
+    /// All flows that this side sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward: Option<SumSoFar>,
+    /// All flows that the other side sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<SumSoFar>,
+}
+
+/// The sums of one flow.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct FlowSumSoFar {
+    /// Flow number.
+    pub id: u32,
+    /// Its sums.
+    #[serde(flatten)]
+    pub sum: SumSoFar,
+}
+
+/// Sums of a flow or direction.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub(crate) struct SumSoFar {
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Time that the receiver's figures cover, s.
+    pub seconds: f64,
+    /// Payload received: of each interval its rate times its length.
+    pub received_bits: f64,
+    /// Payload bytes received.
+    pub received_bytes: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Lost packets, with the corrections of later intervals; absent if the receiver has reported none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_packets: Option<i64>,
+    /// The receiver's figures of some intervals are missing, so that the sums are lower bounds.
+    pub partial: bool,
+}
+
 /// The tests of this server, newest first.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct TestList {
-    /// Running and the latest finished ones.
+    /// Running and the latest finished ones; those with a record without `latest`.
     pub tests: Vec<Test>,
 }
 

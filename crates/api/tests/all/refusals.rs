@@ -86,6 +86,8 @@ fn every_parameter_of_a_query_is_named() {
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=sure"),
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=100"),
         ("/tests/{id}/record", "parts", "parts=some"),
+        ("/tests/{id}/history", "after", "after=soon"),
+        ("/emulators/{id}/history", "after", "after=soon"),
         ("/experiments/{id}/report", "format", "format=pdf"),
         ("/experiments/{id}/report", "figure", "format=md&figure=x"),
     ];

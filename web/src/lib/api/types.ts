@@ -264,6 +264,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/emulators/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its counters over time, while a client reads its samples. */
+        get: operations["getEmulatorHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/emulators/{id}/log": {
         parameters: {
             query?: never;
@@ -966,6 +983,23 @@ export interface paths {
         put?: never;
         /** Stops one connection of a running test. */
         post: operations["stopConnection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tests/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The intervals of a running test, and the sums so far. */
+        get: operations["getTestHistory"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2063,6 +2097,16 @@ export interface components {
              */
             unplanned_dropped_packets: number;
         };
+        /** @description The counters of an emulator at one time. */
+        EmulatorCounts: {
+            /** @description Each flow and direction. */
+            flows: components["schemas"]["EmulatorFlowCounts"][];
+            /**
+             * Format: double
+             * @description Time since the start of the emulator, s.
+             */
+            seconds: number;
+        };
         /**
          * @description Figures of one flow and direction for the current period. A period starts with the emulator, when other laws are
          *     applied to the flow in this direction, and at a reset.
@@ -2195,6 +2239,46 @@ export interface components {
             name: string;
             /** @description Its counters. */
             realised: components["schemas"]["EmulatorRealised"];
+        };
+        /** @description The counters of a flow and direction, since the start of the emulator. */
+        EmulatorFlowCounts: {
+            /**
+             * Format: double
+             * @description Mean delay, s; absent if nothing was sent.
+             */
+            delay_mean_seconds?: number | null;
+            /** @description `forward` is A to B. */
+            direction: components["schemas"]["Direction"];
+            /**
+             * Format: uint64
+             * @description Lost by law.
+             */
+            lost_packets: number;
+            /** @description Name. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description Packets received.
+             */
+            received_packets: number;
+            /**
+             * Format: uint64
+             * @description Bytes sent.
+             */
+            sent_bytes: number;
+            /**
+             * Format: uint64
+             * @description Packets sent.
+             */
+            sent_packets: number;
+        };
+        /** @description The figures of a running emulator over time. */
+        EmulatorHistory: {
+            /**
+             * @description Its counters at several times, at least 0.5 s apart, oldest first; the newest 8 MiB are stored. They are read
+             *     only while a client reads its samples.
+             */
+            reports: components["schemas"]["EmulatorCounts"][];
         };
         /** @description Requested and realised laws. */
         EmulatorImpairment: {
@@ -3064,6 +3148,46 @@ export interface components {
         };
         /** @description State of a flow of a test. */
         FlowState: "waiting" | "started" | "stopping" | "finished" | "failed";
+        /** @description The sums of one flow. */
+        FlowSumSoFar: {
+            /**
+             * Format: uint32
+             * @description Flow number.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Lost packets, with the corrections of later intervals; absent if the receiver has reported none.
+             */
+            lost_packets?: number | null;
+            /** @description The receiver's figures of some intervals are missing, so that the sums are lower bounds. */
+            partial: boolean;
+            /**
+             * Format: double
+             * @description Payload received: of each interval its rate times its length.
+             */
+            received_bits: number;
+            /**
+             * Format: uint64
+             * @description Payload bytes received.
+             */
+            received_bytes: number;
+            /**
+             * Format: uint64
+             * @description Packets received.
+             */
+            received_packets: number;
+            /**
+             * Format: double
+             * @description Time that the receiver's figures cover, s.
+             */
+            seconds: number;
+            /**
+             * Format: uint64
+             * @description Packets sent.
+             */
+            sent_packets: number;
+        };
         /** @description One result of a search. */
         Found: {
             /** @description Values of the axes, such as the frame size. */
@@ -5967,6 +6091,41 @@ export interface components {
             /** @constant */
             event: "edited";
         };
+        /** @description Sums of a flow or direction. */
+        SumSoFar: {
+            /**
+             * Format: int64
+             * @description Lost packets, with the corrections of later intervals; absent if the receiver has reported none.
+             */
+            lost_packets?: number | null;
+            /** @description The receiver's figures of some intervals are missing, so that the sums are lower bounds. */
+            partial: boolean;
+            /**
+             * Format: double
+             * @description Payload received: of each interval its rate times its length.
+             */
+            received_bits: number;
+            /**
+             * Format: uint64
+             * @description Payload bytes received.
+             */
+            received_bytes: number;
+            /**
+             * Format: uint64
+             * @description Packets received.
+             */
+            received_packets: number;
+            /**
+             * Format: double
+             * @description Time that the receiver's figures cover, s.
+             */
+            seconds: number;
+            /**
+             * Format: uint64
+             * @description Packets sent.
+             */
+            sent_packets: number;
+        };
         /** @description A metric over repetitions. */
         Summary: {
             /**
@@ -6090,6 +6249,20 @@ export interface components {
              * @description Start of the first flow, since the start of the test.
              */
             start_seconds?: number | null;
+        };
+        /** @description Sums since the start of a test, or since the end of its omitted part. */
+        SumsSoFar: {
+            /**
+             * Format: double
+             * @description End of the latest interval, s since the start of the test.
+             */
+            end_seconds: number;
+            /** @description Each flow. */
+            flows: components["schemas"]["FlowSumSoFar"][];
+            /** @description All flows that this side sends. */
+            forward?: components["schemas"]["SumSoFar"] | null;
+            /** @description All flows that the other side sends. */
+            reverse?: components["schemas"]["SumSoFar"] | null;
         };
         /** @description A request to run a sweep, as `weir sweep` does. */
         SweepRequest: {
@@ -6479,9 +6652,19 @@ export interface components {
             /** @description Warnings. */
             warnings: components["schemas"]["Warning"][];
         };
+        /** @description The figures of a running test so far. */
+        TestHistory: {
+            /**
+             * @description Intervals, oldest first. 8 MiB of them are stored: of a longer test the newest. None of a finished test, whose
+             *     record has them.
+             */
+            intervals: components["schemas"]["Interval"][];
+            /** @description Sums of all intervals, including those that are no longer stored. */
+            sums: components["schemas"]["SumsSoFar"];
+        };
         /** @description The tests of this server, newest first. */
         TestList: {
-            /** @description Running and the latest finished ones. */
+            /** @description Running and the latest finished ones; those with a record without `latest`. */
             tests: components["schemas"]["Test"][];
         };
         /** @description A request to run a test. */
@@ -7252,6 +7435,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Applied"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getEmulatorHistory: {
+        parameters: {
+            query?: {
+                /** @description Only figures of a later time, s since the start. Absent: all. */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmulatorHistory"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -8530,6 +8739,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Test"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getTestHistory: {
+        parameters: {
+            query?: {
+                /** @description Only figures of a later time, s since the start. Absent: all. */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TestHistory"];
                 };
             };
             default: components["responses"]["Problem"];

@@ -1,6 +1,6 @@
 // Loss of a running test so far: the sum over its intervals, with corrections.
 
-import type { Interval, IntervalCount } from '../api/shapes';
+import type { Interval, IntervalCount, SumSoFar } from '../api/shapes';
 
 type Ends = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
 
@@ -17,6 +17,13 @@ class Direction {
     this.known = true;
     this.lost += receiver.lost_packets + (receiver.earlier_lost_packets ?? 0);
     this.#arrived += receiver.packets;
+  }
+
+  set(sum: SumSoFar): void {
+    this.#sent = sum.sent_packets;
+    this.known = typeof sum.lost_packets === 'number';
+    this.lost = sum.lost_packets ?? 0;
+    this.#arrived = this.known ? sum.received_packets : 0;
   }
 
   /** Expected packets, by the local end's complete counts: figures of the other end may be withheld, but not its losses. */
@@ -47,6 +54,15 @@ export class LossSoFar {
     for (const direction of ['forward', 'reverse'] as const) {
       const ends = interval.total?.[direction] as Ends | null | undefined;
       if (ends) this.#directions[direction].take(ends);
+    }
+  }
+
+  /** Replaces the counts by those of the server, which has missed no interval. */
+  set(sums: { forward?: SumSoFar | null; reverse?: SumSoFar | null }): void {
+    this.#isWhole = true;
+    for (const direction of ['forward', 'reverse'] as const) {
+      const sum = sums[direction];
+      if (sum) this.#directions[direction].set(sum);
     }
   }
 

@@ -1,6 +1,6 @@
 // Figures of a flow, or of a direction, over the last second and since its start.
 
-import type { IntervalCount } from '../api/shapes';
+import type { IntervalCount, SumSoFar } from '../api/shapes';
 
 /** The figures of a stretch of time: the receiver's, except for the sent rate and a stream's round trip. */
 export interface Figures {
@@ -74,6 +74,16 @@ export class Sums {
   /** `isPartial`: earlier intervals were missed. */
   constructor(isPartial = false) {
     this.#isPartial = isPartial;
+  }
+
+  /** Replaces the sums by those of the server, which has missed no interval. */
+  set(sum: SumSoFar): void {
+    this.#seconds = sum.seconds;
+    this.#bits = sum.received_bits;
+    this.#bytes = sum.received_bytes;
+    this.#packets = sum.received_packets;
+    this.#lost = sum.lost_packets ?? undefined;
+    this.#isPartial = sum.partial;
   }
 
   /** An interval was missed. */

@@ -2,7 +2,7 @@
 // reactive state; visible components read them when `tick` changes.
 
 import { call, get, path } from '../api/client';
-import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, TestList, Warning } from '../api/shapes';
+import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, TestHistory, TestList, Warning } from '../api/shapes';
 import { isLossKnown, lostAnEnd } from '../figures';
 import { LossSoFar } from './loss';
 import { Series } from './series';
@@ -98,7 +98,7 @@ export class LiveTest {
   seconds: number | undefined;
   /** Loss ratio of all packets: so far, or of the record. */
   loss: number | undefined;
-  readonly #lossSoFar = new LossSoFar();
+  #lossSoFar = new LossSoFar();
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly #sums = new Map<number | 'forward' | 'reverse', Sums>();
   /** The figures of the record by flow. */
@@ -110,6 +110,8 @@ export class LiveTest {
   #isWhole = true;
   #until = 0;
   #isCounted = false;
+  /** Intervals that arrived while the history was being read; absent otherwise. */
+  #arrived: Interval[] | undefined;
   readonly total = new Series(COLUMNS, LENGTH);
   /** Warnings from the test's state and from the stream. */
   readonly warnings: Warning[] = [];
@@ -161,6 +163,7 @@ export class LiveTest {
   take(interval: Interval): void {
     // The record already has all intervals.
     if (this.finished) return;
+    this.#arrived?.push(interval);
     this.interval = interval;
     this.seconds = interval.end_seconds;
     this.#add(interval);
@@ -176,12 +179,53 @@ export class LiveTest {
     const total = interval.total as Totals;
     const forward = total?.forward ? figuresOf(total.forward) : undefined;
     const reverse = total?.reverse ? figuresOf(total.reverse) : undefined;
-    this.latestTotal = { forward: forward && this.#sums.get('forward')?.row(interval.end_seconds), reverse: reverse && this.#sums.get('reverse')?.row(interval.end_seconds) };
     const sum = (key: keyof Figures) => both(forward, reverse, key);
     this.#lossSoFar.take(interval);
-    this.loss = this.#lossSoFar.ratio;
+    this.#show(interval);
     const loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
     this.total.push([interval.end_seconds, interval.start_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
+  }
+
+  /** Shows the totals at the end of an interval. */
+  #show(interval: Interval): void {
+    const of = (way: 'forward' | 'reverse') => (interval.total?.[way] ? this.#sums.get(way)?.row(interval.end_seconds) : undefined);
+    this.latestTotal = { forward: of('forward'), reverse: of('reverse') };
+    this.loss = this.#lossSoFar.ratio;
+  }
+
+  /** Reads the intervals that this page has missed, and the sums of the whole test so far. */
+  async catchUp(): Promise<void> {
+    if (this.over || this.#arrived !== undefined) return;
+    const { start_seconds: start, end_seconds: end } = this.interval ?? { start_seconds: 0, end_seconds: 0 };
+    this.#arrived = [];
+    try {
+      const history = await get<TestHistory>(path`/tests/${this.test.id}/history`, { after: Math.max(0, end - LENGTH * (end - start)) });
+      if (!this.finished) this.#restore(history, this.#arrived);
+    } finally {
+      this.#arrived = undefined;
+    }
+  }
+
+  /** Replaces curves and sums by those of the server, followed by intervals that arrived in the meantime. */
+  #restore({ intervals, sums }: TestHistory, arrived: readonly Interval[]): void {
+    const last = intervals.at(-1);
+    if (last === undefined) return;
+    this.#arrived = undefined;
+    this.total.clear();
+    this.#series.clear();
+    this.#sums.clear();
+    this.#lossSoFar = new LossSoFar();
+    [this.#until, this.#isWhole, this.#isCounted] = [0, true, false];
+    for (const interval of intervals) this.take(interval);
+    for (const sum of sums.flows) this.#sums.get(sum.id)?.set(sum);
+    for (const way of ['forward', 'reverse'] as const) {
+      const sum = sums[way];
+      if (sum) this.#sums.get(way)?.set(sum);
+    }
+    this.#lossSoFar.set(sums);
+    this.#isWhole = true;
+    this.#show(last);
+    for (const interval of arrived) if (interval.end_seconds > last.end_seconds) this.take(interval);
   }
 
   /** Adds an interval to the sums. The intervals of the omitted start count until the first other one. */
@@ -305,6 +349,8 @@ class Tests {
     this.list = tests.map((test) => this.#adopt(test));
     this.known = true;
     this.#moved();
+    // Without its history the figures of a test are those since the page was opened.
+    await Promise.all(this.list.map((live) => live.catchUp().then(() => this.#moved(), () => {})));
   }
 
   /** Adds a test at the head; `expected` is the requested number of flows. */
@@ -320,6 +366,11 @@ class Tests {
     if (live.test.state !== 'ended' || live.finished || this.#reading.has(live.test.id)) return;
     this.#reading.add(live.test.id);
     try {
+      // The list has no figures of finished tests, by which the size of the record is estimated.
+      if (live.interval === undefined) {
+        const { latest } = await get<Test>(path`/tests/${live.test.id}`);
+        if (latest) live.take(latest);
+      }
       const parts = live.counts <= MOST_COUNTS ? 'all' : 'summary';
       live.finish(await get<RunRecord>(path`/tests/${live.test.id}/record`, { parts }));
       this.#moved();
