@@ -66,6 +66,7 @@ impl Ring {
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     ring: Ring,
+    end_seconds: f64,
     flows: BTreeMap<u32, SumSoFar>,
     directions: [Option<SumSoFar>; 2],
     is_counted: bool,
@@ -74,6 +75,7 @@ pub(crate) struct Intervals {
 impl Intervals {
     pub(crate) fn push(&mut self, interval: &Interval, written: Written) {
         self.ring.push(interval.end_seconds, written);
+        self.end_seconds = interval.end_seconds;
         // Those of the omitted start count until the first other one.
         if !interval.omitted && !self.is_counted {
             self.is_counted = true;
@@ -100,7 +102,7 @@ impl Intervals {
         TestHistory {
             intervals: self.ring.after(seconds),
             sums: SumsSoFar {
-                end_seconds: self.ring.newest().unwrap_or(0.0),
+                end_seconds: self.end_seconds,
                 flows: self.flows.iter().map(|(&id, &sum)| FlowSumSoFar { id, sum }).collect(),
                 forward,
                 reverse,
@@ -220,6 +222,7 @@ mod tests {
         history.clear();
         let left = history.after(0.0);
         assert!(left.intervals.is_empty() && left.sums.forward.is_some());
+        assert_eq!(left.sums.end_seconds, 4.0);
     }
 
     #[test]
