@@ -16,7 +16,12 @@ pub(crate) struct Operation {
     answers: Vec<(u16, &'static str, Option<Shape>)>,
     matching: bool,
     tagged: bool,
+    names_file: bool,
 }
+
+/// The names that `handlers::file_name` accepts. Beyond ASCII it admits more: there are no classes that all readers of patterns know.
+const FILE_NAME: &str =
+    r"^[^\x00-/:-@\[-^`{-\x7f]([^\x00-\x1f!-,/:-@\[-^`{-\x7f]{0,62}[^\x00-,./:-@\[-^`{-\x7f])?$";
 
 impl Operation {
     /// An operation with its name in generated code, its tag and a summary.
@@ -30,6 +35,7 @@ impl Operation {
             answers: vec![],
             matching: false,
             tagged: false,
+            names_file: false,
         }
     }
 
@@ -77,13 +83,23 @@ impl Operation {
         self.tagged()
     }
 
+    /// The path has the name of a file.
+    pub(crate) fn names_file(mut self) -> Self {
+        self.names_file = true;
+        self
+    }
+
     /// The operation in the document.
     pub(crate) fn describe(&self, path: &str, generator: &mut SchemaGenerator) -> Value {
         let mut parameters: Vec<Value> = path
             .split('/')
             .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
             .map(|name| {
-                json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+                let mut schema = json!({ "type": "string" });
+                if self.names_file && name == "name" {
+                    schema["pattern"] = FILE_NAME.into();
+                }
+                json!({ "name": name, "in": "path", "required": true, "schema": schema })
             })
             .collect();
         if let Some(query) = self.query {

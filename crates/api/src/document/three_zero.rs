@@ -34,8 +34,8 @@ fn split_default(operation: &mut Value) {
     }
 }
 
-/// Keywords of JSON Schema without an equivalent in 3.0.3.
-const UNKNOWN: [&str; 3] = ["dependentSchemas", "propertyNames", "$comment"];
+/// Keywords of JSON Schema without an equivalent in 3.0.3. Its `not` cannot refer to null.
+const UNKNOWN: [&str; 4] = ["dependentSchemas", "propertyNames", "$comment", "not"];
 
 fn downgrade(keywords: &mut Keywords) {
     for name in UNKNOWN {

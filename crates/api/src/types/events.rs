@@ -8,15 +8,26 @@ use weir_model::warning::Warning;
 
 use super::{State, number};
 
+macro_rules! topic {
+    () => {
+        "(tests|experiments|emulators|clients|calibration|demo|documents)(:[^,]*)?"
+    };
+}
+
+/// Topics separated by commas.
+const TOPICS: &str = concat!("^ *(", topic!(), ")? *(, *(", topic!(), ")? *)*$");
+
 /// The subscription of a reader.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EventsQuery {
     /// Kinds separated by commas: `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`;
     /// one object as `KIND:ID`. Absent: all.
+    #[schemars(regex(pattern = TOPICS))]
     pub topics: Option<String>,
     /// Objects whose samples are sent, in the same form. Absent: all of `topics`. Reading samples of an emulator
     /// restarts its keepalive timeout.
+    #[schemars(regex(pattern = TOPICS))]
     pub samples: Option<String>,
     /// Maximum number of samples per object and second, 0.1 to 20. Absent: 10.
     #[serde(deserialize_with = "number")]

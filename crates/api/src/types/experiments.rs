@@ -9,7 +9,7 @@ use weir_model::experiment::{Experiment as Outcome, Outcome as Verdict, Scenario
 use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
-use super::State;
+use super::{State, not_one_of};
 
 /// A scenario of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -64,6 +64,7 @@ pub(crate) struct ScenarioText {
 /// A request to run an experiment: a scenario by name, or one in the request.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("not" = not_one_of("scenario", "document")))]
 pub(crate) struct ExperimentRequest {
     /// A scenario of the list.
     #[serde(default)]
@@ -101,6 +102,10 @@ pub(crate) struct SweepRequest {
     /// The test of each point.
     pub plan: Plan,
     /// Axes: `NAME=VALUES`, values separated by commas, ranges `A..B:STEP` or `A..B*FACTOR`.
+    #[schemars(
+        length(min = 1, max = 16),
+        inner(length(max = 4000), regex(pattern = r"^[^=]*[^= ][^=]*=.+"))
+    )]
     pub over: Vec<String>,
     /// Repetitions of each point, 1 to 1000.
     #[serde(default)]
@@ -108,12 +113,15 @@ pub(crate) struct SweepRequest {
     pub runs: Option<u32>,
     /// Confidence of the intervals, per cent.
     #[serde(default)]
+    #[schemars(range(min = 50), extend("exclusiveMaximum" = 100))]
     pub confidence_percentage: Option<f64>,
     /// What is tabulated.
     #[serde(default)]
+    #[schemars(length(max = 64), inner(length(max = 4000)))]
     pub metrics: Vec<String>,
     /// Expectations at each point.
     #[serde(default)]
+    #[schemars(length(max = 64), inner(length(max = 4000)))]
     pub expect: Vec<String>,
     /// Run the points in the order of the axes.
     #[serde(default)]
@@ -123,6 +131,7 @@ pub(crate) struct SweepRequest {
     pub lab: bool,
     /// Laws of the emulator in the lab, with `{NAME}` of axes.
     #[serde(default)]
+    #[schemars(length(max = 4000))]
     pub both: Option<String>,
     /// A running emulator that gets the laws, by its id.
     #[serde(default)]

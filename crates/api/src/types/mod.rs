@@ -20,6 +20,16 @@ pub(crate) use runs::*;
 pub use system::*;
 pub(crate) use tests::*;
 
+/// Schema of a request that has none of two fields, or both: a request has exactly one of them.
+fn not_one_of(a: &str, b: &str) -> serde_json::Value {
+    let none = serde_json::json!({ "type": "null" });
+    let given = serde_json::json!({ "not": none });
+    serde_json::json!({ "anyOf": [
+        { "properties": { a: none, b: none } },
+        { "properties": { a: given, b: given }, "required": [a, b] },
+    ] })
+}
+
 /// Parses a number of a query, where everything is text.
 pub(crate) fn number<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
@@ -58,4 +68,25 @@ pub(crate) fn several<'de, D: serde::Deserializer<'de>>(
         }
     }
     deserializer.deserialize_any(OneOrMore)
+}
+
+#[cfg(test)]
+mod unit {
+    /// Requests that a handler refuses for reasons that the schema states.
+    #[test]
+    fn constraints_are_in_the_schema() {
+        let document = crate::openapi();
+        let schemas = &document["components"]["schemas"];
+        let lab = &schemas["LabRequest"]["properties"];
+        assert_eq!((&lab["hosts"]["minimum"], &lab["hosts"]["maximum"]), (&2.into(), &16.into()));
+        let sweep = &schemas["SweepRequest"]["properties"];
+        assert_eq!(sweep["over"]["maxItems"], 16);
+        assert_eq!(sweep["confidence_percentage"]["exclusiveMaximum"], 100);
+        assert_eq!(schemas["TestRequest"]["properties"]["tags"]["maxProperties"], 64);
+        for request in ["TestRequest", "ExperimentRequest"] {
+            assert!(schemas[request]["not"].is_object(), "{request}");
+        }
+        let parameters = &document["paths"]["/api/v1/plans/{name}"]["put"]["parameters"];
+        assert!(parameters[0]["schema"]["pattern"].is_string());
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) struct PreviewRequest {
     pub packets: u32,
     /// Time between two packets, 1 µs to 10 s.
     #[serde(default = "interval")]
+    #[schemars(range(min = 0.000_001, max = 10.0))]
     pub interval_seconds: f64,
     /// Bytes of each frame, 14 to 65 535.
     #[serde(default = "size")]

@@ -122,11 +122,12 @@ fn required_run(schema: &mut schemars::Schema) {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ComparisonQuery {
-    /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once.
+    /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once, at most 100 on each side.
+    #[schemars(regex(pattern = "^[^,]*[^,+ ][^,]*,[^,]*[^,+ ][^,]*$"))]
     pub runs: String,
     /// Confidence of the intervals, per cent, 50 to below 100.
     #[serde(default, deserialize_with = "number")]
-    #[schemars(range(min = 50, max = 99.999))]
+    #[schemars(range(min = 50), extend("exclusiveMaximum" = 100))]
     pub confidence: Option<f64>,
 }
 

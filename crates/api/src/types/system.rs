@@ -310,13 +310,16 @@ pub(crate) struct LabList {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabRequest {
-    /// Name: letters, digits and hyphens, at most 32.
+    /// Name: letters, digits, hyphens and underscores, the first a letter or digit, at most 32.
+    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"))]
     pub name: String,
-    /// Hosts, 2 to 16.
+    /// Hosts, 2 to 16; 2 with `middle` or `impair`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 16))]
     pub hosts: Option<u32>,
     /// MTU of its links, 1280 to 65535.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1280, max = 65_535))]
     pub mtu_bytes: Option<u32>,
     /// Offloads off.
     #[serde(default)]
@@ -329,5 +332,6 @@ pub(crate) struct LabRequest {
     pub middle: bool,
     /// Laws of an emulator in the middle, as arguments of `weir impair --both`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4000))]
     pub impair: Option<String>,
 }

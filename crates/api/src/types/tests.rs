@@ -17,24 +17,37 @@ use crate::supervise::Written;
 /// A request to run a test.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("not" = without_host()))]
 pub(crate) struct TestRequest {
     /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
     #[serde(default)]
     pub host: Option<String>,
     /// What to run. Without a seed a new one is drawn, which the record has.
     pub plan: Plan,
-    /// Labels stored with the result.
+    /// Labels stored with the result: at most 64, a key of at most 200 bytes without `=`, a value of at most 1000 bytes.
     #[serde(default)]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "propertyNames" = { "pattern": r"^[^=\x00-\x1f\x7f-\x9f]*[^=\s\x00-\x1f\x7f-\x9f][^=\x00-\x1f\x7f-\x9f]*$", "maxLength": 200 },
+        "additionalProperties" = { "type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", "maxLength": 1000 }
+    ))]
     pub tags: BTreeMap<String, String>,
     /// Name of a key in the server's key directory; absent: none.
     #[serde(default)]
     pub key_name: Option<String>,
     /// Run it on this host of a lab, `LAB/HOST`; absent: here.
     #[serde(default)]
+    #[schemars(regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]*/[A-Za-z0-9_-]+$"))]
     pub from: Option<String>,
     /// Do not store the result.
     #[serde(default)]
     pub no_store: bool,
+}
+
+/// A request whose host is neither here nor in the plan.
+fn without_host() -> serde_json::Value {
+    let host = serde_json::json!({ "type": "null" });
+    serde_json::json!({ "properties": { "host": host, "plan": { "properties": { "host": host } } } })
 }
 
 /// The parts of a test's record.

@@ -3878,7 +3878,7 @@ export interface components {
         LabRequest: {
             /**
              * Format: uint32
-             * @description Hosts, 2 to 16.
+             * @description Hosts, 2 to 16; 2 with `middle` or `impair`.
              */
             hosts?: number | null;
             /** @description Laws of an emulator in the middle, as arguments of `weir impair --both`. */
@@ -3893,7 +3893,7 @@ export interface components {
              * @description MTU of its links, 1280 to 65535.
              */
             mtu_bytes?: number | null;
-            /** @description Name: letters, digits and hyphens, at most 32. */
+            /** @description Name: letters, digits, hyphens and underscores, the first a letter or digit, at most 32. */
             name: string;
             /**
              * @description Offloads off.
@@ -6692,7 +6692,7 @@ export interface components {
             /** @description What to run. Without a seed a new one is drawn, which the record has. */
             plan: components["schemas"]["Plan"];
             /**
-             * @description Labels stored with the result.
+             * @description Labels stored with the result: at most 64, a key of at most 200 bytes without `=`, a value of at most 1000 bytes.
              * @default {}
              */
             tags: {
@@ -7064,7 +7064,7 @@ export interface operations {
             query: {
                 /** @description Confidence of the intervals, per cent, 50 to below 100. */
                 confidence?: number;
-                /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once. */
+                /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once, at most 100 on each side. */
                 runs: string;
             };
             header?: never;
