@@ -8,6 +8,7 @@ mod choices;
 mod connection;
 mod fields;
 mod header;
+mod servers;
 mod size;
 mod spacing;
 mod transport;
@@ -24,6 +25,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
+pub use servers::Server;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
 pub use transport::{
@@ -53,7 +55,8 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-group" = "what"))]
     pub title: Option<String>,
-    /// The server: a name or address, with or without its port. A command line's HOST replaces it.
+    /// The server: a name or address, with or without its port. A command line's HOST replaces it. Connections may name
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-group" = "what"))]
     pub host: Option<String>,
@@ -213,17 +216,11 @@ impl Plan {
         for c in &self.connections {
             for n in 0..c.count {
                 let id = out.len() as u32 + 1;
-                let base = if c.name.is_empty() {
-                    format!("{}-{}", c.transport.name(), c.direction)
-                } else {
-                    c.name.clone()
-                };
-                let name = if c.count > 1 {
-                    format!("{base}-{}", n + 1)
-                } else if c.name.is_empty() && self.connections.len() > 1 {
-                    format!("{base}-{id}")
-                } else {
-                    base
+                let name = match (c.name.as_str(), c.count) {
+                    ("", 1) => self.unnamed(c, id),
+                    ("", _) => format!("{}-{}-{}", c.transport.name(), c.direction, n + 1),
+                    (name, 1) => name.to_owned(),
+                    (name, _) => format!("{name}-{}", n + 1),
                 };
                 let mut connection = c.clone();
                 connection.count = 1;
@@ -250,6 +247,12 @@ impl Plan {
             }
         }
         out
+    }
+
+    /// The name of flow `id`, the only one of a connection without a name.
+    fn unnamed(&self, connection: &Connection, id: u32) -> String {
+        let base = format!("{}-{}", connection.transport.name(), connection.direction);
+        if self.connections.len() > 1 { format!("{base}-{id}") } else { base }
     }
 }
 

@@ -289,9 +289,10 @@ mod tests {
         }
     }
 
-    /// Parts of a record that are not measurements: identity, request, hosts, verdicts. Counters of emulators
-    /// are defined in docs/emulator.md.
-    const NOT_MEASURED: [&str; 22] = [
+    /// Parts of a record that are not measurements: identity, request, hosts, verdicts. `servers` has the parts of
+    /// the record for each server. Counters of emulators are defined in docs/emulator.md.
+    const NOT_MEASURED: [&str; 23] = [
+        "servers",
         "schema",
         "id",
         "version",
@@ -316,9 +317,10 @@ mod tests {
         "name",
     ];
     /// Fields that identify a flow.
-    const IDENTITY: [&str; 11] = [
+    const IDENTITY: [&str; 12] = [
         "id",
         "name",
+        "host",
         "transport",
         "carried_by",
         "family",

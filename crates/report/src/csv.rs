@@ -127,6 +127,7 @@ impl<W: Write> CsvWriter<W> {
                 put(&mut cells, "flow_name", &meta.name);
                 put(&mut cells, "flow_transport", &meta.transport);
                 put(&mut cells, "flow_direction", &meta.direction);
+                put(&mut cells, "flow_host", &meta.host);
             }
             put(&mut cells, "sender", &flow.sender);
             put(&mut cells, "receiver", &flow.receiver);
@@ -152,6 +153,7 @@ impl<W: Write> CsvWriter<W> {
             put(&mut cells, "flow_name", &flow.name);
             put(&mut cells, "flow_transport", &flow.transport);
             put(&mut cells, "flow_direction", &flow.direction);
+            put(&mut cells, "flow_host", &flow.host);
             put(&mut cells, "flow_family", &flow.family);
             put(&mut cells, "flow_source", &flow.source);
             put(&mut cells, "flow_destination", &flow.destination);

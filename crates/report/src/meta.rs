@@ -12,6 +12,9 @@ pub struct FlowMeta {
     pub id: u32,
     /// Name.
     pub name: String,
+    /// The server of the flow, if the test has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Transport.
     pub transport: TransportName,
     /// Who sends.
@@ -40,6 +43,7 @@ impl From<&Flow> for FlowMeta {
         FlowMeta {
             id: flow.id,
             name: flow.name.clone(),
+            host: flow.host.clone(),
             transport: flow.transport,
             direction: flow.direction,
             source: flow.source.clone(),
@@ -57,6 +61,7 @@ impl From<&FlowSpec> for FlowMeta {
         FlowMeta {
             id: spec.id,
             name: spec.name.clone(),
+            host: spec.connection.host.clone(),
             transport: spec.connection.transport.name(),
             direction: spec.connection.direction,
             payload_bytes: spec.payload_bytes(),

@@ -76,7 +76,11 @@ impl From<&Record> for RunRow {
         }
         let is_known = sent > 0
             && [Direction::Forward, Direction::Reverse].iter().all(|d| record.is_loss_known(*d));
-        let host = record.plan.host.clone().filter(|h| !h.is_empty());
+        let servers: Vec<&str> = record.servers.iter().map(|s| s.name.as_str()).collect();
+        let host = match servers.is_empty() {
+            true => record.plan.host.clone().filter(|h| !h.is_empty()),
+            false => Some(servers.join(", ")),
+        };
         RunRow {
             id: record.id.clone(),
             started_at: record.started_at.clone(),

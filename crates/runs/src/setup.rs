@@ -32,7 +32,9 @@ impl Setup {
         self.put("peer", &record.peer);
         self.put("clock.method", &record.clock.as_ref().map(|c| &c.method));
         self.put("impairment", &record.impairment.as_ref().map(|i| &i.config));
-        for (end, host) in [("local", &record.local), ("remote", &record.remote)] {
+        let servers = record.servers.iter().map(|s| (format!("servers[{}]", s.name), &s.host));
+        let ends = [("local".to_owned(), &record.local), ("remote".to_owned(), &record.remote)];
+        for (end, host) in ends.into_iter().chain(servers) {
             let Some(host) = host else { continue };
             self.put(&format!("{end}.host"), &host.host);
             self.put(&format!("{end}.version"), &host.version);

@@ -32,13 +32,15 @@ pub(crate) async fn start(
     JsonText(mut request, text): JsonText<TestRequest>,
 ) -> Result<Response, Problem> {
     seeds::draw(&mut request.plan.seed, seeds::part(&text, "plan"))?;
-    let (field, host) = match (request.host, request.plan.host.take()) {
-        (Some(host), _) => ("/host", host),
-        (None, Some(host)) => ("/plan/host", host),
+    let host = match (request.host, request.plan.host.take()) {
+        (Some(host), _) => Some(right_host("/host", &host)?),
+        (None, Some(host)) => Some(right_host("/plan/host", &host)?),
+        (None, None) if request.plan.connections.iter().all(|c| c.host.is_some()) => None,
         (None, None) => return Err(Problem::field("/host", "nothing", HOST_FORMS)),
     };
-    let host = right_host(field, &host)?;
-    set_host(&mut request.plan, &host);
+    if let Some(host) = &host {
+        set_host(&mut request.plan, host);
+    }
     request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
     let from = match request.from.as_deref() {
         Some(from) => Some(lab_node(&app, "/from", from).await?),

@@ -24,7 +24,8 @@ use crate::types::{ObjectKind, State, StateEvent, Test, TestHistory, WarningEven
 
 /// A valid request for a test.
 pub(crate) struct CheckedTest {
-    pub(crate) host: String,
+    /// The server of connections that name none.
+    pub(crate) host: Option<String>,
     pub(crate) plan: Plan,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) key_file: Option<PathBuf>,
@@ -139,7 +140,10 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
         let test = Test {
             id: id.clone(),
             state: State::Starting,
-            host: wanted.host.clone(),
+            host: match wanted.plan.names_servers() {
+                true => wanted.plan.server_labels().join(", "),
+                false => wanted.host.clone().unwrap_or_default(),
+            },
             title: wanted.plan.title.clone(),
             tags: wanted.tags.clone(),
             asked_at: clock::now(),
@@ -165,7 +169,7 @@ pub(crate) async fn start(app: &Shared, wanted: CheckedTest) -> Result<Test, Pro
         );
     }
     let job = TestJob {
-        host: Some(wanted.host),
+        host: wanted.host,
         plan: wanted.plan,
         key: KeySource::file(wanted.key_file),
         labels: wanted.tags,

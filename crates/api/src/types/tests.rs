@@ -19,7 +19,7 @@ use crate::supervise::Written;
 #[serde(deny_unknown_fields)]
 #[schemars(extend("not" = without_host()))]
 pub(crate) struct TestRequest {
-    /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
+    /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host; not needed if every connection has one.
     #[serde(default)]
     pub host: Option<String>,
     /// What to run. Without a seed a new one is drawn, which the record has.
@@ -111,7 +111,7 @@ pub(crate) struct Test {
     pub id: String,
     /// How far it is.
     pub state: State,
-    /// Who answers.
+    /// The server, or the servers of its connections.
     pub host: String,
     /// The plan's title.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -32,6 +32,7 @@ mod report;
 mod schema;
 mod serve;
 mod setups;
+mod several;
 mod speed;
 mod sweep;
 mod tshark;

@@ -2,6 +2,7 @@
 
 mod link_usage;
 mod rows;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -22,6 +23,7 @@ use link_usage::link_usage;
 pub(crate) use rows::add_interval;
 use rows::intervals;
 pub use rows::{interval, mark_missing, set_received_sum, sum};
+pub use servers::{ServerPart, merge, merge_intervals, number_interval};
 use totals::{Counted, run_seconds, total};
 
 /// The kind of a peer with Weir's own protocol.
@@ -154,6 +156,7 @@ fn flow(
     let mut out = Flow {
         id: spec.id,
         name: spec.name.clone(),
+        host: None,
         transport: spec.connection.transport.name(),
         carried_by: [sender, receiver].into_iter().flatten().find_map(|end| end.carried_by),
         family: spec.connection.transport.name().ip().then_some(family),

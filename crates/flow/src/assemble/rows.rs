@@ -28,7 +28,7 @@ pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
 }
 
 /// Removes each figure of a sum that a datagram flow lacks: the sum of some flows is a different figure.
-fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
+pub(super) fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
     for (sum, part) in [
         (&mut sum.lost_packets, c.lost_packets),
         (&mut sum.lost_before_packets, c.lost_before_packets),

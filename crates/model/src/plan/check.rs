@@ -37,8 +37,14 @@ impl Plan {
         {
             return refuse("loss_threshold", t.to_string(), "1ms to 10m");
         }
-        if let Some(host) = &self.host {
-            self.check_host(&Host::parse(host)?)?;
+        let of_test = self.host.as_deref().map(Host::parse).transpose()?;
+        if let Some(host) = &of_test {
+            self.check_port(host)?;
+        }
+        for (i, connection) in self.connections.iter().enumerate() {
+            if let Some((host, _)) = self.server_of(i)? {
+                self.check_host(i, connection, &host)?;
+            }
         }
         if let Some(device) = self.device.as_ref().filter(|device| !is_device(device)) {
             return refuse("device", format!("'{device}'"), "an interface name of 1 to 15 bytes");
@@ -73,18 +79,16 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the host against the transports, the family and the port.
-    fn check_host(&self, host: &Host) -> Result<(), ModelError> {
-        for (i, c) in self.connections.iter().enumerate() {
-            let transport = c.transport.name();
-            if transport.ip() == host.is_path() {
-                let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
-                return Err(ModelError::Field {
-                    field: format!("connection[{i}].transport"),
-                    given: format!("{transport} with the host {}", host.name),
-                    accepted: format!("{} there", one_of(with.map(|name| name.label()))),
-                });
-            }
+    /// Checks the host of a connection against its transport and the family.
+    fn check_host(&self, i: usize, c: &Connection, host: &Host) -> Result<(), ModelError> {
+        let transport = c.transport.name();
+        if transport.ip() == host.is_path() {
+            let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
+            return Err(ModelError::Field {
+                field: format!("connection[{i}].transport"),
+                given: format!("{transport} with the host {}", host.name),
+                accepted: format!("{} there", one_of(with.map(|name| name.label()))),
+            });
         }
         let of_ip = [
             ("family", self.family.map(|family| family.to_string())),
@@ -109,6 +113,11 @@ impl Plan {
                 accepted: format!("a host with an {} address, or a name", title_of(family)),
             });
         }
+        Ok(())
+    }
+
+    /// Checks the port of the test's host against the test's port.
+    fn check_port(&self, host: &Host) -> Result<(), ModelError> {
         match host.port {
             // The default port can't be distinguished from an absent one.
             Some(port) if port != self.port && self.port != DEFAULT_PORT => {

@@ -10,6 +10,12 @@ use crate::units::{BitRate, ByteSize, SendRate, Span};
 connection! {
     // Fields of all transports.
     common {
+        /// The server of this connection: a name or address, with or without its port, or unix:PATH. Absent: the test's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host: Option<String> = None,
+        /// Its port, 1 to 65535. Absent: that of `host`, else the test's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16> = None,
         /// Which side sends.
         #[schemars(extend("x-group" = "what"))]
         direction: Direction = Direction::Forward,

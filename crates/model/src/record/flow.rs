@@ -16,6 +16,10 @@ record! {
         id: u32,
         /// Name.
         name: String,
+        /// The server of this flow, as the plan names it, with its port unless that is 9347; present if the test had
+        /// several servers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
         /// Transport.
         transport: TransportName,
         /// The transport that carried it, if it fell back because the peer or the path did not support its own.

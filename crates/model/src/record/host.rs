@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Latency, Status};
+
 record! {
     /// The build of a program.
     Build {
@@ -47,6 +49,30 @@ record! {
         /// Host-wide protocol counters, after − before: `udp_receive_buffer_errors` and the like.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters: BTreeMap<String, u64>,
+    }
+}
+
+record! {
+    /// One of several servers of a test: what the record states once where there is one server.
+    Server {
+        /// Its name, as in the flows' `host`.
+        name: String,
+        /// How its part of the test ended.
+        status: Status,
+        /// Why it ended, in words.
+        end_reason: String,
+        /// The server's host; absent if it sent no report.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host: Option<Host>,
+        /// Relation of its clock to this side's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clock: Option<ClockRelation>,
+        /// Round trips measured alongside the test.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        latency: Option<Latency>,
+        /// Its CPU use.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cpu: Option<CpuEnd>,
     }
 }
 

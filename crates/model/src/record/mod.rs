@@ -34,7 +34,7 @@ pub use flow::{
 };
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,
-    TimeSource,
+    Server, TimeSource,
 };
 pub use path::{
     ImpairedFlow, ImpairmentUse, Lateness, LedgerRow, LossLedger, Residual, Triangulation,
@@ -95,10 +95,13 @@ record! {
         /// The side that ran the command.
         #[serde(skip_serializing_if = "Option::is_none")]
         local: Option<Host>,
-        /// The other side.
+        /// The other side, if the test had one server.
         #[serde(skip_serializing_if = "Option::is_none")]
         remote: Option<Host>,
-        /// Relation of the two clocks.
+        /// The servers, if the test had several: what `remote`, `latency` and `cpu.remote` state for one.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        servers: Vec<Server>,
+        /// Relation of the two clocks; with several servers that with the largest bound.
         #[serde(skip_serializing_if = "Option::is_none")]
         clock: Option<ClockRelation>,
         /// Sources of timestamps.

@@ -20,7 +20,8 @@ const REACHED: f64 = 0.995;
 /// The plan's title, else the two hosts.
 pub(super) fn title(record: &Record) -> String {
     record.plan.title.clone().filter(|t| !t.trim().is_empty()).unwrap_or_else(|| {
-        match (record.local.as_ref().map(|h| h.host.as_str()), record.plan.host.as_deref()) {
+        let there = servers(record);
+        match (record.local.as_ref().map(|h| h.host.as_str()), there.as_deref()) {
             (Some(here), Some(there)) if !here.is_empty() => format!("{here} to {there}"),
             (_, Some(there)) => format!("Test with {there}"),
             _ if record.id.is_empty() => "Test".into(),
@@ -35,6 +36,12 @@ pub(super) fn when(started_at: &str) -> String {
         Some(start) if started_at.ends_with('Z') => format!("{} UTC", start.replace('T', " ")),
         _ => started_at.into(),
     }
+}
+
+/// The server or servers of a test; `None` if the record names none.
+fn servers(record: &Record) -> Option<String> {
+    let names: Vec<&str> = record.servers.iter().map(|server| server.name.as_str()).collect();
+    if names.is_empty() { record.plan.host.clone() } else { Some(names.join(", ")) }
 }
 
 /// The test in a sentence.
@@ -57,7 +64,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     let mut text = format!(
         "{} tested with {} for {}",
         who.unwrap_or("This host"),
-        record.plan.host.as_deref().unwrap_or("the other side"),
+        servers(record).as_deref().unwrap_or("the other side"),
         Quantity::Seconds.format(record.seconds)
     );
     if !flows.is_empty() {
@@ -407,7 +414,11 @@ pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
 /// The name of a flow, else its number.
 pub(super) fn flow_title(flow: &Flow) -> String {
     let meta = FlowMeta::from(flow);
-    if meta.name.is_empty() { format!("flow {}", meta.id) } else { meta.name }
+    let name = if meta.name.is_empty() { format!("flow {}", meta.id) } else { meta.name };
+    match meta.host {
+        Some(host) => format!("{name} ({host})"),
+        None => name,
+    }
 }
 
 /// The text with its first letter in upper case.

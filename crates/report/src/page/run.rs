@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use weir_model::plan::Direction;
-use weir_model::record::{Crossing, Flow, Record, Status};
+use weir_model::record::{ClockRelation, Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Headline, Notice, Section};
@@ -295,9 +295,12 @@ fn conditions(record: &Record) -> Section {
     blocks.extend(tables::cpu(record).map(Block::Grid));
     let mut facts: Vec<(String, String)> = vec![];
     let mut fact = |name: &str, text: String| facts.push((name.into(), text));
-    match &record.clock {
-        Some(clock) => fact("Clocks", clocks(clock)),
-        None => fact("Clocks", "not related".into()),
+    let related = |clock: Option<&ClockRelation>| clock.map_or("not related".into(), clocks);
+    if record.servers.is_empty() {
+        fact("Clocks", related(record.clock.as_ref()));
+    }
+    for server in &record.servers {
+        fact(&format!("Clock of {}", server.name), related(server.clock.as_ref()));
     }
     match &record.time_source {
         Some(source) => fact(
@@ -337,7 +340,7 @@ fn conditions(record: &Record) -> Section {
     Section { background: true, ..Section::new("conditions", "Hosts, clocks, noise", blocks) }
 }
 
-fn clocks(clock: &weir_model::record::ClockRelation) -> String {
+fn clocks(clock: &ClockRelation) -> String {
     let show = |v| Quantity::Seconds.format(v);
     if clock.method == "shared" {
         return format!("one clock shared by both ends, ± {}", show(clock.error_seconds));

@@ -211,6 +211,15 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
             }
         }
     }
+    for server in &record.servers {
+        let Some(latency) = &server.latency else { continue };
+        let of = format!("probes of {} ({})", server.name, latency.method);
+        for (what, delay) in [("Idle", &latency.idle), ("Under load", &latency.loaded)] {
+            if let Some(delay) = delay {
+                add([Cell::Absent, Cell::Text(of.clone()), Cell::Absent], what, delay);
+            }
+        }
+    }
     grid.row_heads = false;
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
@@ -440,6 +449,11 @@ pub(super) fn cpu(record: &Record) -> Option<Grid> {
     if let Some(end) = &cpu.remote {
         add("other side", record.remote.as_ref(), end);
     }
+    for server in &record.servers {
+        if let Some(end) = &server.cpu {
+            add(&server.name, server.host.as_ref(), end);
+        }
+    }
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
@@ -641,7 +655,12 @@ pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, Str
 
 /// Facts of both hosts side by side.
 pub(super) fn hosts(record: &Record) -> Option<Grid> {
-    side_by_side(&[("This side", record.local.as_ref()), ("Other side", record.remote.as_ref())])
+    let mut sides = vec![("This side", record.local.as_ref())];
+    match &record.servers[..] {
+        [] => sides.push(("Other side", record.remote.as_ref())),
+        servers => sides.extend(servers.iter().map(|s| (s.name.as_str(), s.host.as_ref()))),
+    }
+    side_by_side(&sides)
 }
 
 /// Facts of hosts, each in a column with this heading; absent if nothing is known of any.

@@ -10,6 +10,7 @@ use weir_model::record::{Interval, IntervalCount, IntervalEnds};
 use super::{FLOWS_SHOWN, TextOptions};
 use crate::meta::FlowMeta;
 use crate::number::{duration, percent, volume};
+use crate::style::clean;
 
 /// The content of a line; an absent cell prints as `-` if the flow's transport has such a figure, else blank.
 #[derive(Debug, Default)]
@@ -195,7 +196,10 @@ impl IntervalTable {
                     ..IntervalEnds::default()
                 };
                 let kinds = (meta.transport.tcp_info(), meta.transport.datagrams());
-                out += &self.line(Some(flow.id), meta.direction, kinds, interval, &ends, note);
+                let host = meta.host.as_deref().map(clean).unwrap_or_default();
+                let note = [&*host, note].join(" ");
+                out +=
+                    &self.line(Some(flow.id), meta.direction, kinds, interval, &ends, note.trim());
             }
         }
         for direction in [Direction::Forward, Direction::Reverse] {

@@ -11,7 +11,7 @@ pub use wrap::hanging;
 
 use weir_model::counted;
 use weir_model::names::UNIX;
-use weir_model::plan::{Direction, TransportName};
+use weir_model::plan::{Direction, Server, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 
@@ -57,11 +57,19 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
         out.push_str(&text);
         out.push('\n');
     };
-    let host = plan.host.as_deref().unwrap_or("the peer");
-    // The path of a Unix socket has no port.
-    let port = if host.starts_with(UNIX) { String::new() } else { format!(", port {}", plan.port) };
+    let servers = plan.servers().unwrap_or_default();
+    let with = match &servers[..] {
+        [_, _, ..] => {
+            let labels: Vec<String> = servers.iter().map(Server::label).collect();
+            format!("{} servers: {}", servers.len(), labels.join(", "))
+        }
+        // The path of a Unix socket has no port.
+        [one] if one.host.starts_with(UNIX) => one.host.clone(),
+        [one] => format!("{}, port {}", one.host, one.port),
+        [] => format!("{}, port {}", plan.host.as_deref().unwrap_or("the peer"), plan.port),
+    };
     let version = clean(&start.version);
-    line(options.style.bold(&format!("weir {version}: test with {}{port}", clean(host))));
+    line(options.style.bold(&format!("weir {version}: test with {}", clean(&with))));
     if let Some(title) = &plan.title {
         line(format!("Title: {}", clean(title)));
     }
@@ -90,6 +98,9 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
 /// `udp forward 198.18.0.1:40000 -> 198.18.0.2:9347, 1472-byte datagrams, 10M`.
 fn describe(flow: &FlowMeta) -> String {
     let mut text = format!("{} {}", flow.transport, flow.direction);
+    if let Some(host) = &flow.host {
+        text += &format!(" with {}", clean(host));
+    }
     match (flow.source.is_empty(), flow.destination.is_empty()) {
         (true, true) => {}
         _ => text += &format!(" {} -> {}", clean(&flow.source), clean(&flow.destination)),

@@ -94,6 +94,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     let line =
         || Line { id: Some(flow.id), direction: flow.direction, tcp, udp, ..Default::default() };
     let mut out = String::new();
+    let host = flow.host.as_deref().map(|host| format!(", {}", clean(host))).unwrap_or_default();
     if let Some(s) = &flow.sender {
         out += &layout.line(&Line {
             end: Some(End::Sender),
@@ -105,7 +106,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             cwnd_bytes: flow.tcp.as_ref().and_then(|t| t.cwnd_bytes),
             rtt_seconds: flow.tcp.as_ref().and_then(|t| t.rtt_seconds),
             total_packets: s.packets,
-            note: sender(&[flow]),
+            note: sender(&[flow]) + &host,
             ..line()
         });
     }
@@ -127,7 +128,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             lost_packets: lost,
             // Without the loss the number of sent packets is unknown.
             total_packets: lost.map_or(0, |lost| r.packets.saturating_add(lost)),
-            note: format!("receiver{}", crossing(&[flow])),
+            note: format!("receiver{}{host}", crossing(&[flow])),
             ..line()
         });
     }

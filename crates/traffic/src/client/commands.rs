@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
+use weir_model::plan::FlowSpec;
 use weir_model::progress::FlowState;
 use weir_model::units::SendRate;
 
@@ -29,6 +30,29 @@ pub(super) struct Request {
     /// With the verb `rate`.
     #[serde(default)]
     pub(super) rate: Option<SendRate>,
+}
+
+impl Request {
+    /// Whether it concerns a flow: by name, or by the number that text output shows in front of each line.
+    pub(super) fn names(&self, spec: &FlowSpec) -> bool {
+        self.connection.as_ref().is_none_or(|n| {
+            *n == spec.name || *n == spec.connection.name || *n == spec.id.to_string()
+        })
+    }
+}
+
+/// The answer to a request that concerns none of the flows.
+pub(super) fn unknown<'a>(request: &Request, specs: impl Iterator<Item = &'a FlowSpec>) -> Reply {
+    let names: Vec<&str> = specs.take(20).map(|s| s.name.as_str()).collect();
+    let given = request.connection.as_deref().unwrap_or("");
+    Reply::error(format!("connection: {given}; accepted: {}", names.join(", ")))
+}
+
+/// The answer to a request to start a connection whose flows have ended.
+pub(super) fn has_ended(name: &str) -> Reply {
+    Reply::error(format!(
+        "start: {name} has ended and can't be started again; accepted: a waiting connection"
+    ))
 }
 
 /// One flow in an answer.

@@ -5,17 +5,20 @@ mod commands;
 pub(crate) mod connect;
 mod latency;
 mod setup;
+mod several;
 mod test;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use weir_flow::Scheduling;
-use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::plan::{Family, FlowSpec, Plan, Server};
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
 
+use crate::engine::check_scheduling;
 use crate::key::Key;
 use crate::report_timeout::{ReportTimeout, SILENCE};
 use crate::stop::Stop;
@@ -26,7 +29,7 @@ use crate::{Address, TrafficError};
 pub struct ClientConfig {
     /// The plan to run.
     pub plan: Plan,
-    /// The server: a name or an address.
+    /// The server of connections that name none: a name or an address. Empty if all name one.
     pub host: String,
     /// The server's key.
     pub key: Option<Key>,
@@ -91,7 +94,7 @@ pub enum Event {
     Started {
         /// The flows.
         specs: Vec<FlowSpec>,
-        /// IP version.
+        /// IP version; with several servers that of the first.
         family: Family,
     },
     /// States of flows that have changed; of all flows when sending begins.
@@ -132,9 +135,43 @@ pub fn run(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     config.plan.check().map_err(TrafficError::from)?;
+    check_scheduling(config.scheduling)?;
+    let (config, servers) = servers(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| TrafficError::system("starting the runtime", e))?;
-    runtime.block_on(test::run(config, stop, observe))
+    runtime.block_on(async {
+        // An unusable socket path is refused before anything is sent.
+        let (requests, asked) = mpsc::unbounded_channel();
+        let listen = |path| commands::listen(path, requests);
+        let _socket = config.control_socket.as_deref().map(listen).transpose()?;
+        if servers.len() > 1 {
+            return several::run(config, servers, asked, stop, observe).await;
+        }
+        let control = test::Control { asked, engine: None, gate: None };
+        test::run(config, control, stop, observe).await
+    })
+}
+
+/// The servers of the connections, if there are several; one server is the test's own.
+fn servers(mut config: ClientConfig) -> Result<(ClientConfig, Vec<Server>), TrafficError> {
+    if !config.plan.names_servers() {
+        return Ok((config, vec![]));
+    }
+    if !config.host.is_empty() {
+        config.plan.host = Some(config.host.clone());
+    }
+    let servers = config.plan.servers()?;
+    if let [server] = &servers[..] {
+        config.plan = config.plan.of_server(server);
+        config.host.clone_from(&server.host);
+    } else if let Some(path) = &config.packet_log {
+        return Err(TrafficError::Input {
+            field: "packet_log",
+            given: format!("{} with {} servers", path.display(), servers.len()),
+            accepted: "a test with one server: flows of several have the same numbers there".into(),
+        });
+    }
+    Ok((config, servers))
 }

@@ -83,6 +83,13 @@ impl Proxy {
         Proxy { address, frozen, connections }
     }
 
+    /// Closes all connections.
+    pub(crate) fn cut(&self) {
+        for stream in self.connections.lock().unwrap().iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     pub(crate) fn client(&self, connections: Vec<Connection>) -> ClientConfig {
         let plan = weir_model::plan::Plan { port: self.address.port(), ..plan(connections) };
         ClientConfig::new(plan, "127.0.0.2")
@@ -91,9 +98,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        for stream in self.connections.lock().unwrap().iter() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.cut();
     }
 }
 

@@ -9,4 +9,5 @@ mod header;
 mod hostile;
 mod loopback;
 mod mptcp;
+mod several;
 mod unix;

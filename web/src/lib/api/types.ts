@@ -590,6 +590,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/openapi-3.0.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** This document in OpenAPI 3.0.3, for generators that read no later version. */
+        get: operations["getOpenapi30"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -1101,7 +1118,18 @@ export interface components {
             /** @description The emulator. */
             id: string;
         };
-        /** @description The subject of an alarm. */
+        /**
+         * @description The subject of an alarm.
+         *
+         *     - `link-down`: An interface is down or has no carrier.
+         *     - `cpu-high`: A direction's thread uses more than 90 % of a processor.
+         *     - `memory-cap-near`: More than 90 % of the memory for queued packets is in use, or a frame found no room.
+         *     - `unplanned-drop`: Packets were lost without a law.
+         *     - `deadline-late`: Packets left more than 1 ms late.
+         *     - `clock-stepped`: The realtime clock, which the kernel's stamps use, was stepped.
+         *     - `packet-trace-dropped`: The packet trace's queue overflowed, or writing failed.
+         * @enum {string}
+         */
         AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "packet-trace-dropped";
         /** @description Any JSON. */
         AnyJson: unknown;
@@ -1144,7 +1172,14 @@ export interface components {
             /** @description The log file. */
             file?: string | null;
         };
-        /** @description Which values of a metric are better. */
+        /**
+         * @description Which values of a metric are better.
+         *
+         *     - `higher`: Higher values.
+         *     - `lower`: Lower values.
+         *     - `neither`: Neither is better.
+         * @enum {string}
+         */
         Better: "higher" | "lower" | "neither";
         /**
          * @description bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)
@@ -1262,7 +1297,15 @@ export interface components {
             /** @description Current action of the running one. */
             step?: string | null;
         };
-        /** @description The transports whose flows have a metric. */
+        /**
+         * @description The transports whose flows have a metric.
+         *
+         *     - `datagrams`: Flows of datagrams.
+         *     - `streams`: Streams.
+         *     - `tcp-info`: Flows whose kernel reports TCP_INFO.
+         *     - `all`: All flows.
+         * @enum {string}
+         */
         Carrier: "datagrams" | "streams" | "tcp-info" | "all";
         /**
          * @description none, spread:P% or burst:N
@@ -1271,7 +1314,14 @@ export interface components {
          * @example burst:8
          */
         CatchUp: string;
-        /** @description What happens to checksums when content is changed. */
+        /**
+         * @description What happens to checksums when content is changed.
+         *
+         *     - `repair`: They are updated, so that the damaged packet is accepted.
+         *     - `leave`: They stay as they were: the receiver drops the packet.
+         *     - `checksum`: Only the checksum is damaged.
+         * @enum {string}
+         */
         Checksum: "repair" | "leave" | "checksum";
         /** @description A client of the test server. */
         Client: {
@@ -1363,13 +1413,17 @@ export interface components {
         };
         /** @description A command of the person who runs the scenario. */
         CommandStep: {
+            /** @description Runs while later steps do, until a step stops it (`stop = { command = "NAME" }`) or the scenario ends. */
+            background?: boolean;
             /**
              * Format: int32
-             * @description The expected exit code. Default 0.
+             * @description The expected exit code. Default 0; of a command in the background that is stopped, any.
              */
             exit_code?: number | null;
             /** @description The host of the lab that runs it. Absent: this machine. */
             host?: string | null;
+            /** @description In the background: the step is done when this is the case. Absent: when the command has started. */
+            ready?: components["schemas"]["Readiness"] | null;
             /**
              * @description Program and arguments; no shell reads them.
              * @default []
@@ -1522,6 +1576,8 @@ export interface components {
              * @description Format of the data header that begins each datagram.
              */
             header?: components["schemas"]["HeaderFormat"];
+            /** @description The server of this connection: a name or address, with or without its port, or unix:PATH. Absent: the test's. */
+            host?: string | null;
             /** @description The kernel paces as well (SO_MAX_PACING_RATE), bit/s. */
             kernel_pacing?: components["schemas"]["BitRate"] | null;
             /**
@@ -1551,6 +1607,11 @@ export interface components {
              * @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M): a size, or a law of sizes. Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
              */
             payload?: components["schemas"]["SizeLaw"] | null;
+            /**
+             * Format: uint16
+             * @description Its port, 1 to 65535. Absent: that of `host`, else the test's.
+             */
+            port?: number | null;
             /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
             rate?: components["schemas"]["SendRate"] | null;
             /**
@@ -1724,9 +1785,22 @@ export interface components {
         /**
          * @description How datagrams crossed the path, as seen at the receiver's socket. Coalesced and per-packet rates are not
          *     comparable.
+         *
+         *     - `per-packet`: All datagrams reached the socket individually.
+         *     - `coalesced`: Super-packets of several datagrams reached the socket (GSO, GRO); some datagrams may have arrived individually.
+         *     - `mixed`: Several flows or runs of which some are per-packet and some coalesced. A single flow is never mixed.
+         * @enum {string}
          */
         Crossing: "per-packet" | "coalesced" | "mixed";
-        /** @description Which ports carry data (design: one port by default). */
+        /**
+         * @description Which ports carry data (design: one port by default).
+         *
+         *     - `auto`: Dedicated if an option needs it (receive window, MSS) or for more than 1000 UDP flows, else shared.
+         *     - `shared`: All data on one port; flows are distinguished by the 5-tuple.
+         *     - `dedicated`: A separate listener or socket for the session, with its options set before the handshake. It uses the server's range of data ports if there is one.
+         *     - `range`: As dedicated, but refused by a server without a range of data ports, for paths with a firewall that admits no other ports.
+         * @enum {string}
+         */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
         /** @description A distribution of delays. A percentile q is absent below 10/(1−q) samples. */
         Delay: {
@@ -1816,7 +1890,13 @@ export interface components {
             /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
-        /** @description A figure of delays. */
+        /**
+         * @description A figure of delays.
+         *
+         *     - `mean`: Mean.
+         *     - `deviation`: Standard deviation.
+         * @enum {string}
+         */
         DelayFigure: "mean" | "deviation";
         /** @description Variation of delay. */
         DelayVariation: {
@@ -1922,13 +2002,40 @@ export interface components {
             /** @description Why figures of the two sides may not be comparable. */
             warnings?: components["schemas"]["Warning"][];
         };
-        /** @description Whether a figure differs. */
+        /**
+         * @description Whether a figure differs.
+         *
+         *     - `significant`: Both tests show a difference at the given level, Welch's after Holm's correction for all figures tested; if neither side varies, the order test after that correction.
+         *     - `unclear`: One of the tests shows a difference.
+         *     - `not-significant`: Neither does, which does not prove that there is none.
+         *     - `too-few`: Too few independent values.
+         *     - `untested`: A single value on each side: chance can't be estimated.
+         * @enum {string}
+         */
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";
-        /** @description The samples of a figure's test. */
+        /**
+         * @description The samples of a figure's test.
+         *
+         *     - `intervals`: The intervals of one run on each side.
+         *     - `runs`: The runs of each side.
+         * @enum {string}
+         */
         DiffSamples: "intervals" | "runs";
-        /** @description What makes a delay differ from its law. */
+        /**
+         * @description What makes a delay differ from its law.
+         *
+         *     - `order`: The order of packets is preserved.
+         *     - `queue`: Packets wait in the queue of the rate.
+         * @enum {string}
+         */
         DifferenceReason: "order" | "queue";
-        /** @description Direction of a flow. */
+        /**
+         * @description Direction of a flow.
+         *
+         *     - `forward`: The side that runs `weir test` sends.
+         *     - `reverse`: The server sends.
+         * @enum {string}
+         */
         Direction: "forward" | "reverse";
         /** @description Sums of one direction. */
         DirectionTotal: {
@@ -1937,7 +2044,12 @@ export interface components {
             /** @description All senders. */
             sender?: components["schemas"]["Sums"] | null;
         };
-        /** @description What happens when the queue is full. */
+        /**
+         * @description What happens when the queue is full.
+         *
+         *     - `tail-drop`: Arriving packets are dropped.
+         * @enum {string}
+         */
         Discipline: "tail-drop";
         /** @description A document was changed. */
         DocumentChange: {
@@ -2418,7 +2530,14 @@ export interface components {
              */
             records: number;
         };
-        /** @description Why a period of counting started. */
+        /**
+         * @description Why a period of counting started.
+         *
+         *     - `start`: The emulator started.
+         *     - `laws`: Other laws were applied to the flow.
+         *     - `reset`: The counters were reset.
+         * @enum {string}
+         */
         EmulatorPeriodReason: "start" | "laws" | "reset";
         /** @description Realised ratios and delays; absent if nothing was received or sent. */
         EmulatorRealised: {
@@ -2558,7 +2677,14 @@ export interface components {
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
         };
-        /** @description The end of a flow that measures a metric. */
+        /**
+         * @description The end of a flow that measures a metric.
+         *
+         *     - `sender`: The sender.
+         *     - `receiver`: The receiver.
+         *     - `both`: Both, or the run as a whole.
+         * @enum {string}
+         */
         End: "sender" | "receiver" | "both";
         /** @description One flow in the report of one end. */
         EndFlowReport: {
@@ -2841,7 +2967,13 @@ export interface components {
              */
             min?: components["schemas"]["Span"];
         };
-        /** @description The IP version of a connection. */
+        /**
+         * @description The IP version of a connection.
+         *
+         *     - `ipv4`: IP version 4.
+         *     - `ipv6`: IP version 6.
+         * @enum {string}
+         */
         Family: "ipv4" | "ipv6";
         /** @description What is wrong with one field. */
         FieldError: {
@@ -3024,9 +3156,28 @@ export interface components {
             /** @description The finding in a few words. */
             title: string;
         };
-        /** @description The subject of a finding: its heading in the text. */
+        /**
+         * @description The subject of a finding: its heading in the text.
+         *
+         *     - `permissions`: Permissions of this process.
+         *     - `cpu`: Cores, load, frequency, virtualisation.
+         *     - `time`: Clocks, timers, waking.
+         *     - `sockets`: Buffers, descriptors, ports.
+         *     - `interfaces`: Interfaces and their queues.
+         *     - `firewall`: Packet filters and connection tracking.
+         *     - `kernel`: Build options of the kernel.
+         * @enum {string}
+         */
         FindingGroup: "permissions" | "cpu" | "time" | "sockets" | "interfaces" | "firewall" | "kernel";
-        /** @description Severity of a finding. */
+        /**
+         * @description Severity of a finding.
+         *
+         *     - `ok`: As it should be.
+         *     - `info`: Information; figures are unaffected.
+         *     - `warning`: Figures may be limited by it.
+         *     - `error`: A test can't run without it.
+         * @enum {string}
+         */
         FindingSeverity: "ok" | "info" | "warning" | "error";
         /** @description Arrival of the first packet of a test that starts together with others. */
         FirstPacket: {
@@ -3062,6 +3213,11 @@ export interface components {
             direction: components["schemas"]["Direction"];
             /** @description IP version. */
             family?: components["schemas"]["Family"] | null;
+            /**
+             * @description The server of this flow, as the plan names it, with its port unless that is 9347; present if the test had
+             *     several servers.
+             */
+            host?: string | null;
             /**
              * Format: uint32
              * @description Number, from 1.
@@ -3104,7 +3260,14 @@ export interface components {
              */
             transport: components["schemas"]["Transport"];
         };
-        /** @description The directions in which a flow's filter is tried. */
+        /**
+         * @description The directions in which a flow's filter is tried.
+         *
+         *     - `both`: Either.
+         *     - `a_to_b`: Packets that enter at A.
+         *     - `b_to_a`: Packets that enter at B.
+         * @enum {string}
+         */
         FlowDirection: "both" | "a_to_b" | "b_to_a";
         /** @description A flow, as far as known when a test starts. */
         FlowMeta: {
@@ -3115,6 +3278,8 @@ export interface components {
              * @default forward
              */
             direction: components["schemas"]["Direction"];
+            /** @description The server of the flow, if the test has several. */
+            host?: string | null;
             /**
              * Format: uint32
              * @description Flow number.
@@ -3146,7 +3311,16 @@ export interface components {
              */
             transport: components["schemas"]["Transport"];
         };
-        /** @description State of a flow of a test. */
+        /**
+         * @description State of a flow of a test.
+         *
+         *     - `waiting`: Not started, because of `autostart = false` in the plan.
+         *     - `started`: Started.
+         *     - `stopping`: Asked to stop; may still send.
+         *     - `finished`: Has ended sending.
+         *     - `failed`: Ended early, or its test has no result.
+         * @enum {string}
+         */
         FlowState: "waiting" | "started" | "stopping" | "finished" | "failed";
         /** @description The sums of one flow. */
         FlowSumSoFar: {
@@ -3299,9 +3473,29 @@ export interface components {
              */
             mean_run?: number | null;
         };
-        /** @description A group of metrics, which reports show in one table. */
+        /**
+         * @description A group of metrics, which reports show in one table.
+         *
+         *     - `volume`: Rates and amounts of data.
+         *     - `packets`: Packets by disposition: lost, late, duplicate, corrupted.
+         *     - `bursts`: Bursts of losses and the gaps between them.
+         *     - `delay`: Delays and round trips.
+         *     - `variation`: Variation of delay.
+         *     - `tcp`: TCP information of the sender.
+         *     - `pacing`: Slots of a paced sender.
+         *     - `run`: The path and the hosts, not a flow.
+         * @enum {string}
+         */
         Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
-        /** @description Format of the data header of each datagram. */
+        /**
+         * @description Format of the data header of each datagram.
+         *
+         *     - `native`: Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
+         *     - `none`: No header: packets are only counted, and loss is the difference of the ends' counts.
+         *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
+         *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
+         * @enum {string}
+         */
         HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit";
         /** @description A main figure. */
         Headline: {
@@ -3987,7 +4181,13 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
-        /** @description Where laws are from that are not a flow's own. */
+        /**
+         * @description Where laws are from that are not a flow's own.
+         *
+         *     - `preset`: A preset.
+         *     - `aggregate`: An aggregate: shared with other flows.
+         * @enum {string}
+         */
         LawOrigin: "preset" | "aggregate";
         /** @description The laws of one direction of a flow; an absent slot has no effect. */
         Laws: {
@@ -4042,9 +4242,23 @@ export interface components {
             /** @description The reason. */
             why: components["schemas"]["LeftOutReason"];
         };
-        /** @description Why a tool was not measured. */
+        /**
+         * @description Why a tool was not measured.
+         *
+         *     - `not installed`: One of its programs is not installed on this host.
+         *     - `not supported`: It can't produce the load of the point.
+         * @enum {string}
+         */
         LeftOutReason: "not installed" | "not supported";
-        /** @description How frames are received. */
+        /**
+         * @description How frames are received.
+         *
+         *     - `auto`: What serves best.
+         *     - `packet`: TPACKET_V2.
+         *     - `xdp`: AF_XDP in the driver (native mode).
+         *     - `xdp-generic`: AF_XDP before the stack (generic mode).
+         * @enum {string}
+         */
         LinkChoice: "auto" | "packet" | "xdp" | "xdp-generic";
         /** @description Use of a nominal rate at four levels. */
         LinkUsage: {
@@ -4236,9 +4450,27 @@ export interface components {
             /** @description The text. */
             text: string;
         };
-        /** @description A kind of object. */
+        /**
+         * @description A kind of object.
+         *
+         *     - `tests`: A test.
+         *     - `experiments`: An experiment.
+         *     - `emulators`: An emulator.
+         *     - `clients`: A session of the test server.
+         *     - `calibration`: The calibration.
+         *     - `demo`: The demo.
+         *     - `documents`: A document: a plan (`plans/NAME`), an emulator's configuration (`emulators/ID/configuration`), a run's tags.
+         * @enum {string}
+         */
         ObjectKind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
-        /** @description How a delay law treats the order of packets. */
+        /**
+         * @description How a delay law treats the order of packets.
+         *
+         *     - `allow`: Packets may overtake each other; each has exactly the delay drawn for it.
+         *     - `fifo-release`: At each drawn departure time the packet that has waited longest leaves. Order and mean delay are preserved, the standard deviation is smaller.
+         *     - `max`: No packet leaves before its predecessor. The order is preserved, the mean delay is larger.
+         * @enum {string}
+         */
         OrderPolicy: "allow" | "fifo-release" | "max";
         /** @description What no filter matches. */
         Other: {
@@ -4254,9 +4486,26 @@ export interface components {
             /** @description A preset for the slots that the laws below leave empty. */
             profile?: string | null;
         };
-        /** @description The outcome of an expectation, a step or a whole experiment. */
+        /**
+         * @description The outcome of an expectation, a step or a whole experiment.
+         *
+         *     - `done`: Done, without expectations.
+         *     - `passed`: Done, and all expectations were met.
+         *     - `inconclusive`: The tool or the host was the limit, or the confidence interval still spans the bound: neither passed nor failed.
+         *     - `failed`: An expectation was not met.
+         *     - `error`: It could not be done: a peer was unreachable, or a command or a test failed.
+         *     - `skipped`: Not started, because the experiment ended before.
+         * @enum {string}
+         */
         Outcome: "done" | "passed" | "inconclusive" | "failed" | "error" | "skipped";
-        /** @description Where an emulator's packet trace is. */
+        /**
+         * @description Where an emulator's packet trace is.
+         *
+         *     - `none`: It has none.
+         *     - `stored`: In the data directory of this server, from which it can be downloaded.
+         *     - `external`: In a file named when it was started outside this server.
+         * @enum {string}
+         */
         PacketTraceLocation: "none" | "stored" | "external";
         /** @description Whether there is a page. */
         PageState: {
@@ -4322,7 +4571,10 @@ export interface components {
              * @description IP version; absent: what the name resolves to.
              */
             family?: components["schemas"]["Family"] | null;
-            /** @description The server: a name or address, with or without its port. A command line's HOST replaces it. */
+            /**
+             * @description The server: a name or address, with or without its port. A command line's HOST replaces it. Connections may name
+             *     others.
+             */
             host?: string | null;
             /**
              * Reporting interval
@@ -4869,6 +5121,16 @@ export interface components {
             /** @description The rate from now on; 0 is unlimited, for streams. */
             rate: components["schemas"]["SendRate"];
         };
+        /** @description When a command in the background is ready, within the step's `timeout` (default 20 s). One of them. */
+        Readiness: {
+            /** @description A line of its output contains this text. */
+            line?: string | null;
+            /**
+             * Format: uint16
+             * @description A socket on its host listens on this TCP port, or is bound to this UDP port.
+             */
+            port?: number | null;
+        };
         /** @description Figures of a receiver. */
         Receiver: {
             /** @description Some figures may be wrong or absent. If narrow numbers may have wrapped unseen, lost is sent minus arrived, and figures that depend on numbers are absent. If the bitmap was at its maximum size, late, duplicate and reordered packets may be confused. */
@@ -5108,7 +5370,7 @@ export interface components {
             build: components["schemas"]["Build"];
             /** @description The noise floor of this host, as `weir calibrate` stored it. */
             calibration?: components["schemas"]["CalibrationRef"] | null;
-            /** @description Relation of the two clocks. */
+            /** @description Relation of the two clocks; with several servers that with the largest bound. */
             clock?: components["schemas"]["ClockRelation"] | null;
             /**
              * @description The command line.
@@ -5189,7 +5451,7 @@ export interface components {
              * @default
              */
             plan_sha256: string;
-            /** @description The other side. */
+            /** @description The other side, if the test had one server. */
             remote?: components["schemas"]["Host"] | null;
             /** @description Individual round trips, if they are few, as in a browser's speed test. */
             round_trips?: components["schemas"]["RoundTripSeries"][];
@@ -5209,6 +5471,8 @@ export interface components {
              * @default 0x0
              */
             seed: components["schemas"]["Seed"];
+            /** @description The servers, if the test had several: what `remote`, `latency` and `cpu.remote` state for one. */
+            servers?: components["schemas"]["Server"][];
             /**
              * @description Start, RFC 3339, UTC.
              * @default
@@ -5241,9 +5505,23 @@ export interface components {
              */
             warnings: components["schemas"]["Warning"][];
         };
-        /** @description The parts of a test's record. */
+        /**
+         * @description The parts of a test's record.
+         *
+         *     - `all`: The whole record.
+         *     - `summary`: Without intervals, histograms and samples of TCP information.
+         * @enum {string}
+         */
         RecordParts: "all" | "summary";
-        /** @description The first byte that may be changed. */
+        /**
+         * @description The first byte that may be changed.
+         *
+         *     - `l2`: The whole frame.
+         *     - `l3`: From the network header on.
+         *     - `l4`: From the transport header on.
+         *     - `payload`: The transport's payload.
+         * @enum {string}
+         */
         Region: "l2" | "l3" | "l4" | "payload";
         /** @description Steps that run several times. */
         RepeatStep: {
@@ -5260,7 +5538,16 @@ export interface components {
              */
             times?: number | null;
         };
-        /** @description The format of a report. */
+        /**
+         * @description The format of a report.
+         *
+         *     - `html`: A standalone page.
+         *     - `md`: Markdown.
+         *     - `csv`: Comma-separated values.
+         *     - `json`: The record.
+         *     - `svg`: One figure.
+         * @enum {string}
+         */
         ReportFormat: "html" | "md" | "csv" | "json" | "svg";
         /** @description Distribution of a difference of delays. */
         Residual: {
@@ -5597,7 +5884,17 @@ export interface components {
             /** @description All of them. */
             schemas: components["schemas"]["SchemaEntry"][];
         };
-        /** @description What is searched. */
+        /**
+         * @description What is searched.
+         *
+         *     - `throughput`: The maximum rate without loss (RFC 2544, section 26.1).
+         *     - `latency`: Delay at the throughput (RFC 2544, section 26.2).
+         *     - `frame-loss`: Loss at rates decreasing from the maximum (RFC 2544, section 26.3).
+         *     - `back-to-back`: The longest burst without loss (RFC 2544, section 26.4; RFC 9004).
+         *     - `mlrsearch`: Non-drop and partial-drop rate by multiple loss ratio search.
+         *     - `saturation`: The rate above which less arrives than is sent.
+         * @enum {string}
+         */
         SearchKind: "throughput" | "latency" | "frame-loss" | "back-to-back" | "mlrsearch" | "saturation";
         /**
          * @description A search with datagrams. Its test may contain `{rate}` (the sum of all flows, with its unit), `{seconds}`
@@ -5773,6 +6070,32 @@ export interface components {
              */
             start_seconds?: number | null;
         };
+        /** @description One of several servers of a test: what the record states once where there is one server. */
+        Server: {
+            /** @description Relation of its clock to this side's. */
+            clock?: components["schemas"]["ClockRelation"] | null;
+            /** @description Its CPU use. */
+            cpu?: components["schemas"]["CpuEnd"] | null;
+            /**
+             * @description Why it ended, in words.
+             * @default
+             */
+            end_reason: string;
+            /** @description The server's host; absent if it sent no report. */
+            host?: components["schemas"]["Host"] | null;
+            /** @description Round trips measured alongside the test. */
+            latency?: components["schemas"]["Latency"] | null;
+            /**
+             * @description Its name, as in the flows' `host`.
+             * @default
+             */
+            name: string;
+            /**
+             * @description How its part of the test ended.
+             * @default complete
+             */
+            status: components["schemas"]["Status"];
+        };
         /** @description The server's limits. */
         ServerLimits: {
             /**
@@ -5861,7 +6184,14 @@ export interface components {
             /** @description Where in the record: `plan.connection[0].rate`. */
             path: string;
         };
-        /** @description How much a warning affects the result. */
+        /**
+         * @description How much a warning affects the result.
+         *
+         *     - `info`: Information; the figures are valid.
+         *     - `warning`: A figure is only a bound, or Weir or the host affected it.
+         *     - `error`: A figure can't be used for its purpose.
+         * @enum {string}
+         */
         Severity: "info" | "warning" | "error";
         /** @description One side of a figure. */
         SideFigure: {
@@ -5954,9 +6284,28 @@ export interface components {
          * @example 2m
          */
         Span: string | number;
-        /** @description The stages of the path through the emulator. */
+        /**
+         * @description The stages of the path through the emulator.
+         *
+         *     - `loss`: Loss.
+         *     - `duplicate`: Duplication.
+         *     - `rate`: Rate and queue.
+         *     - `delay`: Delay and jitter.
+         *     - `content`: Change of content.
+         * @enum {string}
+         */
         Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
-        /** @description The state of a job. */
+        /**
+         * @description The state of a job.
+         *
+         *     - `starting`: Its process was started.
+         *     - `running`: It runs.
+         *     - `ending`: It was asked to stop.
+         *     - `ended`: It has ended, and its result is available.
+         *     - `interrupted`: An experiment or a demo was stopped or killed before its end. (A stopped test has ended: what it measured is a complete run.)
+         *     - `failed`: It ended without a result, or with a partial one after a failure; the error says why.
+         * @enum {string}
+         */
         State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
         /** @description The state of an object changed. A slow reader gets the latest state only. */
         StateEvent: {
@@ -5973,7 +6322,14 @@ export interface components {
             /** @description Its current action. */
             step?: string | null;
         };
-        /** @description How a run ended. */
+        /**
+         * @description How a run ended.
+         *
+         *     - `complete`: The plan was carried out and both ends reported.
+         *     - `partial`: A peer became unreachable; the record has the figures until then.
+         *     - `interrupted`: Stopped by the user or a signal; the record has the figures until then.
+         * @enum {string}
+         */
         Status: "complete" | "partial" | "interrupted";
         /** @description One step: exactly one action, and options common to all actions. */
         Step: {
@@ -5983,7 +6339,7 @@ export interface components {
             command?: components["schemas"]["CommandStep"] | null;
             /** @description Runs other tools over the same path. */
             compare?: components["schemas"]["CompareStep"] | null;
-            /** @description Expectations of its runs. */
+            /** @description Expectations of its runs, or of a command: `duration < 2 s`, `exit_code == 0`, `output contains TEXT`. */
             expect?: string[];
             /** @description Changes an emulator's laws immediately. */
             impair?: components["schemas"]["ImpairStep"] | null;
@@ -6001,7 +6357,7 @@ export interface components {
             search?: components["schemas"]["SearchStep"] | null;
             /** @description Starts connections of a test in the background that wait for it (`autostart = false`). */
             start?: components["schemas"]["StopStep"] | null;
-            /** @description Stops connections of a test in the background, or the whole test. */
+            /** @description Stops connections of a test in the background, or the whole test, or a command in the background. */
             stop?: components["schemas"]["StopStep"] | null;
             /** @description Runs a test at each point of a grid. */
             sweep?: components["schemas"]["SweepStep"] | null;
@@ -6055,41 +6411,70 @@ export interface components {
             /** @description The other tools of a comparison that ran. */
             tools?: components["schemas"]["ToolVersion"][];
         };
-        /** @description Connections of a test in the background. */
+        /** @description A test in the background, or one of its connections; or a command in the background. */
         StopStep: {
+            /** @description For `stop`, instead of a test: the command, by its step's name. It gets SIGTERM, and after 10 s SIGKILL. */
+            command?: string | null;
             /** @description The connection. Absent: all of them; `stop` then stops the test itself. */
             connection?: string | null;
-            /**
-             * @description The test, by its step's name.
-             * @default
-             */
-            test: string;
+            /** @description The test, by its step's name. */
+            test?: string;
         };
         /** @description An event of the stream: its `event` line is the tag, its `data` line is the content. */
-        StreamEvent: {
-            data: components["schemas"]["Hello"];
-            /** @constant */
-            event: "hello";
-        } | {
-            data: components["schemas"]["StateEvent"];
-            /** @constant */
-            event: "state";
-        } | {
-            data: components["schemas"]["SampleEvent"];
-            /** @constant */
-            event: "sample";
-        } | {
-            data: components["schemas"]["WarningEvent"];
-            /** @constant */
-            event: "warning";
-        } | {
+        StreamEvent: components["schemas"]["StreamEventHello"] | components["schemas"]["StreamEventState"] | components["schemas"]["StreamEventSample"] | components["schemas"]["StreamEventWarning"] | components["schemas"]["StreamEventAlarm"] | components["schemas"]["StreamEventEdited"];
+        /** @description An emulator's alarm was raised or cleared. */
+        StreamEventAlarm: {
             data: components["schemas"]["AlarmEvent"];
-            /** @constant */
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
             event: "alarm";
-        } | {
+        };
+        /** @description A document was changed. */
+        StreamEventEdited: {
             data: components["schemas"]["DocumentChange"];
-            /** @constant */
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
             event: "edited";
+        };
+        /** @description The first one. */
+        StreamEventHello: {
+            data: components["schemas"]["Hello"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            event: "hello";
+        };
+        /** @description The latest figures of an object. */
+        StreamEventSample: {
+            data: components["schemas"]["SampleEvent"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            event: "sample";
+        };
+        /** @description The state of an object changed. */
+        StreamEventState: {
+            data: components["schemas"]["StateEvent"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            event: "state";
+        };
+        /** @description A test warns. */
+        StreamEventWarning: {
+            data: components["schemas"]["WarningEvent"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            event: "warning";
         };
         /** @description Sums of a flow or direction. */
         SumSoFar: {
@@ -6370,7 +6755,14 @@ export interface components {
              */
             test: components["schemas"]["TestStep"];
         };
-        /** @description Whether an offload or option is used. */
+        /**
+         * @description Whether an offload or option is used.
+         *
+         *     - `auto`: On for unpaced datagrams if the kernel has it.
+         *     - `on`: Always on; an error if the kernel lacks it.
+         *     - `off`: Never.
+         * @enum {string}
+         */
         Switch: "auto" | "on" | "off";
         /** @description The server and its permissions. */
         System: {
@@ -6628,7 +7020,7 @@ export interface components {
             };
             /** @description Number of flows of the plan. */
             flows: components["schemas"]["FlowMeta"][];
-            /** @description Who answers. */
+            /** @description The server, or the servers of its connections. */
             host: string;
             /** @description Id of the test; its run has an id of its own. */
             id: string;
@@ -6675,7 +7067,7 @@ export interface components {
              */
             from: string | null;
             /**
-             * @description The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
+             * @description The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host; not needed if every connection has one.
              * @default null
              */
             host: string | null;
@@ -6791,7 +7183,16 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["DirectionTotal"] | null;
         };
-        /** @description The transport of a connection. */
+        /**
+         * @description The transport of a connection.
+         *
+         *     - `tcp`: Transmission Control Protocol.
+         *     - `udp`: User Datagram Protocol.
+         *     - `mptcp`: Multipath TCP; falls back to TCP if the peer or the path does not support it.
+         *     - `unix`: Unix stream socket; the host is unix:PATH.
+         *     - `unix-datagram`: Unix datagram socket; the host is unix:PATH.
+         * @enum {string}
+         */
         Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram";
         /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
@@ -7957,6 +8358,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MetricList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getOpenapi30: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnyJson"];
                 };
             };
             default: components["responses"]["Problem"];

@@ -99,12 +99,14 @@ fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
         files::check("--save-plan", path)?;
         files::write("--save-plan: write", path, &text)?;
     }
-    let Some(host) = host else { return Ok(None) };
+    if host.is_none() && plan.servers().is_err() {
+        return Ok(None);
+    }
     warnings.iter().for_each(|w| warn("key-exposed", w));
     let (general, output) = (&args.general, &args.output);
     let now = since_epoch(SystemTime::now());
     let job = TestJob {
-        host: Some(host),
+        host,
         port: None,
         plan,
         nominal_of_interface: nominal_auto,
@@ -135,13 +137,16 @@ fn span(time: Duration) -> Span {
 /// Completes a job of `weir job`: uses the plan's host if the job names none, and reads the key.
 fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
     let host = job.host.take().or_else(|| job.plan.host.clone());
-    let host = host.ok_or_else(|| {
-        CliError::flag("host", "missing, and the plan names none", "a name or an address")
-    })?;
-    let host = Host::parse(&host).map_err(|e| CliError::of_field(e, "host"))?;
-    job.plan.port = job.port.or(host.port).unwrap_or(job.plan.port);
-    job.plan.host = Some(host.name.clone());
-    job.host = Some(host.name);
+    let host = host.as_deref().map(Host::parse).transpose();
+    let host = host.map_err(|e| CliError::of_field(e, "host"))?;
+    let port = job.port.or(host.as_ref().and_then(|host| host.port));
+    job.plan.port = port.unwrap_or(job.plan.port);
+    job.plan.host = host.map(|host| host.name);
+    job.host.clone_from(&job.plan.host);
+    if job.host.is_none() && job.plan.connections.iter().any(|c| c.host.is_none()) {
+        let accepted = "a name or an address";
+        return Err(CliError::flag("host", "missing, and the plan names none", accepted));
+    }
     job.plan.check().map_err(CliError::Model)?;
     job.threads.check("threads").map_err(CliError::Model)?;
     let key = key::resolve(&job.key)?;
@@ -235,7 +240,10 @@ fn execute(
 ) -> i32 {
     let shows_progress = job.outputs.is_text() && stderr().is_terminal();
     if shows_progress {
-        note(&format!("connecting to {}, port {} …", job.config.host, job.config.plan.port));
+        let plan = &job.config.plan;
+        let of_test = || format!("{}, port {}", job.config.host, plan.port);
+        let servers = plan.names_servers().then(|| plan.server_labels().join(", "));
+        note(&format!("connecting to {} …", servers.unwrap_or_else(of_test)));
     }
     let outputs = &mut job.outputs;
     let mut is_reader_gone = false;

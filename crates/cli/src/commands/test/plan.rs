@@ -21,7 +21,7 @@ use crate::error::CliError;
 pub(crate) struct Planned {
     /// The plan to run.
     pub(crate) plan: Plan,
-    /// The server; absent only when a plan is saved and not run.
+    /// The server of connections that name none; absent when all name one, or when a plan is saved and not run.
     pub(crate) host: Option<String>,
     /// The nominal rate is the interface's speed.
     pub(crate) nominal_auto: bool,
@@ -78,10 +78,11 @@ pub(crate) fn plan(
     if let Some(title) = &args.output.title {
         plan.title = Some(title.clone());
     }
-    if target.is_none() && args.general.save_plan.is_none() {
+    let is_needed = plan.connections.iter().any(|connection| connection.host.is_none());
+    if target.is_none() && is_needed && args.general.save_plan.is_none() {
         return Err(CliError::flag(
             "HOST",
-            "missing, and the plan names no host",
+            "missing, and the plan names no host for all connections",
             "NAME or ADDRESS",
         ));
     }

@@ -1,7 +1,7 @@
 //! Lines about the hosts and the link: processors, link usage, clocks, noise floor.
 
 use weir_model::counted;
-use weir_model::record::{CpuEnd, Record};
+use weir_model::record::{ClockRelation, CpuEnd, Record};
 use weir_model::units::BitRate;
 
 use super::{Items, pps};
@@ -43,6 +43,11 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
             items.item(label, &end(name, side));
         }
     }
+    for server in &record.servers {
+        if let Some(side) = &server.cpu {
+            items.item("", &end(&clean(&server.name), side));
+        }
+    }
 }
 
 pub(super) fn link(items: &mut Items, record: &Record) {
@@ -74,33 +79,17 @@ pub(super) fn clocks(items: &mut Items, record: &Record) {
             ),
         );
     }
-    if let Some(clock) = &record.clock {
-        let text = if clock.method == "shared" {
-            format!("one clock shared by both ends, ± {}", duration(clock.error_seconds))
-        } else {
-            let (method, offset, error) = (
-                clean(&clock.method),
-                duration(clock.offset_seconds),
-                duration(clock.error_seconds),
-            );
-            let mut text = match clock.source.as_deref() {
-                None | Some("probes") => format!(
-                    "{method}: offset {offset}, skew {} ppm, ± {error} from {}",
-                    significant(clock.skew_ratio * 1e6),
-                    counted(clock.samples, "probe")
-                ),
-                Some(service) => format!(
-                    "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} and not against them",
-                    clean(service),
-                    counted(clock.samples, "probe")
-                ),
-            };
-            if let Some(min) = clock.min_round_trip_seconds {
-                text += &format!(" (smallest round trip {})", duration(min));
-            }
-            text
+    let mut label = "Clocks";
+    for server in &record.servers {
+        let text = match &server.clock {
+            Some(clock) => relation(clock),
+            None => "not related".into(),
         };
-        items.item("Clocks", &text);
+        items.item(label, &format!("{}: {text}", clean(&server.name)));
+        label = "";
+    }
+    if let Some(clock) = record.clock.as_ref().filter(|_| record.servers.is_empty()) {
+        items.item("Clocks", &relation(clock));
     }
     if let Some(calibration) = &record.calibration {
         let figures = &calibration.noise_floor;
@@ -129,6 +118,32 @@ const KEY_FIGURES: [(&str, &[&str]); 2] = [
     ("delay", &["lab_one_way_delay_p50_seconds", "loopback_one_way_delay_p50_seconds"]),
     ("wake-up p99", &["wakeup_late_p99_seconds"]),
 ];
+
+/// The relation of a clock to this host's, as text.
+fn relation(clock: &ClockRelation) -> String {
+    if clock.method == "shared" {
+        format!("one clock shared by both ends, ± {}", duration(clock.error_seconds))
+    } else {
+        let (method, offset, error) =
+            (clean(&clock.method), duration(clock.offset_seconds), duration(clock.error_seconds));
+        let mut text = match clock.source.as_deref() {
+            None | Some("probes") => format!(
+                "{method}: offset {offset}, skew {} ppm, ± {error} from {}",
+                significant(clock.skew_ratio * 1e6),
+                counted(clock.samples, "probe")
+            ),
+            Some(service) => format!(
+                "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} and not against them",
+                clean(service),
+                counted(clock.samples, "probe")
+            ),
+        };
+        if let Some(min) = clock.min_round_trip_seconds {
+            text += &format!(" (smallest round trip {})", duration(min));
+        }
+        text
+    }
+}
 
 /// A figure of the noise floor as text: its name ends in its unit.
 fn noise(name: &str, value: f64) -> String {

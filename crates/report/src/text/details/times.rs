@@ -1,7 +1,7 @@
 //! Lines about times: jitter, delay variation, delays, round trips under load.
 
 use weir_model::counted;
-use weir_model::record::{Delay, Flow, Receiver, Record};
+use weir_model::record::{Delay, Flow, Latency, Receiver, Record};
 
 use super::{Items, receivers, spread};
 use crate::number::{duration, significant};
@@ -135,7 +135,20 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
 }
 
 pub(super) fn latency(items: &mut Items, record: &Record) {
-    let Some(latency) = &record.latency else { return };
+    if let Some(latency) = &record.latency {
+        under_load(items, "Under load", "", latency);
+    }
+    let mut label = "Under load";
+    for server in &record.servers {
+        if let Some(latency) = &server.latency {
+            under_load(items, label, &format!("{}: ", clean(&server.name)), latency);
+            label = "";
+        }
+    }
+}
+
+/// The line of round trips with one server, whose name is `of`.
+fn under_load(items: &mut Items, label: &str, of: &str, latency: &Latency) {
     let verbose = items.options.verbose;
     let short = |d: &Delay| match (d.p50_seconds, d.p99_seconds) {
         (Some(p50), Some(p99)) => format!("p50 {}, p99 {}", duration(p50), duration(p99)),
@@ -159,7 +172,7 @@ pub(super) fn latency(items: &mut Items, record: &Record) {
         text += &format!("; {} of {} lost", latency.lost, counted(latency.sent, "probe"));
     }
     text += &format!(" ({} probes)", clean(&latency.method));
-    items.item("Under load", &text);
+    items.item(label, &format!("{of}{text}"));
     if verbose {
         for (label, d) in [("  idle", &latency.idle), ("  loaded", &latency.loaded)] {
             if let Some(d) = d {

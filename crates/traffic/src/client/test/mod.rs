@@ -5,11 +5,13 @@ mod finish;
 mod live;
 mod play;
 
+pub(super) use play::start_late;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
@@ -24,13 +26,13 @@ use weir_wire::control::{
     ClientMessage, ClockReference, ClockState, Open, Opened, SenderTotal, ServerMessage,
 };
 
-use super::commands::{self, NamedFlow, PendingRequest, Reply, Request};
+use super::commands::{NamedFlow, PendingRequest, Reply, Request, has_ended, unknown};
 use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
-use crate::engine::{Engine, FlowEvent, NO_ROUTE, check_scheduling, lock};
+use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::report_timeout::{TimedOut, Waiting};
@@ -41,6 +43,8 @@ use crate::{Address, START_NS, TrafficError, clock_identity, host};
 /// Silence after which a server counts as unreachable, since it answers each keepalive; longer where keepalives are
 /// further apart.
 const UNREACHABLE: Duration = Duration::from_secs(5);
+/// Time between the keepalives of a test that waits for others.
+const KEEPALIVE: Duration = Duration::from_secs(2);
 /// Minimum time between two reports of flows' states.
 const STATES_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of bytes of a server's report.
@@ -61,8 +65,30 @@ struct Ended {
     error: Option<TrafficError>,
 }
 
+/// What starts and controls a test: the single one of a client, or one of several with a server each.
+pub(super) struct Control {
+    /// Requests on the control socket.
+    pub(super) asked: mpsc::UnboundedReceiver<PendingRequest>,
+    /// The workers that tests of one client share; absent: its own.
+    pub(super) engine: Option<Arc<Engine>>,
+    /// The common start of several tests.
+    pub(super) gate: Option<Gate>,
+}
+
+/// Where a test of several waits until all are ready.
+pub(super) struct Gate {
+    /// Is sent this test's index when it is ready.
+    pub(super) ready: mpsc::UnboundedSender<usize>,
+    /// Index of this test.
+    pub(super) index: usize,
+    /// The time of the start, once it is known.
+    pub(super) start_ns: watch::Receiver<Option<u64>>,
+}
+
 struct Test<'a> {
     config: &'a ClientConfig,
+    /// Sending starts at this time, or later if it has passed.
+    start_at_ns: Option<u64>,
     engine: Arc<Engine>,
     meter: Meter,
     writer: Writer,
@@ -101,16 +127,13 @@ struct Test<'a> {
 /// Runs a test.
 pub(super) async fn run(
     config: ClientConfig,
+    control: Control,
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    check_scheduling(config.scheduling)?;
+    let Control { mut asked, engine, gate } = control;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
-    // An unusable socket path is refused before anything is sent.
-    let (requests, mut asked) = mpsc::unbounded_channel();
-    let _socket =
-        config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
     for connection in &config.plan.connections {
         let name = connection.transport.name();
         if let Some(reason) = transport::unavailable(name) {
@@ -170,11 +193,10 @@ pub(super) async fn run(
     })?;
 
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
-    let engine = Arc::new(Engine::start(
-        config.cpus.as_deref(),
-        crate::engine::asked(config.scheduling, config.spin),
-        config.clock.clone(),
-    )?);
+    let engine = match engine {
+        Some(engine) => engine,
+        None => Arc::new(start_engine(&config)?),
+    };
     let (events, mut flow_events) = mpsc::unbounded_channel();
 
     let shared_clock = clock_identity(&config.clock).is_same_clock(&connected.server.clock);
@@ -231,6 +253,7 @@ pub(super) async fn run(
     let Connected { mut reader, writer, server: _, local: _, remote } = connected;
     let mut test = Test {
         config: &config,
+        start_at_ns: config.start_at_ns,
         engine: engine.clone(),
         meter,
         writer,
@@ -300,6 +323,9 @@ pub(super) async fn run(
     // Reported first: probing the idle path takes a tenth of a second, and far more on a long path.
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
+    if let Some(gate) = gate {
+        test.start_at_ns = test.common_start(gate, &stop).await?;
+    }
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
     test.report_states(observe);
     let shown = test.live.shown;
@@ -320,6 +346,15 @@ pub(super) async fn run(
         None => Ok(record),
         Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
     }
+}
+
+/// Starts the workers of a client.
+pub(super) fn start_engine(config: &ClientConfig) -> Result<Engine, TrafficError> {
+    Engine::start(
+        config.cpus.as_deref(),
+        crate::engine::asked(config.scheduling, config.spin),
+        config.clock.clone(),
+    )
 }
 
 /// How long a test of streams alone waits for the answer to a probe's hello: at least three hellos, longer on a long
@@ -372,5 +407,26 @@ impl Test<'_> {
         }
         probes.set_loaded(false);
         Ok(())
+    }
+
+    /// Waits until all tests of the client are ready. Returns the time of their start.
+    async fn common_start(
+        &mut self,
+        mut gate: Gate,
+        stop: &Stop,
+    ) -> Result<Option<u64>, TrafficError> {
+        let _ = gate.ready.send(gate.index);
+        loop {
+            tokio::select! {
+                start_ns = gate.start_ns.wait_for(Option::is_some) => {
+                    // Without its sender the tests are being given up.
+                    return Ok(start_ns.ok().and_then(|start_ns| *start_ns));
+                }
+                () = tokio::time::sleep(KEEPALIVE) => self.probe_control().await?,
+                reason = stop.asked(1) => {
+                    return Err(TrafficError::Stopped(reason.text(), reason.exit_code()));
+                }
+            }
+        }
     }
 }

@@ -3,6 +3,14 @@
 
 use super::*;
 
+/// A start later than requested, as a warning.
+pub(in crate::client) fn start_late(by_ns: u64) -> Warning {
+    let late = by_ns as f64 / 1e9;
+    let text =
+        format!("sending was to start {late:.3} s before both ends were ready: it started late");
+    Warning::new("start-late", Severity::Warning, text).with_value(late, 0.0)
+}
+
 impl Test<'_> {
     /// Runs from time zero to the end of the last flow.
     pub(super) async fn play(
@@ -16,14 +24,9 @@ impl Test<'_> {
         let clock = self.engine.clock().clone();
         let now = clock.monotonic_ns();
         let soonest_ns = now + START_NS;
-        let start_ns = soonest_ns.max(self.config.start_at_ns.unwrap_or(0));
-        if let Some(asked_ns) = self.config.start_at_ns.filter(|asked| *asked < soonest_ns) {
-            let late = (soonest_ns - asked_ns) as f64 / 1e9;
-            let text = format!(
-                "sending was to start {late:.3} s before both ends were ready: it started late"
-            );
-            self.warnings
-                .push(Warning::new("start-late", Severity::Warning, text).with_value(late, 0.0));
+        let start_ns = soonest_ns.max(self.start_at_ns.unwrap_or(0));
+        if let Some(asked_ns) = self.start_at_ns.filter(|asked| *asked < soonest_ns) {
+            self.warnings.push(start_late(soonest_ns - asked_ns));
         }
         let intervals = IntervalClock {
             start_ns,
@@ -217,10 +220,11 @@ impl Test<'_> {
             .iter()
             .filter(|s| s.connection.transport.datagrams() && !self.receiver_done.contains(&s.id));
         let ids: Vec<u32> = unfinished.map(|s| s.id).collect();
-        let Some(first) = ids.first() else { return };
+        let Some(first) = ids.first().and_then(|id| self.flow(*id)) else { return };
         let text = format!(
-            "{} flows were still receiving when the wait ended (first: flow {first}): datagrams that arrived later count as lost",
-            ids.len()
+            "{} flows were still receiving when the wait ended (first: {}): datagrams that arrived later count as lost",
+            ids.len(),
+            first.spec.name
         );
         self.warnings.push(
             Warning::new("receiving-unfinished", Severity::Warning, text)
@@ -409,24 +413,10 @@ impl Test<'_> {
 
     /// A request on the control socket.
     pub(super) async fn command(&mut self, request: &Request, intervals: IntervalClock) -> Reply {
-        let named: Vec<FlowSpec> = self
-            .specs
-            .iter()
-            .filter(|s| {
-                // By name, or by the number that text output shows in front of each line.
-                request.connection.as_ref().is_none_or(|n| {
-                    *n == s.name || *n == s.connection.name || *n == s.id.to_string()
-                })
-            })
-            .cloned()
-            .collect();
+        let named: Vec<FlowSpec> =
+            self.specs.iter().filter(|spec| request.names(spec)).cloned().collect();
         if named.is_empty() {
-            let names: Vec<&str> = self.specs.iter().take(20).map(|s| s.name.as_str()).collect();
-            return Reply::error(format!(
-                "connection: {}; accepted: {}",
-                request.connection.as_deref().unwrap_or(""),
-                names.join(", ")
-            ));
+            return unknown(request, self.specs.iter());
         }
         let now = self.engine.clock().monotonic_ns();
         if request.verb == "stop" {
@@ -438,10 +428,7 @@ impl Test<'_> {
                 "status" => Ok(()),
                 "start" if self.sends_no_more(spec.id) => {
                     if request.connection.is_some() {
-                        return Reply::error(format!(
-                            "start: {} has ended and can't be started again; accepted: a waiting connection",
-                            spec.name
-                        ));
+                        return has_ended(&spec.name);
                     }
                     Ok(())
                 }

@@ -1,0 +1,227 @@
+//! The servers of a plan: a connection may name its own host and port, else it goes to the test's.
+
+use super::{DEFAULT_PORT, Plan};
+use crate::ModelError;
+use crate::names::{HOST_FORMS, Host};
+
+/// One server of a plan, with the connections that go there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its name or address without a port, or `unix:PATH`.
+    pub host: String,
+    /// Its port; of no meaning for a Unix socket.
+    pub port: u16,
+    /// Indices of its connections in the plan, ascending.
+    pub connections: Vec<usize>,
+}
+
+impl Server {
+    /// The name in results: the host, with its port unless that is Weir's.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.port {
+            DEFAULT_PORT => self.host.clone(),
+            _ if self.host.starts_with(crate::names::UNIX) => self.host.clone(),
+            port if self.host.contains(':') => format!("[{}]:{port}", self.host),
+            port => format!("{}:{port}", self.host),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether any connection names a host or a port of its own.
+    #[must_use]
+    pub fn names_servers(&self) -> bool {
+        self.connections.iter().any(|c| c.host.is_some() || c.port.is_some())
+    }
+
+    /// The servers in the order of their first connections.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] for an invalid host, for a port that contradicts it, and for a connection without a host.
+    pub fn servers(&self) -> Result<Vec<Server>, ModelError> {
+        let mut out: Vec<Server> = vec![];
+        for index in 0..self.connections.len() {
+            let Some((host, port)) = self.server_of(index)? else {
+                return Err(ModelError::Field {
+                    field: format!("connection[{index}].host"),
+                    given: "missing, and the test has no host".into(),
+                    accepted: HOST_FORMS.into(),
+                });
+            };
+            match out.iter_mut().find(|s| s.host == host.name && s.port == port) {
+                Some(server) => server.connections.push(index),
+                None => out.push(Server { host: host.name, port, connections: vec![index] }),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Names of the servers, for headings; empty if one is missing.
+    #[must_use]
+    pub fn server_labels(&self) -> Vec<String> {
+        self.servers().unwrap_or_default().iter().map(Server::label).collect()
+    }
+
+    /// The host and the port to which a connection goes; `None` if neither it nor the plan names a host.
+    pub(super) fn server_of(&self, index: usize) -> Result<Option<(Host, u16)>, ModelError> {
+        let connection = &self.connections[index];
+        let at = |field: &str| format!("connection[{index}].{field}");
+        if connection.port == Some(0) {
+            return Err(ModelError::Field {
+                field: at("port"),
+                given: "0".into(),
+                accepted: "1 to 65535".into(),
+            });
+        }
+        let of_plan = self.host.as_deref().map(Host::parse).transpose()?;
+        let own = connection.host.as_deref().map(Host::parse).transpose();
+        let own = own.map_err(|error| match error {
+            ModelError::Field { given, accepted, .. } => {
+                ModelError::Field { field: at("host"), given, accepted }
+            }
+            other => other,
+        })?;
+        if let (Some(own), Some(port)) = (own.as_ref().and_then(|own| own.port), connection.port)
+            && own != port
+        {
+            return Err(ModelError::Field {
+                field: at("port"),
+                given: format!("{port}, while the host says {own}"),
+                accepted: "one of them".into(),
+            });
+        }
+        let default = of_plan.as_ref().and_then(|host| host.port).unwrap_or(self.port);
+        let port = connection.port.or(own.as_ref().and_then(|own| own.port)).unwrap_or(default);
+        let Some(host) = own.or(of_plan) else { return Ok(None) };
+        if let (true, Some(port)) = (host.is_path(), connection.port) {
+            return Err(ModelError::Field {
+                field: at("port"),
+                given: format!("{port} with the host {}", host.name),
+                accepted: "a host with an IP address".into(),
+            });
+        }
+        Ok(Some((host, port)))
+    }
+
+    /// The plan of one server's connections alone. They keep the names, and therefore the draws, of their flows.
+    #[must_use]
+    pub fn of_server(&self, server: &Server) -> Plan {
+        let mut first = 1;
+        let mut connections = vec![];
+        for (index, connection) in self.connections.iter().enumerate() {
+            if server.connections.contains(&index) {
+                let mut own = connection.clone();
+                (own.host, own.port) = (None, None);
+                if own.name.is_empty() && own.count == 1 {
+                    own.name = self.unnamed(connection, first);
+                }
+                connections.push(own);
+            }
+            first += connection.count;
+        }
+        Plan { host: Some(server.host.clone()), port: server.port, connections, ..self.clone() }
+    }
+
+    /// Numbers of one server's flows in the whole plan, in the order of [`Plan::of_server`].
+    #[must_use]
+    pub fn flows_of_server(&self, server: &Server) -> Vec<u32> {
+        let (mut first, mut out) = (1, vec![]);
+        for (index, connection) in self.connections.iter().enumerate() {
+            if server.connections.contains(&index) {
+                out.extend(first..first + connection.count);
+            }
+            first += connection.count;
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Family;
+
+    fn parsed(text: &str) -> Result<Plan, ModelError> {
+        Plan::parse(&format!("schema = \"weir.plan/1\"\nseed = 7\n{text}"))
+    }
+
+    fn refused(text: &str) -> String {
+        match parsed(text).unwrap_err() {
+            ModelError::Document(error) => error.field,
+            other => panic!("{text}: {other}"),
+        }
+    }
+
+    const THREE: &str = "host = \"a:7000\"\n[[connection]]\ncount = 2\n\
+         [[connection]]\nhost = \"b\"\ntransport = \"udp\"\n\
+         [[connection]]\nport = 7001\n\
+         [[connection]]\nname = \"x\"\nhost = \"[2001:db8::1]:8000\"\n\
+         [[connection]]\nhost = \"b\"\nport = 7000\n";
+
+    #[test]
+    fn connections_without_a_server_use_the_tests() {
+        let plan = parsed(THREE).unwrap();
+        let servers = plan.servers().unwrap();
+        let found: Vec<_> = servers.iter().map(|s| (s.label(), s.connections.clone())).collect();
+        let server = |label: &str, of: &[usize]| (label.to_owned(), of.to_vec());
+        let expected = [
+            server("a:7000", &[0]),
+            server("b:7000", &[1, 4]),
+            server("a:7001", &[2]),
+            server("[2001:db8::1]:8000", &[3]),
+        ];
+        assert_eq!(found, expected);
+        let default = Server { host: "b".into(), port: DEFAULT_PORT, connections: vec![] };
+        assert_eq!(default.label(), "b");
+    }
+
+    #[test]
+    fn flows_keep_their_numbers_and_names() {
+        let plan = parsed(THREE).unwrap();
+        let whole = plan.flows(Family::Ipv4, 1500);
+        let mut seen = vec![];
+        for server in plan.servers().unwrap() {
+            let own = plan.of_server(&server);
+            own.check().unwrap();
+            assert!(!own.names_servers());
+            assert_eq!(own.server_labels(), [server.label()]);
+            let flows = own.flows(Family::Ipv4, 1500);
+            let numbers = plan.flows_of_server(&server);
+            assert_eq!(flows.len(), numbers.len());
+            for (flow, number) in flows.iter().zip(numbers) {
+                let same = &whole[number as usize - 1];
+                assert_eq!((same.id, &same.name, same.seed), (number, &flow.name, flow.seed));
+                assert_eq!(same.size, flow.size);
+                seen.push(number);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn wrong_hosts_and_ports_are_refused_by_field() {
+        for (text, field) in [
+            ("[[connection]]\nhost = \"a b\"", "connection[0].host"),
+            ("[[connection]]\n[[connection]]\nport = 0", "connection[1].port"),
+            ("[[connection]]\nhost = \"a:1\"\nport = 2", "connection[0].port"),
+            ("family = \"ipv6\"\n[[connection]]\nhost = \"192.0.2.1\"", "family"),
+            ("[[connection]]\nhost = \"unix:/s\"", "connection[0].transport"),
+            (
+                "[[connection]]\nhost = \"unix:/s\"\ntransport = \"unix\"\nport = 7",
+                "connection[0].port",
+            ),
+            (
+                "bind = \"192.0.2.1\"\n[[connection]]\nhost = \"unix:/s\"\ntransport = \"unix\"",
+                "bind",
+            ),
+        ] {
+            assert_eq!(refused(text), field, "{text}");
+        }
+        let plan = parsed("[[connection]]\nhost = \"a\"\n[[connection]]").unwrap();
+        let ModelError::Field { field, .. } = plan.servers().unwrap_err() else { panic!() };
+        assert_eq!(field, "connection[1].host");
+        assert!(parsed("host = \"a:1\"\n[[connection]]\nhost = \"a\"\nport = 2").is_ok());
+    }
+}
