@@ -102,8 +102,11 @@ pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
             await_up(&mut node.route, link)?;
         }
     }
-    for node in nodes.iter().filter(|node| node.host.is_some()) {
-        node.namespace.run_in(|| set_sysctls(spec))??;
+    // Only root may enter the namespaces from here.
+    if !spec.sysctls.is_empty() {
+        for node in nodes.iter().filter(|node| node.host.is_some()) {
+            node.namespace.run_in(|| set_sysctls(spec))??;
+        }
     }
     Ok(nodes)
 }
