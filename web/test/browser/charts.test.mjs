@@ -88,8 +88,12 @@ test('without focus the wheel scrolls the page, not the chart', options, async (
   const { page, chart } = await running(['a']);
   await comes(async () => (await seconds(chart)) >= 1, true);
   await chart.hover();
+  // Two frames after the event, what it changes is drawn.
+  await page.evaluate(() => {
+    globalThis.turned = new Promise((drawn) => addEventListener('wheel', () => requestAnimationFrame(() => requestAnimationFrame(drawn)), { once: true }));
+  });
   await page.mouse.wheel(0, -200);
-  await page.waitForTimeout(300);
+  await page.evaluate(() => globalThis.turned.then(() => undefined));
   assert.equal(await chart.getByRole('button', { name: 'Show all' }).count(), 0);
   site.quiet();
 });
