@@ -64,6 +64,36 @@ fn every_output_names_the_server_of_each_flow() {
 }
 
 #[test]
+fn each_host_of_the_command_line_has_the_connections_of_the_flags() {
+    let servers = [Serve::start(&[]), Serve::start(&[])];
+    let hosts = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port));
+    let test = |words: &[&str]| {
+        let mut command = weir();
+        command.args(["test", "--no-store", "-u", "-b", "1M", "-t", "0.3", "-P", "2"]);
+        let output = command.args(words).args(&hosts).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    let record: Value = serde_json::from_str(&test(&["--json"])).unwrap();
+    let sent = |of: &Value| of["total"]["forward"]["sender"]["packets"].as_u64().unwrap();
+    let per_server: Vec<u64> = record["servers"].as_array().unwrap().iter().map(sent).collect();
+    assert_eq!((per_server.len(), per_server.iter().sum::<u64>()), (2, sent(&record)));
+    assert!(per_server.iter().all(|packets| *packets > 0), "{per_server:?}");
+    assert_eq!(record["flows"].as_array().unwrap().len(), 4);
+
+    let text = test(&[]);
+    for host in &hosts {
+        let sums = text.lines().filter(|line| line.starts_with("[SUM]") && line.contains(host));
+        assert_eq!(sums.count(), 2, "{text}");
+    }
+
+    let repeated: Value = serde_json::from_str(&test(&["--runs", "2", "--json"])).unwrap();
+    let rate = &repeated["steps"][0]["points"][0]["metrics"]["throughput"];
+    assert_eq!(rate["count"], 2, "{repeated}");
+    assert!(rate["mean"].as_f64().unwrap() > 3e6, "of four connections: {rate}");
+}
+
+#[test]
 fn a_connection_without_a_host_needs_that_of_the_test() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plan.toml");

@@ -109,6 +109,7 @@ fn server(ServerPart { name, record, .. }: ServerPart) -> Server {
         name,
         status: record.status,
         end_reason: record.end_reason,
+        total: record.total,
         host: record.remote,
         clock: record.clock,
         latency: record.latency,
@@ -484,6 +485,8 @@ mod tests {
         assert!(record.remote.is_none() && record.latency.is_none());
         let cpu = record.cpu.as_ref().unwrap();
         assert!(cpu.remote.is_none() && cpu.local.as_ref().is_some_and(|c| c.seconds == 0.5));
+        let received = |s: &Server| s.total.forward.clone()?.receiver?.lost_packets;
+        assert_eq!(record.servers.iter().filter_map(received).sum::<u64>(), 30);
         let servers: Vec<_> = record
             .servers
             .iter()

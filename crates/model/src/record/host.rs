@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Latency, Status};
+use super::{Latency, Status, Totals};
 
 record! {
     /// The build of a program.
@@ -61,6 +61,8 @@ record! {
         status: Status,
         /// Why it ended, in words.
         end_reason: String,
+        /// Sums of its flows in each direction.
+        total: Totals,
         /// The server's host; absent if it sent no report.
         #[serde(skip_serializing_if = "Option::is_none")]
         host: Option<Host>,

@@ -181,13 +181,21 @@ record! {
     }
 }
 
+impl Totals {
+    /// The sums of a direction, if it ran.
+    #[must_use]
+    pub fn of(&self, direction: Direction) -> Option<&DirectionTotal> {
+        match direction {
+            Direction::Forward => self.forward.as_ref(),
+            Direction::Reverse => self.reverse.as_ref(),
+        }
+    }
+}
+
 impl Record {
     /// The totals of a direction, if it ran.
     pub fn direction(&self, direction: Direction) -> Option<&DirectionTotal> {
-        match direction {
-            Direction::Forward => self.total.forward.as_ref(),
-            Direction::Reverse => self.total.reverse.as_ref(),
-        }
+        self.total.of(direction)
     }
 
     /// Whether a direction's total loss covers the whole run: both ends of all its datagram flows reported

@@ -211,6 +211,7 @@ fn results(record: &Record) -> Section {
     if !totals.rows.is_empty() {
         blocks.push(Block::Grid(totals));
     }
+    blocks.extend(tables::servers(record).map(Block::Grid));
     if record.flows.is_empty() {
         blocks.push(Block::Text("No flow was measured.".into()));
     } else {

@@ -114,6 +114,49 @@ pub(super) fn totals(record: &Record) -> Grid {
     grid.without_empty_columns()
 }
 
+/// Sums of each server's flows, both ends; nothing for one server.
+pub(super) fn servers(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        "Sums of each server",
+        [
+            Column::text("Server"),
+            Column::text("Direction"),
+            Column::text("End"),
+            figures("Rate", BitsPerSecond),
+            figures("Packet rate", PacketsPerSecond),
+            figures("Payload", Bytes),
+            figures("Packets", Count),
+            figures("Lost", Count),
+            figures("Loss", Ratio),
+            figures("Time", Seconds),
+        ],
+    );
+    for server in &record.servers {
+        for direction in DIRECTIONS {
+            let Some(total) = server.total.of(direction) else { continue };
+            let of_server = |f: &&Flow| f.host.as_deref() == Some(&server.name);
+            let mut flows = record.flows.iter().filter(of_server);
+            let udp = flows.all(|f| f.direction != direction || f.transport.datagrams());
+            for (end, sums) in [("sender", &total.sender), ("receiver", &total.receiver)] {
+                let Some(s) = sums else { continue };
+                grid.row([
+                    Cell::Text(server.name.clone()),
+                    Cell::Text(direction.to_string()),
+                    end.into(),
+                    s.bits_per_second.into(),
+                    s.packets_per_second.filter(|_| udp).into(),
+                    s.bytes.into(),
+                    Some(s.packets).filter(|_| udp).into(),
+                    s.lost_packets.into(),
+                    s.loss_ratio.into(),
+                    s.seconds.into(),
+                ]);
+            }
+        }
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
 fn flow_head(flow: &Flow) -> [Cell; 3] {
     [
         u64::from(flow.id).into(),

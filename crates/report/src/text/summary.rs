@@ -1,7 +1,7 @@
 //! The summary: both ends of each flow, sums, details such as delay and loss, warnings, and the run's id.
 
 use weir_model::plan::Direction;
-use weir_model::record::{Crossing, Flow, Record, Status, Sums};
+use weir_model::record::{Crossing, DirectionTotal, Flow, Record, Status, Sums};
 
 use super::details::details;
 use super::lines::{End, Layout, Line, Values};
@@ -65,26 +65,47 @@ fn rows(record: &Record, options: &TextOptions) -> String {
             out += &flow_rows(flow, &layout);
         }
     }
+    for server in &record.servers {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let is_its = |f: &&Flow| {
+                f.direction == direction && f.host.as_deref() == Some(server.name.as_str())
+            };
+            let members: Vec<&Flow> = record.flows.iter().filter(is_its).collect();
+            let is_sum = members.len() > 1 || (!show_flows && !members.is_empty());
+            if let Some(total) = server.total.of(direction).filter(|_| is_sum) {
+                let of = format!(", {}", clean(&server.name));
+                out += &sum_rows(direction, &members, total, &of, &layout);
+            }
+        }
+    }
     for direction in [Direction::Forward, Direction::Reverse] {
         let members: Vec<&Flow> =
             record.flows.iter().filter(|f| f.direction == direction).collect();
         if (members.len() > 1 || (!show_flows && !members.is_empty()))
             && let Some(total) = record.direction(direction)
         {
-            let label = crossing(&members);
-            if let Some(sums) = &total.sender {
-                out += &layout.line(&sum_line(direction, &members, sums, false, sender(&members)));
-            }
-            if let Some(sums) = &total.receiver {
-                out += &layout.line(&sum_line(
-                    direction,
-                    &members,
-                    sums,
-                    true,
-                    format!("receiver{label}"),
-                ));
-            }
+            out += &sum_rows(direction, &members, total, "", &layout);
         }
+    }
+    out
+}
+
+/// The lines of a sum, both ends; `of` follows the end's name.
+fn sum_rows(
+    direction: Direction,
+    members: &[&Flow],
+    total: &DirectionTotal,
+    of: &str,
+    layout: &Layout,
+) -> String {
+    let mut out = String::new();
+    if let Some(sums) = &total.sender {
+        let note = sender(members) + of;
+        out += &layout.line(&sum_line(direction, members, sums, false, note));
+    }
+    if let Some(sums) = &total.receiver {
+        let note = format!("receiver{}{of}", crossing(members));
+        out += &layout.line(&sum_line(direction, members, sums, true, note));
     }
     out
 }

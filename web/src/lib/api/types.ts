@@ -6095,6 +6095,11 @@ export interface components {
              * @default complete
              */
             status: components["schemas"]["Status"];
+            /**
+             * @description Sums of its flows in each direction.
+             * @default {}
+             */
+            total: components["schemas"]["Totals"];
         };
         /** @description The server's limits. */
         ServerLimits: {

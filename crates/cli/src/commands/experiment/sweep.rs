@@ -121,7 +121,7 @@ pub(crate) struct GridArgs {
 /// Runs the command.
 pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {
     let test = TestArgs {
-        host: args.host,
+        host: args.host.into_iter().collect(),
         general: args.general,
         traffic: args.traffic,
         rate: args.rate,
@@ -238,11 +238,11 @@ fn scenario(
         return Err(CliError::flag(flag, given, accepted));
     }
     let title = test.output.title.clone().unwrap_or_else(|| match grid.over.is_empty() {
-        true => title_of(&grid, test.host.as_deref()),
+        true => title_of(&grid, &test.host),
         false => name.into(),
     });
     let test = TestArgs {
-        host: if grid.lab { Some("b".into()) } else { test.host },
+        host: if grid.lab { vec!["b".into()] } else { test.host },
         key: KeyArgs { key: None, key_file: None, passphrase_file: None },
         ..test
     };
@@ -329,8 +329,11 @@ fn refuse_unrepeatable(test: &TestArgs) -> Result<(), CliError> {
 pub(super) const CONNECT_TIMEOUT: Span = Span::from_seconds(3);
 
 /// The title of the repetitions of one test.
-fn title_of(grid: &GridArgs, host: Option<&str>) -> String {
-    let test = host.map_or("test".into(), |host| format!("test of {host}"));
+fn title_of(grid: &GridArgs, hosts: &[String]) -> String {
+    let test = match hosts {
+        [] => "test".into(),
+        hosts => format!("test of {}", hosts.join(", ")),
+    };
     match (grid.precision, grid.runs) {
         (Some(percentage), _) => format!("{test}, repeated to ± {percentage} %"),
         (None, Some(runs @ 2..)) => format!("{test}, {runs} runs"),

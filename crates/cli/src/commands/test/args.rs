@@ -21,7 +21,7 @@ use crate::key::KeyArgs;
 /// Run a test against a host that runs `weir serve`
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "weir test [OPTIONS] HOST\n       weir test [OPTIONS] --plan FILE [HOST]",
+    override_usage = "weir test [OPTIONS] HOST...\n       weir test [OPTIONS] --plan FILE [HOST]",
     after_help = "Rates: K, M, G, T are powers of ten (10M, 10Mbit and 10Mbps are 10 000 000 bit/s).\n\
                   Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d.\n\
@@ -30,9 +30,10 @@ use crate::key::KeyArgs;
                   measured is printed and stored)."
 )]
 pub(crate) struct TestArgs {
-    /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT, V6ADDRESS%INTERFACE or unix:PATH
+    /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT, V6ADDRESS%INTERFACE or unix:PATH; several are tested at the
+    /// same time, each with the connections that the flags describe
     #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan"])]
-    pub(crate) host: Option<String>,
+    pub(crate) host: Vec<String>,
     #[command(flatten)]
     pub(crate) general: GeneralArgs,
     #[command(flatten)]
@@ -329,8 +330,8 @@ impl LaterArgs {
 
 impl TrafficArgs {
     /// The transport that these flags name; without a flag, the path of a Unix socket implies a transport without IP.
-    pub(crate) fn transport(&self, host: Option<&str>) -> TransportName {
-        let is_path = host.is_some_and(|host| host.starts_with(UNIX));
+    pub(crate) fn transport(&self, hosts: &[String]) -> TransportName {
+        let is_path = hosts.iter().any(|host| host.starts_with(UNIX));
         let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
         let of_path = without_ip.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
         match (self.transport, of_path) {

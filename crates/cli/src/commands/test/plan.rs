@@ -46,7 +46,12 @@ pub(crate) fn plan(
         let accepted = format!("`{}` in the plan", flag.field);
         return Err(CliError::flag(&spelled(flag.id), "given with --plan", &accepted));
     }
+    let hosts = parsed(&args.host)?;
     let mut plan = match (file, &args.general.plan) {
+        (Some(_), _) if hosts.len() > 1 => {
+            let accepted = "one: the connections of a plan name their own hosts";
+            return Err(CliError::flag("HOST", args.host.join(" "), accepted));
+        }
         (Some(text), path) => {
             let mut plan = Plan::parse(text).map_err(|error| CliError::Plan {
                 path: path.clone().unwrap_or_default(),
@@ -57,23 +62,26 @@ pub(crate) fn plan(
             }
             plan
         }
-        (None, _) => shape(args, fresh_seed)?,
+        (None, _) => shape(args, &hosts, fresh_seed)?,
     };
-    let named = args.host.as_deref().or(plan.host.as_deref());
-    let target = named.map(Host::parse).transpose().map_err(|e| CliError::of_field(e, "HOST"))?;
-    if let Some(target) = &target {
+    let targets = match &hosts[..] {
+        [] => parsed(plan.host.as_slice())?,
+        _ => hosts,
+    };
+    if let Some(flag) = args.general.port {
+        if let Some(with_host) = targets.iter().filter_map(|t| t.port).find(|port| *port != flag) {
+            let given = format!("{flag}, while HOST says {with_host}");
+            return Err(CliError::flag("-p/--port", given, "one of them"));
+        }
+        plan.port = flag;
+    }
+    let target = targets.first();
+    if let Some(target) = target {
         plan.host = Some(target.name.clone());
     }
-    match (args.general.port, target.as_ref().and_then(|t| t.port)) {
-        (Some(flag), Some(with_host)) if flag != with_host => {
-            return Err(CliError::flag(
-                "-p/--port",
-                format!("{flag}, while HOST says {with_host}"),
-                "one of them",
-            ));
-        }
-        (Some(port), _) | (None, Some(port)) => plan.port = port,
-        (None, None) => {}
+    // Each connection names its port if there are several hosts.
+    if let [Host { port: Some(port), .. }] = &targets[..] {
+        plan.port = *port;
     }
     if let Some(title) = &args.output.title {
         plan.title = Some(title.clone());
@@ -93,40 +101,49 @@ pub(crate) fn plan(
     })?;
     Ok(Planned {
         plan,
-        host: target.map(|t| t.name),
+        host: target.map(|t| t.name.clone()),
         nominal_auto: args.measure.nominal == Some(Nominal::Auto),
         connect_timeout: Duration::from_nanos(args.general.connect_timeout.0),
     })
 }
 
-/// The plan that the shaping flags make.
-fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
+/// Parses the servers of the command line or of a plan.
+fn parsed(hosts: &[String]) -> Result<Vec<Host>, CliError> {
+    let hosts = hosts.iter().map(|host| Host::parse(host)).collect::<Result<_, _>>();
+    hosts.map_err(|e| CliError::of_field(e, "HOST"))
+}
+
+/// The plan that the shaping flags make: each of several hosts has the same connections.
+fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliError> {
     let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
     let mut plan = Plan { seed: fresh_seed, ..Plan::default() };
     // All options are set, whatever the transport: the plan's check refuses those that it does not have.
     let mut like = ConnectionFields::default();
     args.apply(&mut plan, &mut like);
-    like.transport = traffic.transport(args.host.as_deref());
+    like.transport = traffic.transport(&args.host);
     let count = like.count;
+    let directions = traffic.directions();
+    let of_direction = count.saturating_mul(hosts.len().max(1) as u32);
     if rate.total_rate
         && let Some(total) = rate.bitrate
     {
         if let RateLimit::Bits(bits) = total.limit
-            && bits.0 < u64::from(count)
+            && bits.0 < u64::from(of_direction)
         {
             return Err(CliError::flag(
                 "--total-rate",
-                format!("{bits}bit/s for {count} connections"),
+                format!("{bits}bit/s for {of_direction} connections"),
                 "at least 1 bit/s for each",
             ));
         }
-        like.rate = Some(total.divided(count));
+        like.rate = Some(total.divided(of_direction));
     }
-    // The ports of the second direction follow those of the first.
-    let port_of = |first: u16, direction: usize| {
-        let port = u64::from(first) + u64::from(count) * direction as u64;
+    // The ports of each group follow those of the one before.
+    let port_of = |first: u16, group: usize| {
+        let port = u64::from(first) + u64::from(count) * group as u64;
         u16::try_from(port).map_err(|_| {
-            let given = format!("{first} for {} connections", u64::from(count) * 2);
+            let all = u64::from(of_direction) * directions.len() as u64;
+            let given = format!("{first} for {all} connections");
             CliError::flag(
                 "--cport",
                 given,
@@ -134,13 +151,20 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
             )
         })
     };
-    plan.connections = traffic
-        .directions()
-        .iter()
+    // One host is the plan's own.
+    let servers: Vec<Option<&Host>> = match hosts {
+        [] | [_] => vec![None],
+        several => several.iter().map(Some).collect(),
+    };
+    let groups = servers.iter().flat_map(|server| directions.iter().map(move |d| (server, *d)));
+    plan.connections = groups
         .enumerate()
-        .map(|(i, direction)| {
-            let client_port = socket.cport.map(|first| port_of(first, i)).transpose()?;
-            Ok(ConnectionFields { direction: *direction, client_port, ..like.clone() }.into())
+        .map(|(group, (server, direction))| {
+            let client_port = socket.cport.map(|first| port_of(first, group)).transpose()?;
+            let host = server.map(|server| server.name.clone());
+            let port = server.and_then(|server| server.port);
+            let own = ConnectionFields { host, port, direction, client_port, ..like.clone() };
+            Ok(own.into())
         })
         .collect::<Result<Vec<Connection>, CliError>>()?;
     plan.family = match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
@@ -185,7 +209,7 @@ fn refuse_transport_as_title(args: &TestArgs) -> Result<(), CliError> {
         return Ok(());
     };
     match title.to_ascii_lowercase().parse::<TransportName>() {
-        Ok(name) if name != args.traffic.transport(args.host.as_deref()) => {
+        Ok(name) if name != args.traffic.transport(&args.host) => {
             let accepted = format!("--transport {name}, or a title other than a transport's name");
             Err(CliError::flag("-T/--title", title, &accepted))
         }

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 34] = [
+const LINES: [&str; 35] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -61,6 +61,7 @@ const LINES: [&str; 34] = [
     "h:5000",
     "[2001:db8::1]:5000 -p 5000",
     "fe80::1%eth0 -6",
+    "h other:5000 -P 2 --bidir --cport 6000 -b 8M --total-rate",
     "h -p 5000 -T title --seed 0x7 --content ratio:4 --verify -u --gso off --gro on",
     "h --no-latency --nominal 100M",
     "h --nominal auto --connect-timeout 500ms",
@@ -213,6 +214,19 @@ fn a_host_of_the_command_line_is_checked_with_the_plan_file() {
 
 const FILE: &str =
     "schema = 'weir.plan/1'\nhost = 'from-plan'\nport = 7000\n[[connection]]\ntransport = 'udp'\n";
+
+#[test]
+fn several_hosts_are_refused_with_a_plan_file_or_another_port() {
+    let of = |words: &[&str]| {
+        let line = Line::try_parse_from([&["test"], words].concat()).unwrap();
+        let refusal = plan(&line.args, line.args.general.plan.as_ref().map(|_| FILE), Seed(0x77));
+        refusal.unwrap_err().refusal().field
+    };
+    assert_eq!(of(&["a", "b", "--plan", "f"]).as_deref(), Some("HOST"));
+    assert_eq!(of(&["a", "b:7000", "-p", "8000"]).as_deref(), Some("--port"));
+    assert_eq!(of(&["a", "b:0"]).as_deref(), Some("HOST"));
+    assert_eq!(of(&["a", "b", "--cport", "65535"]).as_deref(), Some("--cport"));
+}
 
 #[test]
 fn the_command_lines_host_overrides_the_plan_files() {
