@@ -2,6 +2,7 @@
 
 use weir_model::plan::Direction;
 use weir_model::record::{Crossing, DirectionTotal, Flow, Record, Status, Sums};
+use weir_model::warning::Warning;
 
 use super::details::details;
 use super::lines::{End, Layout, Line, Values};
@@ -31,8 +32,8 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
         out += &rows(record, options);
         out += &details(record, options);
     }
-    for w in &record.warnings {
-        out += &warning(w, options);
+    for w in shown(&record.warnings, options.verbose) {
+        out += &warning(&w, options);
     }
     if let Some(verdict) = &record.verdict {
         for e in &verdict.expectations {
@@ -52,6 +53,37 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
         };
     }
     out
+}
+
+/// Number of flows that are named one by one after a warning.
+const FLOWS_NAMED: usize = 8;
+
+/// The warnings to print. Of several flows with the same one, the first is stated and the others are named.
+fn shown(warnings: &[Warning], verbose: bool) -> Vec<Warning> {
+    let mut out: Vec<(&Warning, Vec<u32>)> = vec![];
+    for w in warnings {
+        let is_same = |known: &&mut (&Warning, _)| {
+            known.0.flow.is_some()
+                && (known.0.code.as_str(), known.0.severity) == (&w.code, w.severity)
+        };
+        match (w.flow, out.iter_mut().find(is_same)) {
+            (Some(flow), Some((_, likewise))) if !verbose => likewise.push(flow),
+            _ => out.push((w, vec![])),
+        }
+    }
+    let with_others = |(w, others): (&Warning, Vec<u32>)| {
+        let flows = match &others[..] {
+            [] => return w.clone(),
+            [one] => format!("flow {one}"),
+            named if named.len() <= FLOWS_NAMED => {
+                let names: Vec<String> = named.iter().map(u32::to_string).collect();
+                format!("flows {}", names.join(", "))
+            }
+            many => format!("{} other flows", many.len()),
+        };
+        Warning { text: format!("{}; likewise {flows} (-V states each)", w.text), ..w.clone() }
+    };
+    out.into_iter().map(with_others).collect()
 }
 
 /// The bracketed lines: sender and receiver of each flow and of each direction's sum.
@@ -210,4 +242,34 @@ fn sender(flows: &[&Flow]) -> String {
 /// The crossing of UDP datagrams, as text after `receiver`: coalesced and per-packet rates are not comparable.
 fn crossing(flows: &[&Flow]) -> String {
     Crossing::of(flows.iter().copied()).map_or(String::new(), |c| format!(", {}", c.word()))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::warning::Severity;
+
+    use super::*;
+
+    #[test]
+    fn a_warning_of_several_flows_is_stated_once() {
+        let warning = |code: &str, flow| Warning {
+            flow,
+            ..Warning::new(code, Severity::Warning, format!("{code} of {flow:?}"))
+        };
+        let all: Vec<_> = (1..=3).map(|flow| warning("late-slots", Some(flow))).collect();
+        let all =
+            [all, vec![warning("x", None), warning("x", None), warning("y", Some(2))]].concat();
+        assert_eq!(shown(&all, true), all);
+        let found = shown(&all, false);
+        let heads: Vec<_> = found.iter().map(|w| (w.code.as_str(), w.flow)).collect();
+        assert_eq!(
+            heads,
+            [("late-slots", Some(1)), ("x", None), ("x", None), ("y", Some(2))],
+            "warnings of the whole test are not merged"
+        );
+        assert!(found[0].text.contains("flows 2, 3"), "{}", found[0].text);
+        assert_eq!(found[3].text, all[5].text);
+        let many: Vec<_> = (1..=100).map(|flow| warning("late-slots", Some(flow))).collect();
+        assert!(shown(&many, false)[0].text.contains("99 other flows"));
+    }
 }
