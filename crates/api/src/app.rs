@@ -15,7 +15,8 @@ use crate::config::Config;
 use crate::events::Hub;
 use crate::guard::{KnownAddresses, Rates, Tokens};
 use crate::supervise::{
-    Calibrating, Clients, Demo, Emulators, Experiments, Launcher, StoredExperiments, Tests,
+    Calibrating, Clients, Demo, Emulators, Experiments, LabServers, Launcher, StoredExperiments,
+    Tests,
 };
 use crate::types::DocumentChange;
 
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(crate) clients: Arc<Clients>,
     pub(crate) calibrating: Calibrating,
     pub(crate) demo: Demo,
+    /// Test servers in hosts of labs.
+    pub(crate) lab_servers: LabServers,
     pub(crate) audit: Audit,
     pub(crate) rates: Rates,
     /// Number of failed authentications in the audit log.

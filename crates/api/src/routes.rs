@@ -95,5 +95,7 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::GET, "/profiles", get(laws::profiles), || Operation::new("listProfiles", "emulators", "Presets for a flow's laws.").answers::<ProfileList>(200))
         .add(&Method::GET, "/labs", get(labs::list), || Operation::new("listLabs", "labs", "Labs of this user.").answers::<LabList>(200))
         .add(&Method::POST, "/labs", post(labs::make), || Operation::new("makeLab", "labs", "Creates a lab of network namespaces.").body::<LabRequest>().answers::<LabEntry>(201))
+        .add(&Method::POST, "/labs/{name}/hosts/{host}/server", post(labs::serve), || Operation::new("startLabServer", "labs", "Starts a test server in a host of a lab, as `weir serve` does; answers when it listens. It ends with this server.").answers::<LabServer>(201))
+        .add(&Method::DELETE, "/labs/{name}/hosts/{host}/server", delete(labs::stop_server), || Operation::new("stopLabServer", "labs", "Stops the test server of a host of a lab that this server started; answers when it has ended.").done())
         .add(&Method::DELETE, "/labs/{name}", delete(labs::remove), || Operation::new("removeLab", "labs", "Removes a lab and ends the programs in it.").done())
 }

@@ -134,6 +134,7 @@ pub(crate) fn assemble(
         clients: Clients::new(),
         calibrating: Default::default(),
         demo: Default::default(),
+        lab_servers: Default::default(),
         audit,
         rates: Rates::new(config.limits.requests_per_second),
         failures: Rates::new(1),

@@ -451,6 +451,46 @@ test('a visitor’s browser behind an emulator sees its rates and its delay', op
   }
 });
 
+test('a server is started in a host of a lab, tested and stopped', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB });
+  try {
+    const far = async () => (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    const { ipv4 } = await far();
+    const page = await site.page();
+    await page.getByText('Servers in labs').click();
+    await page.getByRole('button', { name: `Start a server in ${LAB}/b` }).click();
+    await comes(() => page.getByLabel('Host where').inputValue(), ipv4);
+    assert.equal((await far()).server.port, 9347);
+    assert.equal(await page.getByRole('combobox', { name: /^from/ }).inputValue(), `${LAB}/a`);
+    await page.getByText('UDP 10 Mbit/s').click();
+    await page.getByRole('button', { name: '▶ Start', exact: true }).click();
+    await lines(page).locator('td.num:not(.asked)', { hasText: 'bit/s' }).first().waitFor();
+    await page.getByRole('button', { name: '■ Stop all' }).click();
+    const record = await finished(page, 1);
+    assert.equal(record.plan.host, ipv4);
+    same(await page.getByLabel('Total').locator('div', { hasText: 'To the host' }).locator('dd').innerText().then((text) => text.replace(/\s+/g, ' ')), record.total.forward.receiver.bits_per_second, 'to the host');
+
+    // Stopped, it can't be tested; the page offers to start it again.
+    await page.getByRole('button', { name: 'Lab servers' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Test servers in labs' });
+    await dialog.getByRole('button', { name: `Stop the server in ${LAB}/b` }).click();
+    await dialog.getByRole('button', { name: `Start a server in ${LAB}/b` }).waitFor();
+    assert.equal((await far()).server, undefined);
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('button', { name: '▶ Start all' }).click();
+    await page.getByLabel('Total').getByRole('button', { name: `Start a server in ${LAB}/b` }).click();
+    await comes(async () => (await far()).server?.port, 9347);
+    await page.getByRole('button', { name: '▶ Start all' }).click();
+    await lines(page).locator('td.num:not(.asked)', { hasText: 'bit/s' }).first().waitFor();
+    await page.getByRole('button', { name: '■ Stop all' }).click();
+    assert.equal((await finished(page, 1)).plan.host, ipv4);
+    site.quiet();
+  } finally {
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
 test('the loss of a running test has an outage that is over, as its record does', options, async (t) => {
   if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
   await api('POST', '/labs', { name: LAB, middle: true });

@@ -9,28 +9,36 @@ use weir_model::impairment::{Impairment, Laws};
 
 use super::{Answer, Json200, answer, heavy, short};
 use crate::app::Shared;
-use crate::extract::{Json, PathSegment};
+use crate::extract::{Json, PathSegment, PathSegments};
 use crate::problem::{FieldError, Problem, field_of};
-use crate::supervise::{self, Order};
+use crate::supervise::{self, LabNode, Order, lab_servers};
 use crate::types::*;
 
 pub(crate) async fn labs(app: &Shared) -> Result<Vec<LabEntry>, Problem> {
-    heavy(app, || {
+    let mut labs = heavy(app, || {
         let unavailable = |e: weir_lab::Error| Problem::unavailable(e.to_string());
         let labs = Registry::open().and_then(|r| r.list()).map_err(unavailable)?;
         let host = |h: &weir_lab::Host| LabHost {
             name: h.name.clone(),
             ipv4: h.ipv4.to_string(),
             ipv6: h.ipv6.to_string(),
+            server: None,
         };
         let entry = |lab: &weir_lab::JoinedLab| LabEntry {
             name: lab.name().as_str().into(),
             hosts: lab.hosts().map(host).collect(),
             nodes: lab.node_names().map(Into::into).collect(),
         };
-        Ok(labs.iter().map(entry).collect())
+        Ok(labs.iter().map(entry).collect::<Vec<_>>())
     })
-    .await
+    .await?;
+    for lab in &mut labs {
+        for host in &mut lab.hosts {
+            let at = LabNode { lab: lab.name.clone(), node: host.name.clone() };
+            host.server = app.lab_servers.get(&at);
+        }
+    }
+    Ok(labs)
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<LabList> {
@@ -120,6 +128,34 @@ pub(crate) async fn remove(
     }
     supervise::finish(&app, Order::job(Job::LabDown(LabDownJob { name })), |_| String::new())
         .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A host of a lab; absent: 404.
+async fn host(app: &Shared, lab: String, node: String) -> Result<LabNode, Problem> {
+    let labs = labs(app).await?;
+    let found = labs.iter().find(|l| l.name == lab).ok_or_else(|| Problem::missing("lab", &lab))?;
+    match found.hosts.iter().any(|h| h.name == node) {
+        true => Ok(LabNode { lab, node }),
+        false => Err(Problem::missing("host", &format!("{lab}/{node}"))),
+    }
+}
+
+pub(crate) async fn serve(
+    State(app): State<Shared>,
+    PathSegments(lab, node): PathSegments,
+) -> Result<Response, Problem> {
+    let at = host(&app, lab, node).await?;
+    let server = lab_servers::start(&app, at).await?;
+    Ok(answer(StatusCode::CREATED, &server, None))
+}
+
+pub(crate) async fn stop_server(
+    State(app): State<Shared>,
+    PathSegments(lab, node): PathSegments,
+) -> Result<StatusCode, Problem> {
+    let at = host(&app, lab, node).await?;
+    lab_servers::stop(&app, &at).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod emulators;
 mod experiments;
 mod history;
+pub(crate) mod lab_servers;
 #[cfg(target_os = "linux")]
 mod launch;
 mod launcher;
@@ -32,6 +33,7 @@ pub(crate) use experiments::{
     start as start_experiment, stop as stop_experiment,
 };
 pub(crate) use history::Written;
+pub(crate) use lab_servers::LabServers;
 #[cfg(target_os = "linux")]
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;

@@ -10,7 +10,7 @@ use weir_jobs::Job;
 pub(super) const MAX_ORDER_BYTES: u64 = weir_jobs::MAX_JOB_BYTES;
 
 /// A host or the middle of a lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabNode {
     pub(crate) lab: String,

@@ -297,6 +297,20 @@ pub(crate) struct LabHost {
     pub ipv4: String,
     /// Address.
     pub ipv6: String,
+    /// The test server that this server started there; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<LabServer>,
+}
+
+/// A test server in a host of a lab.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct LabServer {
+    /// TCP and UDP port.
+    pub port: u16,
+    /// Any client that reaches it may use it: no key is set.
+    pub open: bool,
+    /// When it was ready, RFC 3339, UTC.
+    pub started_at: String,
 }
 
 /// The labs of this user.

@@ -559,6 +559,53 @@ fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
     }
 }
 
+#[test]
+fn a_server_is_started_in_a_host_of_a_lab_and_stopped() {
+    const TEST: &str = "a_server_is_started_in_a_host_of_a_lab_and_stopped";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let ui = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
+    let lab = || ui.ask("POST", "/labs", Some(json!({ "name": "served" }))).expect(201);
+    let host = |name: &str| {
+        let labs = ui.get("/labs");
+        let hosts = labs["labs"][0]["hosts"].as_array().unwrap().clone();
+        hosts.into_iter().find(|h| h["name"] == name).unwrap()
+    };
+    lab();
+    // Remove the lab before the assertions, which may fail.
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let at = "/labs/served/hosts/b/server";
+        ui.ask("DELETE", at, None).expect(404);
+        for absent in ["/labs/served/hosts/z/server", "/labs/none/hosts/b/server"] {
+            ui.ask("POST", absent, None).expect(404);
+        }
+        let server = ui.ask("POST", at, None).expect(201);
+        assert_eq!((&server["port"], &server["open"]), (&json!(9347), &json!(true)), "{server}");
+        assert_eq!(ui.ask("POST", at, None).expect(409)["type"], "urn:weir:problem:not-ended");
+        assert_eq!(host("b")["server"], server);
+        assert!(host("a")["server"].is_null());
+        let plan = json!({ "schema": "weir.plan/1", "connection": [{ "name": "x", "transport": "tcp", "duration": "200ms" }] });
+        let test = json!({ "host": host("b")["ipv4"], "from": "served/a", "plan": plan });
+        let test = ui.ask("POST", "/tests", Some(test)).expect(201);
+        let test = format!("/tests/{}", test["id"].as_str().unwrap());
+        until("the test has a record", || ui.get(&test)["state"] == "ended");
+        ui.ask("DELETE", at, None).expect(204);
+        assert!(host("b")["server"].is_null());
+        // Started again, it ends with its lab.
+        ui.ask("POST", at, None).expect(201);
+        ui.ask("DELETE", "/labs/served", None).expect(204);
+        lab();
+        until("nothing is left of it", || host("b")["server"].is_null());
+        ui.ask("POST", at, None).expect(201);
+    }));
+    ui.ask("DELETE", "/labs/served", None).expect(204);
+    if let Err(why) = found {
+        std::panic::resume_unwind(why);
+    }
+}
+
 /// The network namespaces, other than this program's, of processes that were started with this directory, by their environment.
 fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
     let own = std::fs::read_link("/proc/self/ns/net").unwrap();

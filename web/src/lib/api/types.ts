@@ -556,6 +556,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/labs/{name}/hosts/{host}/server": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a test server in a host of a lab, as `weir serve` does; answers when it listens. It ends with this server. */
+        post: operations["startLabServer"];
+        /** Stops the test server of a host of a lab that this server started; answers when it has ended. */
+        delete: operations["stopLabServer"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/laws/preview": {
         parameters: {
             query?: never;
@@ -4062,6 +4080,8 @@ export interface components {
             ipv6: string;
             /** @description Name. */
             name: string;
+            /** @description The test server that this server started there; absent without one. */
+            server?: components["schemas"]["LabServer"] | null;
         };
         /** @description The labs of this user. */
         LabList: {
@@ -4098,6 +4118,18 @@ export interface components {
             sysctls?: {
                 [key: string]: string;
             };
+        };
+        /** @description A test server in a host of a lab. */
+        LabServer: {
+            /** @description Any client that reaches it may use it: no key is set. */
+            open: boolean;
+            /**
+             * Format: uint16
+             * @description TCP and UDP port.
+             */
+            port: number;
+            /** @description When it was ready, RFC 3339, UTC. */
+            started_at: string;
         };
         /** @description A lab for the experiment, removed at its end. */
         LabSetup: {
@@ -8307,6 +8339,52 @@ export interface operations {
             header?: never;
             path: {
                 name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    startLabServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LabServer"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    stopLabServer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                host: string;
             };
             cookie?: never;
         };
