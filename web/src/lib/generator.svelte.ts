@@ -55,6 +55,8 @@ class Generator {
   hostError = $state('');
   keyName = $state('');
   starting = $state(false);
+  /** The server has yet to check the plan as it is. */
+  checking = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
   /** Earlier plans, with the ids of their connections. */
   #undo: { plan: JsonObject; ids: number[] }[] = $state.raw([]);
@@ -115,6 +117,7 @@ class Generator {
     this.plan = plan;
     this.#keep();
     clearTimeout(this.#checking);
+    this.checking = true;
     this.#checking = setTimeout(() => void this.check(), 300);
   }
 
@@ -135,6 +138,7 @@ class Generator {
     if (connectionsOf(this.plan).length === 0) {
       this.errors = new Map();
       this.notes = [];
+      this.checking = false;
       return;
     }
     const asked = this.plan;
@@ -146,6 +150,7 @@ class Generator {
     } catch (error) {
       if (asked === this.plan && error instanceof ApiError && error.status === 422) this.errors = error.errorsBelow('');
     }
+    if (asked === this.plan) this.checking = false;
   }
 
   connection(index: number): JsonObject {

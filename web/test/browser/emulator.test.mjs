@@ -161,20 +161,21 @@ test('a preview of what can not be computed is refused beside the field, and not
   const preview = page.getByRole('region', { name: 'Preview' });
   await preview.getByText('at the flow’s rate and size').waitFor();
   await preview.getByText('packets by the engine').waitFor();
-  await page.waitForTimeout(500);
+  const settled = () => page.getByRole('region', { name: 'Preview' }).and(page.locator('[aria-busy="false"]')).waitFor();
+  await settled();
   const asked = () => site.mock.calls.filter((one) => one.endsWith('/laws/preview')).length;
   const before = asked();
   for (const [field, wrong, right, words] of [['Packets per second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
     await preview.getByLabel(field).fill(wrong);
     await preview.getByText(words).waitFor();
     await comes(() => preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
-    await page.waitForTimeout(500);
-    await comes(asked, before + (field === 'Packets per second' ? 0 : 1));
+    await settled();
+    assert.equal(asked(), before + (field === 'Packets per second' ? 0 : 1));
     await preview.getByLabel(field).fill(right);
     await preview.getByText(words).waitFor({ state: 'detached' });
-    await page.waitForTimeout(500);
+    await settled();
   }
-  await comes(asked, before + 2);
+  assert.equal(asked(), before + 2);
   site.quiet();
 });
 
@@ -495,8 +496,7 @@ test('an emulator with a keepalive timeout is kept going by its own view alone',
   watched.entry.keepalive_timeout_seconds = 3;
   const free = fresh();
   const asked = async (objects) => {
-    for (let tries = 0; tries < 100 && site.mock.sampled.sort().join() !== objects.sort().join(); tries += 1) await new Promise((resolve) => setTimeout(resolve, 50));
-    assert.deepEqual(site.mock.sampled.sort(), objects.sort());
+    await comes(() => site.mock.sampled.toSorted(), objects.toSorted());
   };
   const name = (one) => `emulators:${one.entry.id}`;
   const page = await site.page({ hash: '#/generator' });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
-import { comes, draft, lacking, open, startSomething } from './harness.mjs';
+import { checked, comes, draft, frames, lacking, open, startSomething } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -67,7 +67,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   await page.getByLabel('Single keys are shortcuts').uncheck();
   await page.keyboard.press('Escape');
   await page.keyboard.press('3');
-  await page.waitForTimeout(300);
+  await frames(page);
   assert.match(page.url(), /\/$|generator/, 'a key that is off did something');
   site.quiet();
 });
@@ -122,7 +122,7 @@ test('a refused start is shown next to the host, and starts nothing', options, a
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByText('no such host; accepted: a name or address').first().waitFor();
   // What is checked of the plan meanwhile takes nothing away.
-  await page.waitForTimeout(500);
+  await checked(page);
   await comes(() => page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
   assert.equal(site.mock.tests.length, before);
   site.quiet();
@@ -170,7 +170,10 @@ test('a line shows the test that was started from it, not another one whose conn
   await comes(figures, ['–', '–', 'ms']);
   site.mock.tests.find((one) => one !== other && one.state === 'running').end();
   await row.getByText('finished').waitFor();
-  await page.waitForTimeout(600);
+  // The figures of the other test keep coming.
+  const before = other.intervals.length;
+  await comes(() => other.intervals.length > before + 2, true);
+  await frames(page);
   assert.deepEqual(await figures(), ['–', '–', 'ms']);
   await row.getByText('finished').waitFor();
   // Another page has no line for it until it watches the test.
@@ -216,9 +219,9 @@ test('the curves take the mouse while figures come and the metric changes', opti
     await page.getByRole('group', { name: `${metric} over time` }).waitFor();
     for (let step = 0; step < 12; step += 1) {
       await page.mouse.move(box.x + (box.width * step) / 12, box.y + box.height / 2);
-      await page.waitForTimeout(20);
+      await frames(page);
       await page.mouse.move(box.x + box.width / 2, box.y - 60);
-      await page.waitForTimeout(20);
+      await frames(page);
     }
   }
   site.quiet();
@@ -265,7 +268,7 @@ test('a plan is removed as listed, and a used name is not overwritten', options,
   const refused = page.waitForResponse((answer) => answer.status() === 412);
   await page.getByRole('button', { name: 'Replace theirs' }).click();
   await refused;
-  await page.waitForTimeout(300);
+  await frames(page);
   assert.equal(site.mock.plans.get('theirs').plan.connection.length, 2);
   await page.getByRole('button', { name: 'Replace theirs' }).click();
   await page.getByText('Saved as "theirs".').waitFor();

@@ -78,6 +78,16 @@ export async function comes(read, wanted, words) {
   assert.deepEqual(seen, wanted, words);
 }
 
+/** Waits until the page has drawn what its events so far changed. */
+export async function frames(page) {
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}
+
+/** Waits until the server has checked the generator's plan as it is. */
+export async function checked(page) {
+  await page.locator('[data-plan="checked"]').waitFor();
+}
+
 /** Looks again and again, for as long as a page may take to show something, that there is nothing of it. */
 export async function never(locator, words) {
   for (const end = Date.now() + 400; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 40))) {

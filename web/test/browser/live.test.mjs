@@ -48,12 +48,17 @@ test('1000 flows at 10 updates a second', { skip, timeout: 180_000 }, async () =
     return (await figures()).JSHeapUsedSize / 1e6;
   };
   // Rings fill while the first figures come: flat is meant from when they are all there.
-  await page.waitForTimeout(2000);
+  const { intervals } = site.mock.tests[0];
+  const more = async (seconds) => {
+    const until = intervals.length + seconds * site.mock.hertz;
+    await comes(() => intervals.length >= until, true);
+  };
+  await more(2);
   const begin = await figures();
   const firstHeap = await memory();
   const slices = [];
   for (let slice = 0; slice < 3; slice += 1) {
-    await page.waitForTimeout((SECONDS * 1000) / 3);
+    await more(SECONDS / 3);
     // The user scrolls meanwhile.
     await page.locator('.port').evaluate((port, at) => (port.scrollTop = at), slice * 9000);
     // The lines that have gone are let go of with the frame that shows the new ones.
@@ -84,14 +89,18 @@ test('nothing moves while the emulator counts', { skip, timeout: 60_000 }, async
   const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: {}, a_to_b: { loss: { percentage: 2 } } }] } });
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}/voice` });
   await page.getByRole('tab', { name: 'Interfaces' }).waitFor();
-  await page.waitForTimeout(1500);
+  const counted = async (seconds) => {
+    const until = emulator.report.seconds + seconds;
+    await comes(() => emulator.report.seconds >= until, true);
+  };
+  await counted(1.5);
   await page.evaluate(() => {
     globalThis.shifts = [];
     new PerformanceObserver((list) => {
       for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.shifts.push({ value: entry.value, what: entry.sources.map((source) => `${source.node?.nodeName}.${source.node?.className ?? source.node?.textContent}`).join(', ') });
     }).observe({ type: 'layout-shift' });
   });
-  await page.waitForTimeout(4000);
+  await counted(4);
   still(await page.evaluate(() => globalThis.shifts));
   site.quiet();
 });

@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { CHROMIUM, comes, lacking, launch } from './harness.mjs';
+import { CHROMIUM, comes, frames, lacking, launch } from './harness.mjs';
 
 const program = process.env.WEIR;
 const skip = program === undefined ? 'SKIPPED: WEIR names no program' : lacking();
@@ -210,6 +210,44 @@ test('every figure of a run that has ended is the record’s', options, async ()
   site.quiet();
 });
 
+test('a reload while a test runs keeps its curves, which are the record’s', options, async () => {
+  const page = await planned([
+    { name: 'steady', transport: 'udp', rate: '400pps', payload: '500', duration: '7s' },
+    { name: 'back', transport: 'udp', direction: 'reverse', rate: '150pps', payload: '700', duration: '7s' },
+  ]);
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  const time = async () => Number.parseFloat(await page.getByLabel('Total').locator('div', { hasText: 'Time' }).locator('dd').innerText());
+  await comes(async () => (await time()) >= 2, true);
+  const reloaded = await time();
+  const history = page.waitForResponse((response) => /\/tests\/[^/]+\/history/.test(response.url()));
+  await page.reload();
+  assert.equal((await history).status(), 200);
+  const chart = page.getByRole('group', { name: 'Throughput over time' });
+  await chart.waitFor();
+  /** Values of all series by the end of their interval, while the test runs. */
+  const seen = new Map();
+  const before = Array.from({ length: Math.floor(reloaded / 0.25) }, (_, index) => (index + 1) * 0.25);
+  await chart.focus();
+  // The chart grows meanwhile: one step may skip a value.
+  for (const limit = Date.now() + 4000; Date.now() < limit && !before.every((end) => seen.has(end)); ) {
+    await page.keyboard.press('Home');
+    for (let step = 0; step <= before.length; step += 1) {
+      const { at, values } = await chart.locator('.tip').evaluate((node) => ({ at: node.querySelector('b').textContent, values: Object.fromEntries([...node.querySelectorAll('dl > div')].map((one) => [one.querySelector('dt').textContent, one.querySelector('dd').textContent])) }));
+      seen.set(Math.round(Number.parseFloat(at.split(' – ')[1]) * 1000) / 1000, values);
+      await page.keyboard.press('ArrowRight');
+    }
+  }
+  assert.deepEqual(before.filter((end) => !seen.has(end)), [], 'intervals that the reload has dropped');
+  assert.equal((await latestTest()).state, 'running');
+  const record = await finished(page, 2);
+  for (const [end, values] of seen) {
+    const interval = record.intervals.find((one) => Math.abs(one.end_seconds - end) < 0.001);
+    assert.ok(interval !== undefined, `the record has no interval that ends at ${end} s`);
+    for (const flow of record.flows) same(values[flow.name], interval.flows.find((one) => one.id === flow.id)?.receiver?.bits_per_second, `${flow.name} at ${end} s`);
+  }
+  site.quiet();
+});
+
 test('a slow flow is never silent, and its curve has no gap', options, async () => {
   const page = await planned([{ name: 'voice', transport: 'udp', payload: '172', rate: '50pps', tos: 184, duration: '7s' }]);
   await page.getByRole('button', { name: '▶ Start all' }).click();
@@ -234,10 +272,10 @@ test('a line shows its own test, not one of the API with the same name', options
   const other = await api('POST', '/tests', { host: `127.0.0.1:${port}`, plan: { schema: 'weir.plan/1', interval: '250ms', connection: [{ name: 'same', transport: 'udp', rate: '500pps', payload: '500', duration: '3s' }] } });
   await comes(async () => (await api('GET', `/tests/${other.id}`)).state, 'running');
   const packets = async () => read(await lineOf(page, 'same').locator('td.num:not(.asked)', { hasText: 'pkt/s' }).innerText().then((text) => text.replace(/\s+/g, ' ')))?.value;
-  for (let look = 0; look < 8; look += 1) {
+  while ((await api('GET', `/tests/${other.id}`)).state === 'running') {
     const now = await packets();
     assert.ok(now === undefined || now < 150, `${now} packets/s in the line of 50`);
-    await page.waitForTimeout(250);
+    await frames(page);
   }
   await comes(() => lines(page).locator('td.state').getByText('finished', { exact: true }).count(), 1);
   await comes(async () => (await api('GET', `/tests/${mine}`)).state, 'ended');
@@ -290,13 +328,12 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText('Applied: all flows changed together.').waitFor();
-    // The event of the page's own change is not treated as another client's.
-    await page.waitForTimeout(1200);
-    assert.equal(await page.getByText(/changed this emulator/).count(), 0);
     // A hundred pings through it: every fourth packet of one direction is lost, whatever else crosses the link.
     const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
     const within = (name, ...words) => spawnSync(program, ['lab', 'exec', '--lab', LAB, name, '--', ...words], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' });
     within('a', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4);
+    // The event of the page's own change is not treated as another client's.
+    assert.equal(await page.getByText(/changed this emulator/).count(), 0);
     const lane = page.getByRole('group', { name: 'From A to B' });
     await lane.getByText(/2[3-7]\.\d\d %/).first().waitFor();
     await page.getByRole('tab', { name: 'Asked / measured' }).click();
@@ -343,13 +380,16 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     // Left out, a flow's packets make it no longer.
     await page.getByRole('button', { name: 'Log other' }).click();
     await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
-    const verdicts = async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Packet trace: .* verdicts/).innerText())[1];
-    // What was logged before may be shown a sample later.
-    let before;
-    for (let tries = 0; tries < 10 && before !== (before = await verdicts()); tries += 1) await page.waitForTimeout(1200);
+    const counted = async () => {
+      const report = await api('GET', `/emulators/${(await api('GET', '/emulators')).emulators[0].id}/counters`);
+      const received = report.impairment.flows.filter((one) => one.name === 'other').reduce((sum, one) => sum + one.counters.received_packets, 0);
+      return { received, records: report.packet_trace.records };
+    };
+    const before = await counted();
     within('a', 'ping', '-q', '-c', '20', '-i', '0.02', host.ipv4);
-    await page.waitForTimeout(1200);
-    assert.equal(await verdicts(), before, 'what is not logged is in the packet trace');
+    await comes(async () => (await counted()).received >= before.received + 20, true);
+    assert.equal((await counted()).records, before.records, 'what is not logged is in the packet trace');
+    await comes(async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Packet trace: .* verdicts/).innerText())[1].replaceAll('\u202f', ''), String(before.records));
 
     // The far host's link is taken down: an alarm, wherever one looks.
     within('b', 'ip', 'link', 'set', 'dev', 'eth0', 'down');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { draft, lacking, open } from './harness.mjs';
+import { draft, frames, lacking, open } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const skip = lacking();
@@ -69,7 +69,7 @@ for (const scheme of ['light', 'dark']) {
         const page = await site.page({ width, height, scheme, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
         await page.getByText(sign).first().waitFor();
         await prepare?.(page);
-        await page.waitForTimeout(150);
+        await frames(page);
         await page.evaluate(axe);
         const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'] }));
         const told = found.violations.map((one) => `${one.id}: ${one.help}\n   ${one.nodes.slice(0, 4).map((node) => `${node.target.join(' ')} – ${node.any[0]?.message ?? node.all[0]?.message ?? ''}`).join('\n   ')}`);
