@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { CHROMIUM, comes, frames, lacking, launch } from './harness.mjs';
+import { cells, CHROMIUM, comes, frames, lacking, launch } from './harness.mjs';
 
 const program = process.env.WEIR;
 const skip = program === undefined ? 'SKIPPED: WEIR names no program' : lacking();
@@ -92,6 +92,16 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await page.getByRole('heading', { name: 'Flows' }).waitFor();
   await page.getByRole('row', { name: /^udp/ }).getByText('Mbit/s').first().waitFor();
   await page.getByText('127.0.0.1').first().waitFor();
+  // Hardware and kernel settings are those of the record.
+  const { local } = await api('GET', `/runs/${new URL(page.url()).hash.split('/').at(-1)}`);
+  await page.getByText('Provenance').click();
+  const facts = Object.fromEntries((await cells(page.getByRole('table', { name: 'Hosts' }))).map(([name, here]) => [name, here]));
+  const settings = Object.entries(local.sysctls).map(([name, value]) => `${name} = ${value.replace(/\s+/g, ' ')}`);
+  assert.ok(settings.length > 0);
+  assert.deepEqual(facts['Kernel settings'].split('; '), settings);
+  assert.equal(facts['Host'], local.host);
+  assert.match(facts['Processor'], new RegExp(`, ${local.cpu.cores} usable$`));
+  assert.ok(local.kernel !== '' && facts['System'].includes(local.kernel), facts['System']);
 
   await page.getByRole('link', { name: '← Runs' }).click();
   const runs = page.getByRole('table', { name: 'Runs' });

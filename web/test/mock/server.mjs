@@ -730,6 +730,14 @@ function summaryOf(record) {
     ],
     paragraphs: ['This host tested with a server for 10 s.', 'The measurements do not show what limited the rate.'],
     notices: [...record.warnings.map(({ severity, code, text }) => ({ severity, code, about: '', text })), { severity: 'info', code: 'late-slots', about: 'flow 1', text: '3 of 10000 slots were late' }],
+    hosts: {
+      hosts: ['This side', 'Other side'],
+      facts: [
+        { name: 'System', values: ['Debian GNU/Linux 12 6.1.0-18-amd64', 'Debian GNU/Linux 12 6.1.0-18-amd64'] },
+        { name: 'Processor', values: ['AMD EPYC 7B13 64-Core Processor, 2 usable', null] },
+        { name: 'Kernel settings', values: ['net.core.rmem_max = 212992; net.ipv4.tcp_available_congestion_control = reno cubic bbr; net.ipv4.tcp_rmem = 4096 131072 6291456', 'net.core.rmem_max = 212992'] },
+      ],
+    },
   };
 }
 

@@ -373,7 +373,7 @@ pub(crate) async fn summary(
     PathSegment(id): PathSegment,
 ) -> Answer<RunSummary> {
     let record = record_of(&app, id).await?;
-    heavy(&app, move || Ok(RunSummary::from(page::of_run(&record)))).await.map(Json200)
+    heavy(&app, move || Ok(RunSummary::from(&record))).await.map(Json200)
 }
 
 /// A document's figures as data.

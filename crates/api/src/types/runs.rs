@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_report::page::{Block, Document, Headline, Notice};
+use weir_model::record::Record;
+use weir_report::page::{self, Block, Cell, Grid, Headline, Notice};
 use weir_report::plot::FigureData;
 use weir_runs::RunRow;
 
@@ -149,10 +150,49 @@ pub(crate) struct RunSummary {
     pub paragraphs: Vec<String>,
     /// Warnings and notes, the most severe first.
     pub notices: Vec<Notice>,
+    /// Hardware, system and kernel settings of the hosts; absent if nothing is known of any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<HostTable>,
 }
 
-impl From<Document> for RunSummary {
-    fn from(document: Document) -> Self {
+/// Facts of hosts side by side.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct HostTable {
+    /// The hosts' headings.
+    pub hosts: Vec<String>,
+    /// The facts, in the order of the report.
+    pub facts: Vec<HostFact>,
+}
+
+/// A fact of several hosts.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct HostFact {
+    /// Its name.
+    pub name: String,
+    /// Its value on each host, in their order; null where it is not known.
+    pub values: Vec<Option<String>>,
+}
+
+impl From<Grid> for HostTable {
+    fn from(grid: Grid) -> Self {
+        let text = |cell: Cell| match cell {
+            Cell::Text(text) | Cell::Code(text) => Some(text),
+            _ => None,
+        };
+        let fact = |row: Vec<Cell>| {
+            let mut cells = row.into_iter().map(text);
+            HostFact { name: cells.next().flatten().unwrap_or_default(), values: cells.collect() }
+        };
+        HostTable {
+            hosts: grid.columns.into_iter().skip(1).map(|column| column.head).collect(),
+            facts: grid.rows.into_iter().map(fact).collect(),
+        }
+    }
+}
+
+impl From<&Record> for RunSummary {
+    fn from(record: &Record) -> Self {
+        let document = page::of_run(record);
         let blocks = document.sections.into_iter().find(|s| s.id == "summary").map(|s| s.blocks);
         let text = |block| match block {
             Block::Text(text) => Some(text),
@@ -166,6 +206,7 @@ impl From<Document> for RunSummary {
             headlines: document.headlines,
             paragraphs: blocks.unwrap_or_default().into_iter().filter_map(text).collect(),
             notices: document.notices,
+            hosts: page::hosts(record).map(HostTable::from),
         }
     }
 }
@@ -175,4 +216,22 @@ impl From<Document> for RunSummary {
 pub(crate) struct FigureList {
     /// In the order of the report.
     pub figures: Vec<FigureData>,
+}
+
+#[cfg(test)]
+mod unit {
+    use serde_json::json;
+    use weir_report::page::Column;
+
+    use super::*;
+
+    #[test]
+    fn facts_of_hosts_keep_their_columns() {
+        let columns = ["", "here", "there"].map(Column::text);
+        let mut grid = Grid::new("Hosts", columns);
+        grid.row([Cell::from("Memory"), Cell::Absent, Cell::Text("2 GiB".into())]);
+        let table = serde_json::to_value(HostTable::from(grid)).unwrap();
+        let facts = json!([{ "name": "Memory", "values": [null, "2 GiB"] }]);
+        assert_eq!(table, json!({ "hosts": ["here", "there"], "facts": facts }));
+    }
 }

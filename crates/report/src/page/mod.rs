@@ -35,3 +35,4 @@ pub use grid::{Cell, Column, Grid};
 pub use html::html;
 pub use markdown::markdown;
 pub use run::of_run;
+pub use tables::hosts;

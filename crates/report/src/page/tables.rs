@@ -696,8 +696,8 @@ pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, Str
         .collect()
 }
 
-/// Facts of both hosts side by side.
-pub(super) fn hosts(record: &Record) -> Option<Grid> {
+/// Hardware, system and kernel settings of a run's hosts side by side; absent if nothing is known of any.
+pub fn hosts(record: &Record) -> Option<Grid> {
     let mut sides = vec![("This side", record.local.as_ref())];
     match &record.servers[..] {
         [] => sides.push(("Other side", record.remote.as_ref())),

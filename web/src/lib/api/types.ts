@@ -3611,6 +3611,13 @@ export interface components {
             /** @description The hypervisor, if any. */
             virtual?: string | null;
         };
+        /** @description A fact of several hosts. */
+        HostFact: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its value on each host, in their order; null where it is not known. */
+            values: (string | null)[];
+        };
         /** @description A host with a server. */
         HostSpec: {
             /**
@@ -3625,6 +3632,13 @@ export interface components {
              * @description Its port.
              */
             port?: number | null;
+        };
+        /** @description Facts of hosts side by side. */
+        HostTable: {
+            /** @description The facts, in the order of the report. */
+            facts: components["schemas"]["HostFact"][];
+            /** @description The hosts' headings. */
+            hosts: string[];
         };
         /** @description A host of an experiment. */
         HostUse: {
@@ -5756,6 +5770,8 @@ export interface components {
         RunSummary: {
             /** @description The main figures, with units. */
             headlines: components["schemas"]["Headline"][];
+            /** @description Hardware, system and kernel settings of the hosts; absent if nothing is known of any. */
+            hosts?: components["schemas"]["HostTable"] | null;
             /** @description Warnings and notes, the most severe first. */
             notices: components["schemas"]["Notice"][];
             /** @description What ran, what arrived, what limited the rate, and whether the figures hold. */
