@@ -35,7 +35,7 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
     let mut response = match admit(&app, &mut request) {
         Ok(_) if is_reading(&method) => next.run(request).await,
         Ok(client) => {
-            entry.is_wanted = true;
+            entry.is_wanted = !is_question(request.uri().path());
             entry.entry.user = client.user;
             let share = app.bodies.share(client.address.ip());
             request.extensions_mut().insert(share.clone());
@@ -114,6 +114,12 @@ impl Drop for Logged {
             self.app.audit.write(self.entry.clone());
         }
     }
+}
+
+/// A request that asks the server to compute and changes nothing: the page sends one for each edit.
+fn is_question(path: &str) -> bool {
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    path.starts_with("/validate/") || path == "/laws/preview"
 }
 
 fn is_reading(method: &Method) -> bool {

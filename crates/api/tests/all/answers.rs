@@ -159,8 +159,10 @@ fn a_second_editor_is_refused_with_the_name_of_the_first() {
         assert!(matches!(reply.status, 400 | 404 | 405 | 422), "{name}: {}", reply.status);
     }
     assert!(!s.directory.path().join("x.toml").exists());
-    // Every change is on record.
+    // Every change is on record, and no question.
+    ask(s.address, "POST", "/validate/plan", &[], Some(&plan("1M"))).expect(200);
     let audit = get(s.address, "/audit").expect(200);
+    assert!(!audit.to_string().contains("/validate/"), "{audit}");
     let statuses: Vec<u64> = audit["entries"]
         .as_array()
         .unwrap()
