@@ -44,7 +44,7 @@ fn title(table: &ResultTable) -> String {
 }
 
 /// Tables as text: a line of groups, a line of headings, the rows, the sources. Groups that do not fit into `width`
-/// characters beside the others stand below them.
+/// characters beside the others are below them, and so are columns of a group that is wider by itself.
 #[must_use]
 pub fn tables_text(tables: &[ResultTable], width: usize) -> String {
     tables.iter().map(|table| format!("\n{}", text(table, width))).collect()
@@ -52,6 +52,11 @@ pub fn tables_text(tables: &[ResultTable], width: usize) -> String {
 
 fn text(table: &ResultTable, width: usize) -> String {
     let mut out = format!("{}\n", clean(&title(table)));
+    let fits = |range: Range<usize>| block(table, range).lines().all(|line| length(line) <= width);
+    let split = |group: Range<usize>| match fits(group.clone()) {
+        true => vec![group],
+        false => group.map(|i| i..i + 1).collect(),
+    };
     let groups: Vec<Range<usize>> = table
         .columns
         .chunk_by(|a, b| a.group == b.group)
@@ -60,16 +65,17 @@ fn text(table: &ResultTable, width: usize) -> String {
             *end += group.len();
             Some(start..*end)
         })
+        .flat_map(split)
         .collect();
     let mut first = 0;
     while first < groups.len() {
-        let block = |last: usize| block(table, groups[first].start..groups[last].end);
-        let fits = |last: &usize| block(*last).lines().all(|line| length(line) <= width);
-        let last = (first + 1..groups.len()).take_while(fits).last().unwrap_or(first);
+        let range = |last: usize| groups[first].start..groups[last].end;
+        let next = first + 1..groups.len();
+        let last = next.take_while(|last| fits(range(*last))).last().unwrap_or(first);
         if first > 0 {
             out.push('\n');
         }
-        out += &block(last);
+        out += &block(table, range(last));
         first = last + 1;
     }
     if table.rows.iter().flat_map(|r| &r.cells).any(|c| c.host_limited) {

@@ -7,3 +7,4 @@ mod support;
 mod golden;
 mod page;
 mod plot;
+mod tables;
