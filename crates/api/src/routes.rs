@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use axum::routing::{delete, get, post, put};
-use weir_emulator::Report;
+use weir_emulator::{AlarmSelection, AlarmThresholds, Report};
 use weir_experiment::doctor::Diagnosis;
 use weir_jobs::{CalibrateJob, DemoJob};
 use weir_model::experiment::Experiment;
@@ -89,6 +89,10 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::GET, "/emulators/{id}/packet-trace", get(emulators::packet_trace), || Operation::new("getPacketTrace", "emulators", "Its packet trace as written so far (weir.packets/1, docs/packets.md); also after it has ended by itself.").answers_as::<String>(200, "application/octet-stream"))
         .add(&Method::GET, "/emulators/{id}/packet-trace/configurations", get(emulators::packet_trace_configurations), || Operation::new("getPacketTraceConfigurations", "emulators", "The later configurations with their numbers in the packet trace, one JSON object per line.").answers_as::<String>(200, "application/x-ndjson"))
         .add(&Method::GET, "/emulators/{id}/counters", get(emulators::counters), || Operation::new("getCounters", "emulators", "Its counters, lateness histograms and alarms.").answers::<Report>(200))
+        .add(&Method::POST, "/emulators/{id}/alarms/acknowledge", post(emulators::acknowledge_alarms), || Operation::new("acknowledgeAlarms", "emulators", "Acknowledges alarms, for all clients; an alarm that is raised again is a new one.").body::<AlarmSelection>().answers::<AlarmCount>(200))
+        .add(&Method::POST, "/emulators/{id}/alarms/clear", post(emulators::clear_alarms), || Operation::new("clearAlarms", "emulators", "Removes alarms whose condition has passed, for all clients.").body::<AlarmSelection>().answers::<AlarmCount>(200))
+        .add(&Method::GET, "/emulators/{id}/alarms/thresholds", get(emulators::thresholds), || Operation::new("getAlarmThresholds", "emulators", "The values above which it raises alarms.").answers::<AlarmThresholds>(200))
+        .add(&Method::PUT, "/emulators/{id}/alarms/thresholds", put(emulators::set_thresholds), || Operation::new("setAlarmThresholds", "emulators", "Replaces the values above which it raises alarms.").body::<AlarmThresholds>().answers::<AlarmThresholds>(200))
         .add(&Method::GET, "/emulators/{id}/history", get(emulators::history), || Operation::new("getEmulatorHistory", "emulators", "Its counters over time, while a client reads its samples.").query::<HistoryQuery>().answers::<EmulatorHistory>(200))
         .add(&Method::GET, "/emulators/{id}/log", get(emulators::log), || Operation::new("getEmulatorLog", "emulators", "Its messages, and who changed it.").answers::<EmulatorLog>(200))
         .add(&Method::POST, "/laws/preview", post(laws::preview), || Operation::new("previewLaws", "emulators", "What a flow's laws do to packets, by the engine on the virtual clock with the configuration's seed.").body::<PreviewRequest>().answers::<Preview>(200))

@@ -2,19 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::EmulatorError;
+
 /// The subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmKind {
     /// An interface is down or has no carrier.
     LinkDown,
-    /// A direction's thread uses more than 90 % of a processor.
+    /// A direction's thread uses more of a processor than the threshold.
     CpuHigh,
-    /// More than 90 % of the memory for queued packets is in use, or a frame found no room.
+    /// More of the memory for queued packets is in use than the threshold, or a frame found no room.
     MemoryCapNear,
-    /// Packets were lost without a law.
+    /// More packets than the threshold were lost without a law.
     UnplannedDrop,
-    /// Packets left more than 1 ms late.
+    /// More packets than the threshold left more than 1 ms late.
     DeadlineLate,
     /// The realtime clock, which the kernel's stamps use, was stepped.
     ClockStepped,
@@ -49,8 +51,80 @@ pub struct Alarm {
     pub at_seconds: f64,
     /// Whether the condition persists.
     pub active: bool,
+    /// When a user acknowledged it, s since the start; absent until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged_at_seconds: Option<f64>,
     /// In words.
     pub text: String,
+}
+
+/// Selects alarms; without a field: all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AlarmSelection {
+    /// Those of this kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<AlarmKind>,
+    /// Those of this interface or direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+}
+
+impl AlarmSelection {
+    fn has(&self, alarm: &Alarm) -> bool {
+        self.kind.is_none_or(|kind| kind == alarm.kind)
+            && self.object.as_ref().is_none_or(|object| *object == alarm.object)
+    }
+}
+
+/// Values above which alarms are raised; the emulator checks every half second. An absent field has its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AlarmThresholds {
+    /// CPU use of a direction's thread, per cent of a processor.
+    #[schemars(range(min = 1, max = 100))]
+    pub cpu_percentage: u32,
+    /// Memory in use for queued packets, per cent of its limit.
+    #[schemars(range(min = 1, max = 100))]
+    pub memory_percentage: u32,
+    /// Packets lost without a law in half a second.
+    #[schemars(range(max = 1_000_000_000))]
+    pub unplanned_packets: u32,
+    /// Packets that left more than 1 ms late in half a second.
+    #[schemars(range(max = 1_000_000_000))]
+    pub late_packets: u32,
+}
+
+impl Default for AlarmThresholds {
+    fn default() -> Self {
+        AlarmThresholds {
+            cpu_percentage: 90,
+            memory_percentage: 90,
+            unplanned_packets: 0,
+            late_packets: 0,
+        }
+    }
+}
+
+impl AlarmThresholds {
+    /// Checks the ranges that the schema states.
+    pub(crate) fn check(&self) -> Result<(), EmulatorError> {
+        for (name, value, range) in [
+            ("cpu_percentage", self.cpu_percentage, 1..=100),
+            ("memory_percentage", self.memory_percentage, 1..=100),
+            ("unplanned_packets", self.unplanned_packets, 0..=1_000_000_000),
+            ("late_packets", self.late_packets, 0..=1_000_000_000),
+        ] {
+            if !range.contains(&value) {
+                return Err(EmulatorError::Refusal {
+                    what: name.into(),
+                    given: value.to_string(),
+                    accepted: format!("{} to {}", range.start(), range.end()),
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Maximum number of alarms stored; the oldest cleared ones are dropped first.
@@ -60,8 +134,12 @@ const MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     list: Vec<Alarm>,
+    /// The number of each, from 1 in the order in which they were raised.
+    numbers: Vec<u64>,
     /// Alarms ever raised.
     raised: u64,
+    /// When they are raised.
+    pub(crate) thresholds: AlarmThresholds,
 }
 
 impl Alarms {
@@ -83,13 +161,44 @@ impl Alarms {
                     && let Some(oldest) = self.list.iter().position(|a| !a.active)
                 {
                     self.list.remove(oldest);
+                    self.numbers.remove(oldest);
                 }
                 self.raised += 1;
                 let (object, text) = (object.to_owned(), text());
-                self.list.push(Alarm { kind, object, at_seconds, active: true, text });
+                self.numbers.push(self.raised);
+                self.list.push(Alarm {
+                    kind,
+                    object,
+                    at_seconds,
+                    active: true,
+                    acknowledged_at_seconds: None,
+                    text,
+                });
             }
             _ => {}
         }
+    }
+
+    /// Acknowledges alarms; returns the number of those that were not acknowledged before.
+    pub(crate) fn acknowledge(&mut self, which: &AlarmSelection, at_seconds: f64) -> usize {
+        let mut count = 0;
+        for alarm in self.list.iter_mut().filter(|alarm| which.has(alarm)) {
+            if alarm.acknowledged_at_seconds.is_none() {
+                alarm.acknowledged_at_seconds = Some(at_seconds);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Removes alarms whose condition has passed; returns their number.
+    pub(crate) fn clear(&mut self, which: &AlarmSelection) -> usize {
+        let before = self.list.len();
+        let goes = |alarm: &Alarm| !alarm.active && which.has(alarm);
+        let mut alarms = self.list.iter();
+        self.numbers.retain(|_| !alarms.next().is_some_and(goes));
+        self.list.retain(|alarm| !goes(alarm));
+        before - self.list.len()
     }
 
     pub(crate) fn list(&self) -> &[Alarm] {
@@ -98,8 +207,7 @@ impl Alarms {
 
     /// The alarms raised after the first `seen`, and the total number raised.
     pub(crate) fn after(&self, seen: u64) -> (Vec<Alarm>, u64) {
-        let new = usize::try_from(self.raised - seen.min(self.raised)).unwrap_or(usize::MAX);
-        let from = self.list.len().saturating_sub(new);
+        let from = self.numbers.partition_point(|&number| number <= seen);
         (self.list[from..].to_vec(), self.raised)
     }
 }
@@ -107,6 +215,36 @@ impl Alarms {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn alarms_are_acknowledged_and_cleared() {
+        let mut alarms = Alarms::default();
+        let mut set = |kind, object: &str, holds, at| {
+            alarms.set(kind, object, holds, at, String::new);
+        };
+        set(AlarmKind::LinkDown, "eth0", true, 1.0);
+        set(AlarmKind::LinkDown, "eth1", true, 2.0);
+        set(AlarmKind::LinkDown, "eth0", false, 3.0);
+        set(AlarmKind::CpuHigh, "forward", true, 4.0);
+        let of =
+            |kind, object: Option<&str>| AlarmSelection { kind, object: object.map(Into::into) };
+        let eth0 = of(Some(AlarmKind::LinkDown), Some("eth0"));
+        assert_eq!(alarms.acknowledge(&eth0, 5.0), 1);
+        assert_eq!(alarms.acknowledge(&eth0, 6.0), 0, "the first time stays");
+        assert_eq!(alarms.acknowledge(&of(None, Some("eth2")), 6.0), 0);
+        assert_eq!(alarms.acknowledge(&of(Some(AlarmKind::LinkDown), None), 7.0), 1);
+        let times: Vec<_> = alarms.list().iter().map(|a| a.acknowledged_at_seconds).collect();
+        assert_eq!(times, [Some(5.0), Some(7.0), None]);
+        // Only passed ones; those raised later keep their numbers.
+        assert_eq!(alarms.clear(&of(Some(AlarmKind::CpuHigh), None)), 0);
+        assert_eq!(alarms.clear(&AlarmSelection::default()), 1);
+        assert_eq!(alarms.list().iter().map(|a| a.at_seconds).collect::<Vec<_>>(), [2.0, 4.0]);
+        assert_eq!(alarms.after(2).0.len(), 1);
+        assert!(alarms.after(3).0.is_empty());
+        // Raised again, it is not acknowledged.
+        alarms.set(AlarmKind::LinkDown, "eth0", true, 8.0, String::new);
+        assert_eq!(alarms.after(3).0[0].acknowledged_at_seconds, None);
+    }
 
     #[test]
     fn an_alarm_is_reported_once_until_it_has_passed() {

@@ -64,7 +64,7 @@ mod supervisor;
 #[cfg(target_os = "linux")]
 mod wanted;
 
-pub use alarm::{Alarm, AlarmKind};
+pub use alarm::{Alarm, AlarmKind, AlarmSelection, AlarmThresholds};
 pub use config::{EmulatorConfig, LinkMode, PacketTraceFiles, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::Emulator;

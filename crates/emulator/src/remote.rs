@@ -7,14 +7,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_impair::Prepared;
+use serde_json::{Map, Value, json};
+use weir_impair::{ImpairError, Prepared};
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction as Side;
 use weir_net::clock::Clock;
 pub(crate) use weir_net::thread::lock;
 
-use crate::alarm::{Alarm, Alarms};
+use crate::alarm::{Alarm, AlarmSelection, AlarmThresholds, Alarms};
 use crate::config::is_timed;
 use crate::direction::{DirectionStatus, Mailbox, Order};
 use crate::error::EmulatorError;
@@ -147,6 +148,10 @@ impl Remote {
             wanted.settle(self.shared.started_ns);
             (effective(&wanted.config, &wanted.stopped), wanted.applied.clone())
         };
+        let (alarms, thresholds) = {
+            let alarms = lock(&self.shared.alarms);
+            (alarms.list().to_vec(), alarms.thresholds)
+        };
         Report {
             schema: REPORT_SCHEMA.into(),
             interfaces: self.shared.interfaces.clone(),
@@ -156,7 +161,8 @@ impl Remote {
             impairment: ImpairmentReport { config, flows },
             directions,
             configurations,
-            alarms: lock(&self.shared.alarms).list().to_vec(),
+            alarms,
+            alarm_thresholds: Some(thresholds),
             packet_trace: self.shared.packet_trace.as_ref().map(TraceCounters::report),
             notes: self.shared.notes.clone(),
         }
@@ -370,6 +376,35 @@ impl Remote {
             (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
             _ => Ok(()),
         }
+    }
+
+    /// Acknowledges alarms; returns the number of those that were not acknowledged before.
+    pub(crate) fn acknowledge(&self, which: &AlarmSelection) -> usize {
+        let now = self.seconds();
+        lock(&self.shared.alarms).acknowledge(which, now)
+    }
+
+    /// Removes alarms whose condition has passed; returns their number.
+    pub(crate) fn clear_alarms(&self, which: &AlarmSelection) -> usize {
+        lock(&self.shared.alarms).clear(which)
+    }
+
+    /// Changes the thresholds that are named; returns all.
+    ///
+    /// # Errors
+    /// An unknown threshold, or one out of range, which changes nothing.
+    pub(crate) fn set_thresholds(
+        &self,
+        changes: Map<String, Value>,
+    ) -> Result<AlarmThresholds, EmulatorError> {
+        let mut alarms = lock(&self.shared.alarms);
+        let mut whole = json!(alarms.thresholds);
+        changes.into_iter().for_each(|(name, value)| whole[name] = value);
+        let thresholds: AlarmThresholds = weir_model::document::read(&whole)
+            .map_err(|error| EmulatorError::from(ImpairError::Config(error.into())))?;
+        thresholds.check()?;
+        alarms.thresholds = thresholds;
+        Ok(thresholds)
     }
 
     /// The alarms raised after the first `seen`, and the total number raised.

@@ -156,6 +156,7 @@ impl Replay {
                 at_seconds: [0.0, 0.0],
             }],
             alarms: Vec::new(),
+            alarm_thresholds: None,
             packet_trace: watching.map(|watching| watching.report()),
             notes,
         };

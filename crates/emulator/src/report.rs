@@ -8,7 +8,7 @@ use weir_model::impairment::{Counters, Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
-use crate::alarm::Alarm;
+use crate::alarm::{Alarm, AlarmThresholds};
 
 /// The schema's name.
 pub const REPORT_SCHEMA: &str = "weir.impair-report/1";
@@ -34,9 +34,12 @@ pub struct Report {
     pub directions: Vec<DirectionReport>,
     /// Configurations that were applied, the first included.
     pub configurations: Vec<AppliedConfiguration>,
-    /// Alarms so far.
+    /// Alarms so far, without those that a user has cleared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<Alarm>,
+    /// When alarms are raised; absent for a capture, which has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm_thresholds: Option<AlarmThresholds>,
     /// The packet trace, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_trace: Option<PacketTraceReport>,

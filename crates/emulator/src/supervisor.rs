@@ -35,16 +35,22 @@ impl Remote {
     fn look(&self, seen: &mut [[u64; 4]; 2], packet_trace_dropped: &mut u64) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
+        let thresholds = alarms.thresholds;
         for ((status, name), seen) in self.shared.statuses.iter().zip(NAMES).zip(seen) {
             let load = status.load_permille.load(Ordering::Relaxed);
-            alarms.set(AlarmKind::CpuHigh, name, load > 900, now, || {
-                format!("the thread of {name} uses {} % of a processor", load / 10)
-            });
+            alarms.set(
+                AlarmKind::CpuHigh,
+                name,
+                load > u64::from(thresholds.cpu_percentage) * 10,
+                now,
+                || format!("the thread of {name} uses {} % of a processor", load / 10),
+            );
             let held = status.held_bytes.load(Ordering::Relaxed);
             let most = status.memory_bytes.load(Ordering::Relaxed);
             let refused = status.memory_dropped_packets.load(Ordering::Relaxed);
             // Slots larger than their frames may be used up before the frames reach the limit.
-            let near = held > most / 10 * 9 || refused > seen[3];
+            let near =
+                held > most / 100 * u64::from(thresholds.memory_percentage) || refused > seen[3];
             alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
                 let beyond = match refused {
                     0 => String::new(),
@@ -55,7 +61,11 @@ impl Remote {
             let unplanned = status.unplanned_packets.load(Ordering::Relaxed);
             let late = status.late_packets.load(Ordering::Relaxed);
             let steps = status.clock_steps.load(Ordering::Relaxed);
-            let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
+            let grown = [
+                unplanned.saturating_sub(seen[0]) > u64::from(thresholds.unplanned_packets),
+                late.saturating_sub(seen[1]) > u64::from(thresholds.late_packets),
+                steps > seen[2],
+            ];
             alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
                 format!("{name}: packets are lost without a law, {unplanned} so far")
             });

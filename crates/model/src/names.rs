@@ -6,8 +6,21 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::ModelError;
 
 /// Verbs of `weir impair`, which can't be interface names.
-const VERBS: [&str; 10] =
-    ["exec", "set", "show", "start", "stop", "log", "stats", "reset", "save", "help"];
+const VERBS: [&str; 13] = [
+    "exec",
+    "set",
+    "show",
+    "start",
+    "stop",
+    "log",
+    "stats",
+    "reset",
+    "save",
+    "acknowledge",
+    "clear",
+    "thresholds",
+    "help",
+];
 
 /// Whether the kernel accepts this as an interface name (`dev_valid_name`): 1 to 15 bytes, no `/`, no `:`, no white space, not
 /// `.` nor `..`.

@@ -1,8 +1,8 @@
 // A running emulator on the page: its configuration, staged changes and counters.
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
-import { type AlarmGroup, alarmGroups, dateOf, type Handled } from './alarms';
-import type { Alarm, Applied, DocumentChange, EmulatorEntry, EmulatorHistory, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
+import { type AlarmGroup, alarmGroups, dateOf } from './alarms';
+import type { Alarm, AlarmThresholds, Applied, DocumentChange, EmulatorEntry, EmulatorHistory, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
 import { byFlow, flowKey, type FlowReport, Histories } from './history';
 import type { Series } from './live/series';
 import { stream } from './live/stream.svelte';
@@ -142,8 +142,6 @@ export class Board {
   errors: ReadonlyMap<string, string> = $state.raw(NO_ERRORS);
   report = $state.raw<Report | undefined>();
   alarms = $state.raw<Alarm[]>([]);
-  /** What the user of this page has done with alarms, by group. */
-  handled: Readonly<Record<string, Handled>> = $state.raw({});
   /** Another client changed it while changes are staged here. */
   conflict = $state.raw<DocumentChange | undefined>();
   applying = $state(false);
@@ -173,11 +171,10 @@ export class Board {
   changed = $derived(stagedChanges(this.applied, this.staged));
 
   /** Alarms by kind and object. */
-  alarmGroups = $derived(alarmGroups(this.alarms, this.handled));
+  alarmGroups = $derived(alarmGroups(this.alarms));
 
   constructor(id: string) {
     this.id = id;
-    this.handled = stored(`weir.alarms.${id}`) ?? {};
     stream.want(`board ${id}`, [`emulators:${id}`]);
     this.#stop = stream.on({
       hello: () => void this.load().catch(() => {}),
@@ -209,7 +206,6 @@ export class Board {
     if (history?.reports !== undefined) this.#histories.restore(history, this.watched);
     this.#seen(configuration.data, configuration.etag);
     this.take(report);
-    this.alarms = report.alarms ?? [];
     await this.check();
   }
 
@@ -255,7 +251,7 @@ export class Board {
       );
     }
     this.report = report;
-    if (report.alarms !== undefined && report.alarms.length >= this.alarms.length) this.alarms = report.alarms;
+    this.alarms = report.alarms ?? [];
   }
 
   #alarm(alarm: Alarm): void {
@@ -263,19 +259,15 @@ export class Board {
     this.alarms = this.alarms.some(same) ? this.alarms.map((one) => (same(one) ? alarm : one)) : [...this.alarms, alarm];
   }
 
-  /** An active alarm that has been acknowledged calls for no attention until it is raised again. */
-  acknowledge(group: AlarmGroup): void {
-    this.#handle(group, { acknowledged: group.last });
+  /** Marks a group's alarms as seen, or removes those that have passed, for all clients. */
+  async changeAlarms(verb: 'acknowledge' | 'clear', { kind, object }: AlarmGroup): Promise<void> {
+    await post(path`/emulators/${this.id}/alarms/${verb}`, { kind, object });
+    this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
-  /** Removes passed alarms from the list. */
-  clear(group: AlarmGroup): void {
-    this.#handle(group, { cleared: group.last });
-  }
-
-  #handle(group: AlarmGroup, by: Handled): void {
-    this.handled = { ...this.handled, [group.key]: { ...this.handled[group.key], ...by } };
-    store(`weir.alarms.${this.id}`, this.handled);
+  async setThresholds(thresholds: AlarmThresholds): Promise<void> {
+    await call('PUT', path`/emulators/${this.id}/alarms/thresholds`, { body: thresholds });
+    this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
   /** Address of a flow's card, or of a stage in it, by name. */

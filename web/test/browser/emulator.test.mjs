@@ -399,13 +399,22 @@ test('alarms are grouped, acknowledged and cleared', options, async () => {
   await row.getByRole('button', { name: /^Acknowledge/ }).click();
   await row.getByText('acknowledged').waitFor();
   await page.getByRole('status').getByText('late at 3').waitFor({ state: 'detached' });
-  // Raised again, it calls again; what was handled stays so after a reload.
+  // Raised again, it calls again. The emulator has the state: it stays after a reload, and other clients see it.
   await page.reload();
   await page.getByRole('tab', { name: /Alarms/ }).click();
   await row.getByText('acknowledged').waitFor();
   await heard(emulator);
   late(4, true);
   await page.getByRole('status').getByText('late at 4').waitFor();
+  for (const alarm of emulator.report.alarms) alarm.acknowledged_at_seconds ??= 5;
+  await row.getByText('acknowledged').waitFor();
+  await page.getByText('Thresholds', { exact: true }).click();
+  const threshold = page.getByLabel(/^Late packets above/);
+  assert.equal(await threshold.inputValue(), '0');
+  await threshold.fill('7');
+  await threshold.blur();
+  await comes(() => emulator.report.alarm_thresholds.late_packets, 7, 'the threshold was not sent');
+  assert.equal(emulator.report.alarm_thresholds.cpu_percentage, 90);
   site.quiet();
 });
 

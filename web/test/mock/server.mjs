@@ -317,7 +317,7 @@ export class Mock {
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, packet_trace = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
     const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate need the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', seed: configuration.seed ?? '0x7', stopped_flows: [], own: true, packet_trace: packet_trace ? 'stored' : 'none' };
-    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], alarm_thresholds: { cpu_percentage: 90, memory_percentage: 90, unplanned_packets: 0, late_packets: 0 }, packet_trace: packet_trace ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
     this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
@@ -662,6 +662,14 @@ export class Mock {
         const { entry, version } = this.emulators.get(id);
         const all = [...(this.emulators.get(id).configuration.flow ?? []).map((flow) => flow.name), 'other'];
         const flows = part === 'flows' ? [name] : all;
+        if (part === 'alarms') {
+          const { report } = this.emulators.get(id);
+          const isMeant = (alarm) => [undefined, alarm.kind].includes(body.kind) && [undefined, alarm.object].includes(body.object);
+          const changed = report.alarms.filter((alarm) => isMeant(alarm) && (name === 'clear' ? !alarm.active : alarm.acknowledged_at_seconds === undefined));
+          if (name === 'clear') report.alarms = report.alarms.filter((alarm) => !changed.includes(alarm));
+          else for (const alarm of changed) alarm.acknowledged_at_seconds = report.seconds;
+          return { body: { alarms: changed.length } };
+        }
         if ((part === 'flows' ? verb : part) === 'reset') {
           const { report } = this.emulators.get(id);
           for (const flow of report.impairment.flows.filter((one) => flows.includes(one.name))) {
@@ -682,6 +690,10 @@ export class Mock {
           emulator.changes.push({ at: new Date().toISOString(), by: '127.0.0.1', change: `log ${name} ${body.on ? 'on' : 'off'}` });
           this.#step(emulator, 0);
           return {};
+        }
+        if (part === 'alarms') {
+          emulator.report.alarm_thresholds = body;
+          return { body };
         }
         this.#match(headers, emulator.entry.etag, { document: `emulators/${id}/configuration`, by: emulator.by, etag: emulator.entry.etag, at: emulator.at });
         const errors = checkImpairment(body);

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use weir_emulator::Report;
+use weir_emulator::{AlarmSelection, AlarmThresholds, Report};
 use weir_model::impairment::Impairment;
 
 use super::{Answer, Json200, answer, fresh, seeds};
@@ -289,6 +289,67 @@ pub(crate) async fn packet_trace_configurations(
 ) -> Result<Response, Problem> {
     let path = supervise::configurations_of(&supervise::packet_trace(&app, &id).await?);
     file_body::download(path, "application/x-ndjson").await
+}
+
+/// Sends a verb on alarms.
+async fn change_alarms(
+    app: &Shared,
+    id: &str,
+    client: &ApiClient,
+    verb: &str,
+    which: &AlarmSelection,
+) -> Answer<AlarmCount> {
+    let mut request = json!(which);
+    request["verb"] = verb.into();
+    let told = supervise::ask(id, request).await?;
+    let kind = which.kind.map_or("all alarms", |kind| kind.name());
+    let what = match &which.object {
+        Some(object) => format!("{verb} {kind} of {object}"),
+        None => format!("{verb} {kind}"),
+    };
+    supervise::remember(app, id, &client.name(), what);
+    Ok(Json200(AlarmCount { alarms: told["alarms"].as_u64().unwrap_or(0) }))
+}
+
+pub(crate) async fn acknowledge_alarms(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
+    Json(which): Json<AlarmSelection>,
+) -> Answer<AlarmCount> {
+    change_alarms(&app, &id, &client, "acknowledge", &which).await
+}
+
+pub(crate) async fn clear_alarms(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
+    Json(which): Json<AlarmSelection>,
+) -> Answer<AlarmCount> {
+    change_alarms(&app, &id, &client, "clear", &which).await
+}
+
+/// Sends the verb `thresholds` and returns those in force.
+async fn ask_thresholds(id: &str, mut request: Value) -> Result<AlarmThresholds, Problem> {
+    request["verb"] = "thresholds".into();
+    let told = supervise::ask(id, request).await?;
+    weir_model::document::read(&told["thresholds"])
+        .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))
+}
+
+pub(crate) async fn thresholds(PathSegment(id): PathSegment) -> Answer<AlarmThresholds> {
+    ask_thresholds(&id, json!({})).await.map(Json200)
+}
+
+pub(crate) async fn set_thresholds(
+    State(app): State<Shared>,
+    PathSegment(id): PathSegment,
+    client: ApiClient,
+    Json(thresholds): Json<AlarmThresholds>,
+) -> Answer<AlarmThresholds> {
+    let set = ask_thresholds(&id, json!(thresholds)).await?;
+    supervise::remember(&app, &id, &client.name(), "alarm thresholds".into());
+    Ok(Json200(set))
 }
 
 pub(crate) async fn history(

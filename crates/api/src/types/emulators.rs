@@ -143,7 +143,7 @@ pub(crate) struct Applied {
 /// The messages of an emulator.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct EmulatorLog {
-    /// Alarms, including cleared ones.
+    /// Alarms, including those that have passed.
     pub alarms: Vec<Alarm>,
     /// Lines of output, latest last; none if another program started it.
     pub lines: Vec<String>,
@@ -160,6 +160,13 @@ pub(crate) struct EmulatorChange {
     pub by: String,
     /// What it was.
     pub change: String,
+}
+
+/// The result of a verb on alarms.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct AlarmCount {
+    /// Number of alarms that it changed.
+    pub alarms: u64,
 }
 
 /// The figures of a running emulator over time.

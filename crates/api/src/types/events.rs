@@ -74,7 +74,7 @@ pub(crate) enum StreamEvent {
     Sample(Box<SampleEvent>),
     /// A test warns.
     Warning(WarningEvent),
-    /// An emulator's alarm was raised or cleared.
+    /// An emulator's alarm was raised, was acknowledged or has passed.
     Alarm(AlarmEvent),
     /// A document was changed.
     Edited(DocumentChange),
@@ -145,7 +145,7 @@ pub(crate) struct WarningEvent {
     pub warning: Warning,
 }
 
-/// An emulator's alarm was raised or cleared.
+/// An emulator's alarm was raised, was acknowledged or has passed.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct AlarmEvent {
     /// The emulator.

@@ -101,12 +101,26 @@ fn packets_sent_while_an_interface_is_down_are_counted_as_lost() {
             }
             is_counted && alarms(&report, "link-down").contains(&true)
         });
+        path.verb(&["acknowledge", "link-down", "to-b"]).good();
+        path.verb(&["clear"]).good();
+        let kept = path.stats();
+        let kept = kept["alarms"].as_array().unwrap().iter().find(|a| a["kind"] == "link-down");
+        assert!(kept.unwrap()["acknowledged_at_seconds"].is_number(), "{words:?}: {kept:?}");
+        assert_eq!(path.verb(&["acknowledge", "link-up"]).status.code(), Some(2));
         path.ip("m", "link set dev to-b up");
         until("the path works again", || path.answered("1", "56") == 1);
         until("the alarm has passed", || {
             let alarms = alarms(&path.stats(), "link-down");
             !alarms.is_empty() && !alarms.contains(&true)
         });
+        path.verb(&["clear", "link-down"]).good();
+        assert!(alarms(&path.stats(), "link-down").is_empty(), "{words:?}");
+        let thresholds = path.verb(&["thresholds", "--late-packets", "7", "--json"]).good();
+        let thresholds: Value = serde_json::from_str(&thresholds).unwrap();
+        assert_eq!(
+            (&thresholds["late_packets"], &thresholds["cpu_percentage"]),
+            (&7.into(), &90.into())
+        );
         let (report, stderr) = emulator.report();
         let told = messages(&stderr, "link-down");
         assert!(told.len() == 1 && told[0].contains("to-b"), "{words:?}: {stderr}");

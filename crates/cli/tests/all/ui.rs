@@ -430,6 +430,69 @@ fn an_emulator_applies_its_laws_and_outlives_its_server() {
 }
 
 #[test]
+fn alarms_are_acknowledged_and_cleared_for_all_clients() {
+    const TEST: &str = "alarms_are_acknowledged_and_cleared_for_all_clients";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::MIDDLE, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let link = |state: &str| {
+        let command = format!("link set to-b {state}");
+        let done = lab.command("m", "ip").unwrap().args(command.split(' ')).status().unwrap();
+        assert!(done.success());
+    };
+    let request = json!({ "interfaces": ["to-a", "to-b"] });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    let down = |report: &Value| -> Vec<Value> {
+        let all = report["alarms"].as_array().cloned().unwrap_or_default();
+        all.into_iter().filter(|a| a["kind"] == "link-down").collect()
+    };
+    let mut events = m.events(&format!("?samples=emulators:{}", made["id"].as_str().unwrap()));
+    link("down");
+    let is_down = |e: &Value| e["alarm"]["kind"] == "link-down";
+    let raised = events.until("alarm", is_down);
+    assert_eq!(
+        (&raised["alarm"]["object"], &raised["alarm"]["active"]),
+        (&json!("to-b"), &json!(true))
+    );
+    let which = json!({ "kind": "link-down", "object": "to-b" });
+    let verb = |verb: &str, which: &Value| {
+        m.ask("POST", &format!("{path}/alarms/{verb}"), Some(which.clone())).expect(200)["alarms"]
+            .clone()
+    };
+    assert_eq!(verb("clear", &which), 0, "an active one stays");
+    assert_eq!(verb("acknowledge", &which), 1);
+    assert_eq!(verb("acknowledge", &json!({})), 0);
+    let told =
+        events.until("alarm", |e| is_down(e) && e["alarm"]["acknowledged_at_seconds"].is_number());
+    let [alarm] = &down(&m.get(&format!("{path}/counters")))[..] else { panic!("one alarm") };
+    assert_eq!(told["alarm"], *alarm);
+    assert!(alarm["acknowledged_at_seconds"].as_f64() >= alarm["at_seconds"].as_f64());
+    link("up");
+    events.until("alarm", |e| is_down(e) && e["alarm"]["active"] == false);
+    assert_eq!(verb("clear", &which), 1);
+    assert!(down(&m.get(&format!("{path}/counters"))).is_empty());
+    events.until("sample", |e| e["id"] == made["id"] && down(&e["emulator"]).is_empty());
+    let thresholds = format!("{path}/alarms/thresholds");
+    let mut wanted = m.get(&thresholds);
+    assert_eq!(wanted["late_packets"], 0);
+    wanted["late_packets"] = json!(100);
+    assert_eq!(m.ask("PUT", &thresholds, Some(wanted.clone())).expect(200), wanted);
+    let refused = m.ask("PUT", &thresholds, Some(json!({ "cpu_percentage": 0 }))).expect(422);
+    assert_eq!(refused["errors"][0]["field"], "/cpu_percentage");
+    assert_eq!(m.get(&thresholds), wanted);
+    events.until("sample", |e| e["emulator"]["alarm_thresholds"] == wanted);
+    let changes = m.get(&format!("{path}/log"))["changes"].as_array().unwrap().len();
+    assert_eq!(changes, 6, "the start, four verbs, the thresholds");
+    m.ask("DELETE", &path, None).expect(204);
+    m.ask("POST", &format!("{path}/alarms/clear"), Some(json!({}))).expect(404);
+}
+
+#[test]
 fn a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emulator() {
     const TEST: &str =
         "a_packet_trace_is_written_in_the_servers_directory_and_deleted_with_its_emulator";

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use weir_impair::ImpairError;
 use weir_model::Refusal;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::units::Seed;
 
+use crate::alarm::AlarmSelection;
 use crate::config::is_timed;
 use crate::error::EmulatorError;
 use crate::remote::{Remote, Watch};
@@ -73,6 +74,12 @@ enum Request {
         flow: Option<String>,
     },
     Save {},
+    /// Acknowledges alarms.
+    Acknowledge(AlarmSelection),
+    /// Removes alarms whose condition has passed.
+    Clear(AlarmSelection),
+    /// Changes the named thresholds of alarms; without one it only reads.
+    Thresholds(Map<String, Value>),
     /// Restarts the keepalive timer.
     Keepalive {},
     /// Counts dropped datagrams until this connection closes.
@@ -90,11 +97,14 @@ impl Request {
             | Request::Save {}
             | Request::Watch {}
             | Request::Drops {} => true,
+            Request::Thresholds(changes) => changes.is_empty(),
             Request::Set { .. }
             | Request::Start { .. }
             | Request::Stop { .. }
             | Request::Log { .. }
             | Request::Reset { .. }
+            | Request::Acknowledge(_)
+            | Request::Clear(_)
             | Request::Keepalive {} => false,
         }
     }
@@ -280,7 +290,7 @@ fn answer(
             what: "request".into(),
             given: error.to_string(),
             accepted:
-                r#"{"verb":"set|show|start|stop|log|stats|reset|save|keepalive|watch|drops",…} on one line"#
+                r#"{"verb":"set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds|keepalive|watch|drops",…} on one line"#
                     .into(),
         }),
     };
@@ -388,6 +398,9 @@ fn obey(
             remote.reset(flow.as_deref())?;
             json!({})
         }
+        Request::Acknowledge(which) => json!({ "alarms": remote.acknowledge(&which) }),
+        Request::Clear(which) => json!({ "alarms": remote.clear_alarms(&which) }),
+        Request::Thresholds(changes) => json!({ "thresholds": remote.set_thresholds(changes)? }),
         Request::Keepalive {} => json!({}),
         Request::Watch {} => {
             if watch.is_none() {

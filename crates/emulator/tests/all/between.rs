@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Connection, ControlSocket, ask};
-use weir_emulator::{DropCounts, DropsReport, Emulator, EmulatorConfig, Report};
+use weir_emulator::{AlarmKind, DropCounts, DropsReport, Emulator, EmulatorConfig, Report};
 use weir_link::memory::{self, Outside};
 use weir_model::impairment::Impairment;
 use weir_net::clock::Clock;
@@ -637,14 +637,79 @@ fn frames_that_find_no_slot_raise_the_alarm_of_the_cap() {
     a.put(1, &vec![0; weir_link::Slabs::MAX_FRAME_BYTES + 1]);
     until("the alarm", || {
         let (alarms, _) = emulator.remote().alarms_after(0);
-        alarms.iter().any(|alarm| {
-            alarm.kind == weir_emulator::AlarmKind::MemoryCapNear && alarm.text.contains("1 ")
-        })
+        alarms
+            .iter()
+            .any(|alarm| alarm.kind == AlarmKind::MemoryCapNear && alarm.text.contains("1 "))
     });
     until("it has passed", || {
         let (alarms, _) = emulator.remote().alarms_after(0);
-        !alarms.iter().any(|a| a.active && a.kind == weir_emulator::AlarmKind::MemoryCapNear)
+        !alarms.iter().any(|a| a.active && a.kind == AlarmKind::MemoryCapNear)
     });
+    emulator.remote().abort();
+}
+
+#[test]
+fn alarms_are_acknowledged_cleared_and_raised_above_thresholds() {
+    use serde_json::json;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let (emulator, a, _b) = start(config("none"), 1000);
+    let _socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let verb = |request| {
+        let answer = ask(&path, &request).unwrap();
+        assert_eq!(answer["ok"], true, "{request}: {answer}");
+        answer
+    };
+    let kinds = |active: Option<bool>| -> Vec<AlarmKind> {
+        let alarms = emulator.report().unwrap().alarms;
+        alarms.iter().filter(|a| active.is_none_or(|is| is == a.active)).map(|a| a.kind).collect()
+    };
+    let thresholds =
+        verb(json!({ "verb": "thresholds", "unplanned_packets": 10, "cpu_percentage": 100 }));
+    assert_eq!(
+        thresholds["thresholds"],
+        json!({ "cpu_percentage": 100, "memory_percentage": 90, "unplanned_packets": 10, "late_packets": 0 })
+    );
+    for (change, field) in [
+        (
+            json!({ "verb": "thresholds", "late_packets": 5, "cpu_percentage": 101 }),
+            "cpu_percentage",
+        ),
+        (json!({ "verb": "thresholds", "late_packets": 5, "memory": 1 }), "memory"),
+        (json!({ "verb": "acknowledge", "kind": "link-up" }), "request"),
+    ] {
+        let answer = ask(&path, &change).unwrap();
+        assert_eq!(
+            (&answer["kind"], &answer["field"]),
+            (&json!("refused"), &json!(field)),
+            "{change}"
+        );
+    }
+    assert_eq!(verb(json!({ "verb": "thresholds" })), thresholds, "refusals change nothing");
+    assert_eq!(json!(emulator.report().unwrap().alarm_thresholds), thresholds["thresholds"]);
+    // One frame without a slot: an alarm of memory, and one lost packet.
+    let long = vec![0; weir_link::Slabs::MAX_FRAME_BYTES + 1];
+    a.put(1, &long);
+    until("the alarm", || kinds(None).contains(&AlarmKind::MemoryCapNear));
+    until("it has passed", || !kinds(Some(true)).contains(&AlarmKind::MemoryCapNear));
+    assert!(!kinds(None).contains(&AlarmKind::UnplannedDrop), "below its threshold");
+    verb(json!({ "verb": "thresholds", "unplanned_packets": 0 }));
+    a.put(1, &long);
+    until("the other alarm", || kinds(None).contains(&AlarmKind::UnplannedDrop));
+    until("all have passed", || kinds(Some(true)).is_empty());
+    let unplanned = json!({ "verb": "acknowledge", "kind": "unplanned-drop" });
+    assert_eq!(verb(unplanned.clone())["alarms"], 1);
+    assert_eq!(verb(unplanned)["alarms"], 0);
+    for alarm in emulator.report().unwrap().alarms {
+        let is_acknowledged =
+            alarm.acknowledged_at_seconds.is_some_and(|at| at >= alarm.at_seconds);
+        assert_eq!(is_acknowledged, alarm.kind == AlarmKind::UnplannedDrop, "{alarm:?}");
+    }
+    let object = json!({ "verb": "clear", "kind": "memory-cap-near", "object": "a-to-b" });
+    assert!(verb(object)["alarms"].as_u64() > Some(0));
+    assert_eq!(kinds(None), [AlarmKind::UnplannedDrop]);
+    assert_eq!(verb(json!({ "verb": "clear" }))["alarms"], 1);
+    assert!(kinds(None).is_empty());
     emulator.remote().abort();
 }
 
@@ -666,8 +731,7 @@ fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
     until("the alarm", || {
         let (alarms, _) = emulator.remote().alarms_after(0);
         let kinds: Vec<_> = alarms.iter().map(|alarm| alarm.kind).collect();
-        kinds.contains(&weir_emulator::AlarmKind::UnplannedDrop)
-            && kinds.contains(&weir_emulator::AlarmKind::MemoryCapNear)
+        kinds.contains(&AlarmKind::UnplannedDrop) && kinds.contains(&AlarmKind::MemoryCapNear)
     });
     emulator.remote().abort();
 }

@@ -161,6 +161,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/emulators/{id}/alarms/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Acknowledges alarms, for all clients; an alarm that is raised again is a new one. */
+        post: operations["acknowledgeAlarms"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/alarms/clear": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Removes alarms whose condition has passed, for all clients. */
+        post: operations["clearAlarms"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/alarms/thresholds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The values above which it raises alarms. */
+        get: operations["getAlarmThresholds"];
+        /** Replaces the values above which it raises alarms. */
+        put: operations["setAlarmThresholds"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/emulators/{id}/configuration": {
         parameters: {
             query?: never;
@@ -1115,6 +1167,11 @@ export interface components {
         };
         /** @description An alarm. */
         Alarm: {
+            /**
+             * Format: double
+             * @description When a user acknowledged it, s since the start; absent until then.
+             */
+            acknowledged_at_seconds?: number | null;
             /** @description Whether the condition persists. */
             active: boolean;
             /**
@@ -1129,7 +1186,15 @@ export interface components {
             /** @description In words. */
             text: string;
         };
-        /** @description An emulator's alarm was raised or cleared. */
+        /** @description The result of a verb on alarms. */
+        AlarmCount: {
+            /**
+             * Format: uint64
+             * @description Number of alarms that it changed.
+             */
+            alarms: number;
+        };
+        /** @description An emulator's alarm was raised, was acknowledged or has passed. */
         AlarmEvent: {
             /** @description The alarm. */
             alarm: components["schemas"]["Alarm"];
@@ -1140,15 +1205,49 @@ export interface components {
          * @description The subject of an alarm.
          *
          *     - `link-down`: An interface is down or has no carrier.
-         *     - `cpu-high`: A direction's thread uses more than 90 % of a processor.
-         *     - `memory-cap-near`: More than 90 % of the memory for queued packets is in use, or a frame found no room.
-         *     - `unplanned-drop`: Packets were lost without a law.
-         *     - `deadline-late`: Packets left more than 1 ms late.
+         *     - `cpu-high`: A direction's thread uses more of a processor than the threshold.
+         *     - `memory-cap-near`: More of the memory for queued packets is in use than the threshold, or a frame found no room.
+         *     - `unplanned-drop`: More packets than the threshold were lost without a law.
+         *     - `deadline-late`: More packets than the threshold left more than 1 ms late.
          *     - `clock-stepped`: The realtime clock, which the kernel's stamps use, was stepped.
          *     - `packet-trace-dropped`: The packet trace's queue overflowed, or writing failed.
          * @enum {string}
          */
         AlarmKind: "link-down" | "cpu-high" | "memory-cap-near" | "unplanned-drop" | "deadline-late" | "clock-stepped" | "packet-trace-dropped";
+        /** @description Selects alarms; without a field: all of them. */
+        AlarmSelection: {
+            /** @description Those of this kind. */
+            kind?: components["schemas"]["AlarmKind"] | null;
+            /** @description Those of this interface or direction. */
+            object?: string | null;
+        };
+        /** @description Values above which alarms are raised; the emulator checks every half second. An absent field has its default. */
+        AlarmThresholds: {
+            /**
+             * Format: uint32
+             * @description CPU use of a direction's thread, per cent of a processor.
+             * @default 90
+             */
+            cpu_percentage: number;
+            /**
+             * Format: uint32
+             * @description Packets that left more than 1 ms late in half a second.
+             * @default 0
+             */
+            late_packets: number;
+            /**
+             * Format: uint32
+             * @description Memory in use for queued packets, per cent of its limit.
+             * @default 90
+             */
+            memory_percentage: number;
+            /**
+             * Format: uint32
+             * @description Packets lost without a law in half a second.
+             * @default 0
+             */
+            unplanned_packets: number;
+        };
         /** @description Any JSON. */
         AnyJson: unknown;
         /** @description The result of a change. */
@@ -2513,7 +2612,7 @@ export interface components {
         };
         /** @description The messages of an emulator. */
         EmulatorLog: {
-            /** @description Alarms, including cleared ones. */
+            /** @description Alarms, including those that have passed. */
             alarms: components["schemas"]["Alarm"][];
             /** @description Changes made through this server, latest last. */
             changes: components["schemas"]["EmulatorChange"][];
@@ -2597,7 +2696,9 @@ export interface components {
         };
         /** @description The whole report, so far or final. */
         EmulatorReport: {
-            /** @description Alarms so far. */
+            /** @description When alarms are raised; absent for a capture, which has none. */
+            alarm_thresholds?: components["schemas"]["AlarmThresholds"] | null;
+            /** @description Alarms so far, without those that a user has cleared. */
             alarms?: components["schemas"]["Alarm"][];
             /** @description Configurations that were applied, the first included. */
             configurations: components["schemas"]["EmulatorAppliedConfiguration"][];
@@ -6475,7 +6576,7 @@ export interface components {
         };
         /** @description An event of the stream: its `event` line is the tag, its `data` line is the content. */
         StreamEvent: components["schemas"]["StreamEventHello"] | components["schemas"]["StreamEventState"] | components["schemas"]["StreamEventSample"] | components["schemas"]["StreamEventWarning"] | components["schemas"]["StreamEventAlarm"] | components["schemas"]["StreamEventEdited"];
-        /** @description An emulator's alarm was raised or cleared. */
+        /** @description An emulator's alarm was raised, was acknowledged or has passed. */
         StreamEventAlarm: {
             data: components["schemas"]["AlarmEvent"];
             /**
@@ -7714,6 +7815,110 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    acknowledgeAlarms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlarmSelection"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlarmCount"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    clearAlarms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlarmSelection"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlarmCount"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getAlarmThresholds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlarmThresholds"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    setAlarmThresholds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlarmThresholds"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlarmThresholds"];
+                };
             };
             default: components["responses"]["Problem"];
         };

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::{Value, json};
 use weir_emulator::LinkMode;
 use weir_model::ModelError;
 use weir_model::impairment::{Impairment, Laws, Other};
@@ -78,7 +80,7 @@ Exit codes: 0 done or SIGTERM, 2 bad input or an interface that is refused, 3 an
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save …",
+    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save|acknowledge|clear|thresholds …",
     after_help = HELP
 )]
 pub(crate) struct ImpairArgs {
@@ -258,6 +260,49 @@ pub(crate) struct SocketArgs {
     pub(crate) socket: Option<PathBuf>,
 }
 
+/// Selects alarms of a running emulator.
+#[derive(Debug, Args)]
+pub(crate) struct AlarmArgs {
+    /// Their kind, such as link-down (docs/emulator.md lists them) [default: all]
+    kind: Option<String>,
+    /// The interface or direction that they are about [default: all]
+    object: Option<String>,
+}
+
+impl AlarmArgs {
+    /// The request of a verb.
+    pub(super) fn request(&self, verb: &str) -> Value {
+        let mut request = json!({ "verb": verb });
+        for (field, value) in [("kind", &self.kind), ("object", &self.object)] {
+            if let Some(value) = value {
+                request[field] = json!(value);
+            }
+        }
+        request
+    }
+}
+
+/// The thresholds to change.
+#[derive(Debug, Args, Serialize)]
+pub(crate) struct ThresholdArgs {
+    /// CPU use of a direction's thread, per cent of a processor, 1 to 100
+    #[arg(long, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_percentage: Option<u32>,
+    /// Memory in use for queued packets, per cent of its limit, 1 to 100
+    #[arg(long, value_name = "PERCENT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_percentage: Option<u32>,
+    /// Packets lost without a law in half a second
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unplanned_packets: Option<u32>,
+    /// Packets that left more than 1 ms late in half a second
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_packets: Option<u32>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Set other laws; queued packets are not lost
@@ -319,6 +364,30 @@ pub(crate) enum Verb {
     Save {
         /// The file [default: stdout]
         file: Option<PathBuf>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Acknowledge alarms: they call for no attention until they are raised again
+    Acknowledge {
+        #[command(flatten)]
+        alarms: AlarmArgs,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Remove alarms whose condition has passed
+    Clear {
+        #[command(flatten)]
+        alarms: AlarmArgs,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Print the thresholds of alarms, or change them
+    Thresholds {
+        #[command(flatten)]
+        changes: ThresholdArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         socket: SocketArgs,
     },

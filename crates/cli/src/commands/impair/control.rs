@@ -1,12 +1,12 @@
-//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `reset` and `save`: each sends one request to a running
-//! emulator and prints the answer.
+//! `weir impair set`, `show`, `start` and the other verbs: each sends one request to a running emulator and prints the
+//! answer.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use weir_emulator::Report;
 use weir_emulator::control::ask;
+use weir_emulator::{AlarmThresholds, Report};
 use weir_model::impairment::Impairment;
 use weir_net::namespace::process_start_time;
 
@@ -68,6 +68,35 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
                 Some(path) => crate::files::write("write", path, toml).map(|()| 0),
             }
         }
+        Verb::Acknowledge { alarms, socket } => {
+            let answer = talk(socket, &alarms.request("acknowledge"))?;
+            print(&format!("{} acknowledged\n", alarm_count(&answer)))
+        }
+        Verb::Clear { alarms, socket } => {
+            let answer = talk(socket, &alarms.request("clear"))?;
+            print(&format!("{} removed\n", alarm_count(&answer)))
+        }
+        Verb::Thresholds { changes, json, socket } => {
+            let mut request = json!(changes);
+            request["verb"] = "thresholds".into();
+            let answer = talk(socket, &request)?;
+            let thresholds = &answer["thresholds"];
+            if *json {
+                return print(&format!("{thresholds:#}\n"));
+            }
+            let AlarmThresholds {
+                cpu_percentage,
+                memory_percentage,
+                unplanned_packets,
+                late_packets,
+            } = understood(thresholds)?;
+            print(&format!(
+                "CPU use above {cpu_percentage} % of a processor\n\
+                 memory use above {memory_percentage} % of its limit\n\
+                 more than {unplanned_packets} packets lost without a law in 0.5 s\n\
+                 more than {late_packets} packets late in 0.5 s\n"
+            ))
+        }
         // The caller has handled it.
         Verb::Exec(_) => Err(CliError::Internal("exec is no control verb".into())),
     }
@@ -121,6 +150,11 @@ fn shown(mut answer: Value) -> String {
         fields.remove("ok");
     }
     format!("{answer:#}\n")
+}
+
+/// The number of alarms in an answer, in words.
+fn alarm_count(answer: &Value) -> String {
+    weir_model::counted(answer["alarms"].as_u64().unwrap_or(0), "alarm")
 }
 
 fn print_in_force(answer: &Value) -> Result<i32, CliError> {

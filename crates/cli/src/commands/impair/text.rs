@@ -155,8 +155,12 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         out.push('\n');
     }
     for alarm in &report.alarms {
-        let passed = if alarm.active { "" } else { " (passed)" };
-        out += &format!("alarm at {:.1} s{passed}: {}\n", alarm.at_seconds, alarm.text);
+        let state = match (alarm.active, alarm.acknowledged_at_seconds) {
+            (false, _) => " (passed)",
+            (true, Some(_)) => " (acknowledged)",
+            (true, None) => "",
+        };
+        out += &format!("alarm at {:.1} s{state}: {}\n", alarm.at_seconds, alarm.text);
     }
     for note in &report.notes {
         out += &format!("note: {note}\n");
@@ -227,11 +231,12 @@ mod tests {
             Alarm, AlarmKind, AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport,
             REPORT_SCHEMA,
         };
-        let alarm = |active| Alarm {
+        let alarm = |active, acknowledged_at_seconds| Alarm {
             kind: AlarmKind::UnplannedDrop,
             object: "a-to-b".into(),
             at_seconds: 1.25,
             active,
+            acknowledged_at_seconds,
             text: "packets are lost without a law".into(),
         };
         let direction = |direction, link| DirectionReport {
@@ -265,7 +270,8 @@ mod tests {
                 is_change: true,
                 at_seconds: [0.0, 0.0],
             }],
-            alarms: vec![alarm(true), alarm(false)],
+            alarms: vec![alarm(true, None), alarm(true, Some(2.0)), alarm(false, Some(2.0))],
+            alarm_thresholds: None,
             packet_trace: None,
             notes: vec![],
         };
@@ -274,10 +280,8 @@ mod tests {
         assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
         assert!(text.contains("71 frames dropped by the kernel: too long"), "{text}");
         assert!(!text.contains("ring was full"), "{text}");
-        for line in
-            ["alarm at 1.2 s: packets are lost", "alarm at 1.2 s (passed): packets are lost"]
-        {
-            assert!(text.contains(line), "{text}");
+        for state in ["", " (acknowledged)", " (passed)"] {
+            assert!(text.contains(&format!("alarm at 1.2 s{state}: packets are lost")), "{text}");
         }
     }
 }

@@ -92,8 +92,13 @@ impl Path {
         Emulator { child, ready, said, outputs: Some([stdout, Box::new(stderr)]) }
     }
 
+    /// Runs a verb of `weir impair` for the emulator.
+    pub(crate) fn verb(&self, words: &[&str]) -> Ended {
+        run(self.weir("m", &[&["impair"], words].concat()))
+    }
+
     pub(crate) fn stats(&self) -> Value {
-        let text = run(self.weir("m", &["impair", "stats", "--json"])).good();
+        let text = self.verb(&["stats", "--json"]).good();
         serde_json::from_str(&text).unwrap()
     }
 
