@@ -25,6 +25,12 @@ fn the_server_reports_what_it_is() {
         assert_eq!(schema.header("content-type"), "application/schema+json");
         assert!(schema.expect(200)["properties"].is_object());
     }
+    let schema = &document["components"]["schemas"]["Metric"];
+    let always: Vec<&str> =
+        schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for metric in get(s.address, "/metrics").expect(200)["metrics"].as_array().unwrap() {
+        assert!(always.iter().all(|field| metric[*field] != Value::Null), "{metric}");
+    }
     let interfaces = get(s.address, "/interfaces").expect(200);
     let lo = interfaces["interfaces"].as_array().unwrap().iter().find(|i| i["name"] == "lo");
     assert!(

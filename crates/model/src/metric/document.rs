@@ -15,8 +15,8 @@ pub struct MetricEntry {
     pub label: &'static str,
     /// Unit of its values, as in the suffix of keys.
     pub unit: &'static str,
-    /// The standard that defines it.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// The standard that defines it; absent if none does.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub source: &'static str,
     /// Its definition.
     pub definition: &'static str,
@@ -31,8 +31,8 @@ pub struct MetricEntry {
     /// Which values are better.
     pub better: Better,
     /// Path of its value (of a distribution: of its object) in a flow of `weir.run/1`, or in the record
-    /// itself for metrics of the group `run`.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// itself for metrics of the group `run`; absent if it is not a field.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub path: &'static str,
     /// Whether it is a distribution, with a value for each statistic.
     pub distribution: bool,

@@ -4556,15 +4556,15 @@ export interface components {
             needs_both_ends: boolean;
             /**
              * @description Path of its value (of a distribution: of its object) in a flow of `weir.run/1`, or in the record
-             *     itself for metrics of the group `run`.
+             *     itself for metrics of the group `run`; absent if it is not a field.
              */
-            path: string;
+            path?: string;
             /** @description Whether tables omit it if it is 0 in all flows. */
             rare: boolean;
             /** @description How it is computed over several flows. */
             several_flows: string;
-            /** @description The standard that defines it. */
-            source: string;
+            /** @description The standard that defines it; absent if none does. */
+            source?: string;
             /** @description Unit of its values, as in the suffix of keys. */
             unit: string;
         };
