@@ -124,6 +124,14 @@ test('a scenario is picked, started and followed to its verdict', options, async
   await comes(() => page.getByRole('link', { name: 'Its runs' }).getAttribute('href'), `#/runs?tag=experiment%3D${hash.split('/').at(-1)}`);
   await page.getByText('mean loss < 3 %').waitFor();
   await page.getByText('1.02 % ± 0.08 % is below 3 %').waitFor();
+  const ticks = async () => (await page.locator('.figures svg text').allTextContents()).join();
+  await comes(async () => (await ticks()) !== '', true);
+  const scaled = await ticks();
+  await page.getByLabel('Axes from zero').check();
+  await comes(async () => (await ticks()) !== scaled, true);
+  const report = page.waitForRequest(/report/);
+  await page.getByRole('button', { name: 'MD', exact: true }).click();
+  assert.equal(new URL((await report).url()).searchParams.get('from_zero'), 'true');
   site.quiet();
 });
 

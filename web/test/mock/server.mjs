@@ -626,7 +626,7 @@ export class Mock {
         if (id === undefined) return { body: { experiments: this.experiments.map(({ outcome: _, ...rest }) => rest) } };
         const one = this.experiments.find((other) => other.id === id);
         if (one === undefined) throw missing();
-        if (part === 'figures') return { body: { figures: figuresOf(this.records.values().next().value).slice(0, 1) } };
+        if (part === 'figures') return { body: { figures: figuresOf(this.records.values().next().value).slice(1, 2).map((figure) => ({ ...figure, y: { ...figure.y, from_zero: false }, series: figure.series.map((one) => ({ ...one, y: one.y.map((value) => 1e9 + value) })) })) } };
         return { body: one };
       }
       case 'POST experiments': {

@@ -312,7 +312,7 @@ pub(crate) async fn report(
     let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),
-        _ => rendered(&page::of_experiment(&outcome), &query),
+        _ => rendered(page::of_experiment(&outcome), &query),
     })
     .await
 }

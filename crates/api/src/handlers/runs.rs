@@ -241,7 +241,7 @@ pub(crate) async fn report(
             writer.record(&record).map_err(Problem::internal)?;
             Ok(text("text/csv; charset=utf-8", writer.into_inner()))
         }
-        _ => rendered(&page::of_run(&record), &query),
+        _ => rendered(page::of_run(&record), &query),
     })
     .await
 }
@@ -251,8 +251,8 @@ pub(crate) async fn report_of_several(
     State(app): State<Shared>,
     Query(query): Query<RunsReportQuery>,
 ) -> Result<Response, Problem> {
-    let RunsReportQuery { run: ids, format, figure } = query;
-    let query = ReportQuery { format, figure };
+    let RunsReportQuery { run: ids, format, figure, from_zero } = query;
+    let query = ReportQuery { format, figure, from_zero };
     figure_fits(&query)?;
     if !(1..=MAX_REPORTED).contains(&ids.len()) {
         let given = format!("{} runs", ids.len());
@@ -288,7 +288,7 @@ pub(crate) async fn report_of_several(
                 let found = figure_of(&document, query.figure.as_deref())?;
                 Ok(text("text/csv; charset=utf-8", found.csv()))
             }
-            _ => rendered(&document, &query),
+            _ => rendered(document, &query),
         }
     })
     .await
@@ -329,12 +329,15 @@ fn figure_of<'a>(
 }
 
 /// A document in one of its formats.
-pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
+pub(crate) fn rendered(mut document: Document, query: &ReportQuery) -> Result<Response, Problem> {
+    if query.from_zero {
+        document.start_at_zero();
+    }
     match query.format {
-        ReportFormat::Html => Ok(standing_alone(page::html(document))),
-        ReportFormat::Md => Ok(text("text/markdown; charset=utf-8", page::markdown(document))),
+        ReportFormat::Html => Ok(standing_alone(page::html(&document))),
+        ReportFormat::Md => Ok(text("text/markdown; charset=utf-8", page::markdown(&document))),
         ReportFormat::Svg => {
-            let figure = figure_of(document, query.figure.as_deref())?;
+            let figure = figure_of(&document, query.figure.as_deref())?;
             Ok(text("image/svg+xml", figure.svg()))
         }
         // Callers with other formats have handled them before.

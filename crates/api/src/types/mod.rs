@@ -43,6 +43,13 @@ where
     text.parse().map(Some).map_err(|_| serde::de::Error::invalid_value(given, &accepted))
 }
 
+/// Parses a parameter that is `true` or `false`.
+pub(crate) fn switch<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text: String = serde::Deserialize::deserialize(deserializer)?;
+    let given = serde::de::Unexpected::Str(&text);
+    text.parse().map_err(|_| serde::de::Error::invalid_value(given, &"true or false"))
+}
+
 /// Parses a parameter that may be repeated.
 pub(crate) fn several<'de, D: serde::Deserializer<'de>>(
     deserializer: D,

@@ -9,7 +9,7 @@ use weir_report::page::{self, Block, Cell, Grid, Headline, Notice};
 use weir_report::plot::FigureData;
 use weir_runs::RunRow;
 
-use super::{number, several};
+use super::{number, several, switch};
 
 /// The result of importing a record.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -94,6 +94,9 @@ pub(crate) struct ReportQuery {
     /// Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
     /// with other formats.
     pub figure: Option<String>,
+    /// Start the vertical axes of all charts at zero, as `weir report --from-zero`.
+    #[serde(deserialize_with = "switch")]
+    pub from_zero: bool,
 }
 
 /// Several runs on one page, as `weir report RUN RUN…`.
@@ -110,6 +113,9 @@ pub(crate) struct RunsReportQuery {
     pub format: ReportFormat,
     /// With `svg` and `csv`: figure id; absent: the first. Refused with other formats.
     pub figure: Option<String>,
+    /// Start the vertical axes of all charts at zero, as `weir report --from-zero`.
+    #[serde(deserialize_with = "switch")]
+    pub from_zero: bool,
 }
 
 fn required_run(schema: &mut schemars::Schema) {

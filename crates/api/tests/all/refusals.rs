@@ -69,6 +69,8 @@ fn every_parameter_of_a_query_is_named() {
         ("/runs/{id}/report", "figure", "format=md&figure=throughput"),
         ("/runs/{id}/report", "figure", "figure=throughput"),
         ("/runs/{id}/report", "figure", "format=json&figure=throughput"),
+        ("/runs/{id}/report", "from_zero", "from_zero=1"),
+        ("/report", "from_zero", "run=run-one&from_zero=1"),
         ("/report", "run", ""),
         ("/report", "run", "run=nope"),
         ("/report", "run", "run=run-one&run=run-one"),
@@ -90,6 +92,7 @@ fn every_parameter_of_a_query_is_named() {
         ("/emulators/{id}/history", "after", "after=soon"),
         ("/experiments/{id}/report", "format", "format=pdf"),
         ("/experiments/{id}/report", "figure", "format=md&figure=x"),
+        ("/experiments/{id}/report", "from_zero", "from_zero=yes"),
     ];
     for (path, key, query) in wrong {
         let path = path.replace("{id}", "run-one");

@@ -308,6 +308,8 @@ fn an_experiment_is_simulated_and_reported() {
         [[step]]
         test = { args = "-u -b 1000pps -k 1000" }
         expect = ["loss >= 9 %"]
+        [[step]]
+        sweep = { over = ["size=200,400"], metrics = ["throughput"], test = { args = "-u -b 1000pps -k 100" } }
     "#;
     std::fs::write(scenarios.join("lossy.toml"), text).unwrap();
     let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
@@ -321,6 +323,18 @@ fn an_experiment_is_simulated_and_reported() {
     assert_eq!(done["outcome"]["outcome"], "passed", "{done}");
     let report = ui.ask("GET", &format!("{path}/report"), None);
     assert!(report.status == 200 && report.text().contains("lossy"));
+    let figures = ui.get(&format!("{path}/figures"));
+    let scaled =
+        figures["figures"].as_array().unwrap().iter().find(|f| f["y"]["from_zero"] == false);
+    let figure = scaled.expect("a chart of the sweep")["id"].as_str().unwrap();
+    let svg = |query: &str| {
+        let path = format!("{path}/report?format=svg&figure={figure}{query}");
+        let reply = ui.ask("GET", &path, None);
+        assert_eq!(reply.status, 200);
+        reply.text()
+    };
+    assert_eq!(svg("&from_zero=false"), svg(""));
+    assert_ne!(svg("&from_zero=true"), svg(""));
     let mut document: Value = serde_json::to_value(&done).unwrap();
     document = json!({ "scenario": document["name"], "document": {} });
     ui.ask("POST", "/experiments", Some(document)).expect(422);

@@ -8418,6 +8418,8 @@ export interface operations {
                 figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
+                /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
+                from_zero?: boolean;
             };
             header?: never;
             path: {
@@ -8852,6 +8854,8 @@ export interface operations {
                 figure?: string;
                 /** @description Its format; `csv` is the data of one figure; `json` is not supported. */
                 format?: components["schemas"]["ReportFormat"];
+                /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
+                from_zero?: boolean;
                 /** @description A run's id; 1 to 50 distinct ones, in the order of the page. */
                 run: string[];
             };
@@ -9023,6 +9027,8 @@ export interface operations {
                 figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
+                /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
+                from_zero?: boolean;
             };
             header?: never;
             path: {
