@@ -32,7 +32,7 @@ const COLUMNS: [&str; 23] = [
 
 /// An experiment as CSV. RFC 4180, lines end in LF.
 ///
-/// There is a row for each point and metric of every sweep and comparison, and for each figure that a search found. The figure
+/// There is a row for each point and metric of every sweep, comparison and search, and for each figure that a search found. The figure
 /// of a search is in `mean`; its last two bounds are in `bound_low` and `bound_high`, which are not a confidence interval.
 /// The result of a precision is in the row of the metric that determined the number of runs; if no run has that metric, its
 /// row has `count` 0. A point without any figure has a row with `count` 0 and no metric: its runs failed, lost their peer,

@@ -3,20 +3,25 @@
 use std::ops::Range;
 
 use weir_model::csv::text_cell;
-use weir_model::experiment::{Experiment, ResultTable, TableCell, TableColumn};
+use weir_model::experiment::{Experiment, Metric, ResultTable, TableCell, TableColumn};
 
-use crate::page::{Cell, Column, Grid};
+use crate::page::{Cell, Column, Grid, quantity, suffix};
+use crate::plot::{Axis, Figure, Point, Quantity, ReferenceLine, Series};
 use crate::style::clean;
 
 /// Between two columns of text.
 const GAP: &str = "  ";
 
+/// Whether nothing is missing: the study has no such figure, or one host can't measure it.
+fn is_dash(reason: &str) -> bool {
+    ["not published", "no counterpart"].contains(&reason)
+}
+
 /// The text of a cell. `*` marks a host-limited figure.
 fn shown(cell: &TableCell) -> String {
     match cell.absent.as_deref() {
         None => format!("{}{}", cell.text, if cell.host_limited { "*" } else { "" }),
-        // The study has no such figure.
-        Some("not published") => "–".into(),
+        Some(reason) if is_dash(reason) => "–".into(),
         Some(reason) => reason.into(),
     }
 }
@@ -38,8 +43,8 @@ fn heading(column: &TableColumn, common: Option<&str>) -> String {
 
 fn title(table: &ResultTable) -> String {
     match common_format(table) {
-        Some(format) => format!("{}, {format}", table.title),
-        None => table.title.clone(),
+        Some(format) if !format.is_empty() => format!("{}, {format}", table.title),
+        _ => table.title.clone(),
     }
 }
 
@@ -211,9 +216,72 @@ pub(crate) fn grid(table: &ResultTable) -> Grid {
     for row in &table.rows {
         let labels = row.labels.iter().map(|label| Cell::Text(label.clone()));
         grid.row(labels.chain(row.cells.iter().map(|cell| match cell.absent.as_deref() {
-            Some("not published") => Cell::Absent,
+            Some(reason) if is_dash(reason) => Cell::Absent,
             _ => Cell::Text(shown(cell)),
         })));
     }
     grid
+}
+
+/// The charts of a table: a point for each row, a series for each measured column that has both figures.
+pub(crate) fn figures(table: &ResultTable) -> Vec<Figure> {
+    // Each measured column's place with the number of the figure in its cells, and its unit.
+    let columns = |metric: &str| -> Vec<(usize, usize, &str)> {
+        let measured = table.columns.iter().enumerate().filter(|(_, c)| !c.published);
+        let own = measured.filter_map(|(column, c)| {
+            let figure = c.metrics.iter().position(|m| m == metric)?;
+            Some((column, figure, c.units.get(figure).map_or("", String::as_str)))
+        });
+        own.collect()
+    };
+    let place = table.at.iter().map(|at| format!("-{}", at.value)).collect::<String>();
+    let mut out = vec![];
+    for (number, chart) in table.charts.iter().enumerate() {
+        let (across, up) = (columns(&chart.x), columns(&chart.y));
+        let (Some((.., x_unit)), Some((.., y_unit))) = (across.first(), up.first()) else {
+            continue;
+        };
+        let ((x, to_x), (y, to_y)) = (axis(&chart.x, x_unit), axis(&chart.y, y_unit));
+        let id = format!("table-{}{place}-{}", table.name, number + 1);
+        let title = format!("{}: {} against {}", table.title, lower(&y.label), lower(&x.label));
+        let mut figure = Figure::curve(&id, &title, x, y);
+        // The columns of both figures are in the same order.
+        for ((x, x_figure, _), (y, y_figure, _)) in across.iter().zip(&up) {
+            let value = |cell: Option<&TableCell>, figure: usize| *cell?.figures.get(figure)?;
+            let drawn = table.rows.iter().filter_map(|row| {
+                let (x, y) = (row.cells.get(*x), row.cells.get(*y));
+                let point = Point::at(value(x, *x_figure)? * to_x, value(y, *y_figure)? * to_y);
+                Some(point.host_limited(y.is_some_and(|cell| cell.host_limited)))
+            });
+            let mut points: Vec<Point> = drawn.collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            figure = figure.with(Series::curve(&table.columns[*y].group).points(points));
+        }
+        for line in &chart.references {
+            figure = figure.reference(&line.name, ReferenceLine::Vertical(line.value * to_x));
+        }
+        if !figure.is_empty() {
+            out.push(figure);
+        }
+    }
+    out
+}
+
+/// The axis of a metric in the unit of its cells, and the factor from its SI value.
+fn axis(metric: &str, unit: &str) -> (Axis, f64) {
+    let (kind, factor) = match unit {
+        "B/s" | "kB/s" | "KB/s" | "MB/s" => (Quantity::BytesPerSecond, 0.125),
+        _ => (quantity(metric), 1.0),
+    };
+    let label = metric.parse().map_or(metric.to_owned(), |m: Metric| m.definition().label.into());
+    let name = metric.replace([' ', '.'], "_");
+    let end = suffix(kind);
+    let key = if name.ends_with(end) { name } else { name + end };
+    (Axis::new(&label, &key, kind), factor)
+}
+
+/// The label of an axis inside of a title.
+fn lower(label: &str) -> String {
+    let mut characters = label.chars();
+    characters.next().map_or(String::new(), |c| c.to_lowercase().chain(characters).collect())
 }

@@ -22,3 +22,13 @@ describe('rates of tools that report only what they sent', () => {
     expect(sentInstead(of, point('sent_throughput'), 'throughput')).toBeUndefined();
   });
 });
+
+describe('trials of a search', () => {
+  it('have the rates in its unit and their ratio', () => {
+    const names = ['loss', 'packet_rate', 'received_ratio', 'sent_packet_rate', 'throughput'];
+    const trial = { at: {}, runs: 1, host_limited: 0, failed: 0, metrics: Object.fromEntries(names.map((name) => [name, summary])) };
+    const of = (unit: string) => metricNames({ action: 'search', points: [trial], found: [{ name: 'saturation point', unit }] }, []);
+    expect(of('packets_per_second')).toEqual(['packet_rate', 'received_ratio', 'sent_packet_rate']);
+    expect(of('bits_per_second')).toEqual(['received_ratio', 'throughput']);
+  });
+});

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use weir_model::experiment::{
-    CellUnit, Found, Piece, Point, PublishedColumns, ResultTable, STEP_AXIS, StepOutcome,
-    TableAxis, TableCell, TableColumn, TableFigure, TableRow, TableSpec, alternatives, cell_pieces,
+    CellUnit, ChartSpec, Found, Metric, Piece, Point, PublishedColumns, ResultTable, RowFigure,
+    STEP_AXIS, StepOutcome, TableAxis, TableCell, TableChart, TableColumn, TableFigure,
+    TableReference, TableRow, TableSpec, alternatives, cell_pieces,
 };
 
 use super::published::{self, CsvTable};
@@ -12,6 +13,8 @@ use super::{Files, ScenarioError};
 
 /// Heading of the measured columns, unless the table has one.
 const MEASURED: &str = "measured";
+/// Why a measured cell is empty that no single host can fill.
+const NO_COUNTERPART: &str = "no counterpart";
 /// A published file does not say more digits than this.
 const MAX_DECIMALS: usize = 9;
 
@@ -76,6 +79,13 @@ struct Entry {
     at_least: Vec<bool>,
 }
 
+/// A row of published statements.
+struct Statement {
+    labels: Vec<String>,
+    /// The published text of each column that has one.
+    texts: Vec<(ColumnKey, String)>,
+}
+
 struct Pivot<'a> {
     spec: &'a TableSpec,
     figures: Vec<TableFigure>,
@@ -103,6 +113,9 @@ impl<'a> Pivot<'a> {
     }
 
     fn tables(&self, steps: &[StepOutcome]) -> Vec<ResultTable> {
+        if !self.spec.row_figures.is_empty() {
+            return vec![self.statements(steps)];
+        }
         let mut entries: Vec<Entry> = vec![];
         for (i, (columns, file)) in self.files.iter().enumerate() {
             entries.extend((0..file.len()).filter_map(|row| self.published(i, columns, file, row)));
@@ -114,7 +127,8 @@ impl<'a> Pivot<'a> {
             .into_iter()
             .map(|split| {
                 let own: Vec<&Entry> = entries.iter().filter(|e| e.place.split == split).collect();
-                self.table(&split, &own, &decimals)
+                let charts = self.charts(&split, steps);
+                ResultTable { charts, ..self.table(&split, &own, &decimals) }
             })
             .collect()
     }
@@ -123,7 +137,7 @@ impl<'a> Pivot<'a> {
     fn decimals(&self, entries: &[Entry], figure: usize) -> Option<usize> {
         let texts = entries.iter().filter_map(|e| e.texts.get(figure)?.as_deref());
         let numbers = texts.filter(|text| text.parse::<f64>().is_ok());
-        numbers.map(|t| t.split_once('.').map_or(0, |(_, d)| d.len().min(MAX_DECIMALS))).max()
+        numbers.map(decimals_of).max()
     }
 
     fn table(
@@ -146,13 +160,7 @@ impl<'a> Pivot<'a> {
             true => title.to_owned(),
             false => format!("{title}: {}", split.join(", ")),
         };
-        let mut sources: Vec<String> = vec![];
-        let blocks = keys.iter().filter_map(|key| Some(&self.files.get(key.block?)?.0.source));
-        for source in blocks {
-            if !sources.contains(source) {
-                sources.push(source.clone());
-            }
-        }
+        let sources = keys.iter().filter_map(|key| Some(&self.files.get(key.block?)?.0.source));
         let row = |labels: &Vec<String>| TableRow {
             labels: labels.clone(),
             cells: keys
@@ -173,7 +181,8 @@ impl<'a> Pivot<'a> {
             row_heads: spec.rows.iter().map(|axis| self.label(axis)).collect(),
             columns: keys.iter().flat_map(|key| self.columns(key)).collect(),
             rows: rows.iter().map(row).collect(),
-            sources,
+            sources: unique(sources),
+            charts: vec![],
         }
     }
 
@@ -232,12 +241,12 @@ impl<'a> Pivot<'a> {
                     }
                 }
                 if texts.iter().all(String::is_empty) {
-                    let absent = match (entry, key.block) {
+                    let why = match (entry, key.block) {
                         (_, Some(_)) => "not published",
                         (Some(entry), None) => entry.absent.unwrap_or("not measured"),
                         (None, None) => "not run",
                     };
-                    return TableCell { absent: Some(absent.into()), ..TableCell::default() };
+                    return absent(why);
                 }
                 let host_limited = entry.is_some_and(|e| e.host_limited);
                 TableCell { text, texts, figures, absent: None, host_limited }
@@ -260,13 +269,14 @@ impl<'a> Pivot<'a> {
         named.unwrap_or_else(|| value.to_owned())
     }
 
-    fn published(
+    /// Where the figures of a row of a published file belong; absent if the block leaves the row out.
+    fn published_place(
         &self,
         block: usize,
         columns: &PublishedColumns,
         file: &CsvTable,
         row: usize,
-    ) -> Option<Entry> {
+    ) -> Option<Place> {
         let cell = |name: &str| file.cell(row, name).unwrap_or_default();
         if columns.filter.iter().any(|(name, value)| cell(name) != value) {
             return None;
@@ -282,6 +292,19 @@ impl<'a> Pivot<'a> {
             head: heads.join(", "),
             block: Some(block),
         };
+        let split = self.spec.split.iter().map(at).collect();
+        Some(Place { split, row: self.spec.rows.iter().map(at).collect(), column })
+    }
+
+    fn published(
+        &self,
+        block: usize,
+        columns: &PublishedColumns,
+        file: &CsvTable,
+        row: usize,
+    ) -> Option<Entry> {
+        let place = self.published_place(block, columns, file, row)?;
+        let cell = |name: &str| file.cell(row, name).unwrap_or_default();
         let (mut values, mut texts) = (vec![], vec![]);
         for (name, unit) in columns.figures.iter().zip(&self.units) {
             let given = cell(name);
@@ -295,20 +318,171 @@ impl<'a> Pivot<'a> {
                 (text, ..) => Some(text.to_owned()),
             });
         }
-        let split = self.spec.split.iter().map(at).collect();
-        let row = self.spec.rows.iter().map(at).collect();
-        let place = Place { split, row, column };
         Some(Entry { place, values, texts, absent: None, host_limited: false, at_least: vec![] })
     }
 
+    /// The table of published statements: each row has one figure, in a unit of its own.
+    fn statements(&self, steps: &[StepOutcome]) -> ResultTable {
+        let spec = self.spec;
+        let mut columns: Vec<ColumnKey> = vec![];
+        let mut rows: Vec<Statement> = vec![];
+        for (i, (block, file)) in self.files.iter().enumerate() {
+            let name = block.figures.first().map_or("", String::as_str);
+            for row in 0..file.len() {
+                let Some(place) = self.published_place(i, block, file, row) else { continue };
+                let text = file.cell(row, name).unwrap_or_default().to_owned();
+                if !columns.contains(&place.column) {
+                    columns.push(place.column.clone());
+                }
+                match rows.iter_mut().find(|known| known.labels == place.row) {
+                    Some(known) => known.texts.push((place.column, text)),
+                    None => {
+                        let texts = vec![(place.column, text)];
+                        rows.push(Statement { labels: place.row, texts });
+                    }
+                }
+            }
+        }
+        let row = |Statement { labels, texts }: &Statement| {
+            let own = spec.row_figures.iter().find(|row| {
+                row.filter.iter().all(|(axis, value)| {
+                    let place = spec.rows.iter().position(|a| a == axis);
+                    let label = place.and_then(|i| labels.get(i));
+                    label.is_some_and(|l| l.eq_ignore_ascii_case(&self.printed(axis, value)))
+                })
+            });
+            let unit = own.and_then(RowFigure::unit);
+            let mut decimals = None;
+            let mut cells: Vec<TableCell> = columns
+                .iter()
+                .map(|key| {
+                    let text = texts.iter().find(|(k, text)| k == key && !text.is_empty());
+                    let Some((_, text)) = text else { return absent("not published") };
+                    let number: Option<f64> = text.parse().ok();
+                    decimals = decimals.max(number.map(|_| decimals_of(text)));
+                    let figure = number.zip(unit).map(|(value, unit)| value * unit.si);
+                    TableCell {
+                        text: text.clone(),
+                        texts: vec![text.clone()],
+                        figures: vec![figure],
+                        ..TableCell::default()
+                    }
+                })
+                .collect();
+            let measured = own.zip(unit).map(|(row, unit)| (largest(row, steps), unit));
+            cells.push(match measured {
+                None => absent(NO_COUNTERPART),
+                Some((None, _)) => absent("not run"),
+                Some((Some((value, host_limited)), unit)) => {
+                    let text = show(value / unit.si, decimals);
+                    let texts = vec![text.clone()];
+                    TableCell {
+                        text,
+                        texts,
+                        figures: vec![Some(value)],
+                        absent: None,
+                        host_limited,
+                    }
+                }
+            });
+            TableRow { labels: labels.clone(), cells }
+        };
+        let rows = rows.iter().map(row).collect();
+        let measured = ColumnKey {
+            group: spec.measured.clone().unwrap_or_else(|| MEASURED.into()),
+            head: String::new(),
+            block: None,
+        };
+        let columns = columns.into_iter().chain([measured]).map(|key| TableColumn {
+            group: key.group,
+            head: key.head,
+            units: vec![String::new()],
+            published: key.block.is_some(),
+            ..TableColumn::default()
+        });
+        ResultTable {
+            name: spec.name.clone(),
+            title: spec.title.clone().unwrap_or_else(|| spec.name.clone()),
+            row_heads: spec.rows.iter().map(|axis| self.label(axis)).collect(),
+            columns: columns.collect(),
+            rows,
+            sources: unique(self.files.iter().map(|(block, _)| &block.source)),
+            ..ResultTable::default()
+        }
+    }
+
+    /// The charts of one table, with the saturation points that searches found on their horizontal axes.
+    fn charts(&self, split: &[String], steps: &[StepOutcome]) -> Vec<TableChart> {
+        let of = |text: &str| match TableFigure::parse(text) {
+            Ok(TableFigure::Mean(metric)) => metric.to_string(),
+            _ => text.to_owned(),
+        };
+        let chart = |chart: &ChartSpec| TableChart {
+            x: of(&chart.x),
+            y: of(&chart.y),
+            references: self.saturation_points(&of(&chart.x), split, steps),
+        };
+        self.spec.charts.iter().map(chart).collect()
+    }
+
+    fn saturation_points(
+        &self,
+        x: &str,
+        split: &[String],
+        steps: &[StepOutcome],
+    ) -> Vec<TableReference> {
+        let mut out = vec![];
+        for step in steps.iter().filter(|s| self.is_of(s)) {
+            let is_here = |at: &BTreeMap<String, String>| {
+                self.values_of(step, at, &self.spec.split).as_deref() == Some(split)
+            };
+            for found in step.found.iter().filter(|f| f.name == Found::SATURATION_POINT) {
+                let (Some(value), true) = (found.value, is_here(&found.at)) else { continue };
+                // In the unit of the horizontal axis, by the rates of a trial.
+                let rates = step.points.iter().filter(|p| is_here(&p.at)).find_map(|p| {
+                    Some((p.metrics.get(x)?.mean, p.metrics.get(step.rates().0)?.mean))
+                });
+                if let Some((to, from)) = rates.filter(|(_, from)| *from > 0.0) {
+                    let value = value * to / from;
+                    out.push(TableReference { name: found.name.clone(), value });
+                }
+            }
+        }
+        out
+    }
+
+    /// Whether a table shows a step.
+    fn is_of(&self, step: &StepOutcome) -> bool {
+        self.spec.steps.is_empty() || self.spec.steps.iter().any(|name| name == own_name(step))
+    }
+
+    /// The printed values of axes at a point of a step; absent if it lacks one.
+    fn values_of(
+        &self,
+        step: &StepOutcome,
+        at: &BTreeMap<String, String>,
+        axes: &[String],
+    ) -> Option<Vec<String>> {
+        let of = |axis: &String| {
+            let given = alternatives(axis).find_map(|one| match one == STEP_AXIS {
+                true => Some(own_name(step)),
+                false => at.get(one).map(String::as_str),
+            })?;
+            Some(self.printed(axis, given))
+        };
+        axes.iter().map(of).collect()
+    }
+
+    /// Whether a row, a column or a split is by one of these axes.
+    fn is_by(&self, axis: &str) -> bool {
+        let lists = [&self.spec.split, &self.spec.rows, &self.spec.columns];
+        lists.into_iter().flatten().any(|listed| alternatives(listed).any(|one| one == axis))
+    }
+
     fn measured(&self, steps: &[StepOutcome], out: &mut Vec<Entry>) {
-        let axes = [&self.spec.split, &self.spec.rows, &self.spec.columns];
-        // Of a search, its trials have rates, and its results have none.
-        let mut named = axes.into_iter().flatten().flat_map(|axis| alternatives(axis));
-        let by_rate = named.any(|axis| axis == "rate");
+        let is_found = |f: &TableFigure| matches!(f, TableFigure::Found(_));
         for step in steps {
-            let is_search = step.action == "search";
-            if self.spec.steps.is_empty() || self.spec.steps.iter().any(|s| s == own_name(step)) {
+            if self.is_of(step) {
                 for left_out in &step.left_out {
                     let before = out.len();
                     self.add(step, &left_out.at, &|_| None, out);
@@ -316,18 +490,19 @@ impl<'a> Pivot<'a> {
                         entry.absent = Some(left_out.why.word());
                     }
                 }
-                for point in step.points.iter().filter(|_| by_rate || !is_search) {
+                // A table of results of a search that is not by the load has none of its trials.
+                let load = step.axes.last().filter(|_| step.is_search());
+                let has_points = load.is_none_or(|load| self.is_by(load));
+                for point in step.points.iter().filter(|_| has_points) {
                     let before = out.len();
                     self.add(step, &point.at, &|figure| of_point(step, point, figure), out);
-                    if let Some(entry) = out.get_mut(before) {
+                    for entry in &mut out[before..] {
                         entry.host_limited = point.host_limited > 0;
                         entry.absent = (point.runs == 0 && point.failed > 0).then_some("failed");
                     }
                 }
                 let mut at: Vec<&BTreeMap<String, String>> = vec![];
-                for found in
-                    step.found.iter().filter(|found| by_rate == found.at.contains_key("rate"))
-                {
+                for found in step.found.iter().filter(|_| self.figures.iter().any(is_found)) {
                     if !at.contains(&&found.at) {
                         at.push(&found.at);
                     }
@@ -346,7 +521,7 @@ impl<'a> Pivot<'a> {
         }
     }
 
-    /// Adds the figures at a point, unless it has none of them or lacks an axis of the table.
+    /// Adds the figures at a point, unless it lacks an axis of the table.
     fn add(
         &self,
         step: &StepOutcome,
@@ -354,16 +529,7 @@ impl<'a> Pivot<'a> {
         value: &dyn Fn(&TableFigure) -> Option<f64>,
         out: &mut Vec<Entry>,
     ) {
-        let values_of = |axes: &[String]| -> Option<Vec<String>> {
-            let of = |axis: &String| {
-                let given = alternatives(axis).find_map(|one| match one == STEP_AXIS {
-                    true => Some(own_name(step)),
-                    false => at.get(one).map(String::as_str),
-                })?;
-                Some(self.printed(axis, given))
-            };
-            axes.iter().map(of).collect()
-        };
+        let values_of = |axes: &[String]| self.values_of(step, at, axes);
         let spec = self.spec;
         let (Some(split), Some(row), Some(head)) =
             (values_of(&spec.split), values_of(&spec.rows), values_of(&spec.columns))
@@ -426,6 +592,29 @@ fn is_bound(found: &[&Found], figure: &TableFigure) -> bool {
 fn of_found(found: &[&Found], figure: &TableFigure) -> Option<f64> {
     let found = result(found, figure)?;
     found.value.or_else(|| found.bounds?.low)
+}
+
+/// The largest mean of a row's figure over the points of its step, and whether runs of that point were host-limited.
+fn largest(row: &RowFigure, steps: &[StepOutcome]) -> Option<(f64, bool)> {
+    let metric: Metric = row.figure.parse().ok()?;
+    let name = metric.to_string();
+    let of_step = |step: &StepOutcome| {
+        let here = step.points.iter().filter(|_| step.name == row.step);
+        let here =
+            here.filter(|p| row.at.iter().all(|(axis, value)| p.at.get(axis) == Some(value)));
+        let figures = here.filter_map(|p| Some((p.metrics.get(&name)?.mean, p.host_limited > 0)));
+        figures.chain(largest(row, &step.steps)).max_by(|(a, _), (b, _)| a.total_cmp(b))
+    };
+    steps.iter().filter_map(of_step).max_by(|(a, _), (b, _)| a.total_cmp(b))
+}
+
+fn absent(why: &str) -> TableCell {
+    TableCell { absent: Some(why.into()), ..TableCell::default() }
+}
+
+/// The decimals of a number.
+fn decimals_of(text: &str) -> usize {
+    text.split_once('.').map_or(0, |(_, decimals)| decimals.len().min(MAX_DECIMALS))
 }
 
 /// A figure with these decimals; without, with four significant digits.
@@ -580,7 +769,7 @@ figures = ["rate", "usage"]
             });
             serde_json::from_value(serde_json::json!({
                 "name": format!("x [flows={flows}]"), "action": "search", "outcome": "done", "seconds": 1.0,
-                "points": [point], "found": found,
+                "axes": ["size", "rate"], "points": [point], "found": found,
             }))
             .unwrap()
         };
@@ -649,6 +838,79 @@ figures = ["rate", "usage"]
         };
         assert_eq!(absent(0), [Some("not installed"), Some("not run"), None]);
         assert_eq!(absent(1), [Some("not run"), Some("not supported"), Some("not run")]);
+    }
+
+    /// A scenario with a search and one of its tables.
+    fn of_search(table: &str, study: &str) -> Vec<ResultTable> {
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\n{table}\n[lab]\n[[step]]\nname = \"x\"\nsearch = {{ kind = \"saturation\", low = \"1pps\", high = \"9pps\", trial = \"1s\", over = [\"size=2,500\"], test = {{}} }}\n"
+        );
+        let read = Scenario::parse(&text, false, &Default::default(), &Default::default());
+        let spec = read.unwrap().tables.remove(0);
+        let point = |size: &str, rate: f64, received: f64| {
+            let summary = |mean: f64| serde_json::json!({ "count": 1, "mean": mean, "min": 0.0, "max": mean });
+            let bits = 8.0 * size.parse::<f64>().unwrap();
+            serde_json::json!({
+                "at": { "size": size, "rate": format!("{rate}pps") }, "runs": 1, "host_limited": 0, "failed": 0,
+                "metrics": {
+                    "sent_packet_rate": summary(rate), "sent_throughput": summary(rate * bits),
+                    "throughput": summary(received * bits), "received_ratio": summary(received / rate),
+                },
+            })
+        };
+        let step: StepOutcome = serde_json::from_value(serde_json::json!({
+            "name": "x", "action": "search", "outcome": "done", "seconds": 1.0, "axes": ["size", "rate"],
+            "points": [point("2", 1e3, 1e3), point("2", 4e3, 3e3), point("500", 1e3, 1e3)],
+            "found": [{ "name": "saturation point", "at": { "size": "2" }, "value": 3e3, "unit": "packets_per_second" }],
+        }))
+        .unwrap();
+        let files: Vec<(PublishedColumns, CsvTable)> =
+            spec.published.iter().map(|p| (p.clone(), csv(study))).collect();
+        Pivot::new(&spec, &files).tables(&[step])
+    }
+
+    #[test]
+    fn trials_of_a_search_are_rows_and_its_result_is_a_line_in_the_chart() {
+        let table = "split = [\"size\"]\nrows = [\"rate\"]\nfigures = [\"sent_throughput\", \"received_ratio\"]\ncells = [\"kB/s\", \"%\"]\ncharts = [{ x = \"sent_throughput\", y = \"received_ratio\" }]";
+        let tables = of_search(table, "");
+        assert_eq!(tables.len(), 2);
+        let texts = |row: &TableRow| -> Vec<String> {
+            let cells = row.cells.iter().map(|c| c.text.clone());
+            row.labels.iter().cloned().chain(cells).collect()
+        };
+        let rows: Vec<Vec<String>> = tables[0].rows.iter().map(texts).collect();
+        assert_eq!(rows, [["1000pps", "2.000", "100.0"], ["4000pps", "8.000", "75.00"]]);
+        let chart = &tables[0].charts[0];
+        // 3000 packets/s of 16 bit.
+        assert_eq!((chart.references.len(), chart.references[0].value), (1, 48e3));
+        assert!(tables[1].charts[0].references.is_empty());
+        // Its results, without the trials.
+        let table =
+            "rows = [\"size\"]\nfigures = [\"found saturation point\"]\ncells = [\"packets/s\"]";
+        let tables = of_search(table, "");
+        let rows: Vec<Vec<String>> = tables[0].rows.iter().map(texts).collect();
+        assert_eq!(rows, [["2", "3000"]]);
+    }
+
+    #[test]
+    fn a_statement_is_beside_the_largest_figure_of_its_points() {
+        let table = "rows = [\"bytes\", \"what\"]\npublished = [{ file = \"f.csv\", source = \"a study\", match = { bytes = \"n\", what = \"statement\" }, figures = [\"value\"] }]\nrow = [{ where = { bytes = \"2\", what = \"maximum\" }, step = \"x\", at = { size = \"2\" }, figure = \"throughput\", cell = \"kB/s\" }, { where = { what = \"share\" }, step = \"x\", at = { size = \"3\" }, figure = \"throughput\", cell = \"B/s\" }]";
+        let study =
+            "n,statement,value\n2,maximum,5.5\n2,ratio of two,2.1\n500,maximum,7\n3,share,1.0\n";
+        let [table] = &of_search(table, study)[..] else { panic!("one table") };
+        let cells: Vec<Vec<&str>> = table
+            .rows
+            .iter()
+            .map(|row| row.cells.iter().map(|c| c.absent.as_deref().unwrap_or(&c.text)).collect())
+            .collect();
+        assert_eq!(
+            cells,
+            [["5.5", "6.0"], ["2.1", NO_COUNTERPART], ["7", NO_COUNTERPART], ["1.0", "not run"]]
+        );
+        assert_eq!(table.rows[0].cells[1].figures, [Some(48e3)]);
+        assert_eq!(table.rows[0].cells[0].figures, [Some(44e3)]);
+        let published: Vec<bool> = table.columns.iter().map(|c| c.published).collect();
+        assert_eq!((published, table.sources.len()), (vec![true, false], 1));
     }
 
     /// The published cells of a shipped scenario in the order of its file, each with its figures.
@@ -728,6 +990,7 @@ figures = ["rate", "usage"]
                 Some(("side", "transmitter")),
                 &["bytes", "seconds", "printed_rate", "io_calls"],
             ),
+            ("saturation.toml", "statements", "sender-receiver-2000.csv", None, &["value"]),
         ] {
             let text = std::fs::read_to_string(directory.join("published").join(file)).unwrap();
             let study = csv(&text);

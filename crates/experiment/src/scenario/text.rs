@@ -128,6 +128,24 @@ pub(crate) fn points(step: &StepOutcome) -> String {
     out
 }
 
+/// The trials of a search: a row for each load, with the means of what was sent and received.
+fn trials(step: &StepOutcome) -> String {
+    let (sent, received) = step.rates();
+    let heads = ["sent", "received", "received", "runs"].map(String::from);
+    let mut rows = vec![step.axes.iter().cloned().chain(heads).collect::<Vec<_>>()];
+    for point in &step.points {
+        let mean = |name: &str| {
+            point.metrics.get(name).map_or(ABSENT.into(), |s| unit_of(name).show(s.mean))
+        };
+        let at = step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default());
+        let mark = if point.host_limited > 0 { "*" } else { "" };
+        let figures =
+            [mean(sent), mean(received), mean("received_ratio") + mark, point.runs.to_string()];
+        rows.push(at.chain(figures).collect());
+    }
+    table(&rows, step.axes.len(), 0) + "\n"
+}
+
 /// The unit of a variance: the square of the SI unit, without a prefix.
 fn squared(unit: Unit) -> &'static str {
     match unit {
@@ -217,7 +235,12 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
             .map(|l| if l.is_empty() { "\n".into() } else { format!("{pad}{l}\n") })
             .collect::<String>()
     };
-    if !step.points.is_empty() {
+    if step.is_search() {
+        // Of other searches, the result says it all.
+        if step.found.iter().any(|f| f.name == Found::SATURATION_POINT) {
+            out += &body(&trials(step));
+        }
+    } else if !step.points.is_empty() {
         out += &body(&points(step));
     } else if step.found.is_empty() {
         for run in step.runs.iter().filter(|r| r.error.is_none()) {

@@ -27,9 +27,12 @@ pub use scenario::{
     check_axes, nearest, parameter_of, set_parameters, test_plan,
 };
 pub use scenario::{
-    CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,
+    CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,
+    alternatives, cell_pieces,
 };
-pub use table::{ResultTable, TableAxis, TableCell, TableColumn, TableRow};
+pub use table::{
+    ResultTable, TableAxis, TableCell, TableChart, TableColumn, TableReference, TableRow,
+};
 use variables::expand_words;
 pub(crate) use variables::ranges;
 pub use variables::{Variables, expand};

@@ -157,10 +157,11 @@ pub struct StepOutcome {
     /// The other tools of a comparison that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolVersion>,
-    /// The axes of a sweep, in the order in which they were given.
+    /// The axes of a sweep, in the order in which they were given; of a search, its own and the load of a trial: `rate`,
+    /// or `packets` of a burst.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<String>,
-    /// The points of a sweep, in the order of its axes.
+    /// The points of a sweep, in the order of its axes, or the trials of a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<Point>,
     /// What a search found.
@@ -360,12 +361,18 @@ impl StepOutcome {
     /// The code of a step that its time or the experiment's ended.
     pub const TIME_OVER: &str = "time-over";
 
-    /// The metrics of its points, headline metrics first. In a comparison, the rates of tools that report only
+    /// The metrics of its points, headline metrics first; of a search, the rates and their ratio. In a comparison, the rates of tools that report only
     /// what they sent are shown with the throughput of the others ([`StepOutcome::sent_instead`]).
     #[must_use]
     pub fn metric_names(&self) -> Vec<&str> {
         let mut out: Vec<&str> = vec![];
-        for name in self.points.iter().flat_map(|p| p.metrics.keys()) {
+        let of_search = self.is_search().then(|| self.rates());
+        let is_shown = |name: &&String| {
+            of_search.is_none_or(|(sent, received)| {
+                [sent, received, "received_ratio"].contains(&name.as_str())
+            })
+        };
+        for name in self.points.iter().flat_map(|p| p.metrics.keys()).filter(is_shown) {
             let name = match name.as_str() {
                 SENT_THROUGHPUT if self.is_comparison() => THROUGHPUT,
                 name => name,
@@ -417,6 +424,21 @@ impl StepOutcome {
                 text
             })
             .collect()
+    }
+
+    /// Whether its points are the trials of a search.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        self.action == "search"
+    }
+
+    /// The metrics of the sent and the received rate of a search, in its unit.
+    #[must_use]
+    pub fn rates(&self) -> (&'static str, &'static str) {
+        match self.found.first().is_some_and(|f| f.unit == "bits_per_second") {
+            true => (SENT_THROUGHPUT, THROUGHPUT),
+            false => ("sent_packet_rate", "packet_rate"),
+        }
     }
 
     fn is_comparison(&self) -> bool {
@@ -512,7 +534,7 @@ pub struct Found {
     pub value: Option<f64>,
     /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`.
     pub unit: String,
-    /// Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t.
+    /// Its confidence interval: of a saturation point by bootstrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
     /// The last two bounds of the search: no confidence.
@@ -527,6 +549,11 @@ pub struct Found {
     /// Published figures of others for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
+}
+
+impl Found {
+    /// The name of a saturation point.
+    pub const SATURATION_POINT: &str = "saturation point";
 }
 
 /// The trials just below and above the result of a search, in its unit.

@@ -22,6 +22,30 @@ pub struct ResultTable {
     /// Sources of the published figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    /// Charts of its measured figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<TableChart>,
+}
+
+/// A chart of a table: a figure against another, with a point for each row.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TableChart {
+    /// The metric along the horizontal axis.
+    pub x: String,
+    /// The metric along the vertical axis.
+    pub y: String,
+    /// Vertical lines to compare with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<TableReference>,
+}
+
+/// A vertical line in a chart.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TableReference {
+    /// What it is, such as `saturation point`.
+    pub name: String,
+    /// Its position, in the SI unit of the horizontal metric.
+    pub value: f64,
 }
 
 /// An axis and its value.

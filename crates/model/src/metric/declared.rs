@@ -87,6 +87,11 @@ fn receive_calls(flow: &Flow) -> Option<(f64, f64)> {
     Some((receiver.seconds, number(receiver.io_calls)?))
 }
 
+/// Rates of the receiver and the sender.
+fn received_of_sent(flow: &Flow) -> Option<(f64, f64)> {
+    Some((flow.receiver.as_ref()?.bits_per_second?, flow.sender.as_ref()?.bits_per_second?))
+}
+
 fn over(value: f64, by: f64) -> Option<f64> {
     (by > 0.0).then(|| value / by)
 }
@@ -210,6 +215,23 @@ pub const METRICS: &[Definition] = &[
         interval: in_interval!(packets_per_second, |c| c.packets_per_second),
         is_compared: false,
         is_lower_bound: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "received_ratio",
+        label: "Received of sent",
+        key: "received_ratio",
+        unit: Unit::Ratio,
+        definition: "Throughput ÷ sent throughput: the fraction of the sent rate that the path carries.",
+        limits: "Packets that are still queued when sending ends arrive later and lower it, although they are not lost.",
+        group: Group::Volume,
+        better: Better::Higher,
+        read: Read::Flow(
+            |f| received_of_sent(f).and_then(|(a, b)| over(a, b)),
+            Fold::Quotient(received_of_sent),
+        ),
+        needs_both_ends: true,
+        is_compared: false,
         ..DATAGRAMS
     },
     Definition {

@@ -13,7 +13,7 @@ use super::grid::{Cell, Column, Grid};
 use super::run::generator;
 use super::tables;
 use crate::experiment::flat;
-use crate::plot::{Axis, Figure, Mark, Point, Quantity, Series};
+use crate::plot::{Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series};
 use crate::result_table;
 
 /// A page about an experiment.
@@ -240,7 +240,7 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
     grid.without_empty_columns()
 }
 
-fn quantity(metric: &str) -> Quantity {
+pub(crate) fn quantity(metric: &str) -> Quantity {
     match metric.parse::<Metric>().map(|m| m.unit()) {
         Ok(Unit::BitsPerSecond) => Quantity::BitsPerSecond,
         Ok(Unit::PacketsPerSecond) => Quantity::PacketsPerSecond,
@@ -254,10 +254,11 @@ fn quantity(metric: &str) -> Quantity {
 }
 
 /// The end of a column's name for a quantity.
-fn suffix(quantity: Quantity) -> &'static str {
+pub(crate) fn suffix(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Seconds => "_seconds",
         Quantity::BitsPerSecond => "_bits_per_second",
+        Quantity::BytesPerSecond => "_bytes_per_second",
         Quantity::PacketsPerSecond => "_packets_per_second",
         Quantity::Bytes => "_bytes",
         Quantity::Ratio => "_ratio",
@@ -274,7 +275,9 @@ fn variance(quantity: Quantity) -> &'static str {
         Quantity::Seconds => "Variance, s²",
         Quantity::Bytes => "Variance, B²",
         Quantity::PerMinute => "Variance, (per minute)²",
-        Quantity::Ratio | Quantity::Count | Quantity::Number => "Variance",
+        Quantity::Ratio | Quantity::Count | Quantity::Number | Quantity::BytesPerSecond => {
+            "Variance"
+        }
     }
 }
 
@@ -286,8 +289,13 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     if !charts.is_empty() {
         out.push(Block::Figures(charts));
     }
-    for name in step.metric_names() {
-        out.push(Block::Grid(table(step, name)));
+    match step.is_search() {
+        false => {
+            out.extend(step.metric_names().into_iter().map(|name| Block::Grid(table(step, name))))
+        }
+        // Of other searches, the result says it all.
+        true if has_saturation(step) => out.push(Block::Grid(trials(step))),
+        true => {}
     }
     if !step.found.is_empty() {
         out.push(Block::Grid(found(step)));
@@ -340,6 +348,10 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
 fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
     let mut out = vec![];
     for table in tables {
+        let charts = result_table::figures(table);
+        if !charts.is_empty() {
+            out.push(Block::Figures(charts));
+        }
         out.push(Block::Grid(result_table::grid(table)));
         if !table.sources.is_empty() {
             out.push(Block::Text(format!("Published: {}.", table.sources.join("; "))));
@@ -395,6 +407,36 @@ fn commands(name: &str, step: &StepOutcome) -> Vec<Block> {
         out.push(Block::Grid(grid));
     }
     out
+}
+
+/// Whether a step searched a saturation point.
+fn has_saturation(step: &StepOutcome) -> bool {
+    step.found.iter().any(|f| f.name == Found::SATURATION_POINT)
+}
+
+/// The trials of a search, a row for each load.
+fn trials(step: &StepOutcome) -> Grid {
+    let (sent, received) = step.rates();
+    let mut columns: Vec<Column> = step.axes.iter().map(|a| Column::text(a)).collect();
+    columns.push(Column::figures("Sent", quantity(sent)).group("rate"));
+    columns.push(Column::figures("Received", quantity(received)).group("rate"));
+    columns.push(Column::figures("Received of sent", Quantity::Ratio));
+    columns.push(Column::figures("Runs", Quantity::Count));
+    columns.push(Column::figures("Host-limited", Quantity::Count));
+    let mut grid = Grid::new("Trials", columns);
+    for point in &step.points {
+        let mean = |name: &str| figure(point.metrics.get(name).map(|s| s.mean));
+        let at = step.axes.iter().map(|a| Cell::Text(point.at.get(a).cloned().unwrap_or_default()));
+        let figures = [
+            mean(sent),
+            mean(received),
+            mean("received_ratio"),
+            Cell::Figure(point.runs as f64),
+            Cell::Figure(point.host_limited as f64),
+        ];
+        grid.row(at.chain(figures));
+    }
+    grid
 }
 
 fn figure(value: Option<f64>) -> Cell {
@@ -525,7 +567,9 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     };
     let across = step.axes.iter().find(|a| numeric(a));
     let mut out = vec![];
-    for metric in step.metric_names() {
+    // The trials of a search have charts of their own.
+    let names = if step.is_search() { vec![] } else { step.metric_names() };
+    for metric in names {
         let kind = quantity(metric);
         let key = format!("{}{}", metric.replace([' ', '.'], "_"), suffix(kind));
         let y = Axis::new(metric, &key, kind);
@@ -611,23 +655,13 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
 }
 
 /// The charts of a search: received against sent, the ratio received, and the loss at each fraction of the maximum rate, with a
-/// series for each combination of the axes.
+/// series for each combination of its own axes.
 fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
-    type At = std::collections::BTreeMap<String, String>;
-    let without = |at: &At, name: &str| -> At {
-        at.iter().filter(|(n, _)| *n != name).map(|(n, v)| (n.clone(), v.clone())).collect()
-    };
-    let name_of = |at: &At| at.values().cloned().collect::<Vec<_>>().join(" ");
-    let value = |name: &str, at: &At| {
-        let found = step.found.iter().find(|f| f.name == name && f.at == *at)?;
-        Some((found.value?, unit_of(found), found))
-    };
-    let curve = |id: &str, title: &str, x: Axis, y: Axis, points: Vec<(At, Point)>| {
+    let curve = |id: &str, title: &str, x: Axis, y: Axis, points: Vec<(String, Point)>| {
         let id = format!("step-{}-{id}", number + 1);
         let figure = Figure::curve(&id, &format!("{}: {title}", step.name), x, y);
         let mut series: Vec<(String, Vec<Point>)> = vec![];
-        for (at, point) in points {
-            let name = name_of(&at);
+        for (name, point) in points {
             match series.iter_mut().find(|(n, _)| *n == name) {
                 Some((_, points)) => points.push(point),
                 None => series.push((name, vec![point])),
@@ -642,34 +676,47 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     let axis = |name: &str, kind| {
         Axis::new(name, &format!("{}{}", name.replace(' ', "_"), suffix(kind)), kind)
     };
-    let drawn = |x: f64, y: f64, found: &Found| {
-        let point = Point::at(x, y).host_limited(found.host_limited);
-        found.interval.map_or(point, |i| point.between(i.low, i.high))
-    };
     let mut out = vec![];
-    for (what, id) in [("received", "received"), ("received share", "received-share")] {
-        let mut kind = None;
-        let mut points = vec![];
-        for sent in step.found.iter().filter(|f| f.name == "sent") {
-            if let (Some(x), Some((y, unit, found))) = (sent.value, value(what, &sent.at)) {
-                kind = Some((unit_of(sent), unit));
-                points.push((without(&sent.at, "asked"), drawn(x, y, found)));
+    if has_saturation(step) {
+        let (sent, received) = step.rates();
+        let kind = quantity(sent);
+        let charts = [
+            (received, "received", "received", kind),
+            ("received_ratio", "received-ratio", "received of sent", Quantity::Ratio),
+        ];
+        for (metric, id, what, y) in charts {
+            let drawn = step.points.iter().filter_map(|point| {
+                let (x, y) = (point.metrics.get(sent)?.mean, point.metrics.get(metric)?);
+                let at = Point::at(x, y.mean).host_limited(point.host_limited > 0);
+                let at = y.interval.map_or(at, |i| at.between(i.low, i.high));
+                Some((super::search::name_of(step, &point.at), at))
+            });
+            let points: Vec<(String, Point)> = drawn.collect();
+            if points.is_empty() {
+                continue;
             }
-        }
-        if let Some((x, y)) = kind {
             let title = format!("{what} against sent");
-            out.push(curve(id, &title, axis("sent", x), axis(what, y), points));
+            let mut figure = curve(id, &title, axis("sent", kind), axis(what, y), points);
+            for found in step.found.iter().filter(|f| f.name == Found::SATURATION_POINT) {
+                if let Some(value) = found.value {
+                    let name =
+                        format!("{} {}", found.name, super::search::name_of(step, &found.at));
+                    figure = figure.reference(name.trim(), ReferenceLine::Vertical(value));
+                }
+            }
+            out.push(figure);
         }
     }
     let mut points = vec![];
     for loss in step.found.iter().filter(|f| f.name == "frame loss") {
         let share = loss.at.get("rate").and_then(|rate| number_of("rate", rate));
         if let (Some(share), Some(y)) = (share, loss.value) {
-            points.push((without(&loss.at, "rate"), drawn(share / 100.0, y, loss)));
+            let point = Point::at(share / 100.0, y).host_limited(loss.host_limited);
+            points.push((super::search::name_of(step, &loss.at), point));
         }
     }
     if !points.is_empty() {
-        let x = axis("share of the greatest rate", Quantity::Ratio);
+        let x = axis("fraction of the maximum rate", Quantity::Ratio);
         out.push(curve("frame-loss", "frame loss", x, axis("frame loss", Quantity::Ratio), points));
     }
     out
@@ -965,36 +1012,48 @@ mod tests {
 
     #[test]
     fn searches_are_drawn_against_the_sent_rate() {
-        let found = |name: &str, asked: &str, value, unit: &str| Found {
+        use weir_model::experiment::Point;
+        let mut step = sweep(&["size", "rate"], &[]);
+        step.action = "search".into();
+        let summary = |mean| Summary { count: 1, mean, ..Summary::default() };
+        let point = |rate: &str, sent: f64, received: f64| Point {
+            at: [("size", "500"), ("rate", rate)].map(|(n, v)| (n.to_owned(), v.to_owned())).into(),
+            runs: 1,
+            metrics: [
+                ("sent_packet_rate".to_owned(), summary(sent)),
+                ("packet_rate".to_owned(), summary(received)),
+                ("received_ratio".to_owned(), summary(received / sent)),
+                ("loss".to_owned(), summary(0.0)),
+            ]
+            .into(),
+            ..Point::default()
+        };
+        step.points = vec![point("20pps", 20.0, 10.0), point("10pps", 10.0, 10.0)];
+        let found = |name: &str, at: &[(&str, &str)], value| Found {
             name: name.into(),
-            at: [("asked".to_owned(), asked.to_owned()), ("size".to_owned(), "500".to_owned())]
-                .into(),
+            at: at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
             value: Some(value),
-            unit: unit.into(),
+            unit: "packets_per_second".into(),
             ..Found::default()
         };
-        let mut step = sweep(&[], &[]);
-        for (asked, sent, received, share) in [("20", 20.0, 10.0, 0.5), ("10", 10.0, 10.0, 1.0)] {
-            step.found.push(found("sent", asked, sent, "packets_per_second"));
-            step.found.push(found("received", asked, received, "packets_per_second"));
-            step.found.push(found("received share", asked, share, "ratio"));
-        }
-        let figures = found_figures(&step, 0);
+        step.found = vec![found(Found::SATURATION_POINT, &[("size", "500")], 10.0)];
+        let drawn = found_figures(&step, 0);
         let points = |i: usize| -> Vec<(f64, f64)> {
-            figures[i].series[0].points.iter().map(|p| (p.x, p.y)).collect()
+            drawn[i].series[0].points.iter().map(|p| (p.x, p.y)).collect()
         };
-        assert_eq!(figures[0].series[0].name, "500");
+        assert_eq!(drawn[0].series[0].name, "500");
         assert_eq!(points(0), [(10.0, 10.0), (20.0, 10.0)]);
         assert_eq!(points(1), [(10.0, 1.0), (20.0, 0.5)]);
-        assert_eq!(figures[1].y.quantity, Quantity::Ratio);
-        let mut step = sweep(&[], &[]);
-        step.found = vec![Found {
-            at: [("rate".to_owned(), "90 %".to_owned())].into(),
-            ..found("frame loss", "", 0.25, "ratio")
-        }];
-        let figures = found_figures(&step, 0);
-        let point = &figures[0].series[0].points[0];
-        assert_eq!((figures.len(), point.x, point.y), (1, 0.9, 0.25));
+        assert_eq!(drawn[1].y.quantity, Quantity::Ratio);
+        assert_eq!(drawn[0].references[0].line, ReferenceLine::Vertical(10.0));
+        // No chart and no table of each metric of the trials.
+        assert!(figures(&step, 0).is_empty());
+        let grids = blocks(&step, 0).iter().filter(|b| matches!(b, Block::Grid(_))).count();
+        assert_eq!(grids, 2);
+        step.found = vec![found("frame loss", &[("rate", "90 %")], 0.25)];
+        let drawn = found_figures(&step, 0);
+        let point = &drawn[0].series[0].points[0];
+        assert_eq!((drawn.len(), point.x, point.y), (1, 0.9, 0.25));
     }
 
     #[test]

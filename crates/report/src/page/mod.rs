@@ -30,6 +30,7 @@ pub use compare::of_runs;
 pub use definitions::Definition;
 pub use document::{Block, Document, Headline, Notice, Section};
 pub use experiment::of_experiment;
+pub(crate) use experiment::{quantity, suffix};
 pub use figures::{figures_of_run, figures_of_runs};
 pub use grid::{Cell, Column, Grid};
 pub use html::html;

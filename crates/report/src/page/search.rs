@@ -10,8 +10,8 @@ use crate::plot::{Axis, Figure, Mark, Point, Quantity, ReferenceLine, Series};
 /// point of the axes and a reference line for each result. `None` if no trial has both values.
 pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
     // These results have their own charts.
-    let is_own = |f: &Found| matches!(f.name.as_str(), "sent" | "frame loss");
-    if step.action != "search" || step.found.iter().any(is_own) {
+    let is_own = |f: &Found| [Found::SATURATION_POINT, "frame loss"].contains(&f.name.as_str());
+    if !step.is_search() || step.found.iter().any(is_own) {
         return None;
     }
     let first = step.found.first()?;
@@ -32,7 +32,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
             continue;
         };
         let point = Point::at(*x, *loss).host_limited(run.host_limited);
-        let name = name_of(&run.at);
+        let name = name_of(step, &run.at);
         match series.iter_mut().find(|(n, _)| *n == name) {
             Some((_, points)) => points.push(point),
             None => series.push((name, vec![point])),
@@ -52,7 +52,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
     for found in step.found.iter().filter(|f| f.unit == first.unit) {
         // A rate received at a bound is on another axis.
         if let Some(value) = found.value.filter(|_| !found.name.contains("conditional")) {
-            let name = format!("{} {}", found.name, name_of(&found.at));
+            let name = format!("{} {}", found.name, name_of(step, &found.at));
             figure = figure.reference(name.trim(), ReferenceLine::Vertical(value));
         }
     }
@@ -63,8 +63,11 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
     )
 }
 
-fn name_of(at: &BTreeMap<String, String>) -> String {
-    at.values().cloned().collect::<Vec<_>>().join(" ")
+/// The values of the search's own axes, without the load of a trial.
+pub(super) fn name_of(step: &StepOutcome, at: &BTreeMap<String, String>) -> String {
+    let load = step.axes.last();
+    let values = at.iter().filter(|(axis, _)| Some(*axis) != load).map(|(_, value)| value.clone());
+    values.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -76,7 +79,9 @@ mod tests {
     #[test]
     fn each_trial_is_a_dot_and_the_result_a_line() {
         let run = |sent: f64, loss: f64, size: &str| RunRef {
-            at: [("size".to_owned(), size.to_owned())].into(),
+            at: [("size", size), ("rate", "20pps")]
+                .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                .into(),
             metrics: [("sent_packet_rate".to_owned(), sent), ("loss".to_owned(), loss)].into(),
             host_limited: sent == 20.0,
             ..RunRef::default()
@@ -98,7 +103,7 @@ mod tests {
             runs: vec![run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
             left_out: vec![],
             tools: vec![],
-            axes: vec!["size".into()],
+            axes: vec!["size".into(), "rate".into()],
             points: vec![],
             found: vec![found("throughput", Some(10.0)), found("other", None)],
             together: None,
@@ -114,7 +119,7 @@ mod tests {
             figure.series[0].points.iter().map(|p| (p.x, p.y, p.host_limited)).collect();
         assert_eq!(points, [(10.0, 0.0, false), (20.0, 0.5, true)]);
         assert_eq!(figure.references.len(), 1);
-        let curve = StepOutcome { found: vec![found("sent", Some(1.0))], ..step };
+        let curve = StepOutcome { found: vec![found(Found::SATURATION_POINT, Some(1.0))], ..step };
         assert!(trials(&curve, 0).is_none());
     }
 }

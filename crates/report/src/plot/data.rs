@@ -39,7 +39,7 @@ pub struct FigureAxis {
     pub label: String,
     /// Its name in files; ends in the SI unit.
     pub key: String,
-    /// Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`.
+    /// Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`.
     pub quantity: String,
     /// `linear`, `log` or `category`.
     pub scale: String,
@@ -116,6 +116,7 @@ impl From<&Axis> for FigureAxis {
             Quantity::Seconds => "seconds",
             Quantity::BitsPerSecond => "bits_per_second",
             Quantity::PacketsPerSecond => "packets_per_second",
+            Quantity::BytesPerSecond => "bytes_per_second",
             Quantity::Bytes => "bytes",
             Quantity::Ratio => "ratio",
             Quantity::PerMinute => "per_minute",

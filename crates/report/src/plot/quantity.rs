@@ -12,6 +12,8 @@ pub enum Quantity {
     BitsPerSecond,
     /// A rate, in packets/s.
     PacketsPerSecond,
+    /// A rate, in bytes per second, shown in kB/s (1000 bytes), as studies do.
+    BytesPerSecond,
     /// A volume in bytes; prefixes are powers of 1024.
     Bytes,
     /// A ratio, shown in percent.
@@ -47,6 +49,7 @@ impl Quantity {
             Quantity::PacketsPerSecond => {
                 &[(1.0, "packets/s"), (1e3, "kpackets/s"), (1e6, "Mpackets/s")]
             }
+            Quantity::BytesPerSecond => &[(1e3, "kB/s")],
             Quantity::Bytes => &[
                 (1.0, "B"),
                 (1024.0, "KiB"),
@@ -112,6 +115,7 @@ mod tests {
             (Quantity::Seconds, 7200.0, "7200 s"),
             (Quantity::Seconds, 0.0, "0 s"),
             (Quantity::PacketsPerSecond, 50_000.0, "50.0 kpackets/s"),
+            (Quantity::BytesPerSecond, 1_250_000.0, "1250 kB/s"),
             (Quantity::Bytes, 1_310_720.0, "1.25 MiB"),
             (Quantity::Ratio, 0.0012, "0.12 %"),
             (Quantity::PerMinute, 1225.4, "1225 per minute"),

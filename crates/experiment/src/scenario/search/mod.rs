@@ -25,6 +25,8 @@ pub(crate) struct TrialRequest {
     pub packets: Option<u64>,
     /// Number of the trial, from 1.
     pub number: u32,
+    /// Whether it repeats the trial before, whose result is not used.
+    pub is_again: bool,
 }
 
 /// The result of a trial.
@@ -227,7 +229,8 @@ fn failure(trial: &Trial, ask: TrialRequest, goal: f64) -> Option<Cause> {
 
 impl<E> Searching<'_, E> {
     fn ask(&self, rate: f64, packets: Option<u64>) -> TrialRequest {
-        TrialRequest { rate, seconds: self.terms.seconds, packets, number: self.number }
+        let (seconds, number) = (self.terms.seconds, self.number);
+        TrialRequest { rate, seconds, packets, number, is_again: false }
     }
 
     /// Runs a trial; repeats it if it was host-limited and `spoils` says that its failure makes it unusable.
@@ -240,7 +243,7 @@ impl<E> Searching<'_, E> {
         let mut again = 0;
         loop {
             self.number += 1;
-            let ask = self.ask(rate, packets);
+            let ask = TrialRequest { is_again: again > 0, ..self.ask(rate, packets) };
             let trial = (self.trial)(ask)?;
             let is_short = !trial.is_offered(ask);
             let is_spoilt = trial.host_limited && spoils(&trial);

@@ -1,6 +1,6 @@
 //! A search whose trials are tests.
 
-use weir_model::experiment::{Found, PublishedFigure};
+use weir_model::experiment::{Found, PublishedFigure, SearchKind};
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
@@ -12,7 +12,7 @@ use super::*;
 /// Delay statistics of a trial.
 const STATISTICS: [&str; 5] = ["min", "mean", "p50", "p99", "max"];
 /// Other figures of a trial.
-const FIGURES: [&str; 7] = [
+const FIGURES: [&str; 9] = [
     "sent_packets",
     "lost_packets",
     "loss",
@@ -20,7 +20,13 @@ const FIGURES: [&str; 7] = [
     "sent_packet_rate",
     "throughput",
     "packet_rate",
+    "received_ratio",
+    "link_usage",
 ];
+/// The axis of a search's trials.
+const RATE: &str = "rate";
+/// That of bursts.
+const PACKETS: &str = "packets";
 /// Ethernet's MTU, the default for the datagram size.
 const MTU_BYTES: u32 = 1500;
 
@@ -44,6 +50,9 @@ impl Inner<'_, '_, '_> {
         let further: Vec<Metric> =
             step.metrics.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
         let mut open: Vec<String> = vec![];
+        // Of each trial, in ascending order of rates.
+        let mut all: Vec<AxisValues> = vec![];
+        let mut failed = None;
         for at in points(&axes) {
             let around: AxisValues = [self.around.at.clone(), at.clone()].concat();
             let room = Room {
@@ -55,7 +64,8 @@ impl Inner<'_, '_, '_> {
                 place: self.name,
             };
             let terms = room.terms(self.execution.confidence(), options.seed.0)?;
-            let (mut runs, mut rates, mut not_simulated) = (vec![], vec![], false);
+            let (mut runs, mut rates, mut not_simulated) = (Vec::<RunRef>::new(), vec![], false);
+            let mut tried: Vec<(f64, AxisValues)> = vec![];
             let is_first = out.runs.is_empty();
             let mut trial = |ask: TrialRequest| -> Result<Trial, ScenarioError> {
                 if self.execution.is_stopped() {
@@ -66,10 +76,13 @@ impl Inner<'_, '_, '_> {
                 }
                 let plan = room.plan(ask, terms.unit)?;
                 let key = format!("{}|{}#{}", self.path, key(&at), ask.number);
+                let (load, value) = load_of(ask, terms.unit);
+                let mut here = at.clone();
+                here.push(value);
                 let one = SingleRun {
                     test: &step.test,
                     plan: &plan,
-                    at: &at,
+                    at: &here,
                     repetition: ask.number,
                     key,
                     metrics: &metrics,
@@ -85,8 +98,14 @@ impl Inner<'_, '_, '_> {
                     let reason = format!("trial {} has no {name}", ask.number);
                     ScenarioError::program(self.name, &reason)
                 });
+                if let Some(before) = runs.last_mut().filter(|_| ask.is_again) {
+                    before.superseded = true;
+                }
                 runs.push(run);
                 rates.push(ask.rate);
+                if !tried.iter().any(|(_, known)| *known == here) {
+                    tried.push((load, here));
+                }
                 trial
             };
             let searched = search(&terms, &mut trial);
@@ -96,7 +115,15 @@ impl Inner<'_, '_, '_> {
             });
             out.runs.append(&mut runs);
             out.code = not_simulated.then(|| StepOutcome::NOT_SIMULATED.into());
-            let mut searched = searched?;
+            tried.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            all.extend(tried.into_iter().map(|(_, at)| at));
+            let mut searched = match searched {
+                Ok(searched) => searched,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
             searched.found.extend(at_result.into_iter().flatten());
             let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             open.extend(searched.open.into_iter().map(|why| match words.is_empty() {
@@ -112,7 +139,12 @@ impl Inner<'_, '_, '_> {
                 out.found.push(figure);
             }
         }
-        out.axes = axes.into_iter().map(|(name, _)| name).collect();
+        let load = if step.kind == SearchKind::BackToBack { PACKETS } else { RATE };
+        out.axes = axes.into_iter().map(|(name, _)| name).chain([load.into()]).collect();
+        out.points = self.points(&all, &out.runs, self.execution.confidence().into());
+        if let Some(error) = failed {
+            return Err(error);
+        }
         if let Some(first) = open.first() {
             out.outcome = out.outcome.and(Outcome::Inconclusive);
             out.reason = Some(match open.len() {
@@ -166,6 +198,25 @@ fn further_figures(
     metrics.iter().filter_map(figure).collect()
 }
 
+/// The load of a trial, and its value of an axis: the requested rate, or the packets of a burst.
+fn load_of(ask: TrialRequest, unit: &str) -> (f64, (String, String)) {
+    match ask.packets {
+        Some(packets) => (packets as f64, (PACKETS.into(), packets.to_string())),
+        None => (ask.rate, (RATE.into(), rate_text(ask.rate, unit))),
+    }
+}
+
+/// A rate as in a plan.
+fn rate_text(rate: f64, unit: &str) -> String {
+    match unit {
+        "bits_per_second" => format!("{rate:.0}"),
+        _ => {
+            let text = format!("{rate:.3}");
+            format!("{}pps", text.trim_end_matches('0').trim_end_matches('.'))
+        }
+    }
+}
+
 /// The trial of a run, or the name of the missing figure: what was not counted was neither lost nor carried.
 fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
     let of = |name: &str| run.metrics.get(name).copied();
@@ -211,17 +262,14 @@ impl Room<'_> {
     /// The plan of a trial.
     fn plan(&self, ask: TrialRequest, unit: &str) -> Result<Plan, ScenarioError> {
         let test = &self.step.test;
-        let text = |rate: f64| match unit {
-            "bits_per_second" => format!("{rate:.0}"),
-            _ => format!("{rate:.3}pps"),
-        };
+        let text = |rate: f64| rate_text(rate, unit);
         let mut values: AxisValues = [self.around.clone(), self.at.clone()].concat();
-        values.push(("rate".into(), text(ask.rate)));
+        values.push((RATE.into(), text(ask.rate)));
         values.push(("seconds".into(), ask.seconds.to_string()));
         if let Some(packets) = ask.packets {
-            values.push(("packets".into(), packets.to_string()));
+            values.push((PACKETS.into(), packets.to_string()));
         }
-        let own = ["rate", "seconds", "packets"].map(String::from).into_iter();
+        let own = [RATE, "seconds", PACKETS].map(String::from).into_iter();
         let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
         let mut plan = plans::plan(test, &values, &own, self.files, self.parse_flags, self.place)?;
         let senders = plans::paths(test, &values, self.place)?.len() as u32;
@@ -283,8 +331,9 @@ impl Room<'_> {
         };
         let unit = if in_bits { "bits_per_second" } else { "packets_per_second" };
         let seconds = step.trial.seconds();
-        let is_burst = step.kind == weir_model::experiment::SearchKind::BackToBack;
-        let ask = |rate| TrialRequest { rate, seconds, packets: is_burst.then_some(1), number: 1 };
+        let is_burst = step.kind == SearchKind::BackToBack;
+        let packets = is_burst.then_some(1);
+        let ask = |rate| TrialRequest { rate, seconds, packets, number: 1, is_again: false };
         let (shape, rate) = self.shape(&self.plan(ask(low), unit)?, unit)?;
         let payload_bits = shape.payload_bytes as f64 * 8.0;
         let high = match (self.rate("high", step.high.as_deref())?, &step.nominal) {
@@ -365,8 +414,6 @@ pub(in crate::scenario) fn check_search(
 
 #[cfg(test)]
 mod tests {
-    use weir_model::experiment::SearchKind;
-
     use super::*;
 
     fn step(low: &str, high: &str, nominal: &str) -> SearchStep {
@@ -462,7 +509,13 @@ mod tests {
             parse_flags: &parse_flags,
             place: "",
         };
-        let ask = |packets| TrialRequest { rate: 1000.0, seconds: 1.0, packets, number: 1 };
+        let ask = |packets| TrialRequest {
+            rate: 1000.0,
+            seconds: 1.0,
+            packets,
+            number: 1,
+            is_again: false,
+        };
         let rate = |packets| {
             let plan = room.plan(ask(packets), "packets_per_second").unwrap();
             plan.connections[0].rate.unwrap().to_string()
@@ -470,6 +523,13 @@ mod tests {
         assert_eq!(rate(None), "250pps");
         // Back to back at the maximum rate, not unlimited.
         assert_eq!(rate(Some(40)), "250pps");
+    }
+
+    #[test]
+    fn a_rate_has_the_digits_that_it_needs() {
+        assert_eq!(rate_text(1000.0, "packets_per_second"), "1000pps");
+        assert_eq!(rate_text(812.7437, "packets_per_second"), "812.744pps");
+        assert_eq!(rate_text(1e6, "bits_per_second"), "1000000");
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub use steps::{
     Step, StopStep, SweepStep, TestStep, WaitStep,
 };
 pub use table::{
-    CellUnit, Piece, PublishedColumns, STEP_AXIS, TableFigure, TableSpec, alternatives, cell_pieces,
+    CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,
+    alternatives, cell_pieces,
 };
 pub use types::{EmulatorSpec, HostSpec, Impairing, LabSetup, Scenario};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Scenario, Step, check_axes, inside, nearest, refuse};
+use super::{Action, Scenario, SearchKind, Step, check_axes, inside, nearest, refuse};
 use crate::ModelError;
 use crate::experiment::{Metric, Unit};
 
@@ -32,11 +32,13 @@ pub struct TableSpec {
     /// Axes whose values make columns of measured figures. Default: one column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// Figures of a cell: metrics, also `variance METRIC` and `deviation METRIC` over repetitions, and `found NAME` for
+    /// Figures of a cell (none in a table with `row`): metrics, also `variance METRIC` and `deviation METRIC` over repetitions, and `found NAME` for
     /// the result of a search.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<String>,
     /// Formats of the cells. Each word that is a unit stands for the next figure, as in `Mb/s (%)`. Several formats
     /// make several columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<String>,
     /// Headings of the columns of several formats. Default: the formats.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,9 +52,44 @@ pub struct TableSpec {
     /// Axis → value → the printed value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, BTreeMap<String, String>>,
+    /// Charts of one figure against another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<ChartSpec>,
     /// Published figures, in columns of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedColumns>,
+    /// What is measured for single rows of a table of published statements, each with its own figure. Its `rows` are then
+    /// columns of the published files.
+    #[serde(rename = "row", skip_serializing_if = "Vec::is_empty")]
+    pub row_figures: Vec<RowFigure>,
+}
+
+/// A chart of a table.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChartSpec {
+    /// The figure along the horizontal axis.
+    pub x: String,
+    /// The figure along the vertical axis.
+    pub y: String,
+}
+
+/// A figure that is measured for rows of a table.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RowFigure {
+    /// Heading of a row label → its value in the rows for which it is measured.
+    #[serde(rename = "where")]
+    pub filter: BTreeMap<String, String>,
+    /// The step.
+    pub step: String,
+    /// Axis → value of its points. Of several points, the one with the largest figure counts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, String>,
+    /// The metric.
+    pub figure: String,
+    /// Its unit in the table.
+    pub cell: String,
 }
 
 /// Published figures in a CSV file with a header line.
@@ -104,7 +141,7 @@ const fn unit(word: &'static str, unit: Unit, si: f64) -> CellUnit {
 }
 
 /// Units of cells. `kB` are 1000 bytes, `KB` 1024.
-const CELL_UNITS: [CellUnit; 19] = [
+const CELL_UNITS: [CellUnit; 20] = [
     unit("bit/s", Unit::BitsPerSecond, 1.0),
     unit("kb/s", Unit::BitsPerSecond, 1e3),
     unit("Mb/s", Unit::BitsPerSecond, 1e6),
@@ -121,6 +158,7 @@ const CELL_UNITS: [CellUnit; 19] = [
     unit("µs", Unit::Seconds, 1e-6),
     unit("bytes", Unit::Bytes, 1.0),
     unit("%", Unit::Ratio, 0.01),
+    unit("ratio", Unit::Ratio, 1.0),
     unit("count", Unit::Count, 1.0),
     unit("calls", Unit::Count, 1.0),
     unit("calls/s", Unit::Count, 1.0),
@@ -232,6 +270,10 @@ impl TableSpec {
         for (_, of_step) in steps.iter().filter(|(name, _)| own(name)) {
             axes.extend(of_step.iter().map(String::as_str));
         }
+        // Statements have labels of their own.
+        if !self.row_figures.is_empty() {
+            axes.extend(self.rows.iter().map(String::as_str));
+        }
         let known: Vec<&str> = axes.iter().copied().collect();
         let check_axis = |field: &str, axis: &str| match known.contains(&axis) {
             true => Ok(()),
@@ -250,7 +292,16 @@ impl TableSpec {
         if self.rows.is_empty() {
             return refuse(&format!("{at}.rows"), "none", "at least one axis");
         }
-        self.check_cells(at)?;
+        let figures = match self.row_figures.is_empty() {
+            true => {
+                self.check_cells(at)?;
+                self.figures.len()
+            }
+            false => {
+                self.check_rows(&steps, at)?;
+                1
+            }
+        };
         for (i, published) in self.published.iter().enumerate() {
             let at = format!("{at}.published[{i}]");
             if published.file.is_empty() || published.source.is_empty() {
@@ -263,11 +314,11 @@ impl TableSpec {
                     return refuse(&format!("{at}.match"), axis, &with_hint(axis, &listed));
                 }
             }
-            if published.figures.len() != self.figures.len() {
+            if published.figures.len() != figures {
                 return refuse(
                     &format!("{at}.figures"),
                     &published.figures.len().to_string(),
-                    &format!("{}, as the table has figures", self.figures.len()),
+                    &format!("{figures}, as the table has figures"),
                 );
             }
         }
@@ -312,7 +363,70 @@ impl TableSpec {
                 return refuse(&format!("{at}.cells"), unit.word, &fitting.join(", "));
             }
         }
+        let known: Vec<&str> = self.figures.iter().map(String::as_str).collect();
+        for (i, chart) in self.charts.iter().enumerate() {
+            for (field, figure) in [("x", &chart.x), ("y", &chart.y)] {
+                if !known.contains(&figure.as_str()) {
+                    let accepted = with_hint(figure, &known);
+                    return refuse(&format!("{at}.charts[{i}].{field}"), figure, &accepted);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Checks the figures of single rows.
+    fn check_rows(&self, steps: &[(&str, BTreeSet<String>)], at: &str) -> Result<(), ModelError> {
+        let lists = [
+            ("figures", &self.figures),
+            ("cells", &self.cells),
+            ("heads", &self.heads),
+            ("split", &self.split),
+            ("columns", &self.columns),
+        ];
+        if let Some((field, _)) = lists.iter().find(|(_, list)| !list.is_empty()) {
+            return refuse(&format!("{at}.{field}"), "given", "none in a table with row");
+        }
+        let rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
+        for (i, published) in self.published.iter().enumerate() {
+            let is_given = |axis: &&&str| {
+                published.matching.contains_key(**axis) || published.at.contains_key(**axis)
+            };
+            if let Some(axis) = rows.iter().find(|axis| !is_given(axis)) {
+                let field = format!("{at}.published[{i}].match");
+                return refuse(&field, &format!("without {axis}"), "each of the table's rows");
+            }
+        }
+        for (i, row) in self.row_figures.iter().enumerate() {
+            let at = format!("{at}.row[{i}]");
+            if let Some(axis) = row.filter.keys().find(|axis| !rows.contains(&axis.as_str())) {
+                return refuse(&format!("{at}.where"), axis, &with_hint(axis, &rows));
+            }
+            let known: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+            let Some((_, axes)) = steps.iter().find(|(name, _)| *name == row.step) else {
+                return refuse(&format!("{at}.step"), &row.step, &with_hint(&row.step, &known));
+            };
+            let axes: Vec<&str> = axes.iter().map(String::as_str).collect();
+            if let Some(axis) = row.at.keys().find(|axis| !axes.contains(&axis.as_str())) {
+                return refuse(&format!("{at}.at"), axis, &with_hint(axis, &axes));
+            }
+            let field = format!("{at}.figure");
+            let metric: Metric = row.figure.parse().map_err(|e| inside(&field, e))?;
+            if row.unit().is_none_or(|unit| !TableFigure::Mean(metric.clone()).fits(&unit)) {
+                let fitting = CELL_UNITS.iter().filter(|u| u.unit == metric.unit() && !u.squared);
+                let fitting: Vec<&str> = fitting.map(|u| u.word).collect();
+                return refuse(&format!("{at}.cell"), &row.cell, &fitting.join(", "));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowFigure {
+    /// Its unit; absent if `cell` is not one unit.
+    #[must_use]
+    pub fn unit(&self) -> Option<CellUnit> {
+        CELL_UNITS.into_iter().find(|unit| unit.word == self.cell)
     }
 }
 
@@ -338,7 +452,8 @@ fn collect<'a>(
             Some(Action::Sweep(sweep)) => own.extend(axes(&sweep.over)),
             Some(Action::Search(search)) => {
                 own.extend(axes(&search.over));
-                own.insert("rate".into());
+                let is_burst = search.kind == SearchKind::BackToBack;
+                own.insert(if is_burst { "packets" } else { "rate" }.into());
             }
             Some(Action::Compare(compare)) => {
                 own.extend(axes(&compare.over));
@@ -402,10 +517,41 @@ mod tests {
             ("rows", "steps = [\"y\"]\nrows", "table[0].steps"),
             ("rows", "heads = [\"a\"]\nrows", "table[0].heads"),
             ("rows", "names = { rate = { x = \"y\" } }\nrows", "table[0].names"),
+            (
+                "rows",
+                "charts = [{ x = \"throughput\", y = \"loss\" }]\nrows",
+                "table[0].charts[0].y",
+            ),
         ] {
             let refused = scenario(&good.replacen(from, to, 1)).unwrap_err();
             let refusal = crate::Refusal::from(&refused);
             let named = refusal.field.unwrap_or_default();
+            assert!(named.starts_with(field), "{field}: {named} {refused}");
+        }
+    }
+
+    #[test]
+    fn the_rows_of_statements_have_figures_of_their_own() {
+        let scenario = |table: &str| {
+            let text = format!(
+                "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\nrows = [\"what\"]\n{table}\n[lab]\n[[step]]\nname = \"x\"\nsweep = {{ over = [\"size=1,2\"], test = {{ to = \"b\" }} }}\n"
+            );
+            Scenario::parse(&text, false, &Default::default(), &Default::default())
+        };
+        let good = "published = [{ file = \"f.csv\", source = \"s\", match = { what = \"w\" }, figures = [\"v\"] }]\nrow = [{ where = { what = \"a\" }, step = \"x\", at = { size = \"1\" }, figure = \"throughput\", cell = \"kB/s\" }]";
+        let read = scenario(good).unwrap();
+        assert_eq!(read.tables[0].row_figures[0].unit().map(|u| u.word), Some("kB/s"));
+        for (from, to, field) in [
+            ("where = { what", "where = { other", "table[0].row[0].where"),
+            ("step = \"x\"", "step = \"y\"", "table[0].row[0].step"),
+            ("at = { size", "at = { sizes", "table[0].row[0].at"),
+            ("\"throughput\"", "\"thruput\"", "table[0].row[0].figure"),
+            ("kB/s", "%", "table[0].row[0].cell"),
+            ("match = { what = \"w\" }, ", "", "table[0].published[0].match"),
+            ("published", "figures = [\"loss\"]\npublished", "table[0].figures"),
+        ] {
+            let refused = scenario(&good.replacen(from, to, 1)).unwrap_err();
+            let named = crate::Refusal::from(&refused).field.unwrap_or_default();
             assert!(named.starts_with(field), "{field}: {named} {refused}");
         }
     }
