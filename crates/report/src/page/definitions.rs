@@ -1,5 +1,6 @@
 //! Short definitions of the figures on a page, with their source. docs/METHODOLOGY.md has the details.
 
+use weir_model::experiment::Metric;
 use weir_model::metric::METRICS;
 use weir_model::record::{Flow, Receiver, Record};
 
@@ -12,6 +13,25 @@ pub struct Definition {
     pub text: &'static str,
     /// The standard that defines it; empty: Weir's own.
     pub source: &'static str,
+}
+
+/// The definitions of these metrics, in the order of [`METRICS`]; names that are no metrics are left out.
+pub(super) fn of_metrics<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Definition> {
+    let read = |name: &str| {
+        let of = ["variance ", "deviation "].iter().find_map(|of| name.strip_prefix(of));
+        of.unwrap_or(name).parse::<Metric>().ok()
+    };
+    let used: Vec<Metric> = names.into_iter().filter_map(read).collect();
+    let is_used = |m: &&weir_model::metric::Definition| {
+        used.iter().any(|metric| metric.definition().name == m.name)
+    };
+    METRICS.iter().filter(is_used).map(Definition::from).collect()
+}
+
+impl From<&weir_model::metric::Definition> for Definition {
+    fn from(m: &weir_model::metric::Definition) -> Definition {
+        Definition { term: m.label, text: m.definition, source: m.source }
+    }
 }
 
 /// The definitions of the metrics that these records have.
@@ -28,7 +48,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
                 flows().map(|f| m.of_flow(f)).chain(records.iter().map(|r| m.of(r, None, None)));
             values.flatten().any(|v| !m.is_rare || v > 0.0)
         })
-        .map(|m| Definition { term: m.label, text: m.definition, source: m.source })
+        .map(Definition::from)
         .collect();
     let mut define = |shown: bool, term, source, text| {
         if shown {

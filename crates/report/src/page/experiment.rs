@@ -129,6 +129,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             vec![how_to_repeat(&experiment.command, &experiment.id), Block::Facts(facts)],
         )
     });
+    sections.extend(meaning([experiment]));
     // The runs of a parallel step are sums over its nested steps.
     let own = all.iter().filter(|(_, s)| s.steps.is_empty());
     let made: Vec<_> = own.flat_map(|(_, s)| &s.runs).collect();
@@ -163,6 +164,25 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
 }
 
+/// The definitions of the metrics that experiments show; absent without any.
+pub(super) fn meaning<'a>(
+    experiments: impl IntoIterator<Item = &'a Experiment>,
+) -> Option<Section> {
+    let mut names: Vec<&str> = vec![];
+    for experiment in experiments {
+        for (_, step) in flat(&experiment.steps, "") {
+            names.extend(step.metric_names());
+            if step.points.is_empty() {
+                names.extend(step.runs.iter().flat_map(|r| r.metrics.keys().map(String::as_str)));
+            }
+        }
+        let columns = experiment.tables.iter().flat_map(|t| &t.columns);
+        names.extend(columns.flat_map(|c| c.metrics.iter().map(String::as_str)));
+    }
+    let definitions = super::definitions::of_metrics(names);
+    (!definitions.is_empty()).then(|| super::run::meaning(definitions))
+}
+
 /// How to repeat the experiment: the command, or a note if a server started it with its own document, for which there is no
 /// command.
 fn how_to_repeat(command: &[String], id: &str) -> Block {
@@ -179,7 +199,7 @@ fn how_to_repeat(command: &[String], id: &str) -> Block {
 }
 
 /// The verdict, or that the experiment was interrupted.
-fn outcome_text(experiment: &Experiment) -> String {
+pub(super) fn outcome_text(experiment: &Experiment) -> String {
     let word = word(experiment.outcome);
     match (experiment.status, experiment.outcome) {
         (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
@@ -345,7 +365,7 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
 }
 
 /// The scenario's tables, each with the sources of its published figures.
-fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
+pub(super) fn result_tables(tables: &[ResultTable]) -> Vec<Block> {
     let mut out = vec![];
     for table in tables {
         let charts = result_table::figures(table);

@@ -464,7 +464,12 @@ pub(super) fn command(words: &[String]) -> String {
 }
 
 pub(super) fn method(records: &[&Record]) -> Section {
-    let blocks = vec![Block::Definitions(definitions::of(records))];
+    meaning(definitions::of(records))
+}
+
+/// The section of definitions.
+pub(super) fn meaning(definitions: Vec<definitions::Definition>) -> Section {
+    let blocks = vec![Block::Definitions(definitions)];
     Section { background: true, ..Section::new("method", "What the figures mean", blocks) }
 }
 
