@@ -408,7 +408,7 @@ export class Mock {
       one.ended_at = new Date().toISOString();
       one.exit_code = code;
       one.progress.push(words);
-      one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome, status, seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps, variables: {}, tags: [], command: [], quick: true, simulated: false };
+      one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome, status, seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps, variables: {}, tags: [], command: [], quick: true, simulated: false, tables: sample('tables') };
       this.told('experiments', one);
     };
     const work = setTimeout(() => ended(0, 'loss: passed', 'passed', 'complete', [step]), this.experimentMs);

@@ -44,6 +44,7 @@ export type Problem = Schemas['Problem'];
 export type ProfileList = Schemas['ProfileList'];
 export type Record = Schemas['Record'];
 export type Report = Schemas['EmulatorReport'];
+export type ResultTable = Schemas['ResultTable'];
 export type RunList = Schemas['RunList'];
 export type SampleEvent = Schemas['SampleEvent'];
 export type ScenarioEntry = Schemas['ScenarioEntry'];
