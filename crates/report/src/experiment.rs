@@ -40,9 +40,30 @@ const COLUMNS: [&str; 23] = [
 /// each axis, then the figures.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
-    let steps = flat(&experiment.steps, "");
+    points_csv(&[("", experiment)])
+}
+
+/// Several experiments, each with a name, as one CSV: as [`experiment_csv`], with the name in a first column `experiment`.
+#[must_use]
+pub fn experiments_csv(experiments: &[(String, Experiment)]) -> String {
+    let named: Vec<(&str, &Experiment)> =
+        experiments.iter().map(|(name, experiment)| (name.as_str(), experiment)).collect();
+    points_csv(&named)
+}
+
+/// The rows of experiments. A single one without a name has no column for it.
+fn points_csv(experiments: &[(&str, &Experiment)]) -> String {
+    let is_named = experiments.iter().any(|(name, _)| !name.is_empty());
+    let steps: Vec<(&str, String, &StepOutcome)> = experiments
+        .iter()
+        .flat_map(|(name, experiment)| {
+            flat(&experiment.steps, "")
+                .into_iter()
+                .map(move |(step, outcome)| (*name, step, outcome))
+        })
+        .collect();
     let mut axes: Vec<&str> = vec![];
-    for (_, step) in &steps {
+    for (.., step) in &steps {
         let found = step.found.iter().flat_map(|f| f.at.keys());
         for axis in step.axes.iter().chain(found) {
             if !axes.contains(&axis.as_str()) {
@@ -51,13 +72,16 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
         }
     }
     let mut out = String::new();
-    let head = ["step"].into_iter().chain(axes.iter().copied()).chain(COLUMNS);
+    let names = is_named.then_some("experiment").into_iter().chain(["step"]);
+    let head = names.chain(axes.iter().copied()).chain(COLUMNS);
     line(&mut out, head.map(text_cell));
     let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
-    for (name, step) in &steps {
+    for (experiment, name, step) in &steps {
         let place_cells = |at: &std::collections::BTreeMap<String, String>| {
             let values = axes.iter().map(|a| text_cell(at.get(*a).map_or("", String::as_str)));
-            std::iter::once(text_cell(name)).chain(values).collect::<Vec<_>>()
+            let names =
+                is_named.then(|| text_cell(experiment)).into_iter().chain([text_cell(name)]);
+            names.chain(values).collect::<Vec<_>>()
         };
         for point in &step.points {
             let crossing = crossing(point);

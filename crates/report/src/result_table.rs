@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use weir_model::csv::text_cell;
-use weir_model::experiment::{Experiment, Metric, ResultTable, TableCell, TableColumn};
+use weir_model::experiment::{
+    Experiment, Metric, ResultTable, TableCell, TableChart, TableColumn, TableReference, TableRow,
+};
 
 use crate::page::{Cell, Column, Grid, quantity, suffix};
 use crate::plot::{Axis, Figure, Point, Quantity, ReferenceLine, Series};
@@ -143,11 +145,11 @@ fn block(table: &ResultTable, range: Range<usize>) -> String {
     out
 }
 
-/// The names of an experiment's tables.
+/// The names of tables.
 #[must_use]
-pub fn table_names(experiment: &Experiment) -> Vec<&str> {
+pub fn table_names(tables: &[ResultTable]) -> Vec<&str> {
     let mut out: Vec<&str> = vec![];
-    for table in &experiment.tables {
+    for table in tables {
         if !out.contains(&table.name.as_str()) {
             out.push(&table.name);
         }
@@ -158,8 +160,8 @@ pub fn table_names(experiment: &Experiment) -> Vec<&str> {
 /// The tables of one name as CSV (RFC 4180, lines end in LF): the columns of the split, the labels of the row, then a column
 /// for each figure in its printed unit. A figure that is absent is empty.
 #[must_use]
-pub fn table_csv(experiment: &Experiment, name: &str) -> String {
-    let tables: Vec<&ResultTable> = experiment.tables.iter().filter(|t| t.name == name).collect();
+pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
+    let tables: Vec<&ResultTable> = tables.iter().filter(|t| t.name == name).collect();
     let mut columns: Vec<&TableColumn> = vec![];
     for column in tables.iter().flat_map(|t| &t.columns) {
         if !columns.contains(&column) {
@@ -201,6 +203,114 @@ pub fn table_csv(experiment: &Experiment, name: &str) -> String {
         }
     }
     out
+}
+
+/// The tables of several experiments, each with a name: those of one name and split become one, with the published columns
+/// once and the measured columns of each experiment under its name.
+#[must_use]
+pub fn merged_tables(experiments: &[(String, Experiment)]) -> Vec<ResultTable> {
+    let mut groups: Vec<Vec<(&str, &ResultTable)>> = vec![];
+    for (name, experiment) in experiments {
+        for table in &experiment.tables {
+            let is_same = |group: &&mut Vec<(&str, &ResultTable)>| {
+                let first = group[0].1;
+                (&first.name, &first.at, &first.row_heads)
+                    == (&table.name, &table.at, &table.row_heads)
+            };
+            match groups.iter_mut().find(is_same) {
+                Some(group) => group.push((name, table)),
+                None => groups.push(vec![(name, table)]),
+            }
+        }
+    }
+    groups.iter().map(|group| merged(group)).collect()
+}
+
+/// One table of several. `group` is not empty.
+fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
+    // Each column with the places where its cells are.
+    let mut columns: Vec<(TableColumn, Vec<(usize, usize)>)> = vec![];
+    for is_published in [true, false] {
+        for (part, (name, table)) in group.iter().enumerate() {
+            for (i, column) in table.columns.iter().enumerate() {
+                if column.published != is_published {
+                    continue;
+                }
+                let group = match column.group.as_str() {
+                    _ if is_published => column.group.clone(),
+                    "measured" => (*name).to_owned(),
+                    own => format!("{own}, {name}"),
+                };
+                let column = TableColumn { group, ..column.clone() };
+                match columns.iter_mut().find(|(known, _)| is_published && *known == column) {
+                    Some((_, places)) => places.push((part, i)),
+                    None => columns.push((column, vec![(part, i)])),
+                }
+            }
+        }
+    }
+    let mut rows: Vec<&Vec<String>> = vec![];
+    for row in group.iter().flat_map(|(_, table)| &table.rows) {
+        if !rows.contains(&&row.labels) {
+            rows.push(&row.labels);
+        }
+    }
+    // Loads that differ between experiments; the order of a study stays.
+    if columns.iter().all(|(column, _)| !column.published) {
+        let load = |labels: &&Vec<String>| match &labels[..] {
+            [one] => leading_number(one),
+            _ => None,
+        };
+        if rows.iter().all(|labels| load(labels).is_some()) {
+            rows.sort_by(|a, b| load(a).partial_cmp(&load(b)).unwrap_or(std::cmp::Ordering::Equal));
+        }
+    }
+    let rows = rows.into_iter().map(|labels| {
+        let cell = |(column, places): &(TableColumn, Vec<(usize, usize)>)| {
+            let here = places.iter().filter_map(|(part, i)| {
+                let row = group[*part].1.rows.iter().find(|row| row.labels == *labels)?;
+                row.cells.get(*i)
+            });
+            let absent = if column.published { "not published" } else { "not run" };
+            let none = || TableCell { absent: Some(absent.into()), ..TableCell::default() };
+            here.clone()
+                .find(|c| c.absent.is_none())
+                .or(here.clone().next())
+                .cloned()
+                .unwrap_or_else(none)
+        };
+        TableRow { labels: labels.clone(), cells: columns.iter().map(cell).collect() }
+    });
+    let rows: Vec<TableRow> = rows.collect();
+    let mut sources: Vec<String> = vec![];
+    for source in group.iter().flat_map(|(_, table)| &table.sources) {
+        if !sources.contains(source) {
+            sources.push(source.clone());
+        }
+    }
+    let mut charts: Vec<TableChart> = vec![];
+    for (name, table) in group {
+        for chart in &table.charts {
+            let references = chart.references.iter().map(|line| TableReference {
+                name: format!("{}, {name}", line.name),
+                ..line.clone()
+            });
+            match charts.iter_mut().find(|known| (&known.x, &known.y) == (&chart.x, &chart.y)) {
+                Some(known) => known.references.extend(references),
+                None => {
+                    charts.push(TableChart { references: references.collect(), ..chart.clone() })
+                }
+            }
+        }
+    }
+    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    ResultTable { columns, rows, sources, charts, ..group[0].1.clone() }
+}
+
+/// The number that starts a label, such as that of `1500pps`.
+fn leading_number(label: &str) -> Option<f64> {
+    let end = label.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(label.len());
+    label[..end].parse().ok()
 }
 
 /// A table for a page.

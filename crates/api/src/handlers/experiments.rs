@@ -12,7 +12,7 @@ use weir_model::names::Host;
 use weir_net::file::symlink;
 use weir_report::page;
 
-use super::runs::{data_of, figure_fits, rendered};
+use super::runs::{data_of, figure_fits, rendered, with_csv};
 use super::tests::{key_file, right_host, set_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
@@ -25,6 +25,8 @@ use crate::supervise;
 use crate::sweeps;
 use crate::types::*;
 
+/// Maximum number of experiments on one page.
+const MAX_REPORTED: usize = 10;
 /// Maximum number of hosts of an experiment.
 const MAX_HOSTS: usize = 64;
 
@@ -313,6 +315,37 @@ pub(crate) async fn report(
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),
         _ => rendered(page::of_experiment(&outcome), &query),
+    })
+    .await
+}
+
+/// Several experiments on one page.
+pub(crate) async fn report_of_several(
+    app: &Shared,
+    ids: &[String],
+    query: ReportQuery,
+) -> Result<Response, Problem> {
+    if ids.len() > MAX_REPORTED {
+        let given = format!("{} experiments", ids.len());
+        return Err(Problem::field("?experiment", given, format!("at most {MAX_REPORTED}")));
+    }
+    if query.format == ReportFormat::Json {
+        let accepted = "html, md, csv, svg; a result is at /experiments/ID";
+        return Err(Problem::field("?format", "json", accepted));
+    }
+    let again = ids.iter().enumerate().find(|(i, id)| ids[..*i].contains(id));
+    if let Some((_, id)) = again {
+        let given = format!("experiment {id} twice");
+        return Err(Problem::field("?experiment", given, "each experiment once"));
+    }
+    let mut outcomes = vec![];
+    for id in ids {
+        outcomes.push(supervise::experiment_outcome(app, id).await?);
+    }
+    heavy(app, move || {
+        let headings = page::headings(&outcomes);
+        let named: Vec<_> = headings.into_iter().zip(outcomes).collect();
+        with_csv(&page::of_experiments(&named), &query)
     })
     .await
 }

@@ -249,11 +249,17 @@ pub(crate) async fn report(
 /// Several runs in one report.
 pub(crate) async fn report_of_several(
     State(app): State<Shared>,
-    Query(query): Query<RunsReportQuery>,
+    Query(query): Query<SeveralReportQuery>,
 ) -> Result<Response, Problem> {
-    let RunsReportQuery { run: ids, format, figure, from_zero } = query;
+    let SeveralReportQuery { run: ids, experiment: experiments, format, figure, from_zero } = query;
     let query = ReportQuery { format, figure, from_zero };
     figure_fits(&query)?;
+    if !experiments.is_empty() {
+        if !ids.is_empty() {
+            return Err(Problem::field("?experiment", "runs as well", "either of them"));
+        }
+        return super::experiments::report_of_several(&app, &experiments, query).await;
+    }
     if !(1..=MAX_REPORTED).contains(&ids.len()) {
         let given = format!("{} runs", ids.len());
         return Err(Problem::field(
@@ -282,16 +288,20 @@ pub(crate) async fn report_of_several(
             }
             records.push(store.get(id).map_err(|e| in_query("?run", of_store(e), id))?);
         }
-        let document = page::of_runs(&records);
-        match format {
-            ReportFormat::Csv => {
-                let found = figure_of(&document, query.figure.as_deref())?;
-                Ok(text("text/csv; charset=utf-8", found.csv()))
-            }
-            _ => rendered(document, &query),
-        }
+        with_csv(&page::of_runs(&records), &query)
     })
     .await
+}
+
+/// A document in one of its formats, or the data of one figure.
+pub(crate) fn with_csv(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
+    match query.format {
+        ReportFormat::Csv => {
+            let found = figure_of(document, query.figure.as_deref())?;
+            Ok(text("text/csv; charset=utf-8", found.csv()))
+        }
+        _ => rendered(document, query),
+    }
 }
 
 /// A run named in a query; a refusal names that field.

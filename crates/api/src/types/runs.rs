@@ -99,16 +99,20 @@ pub(crate) struct ReportQuery {
     pub from_zero: bool,
 }
 
-/// Several runs on one page, as `weir report RUN RUN…`.
+/// Several runs or experiments on one page, as `weir report ID ID…`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-// With a default, so that the handler refuses a query without runs.
-#[schemars(transform = required_run)]
-pub(crate) struct RunsReportQuery {
+// With defaults, so that the handler refuses a query without ids.
+#[schemars(transform = without_empty_lists)]
+pub(crate) struct SeveralReportQuery {
     /// A run's id; 1 to 50 distinct ones, in the order of the page.
     #[serde(deserialize_with = "several")]
     #[schemars(length(min = 1, max = 50))]
     pub run: Vec<String>,
+    /// An experiment's id; 1 to 10 distinct ones, in the order of their columns. Without runs.
+    #[serde(deserialize_with = "several")]
+    #[schemars(length(min = 1, max = 10))]
+    pub experiment: Vec<String>,
     /// Its format; `csv` is the data of one figure; `json` is not supported.
     pub format: ReportFormat,
     /// With `svg` and `csv`: figure id; absent: the first. Refused with other formats.
@@ -118,10 +122,11 @@ pub(crate) struct RunsReportQuery {
     pub from_zero: bool,
 }
 
-fn required_run(schema: &mut schemars::Schema) {
-    schema.insert("required".into(), serde_json::json!(["run"]));
-    if let Some(run) = schema.pointer_mut("/properties/run").and_then(|run| run.as_object_mut()) {
-        run.remove("default");
+fn without_empty_lists(schema: &mut schemars::Schema) {
+    for list in ["/properties/run", "/properties/experiment"] {
+        if let Some(list) = schema.pointer_mut(list).and_then(|list| list.as_object_mut()) {
+            list.remove("default");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod served;
 
 mod answers;
 mod counters;
+mod experiments;
 mod guarded;
 mod hostile;
 mod launcher;

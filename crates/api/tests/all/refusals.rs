@@ -75,6 +75,8 @@ fn every_parameter_of_a_query_is_named() {
         ("/report", "run", "run=nope"),
         ("/report", "run", "run=run-one&run=run-one"),
         ("/report", "run", "run=run-one&run=run-on"),
+        ("/report", "experiment", "experiment=one&experiment=one"),
+        ("/report", "experiment", "experiment=one&run=run-one"),
         ("/report", "format", "run=run-one&format=pdf"),
         ("/report", "format", "run=run-one&format=json"),
         ("/report", "figure", "run=run-one&format=svg&figure=none-such"),

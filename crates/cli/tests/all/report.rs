@@ -271,6 +271,36 @@ fn a_stored_experiment_becomes_a_page_tables_and_charts() {
 }
 
 #[test]
+fn several_experiments_are_reported_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_experiments(dir.path());
+    let both = ["report", "20261122-09", "20261122-10"];
+    let labels = ["--label", "old box", "--label", "new box"];
+    let with = |more: &[&str]| {
+        let done = weir(dir.path(), &[&both[..], more].concat(), "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        done.stdout
+    };
+    // Without hosts in the result, the ids are the headings.
+    let text = with(&["--format", "text"]);
+    let head = text.lines().find(|line| line.contains("20261122-090000-aaaaaa")).unwrap();
+    assert!(head.contains("20261122-100000-bbbbbb"), "{text}");
+    let csv = with(&[&["--format", "csv", "--figure", "table-throughput"], &labels[..]].concat());
+    let head = csv.lines().next().unwrap();
+    let at = |name: &str| head.find(name).unwrap_or_else(|| panic!("{name}: {head}"));
+    assert!(at("IP Traffic") < at("old box Mb/s") && at("old box Mb/s") < at("new box Mb/s"));
+    let points = with(&[&["--format", "csv", "--figure", "points"], &labels[..]].concat());
+    assert!(points.starts_with("experiment,step,"), "{points}");
+    assert!(points.lines().nth(1).is_some_and(|line| line.starts_with("old box,")), "{points}");
+    with(&["--format", "svg", "-o", "charts"]);
+    assert!(files(&dir.path().join("charts")).len() > 2);
+    for labels in [&labels[..2], &["--label", "a", "--label", "a"][..]] {
+        let refused = refused(dir.path(), &[&both[..], labels].concat(), "");
+        assert_eq!(refused.field.as_deref(), Some("--label"), "{refused:?}");
+    }
+}
+
+#[test]
 fn an_ambiguous_or_unknown_experiment_is_refused_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     keep_experiments(dir.path());
@@ -285,7 +315,7 @@ fn an_ambiguous_or_unknown_experiment_is_refused_with_a_hint() {
     refused(&["last-experiment"], "usage");
     refused(&["20261122"], "ambiguous");
     refused(&["nowhere"], "not-found");
-    refused(&["20261122-09", "20261122-10"], "usage");
+    refused(&["20261122-09", "20261122-090000"], "usage");
     let last = weir(dir.path(), &["report", "last-experiment~1", "--format", "md"], "");
     assert!(last.stdout.contains("20261122-100000-bbbbbb"), "{}{}", last.stdout, last.stderr);
     // Experiments together with runs.

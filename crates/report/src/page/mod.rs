@@ -1,8 +1,9 @@
 //! A result as a page, in HTML or Markdown: the figures, warnings about them, and how to repeat the run.
 //!
 //! A [`Document`] consists of blocks without a format: [`of_run`] makes one from a record, [`of_runs`] one that compares
-//! several, and callers may assemble others. [`html`] and [`markdown`] write it. Every text in it is treated as untrusted. A
-//! value that was not measured is shown as such, never as zero.
+//! several; [`of_experiment`] and [`of_experiments`] do so for experiments; callers may assemble others. [`html`] and
+//! [`markdown`] write it. Every text in it is treated as untrusted. A value that was not measured is shown as such, never as
+//! zero.
 //!
 //! ```
 //! use weir_model::record::Record;
@@ -17,6 +18,7 @@ mod compare;
 mod definitions;
 mod document;
 mod experiment;
+mod experiments;
 mod figures;
 mod grid;
 mod html;
@@ -31,6 +33,7 @@ pub use definitions::Definition;
 pub use document::{Block, Document, Headline, Notice, Section};
 pub use experiment::of_experiment;
 pub(crate) use experiment::{quantity, suffix};
+pub use experiments::{headings, of_experiments};
 pub use figures::{figures_of_run, figures_of_runs};
 pub use grid::{Cell, Column, Grid};
 pub use html::html;

@@ -4,8 +4,9 @@
 use crate::support;
 use serde_json::Value;
 use support::golden;
-use weir_model::record::Record;
-use weir_report::page::{html, markdown, of_run, of_runs};
+use weir_model::experiment::{Experiment, HostUse, ResultTable, TableCell};
+use weir_model::record::{Host, Record};
+use weir_report::page::{headings, html, markdown, of_experiments, of_run, of_runs};
 use weir_report::{CsvWriter, TextOptions, csv_columns, escape, json_pretty, summary};
 
 /// The visible text of a page: without elements, with references resolved.
@@ -46,8 +47,9 @@ fn an_experiment_is_shown_as_it_was() {
     golden("experiment.csv", &weir_report::experiment_csv(&experiment));
     golden("experiment-tables.txt", &weir_report::tables_text(&experiment.tables, 100));
     golden("experiment-tables-narrow.txt", &weir_report::tables_text(&experiment.tables, 60));
-    let [name] = weir_report::table_names(&experiment)[..] else { panic!("one table") };
-    golden("experiment-table.csv", &weir_report::table_csv(&experiment, name));
+    let tables = &experiment.tables;
+    let [name] = weir_report::table_names(tables)[..] else { panic!("one table") };
+    golden("experiment-table.csv", &weir_report::table_csv(tables, name));
     let text = text_of(&html(&page));
     for wanted in [
         "Golden experiment",
@@ -59,6 +61,64 @@ fn an_experiment_is_shown_as_it_was() {
         "hello <world>",
     ] {
         assert!(text.contains(wanted), "{wanted}");
+    }
+}
+
+/// Published columns are there once, and each experiment has its measured columns, its steps and its series.
+#[test]
+fn several_experiments_are_side_by_side() {
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/experiment.json");
+    let text = std::fs::read_to_string(input).unwrap();
+    let first: Experiment = serde_json::from_str(&text).unwrap();
+    let mut second = Experiment { id: "20261123-other".into(), ..first.clone() };
+    let used = |kernel: &str| {
+        let host = Host { os: "Linux".into(), kernel: kernel.into(), ..Host::default() };
+        vec![HostUse { role: "a".into(), host }]
+    };
+    second.hosts = used("6.12.0");
+    assert_eq!(headings(&[first.clone(), second.clone()]), [&first.id, "Linux 6.12.0"]);
+    let same = Experiment { hosts: used("6.12.0"), ..first.clone() };
+    let three = headings(&[first.clone(), same.clone(), second.clone()]);
+    let wanted = ["Linux 6.12.0", &second.id].map(|part| three[2].contains(part));
+    assert_eq!((&three[0], wanted), (&first.id, [true, true]), "{three:?}");
+    assert_eq!(headings(&[same, second.clone()]), [&first.id, &second.id].map(String::as_str));
+    // A row that only the second has, and a figure that it has not.
+    let mut own = second.tables[0].rows[0].clone();
+    own.labels[0] = "64".into();
+    second.tables[0].rows.push(own);
+    let experiments = [("old".to_owned(), first), ("new".to_owned(), second)];
+    let merged = weir_report::merged_tables(&experiments);
+    let [old, new] = [0, 1].map(|i| &experiments[i].1.tables);
+    assert_eq!(merged.len(), old.len());
+    let count = |table: &ResultTable, published| {
+        table.columns.iter().filter(|c| c.published == published).count()
+    };
+    assert_eq!(count(&merged[0], true), count(&old[0], true));
+    assert_eq!(count(&merged[0], false), 2 * count(&old[0], false));
+    assert_eq!(merged[0].rows.len(), new[0].rows.len());
+    let last = merged[0].rows.last().unwrap();
+    let absent = |cell: &TableCell| cell.absent.is_some();
+    let measured: Vec<(bool, bool)> = merged[0]
+        .columns
+        .iter()
+        .zip(&last.cells)
+        .filter(|(column, _)| !column.published)
+        .map(|(column, cell)| (column.group == "old", absent(cell)))
+        .collect();
+    assert!(measured.iter().all(|(is_old, is_absent)| is_old == is_absent), "{measured:?}");
+    let page = of_experiments(&experiments);
+    golden("experiments.md", &markdown(&page));
+    golden("experiments-tables.txt", &weir_report::tables_text(&merged, 100));
+    let csv = weir_report::experiments_csv(&experiments);
+    let one = weir_report::experiment_csv(&experiments[0].1);
+    assert!(csv.starts_with("experiment,step,"));
+    assert_eq!(csv.lines().count(), 2 * one.lines().count() - 1);
+    let ids: Vec<&str> = page.figures().map(|f| f.id.as_str()).collect();
+    let distinct: std::collections::BTreeSet<&&str> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+    for figure in page.figures() {
+        let names = |of: &str| figure.series.iter().filter(|s| s.name.ends_with(of)).count();
+        assert_eq!(names("old"), names("new"), "{}", figure.title);
     }
 }
 

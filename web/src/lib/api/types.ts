@@ -754,8 +754,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Several runs in one report, as `weir report RUN RUN…`: `?run=ID&run=ID`. */
-        get: operations["getReportOfRuns"];
+        /** Several runs or experiments in one report, as `weir report ID ID…`: `?run=ID&run=ID` or `?experiment=ID&experiment=ID`. */
+        get: operations["getReportOfSeveral"];
         put?: never;
         post?: never;
         delete?: never;
@@ -8847,9 +8847,11 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    getReportOfRuns: {
+    getReportOfSeveral: {
         parameters: {
-            query: {
+            query?: {
+                /** @description An experiment's id; 1 to 10 distinct ones, in the order of their columns. Without runs. */
+                experiment?: string[];
                 /** @description With `svg` and `csv`: figure id; absent: the first. Refused with other formats. */
                 figure?: string;
                 /** @description Its format; `csv` is the data of one figure; `json` is not supported. */
@@ -8857,7 +8859,7 @@ export interface operations {
                 /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
                 from_zero?: boolean;
                 /** @description A run's id; 1 to 50 distinct ones, in the order of the page. */
-                run: string[];
+                run?: string[];
             };
             header?: never;
             path?: never;

@@ -26,6 +26,7 @@ use crate::error::CliError;
 use crate::parsed;
 
 use job::{Job, execute};
+pub(crate) use progress::cleaned;
 
 /// Flags of the result, the same for all three commands.
 #[derive(Debug, Clone, Default, clap::Args)]

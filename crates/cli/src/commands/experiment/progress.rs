@@ -13,7 +13,7 @@ use crate::output::print;
 use crate::terminal::wrapped;
 
 /// Removes terminal control sequences from lines that may quote a scenario, a program or a peer.
-pub(super) fn cleaned(text: &str) -> String {
+pub(crate) fn cleaned(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
             Some(line) => format!("{}\n", clean(line)),

@@ -1,4 +1,4 @@
-//! `weir report`: renders runs or an experiment as a page, as Markdown, or as charts in SVG and CSV.
+//! `weir report`: renders runs or experiments as a page, as Markdown, as text, or as charts in SVG and CSV.
 
 mod subject;
 
@@ -7,12 +7,17 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use weir_experiment::scenario::text::whole as steps_text;
 use weir_model::counted;
 use weir_model::experiment::Experiment;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
-use weir_report::{experiment_csv, table_csv, table_names};
+use weir_report::{
+    TextOptions, clean, experiment_csv, experiments_csv, merged_tables, summary, table_csv,
+    table_names, tables_text,
+};
 
+use crate::commands::experiment::cleaned;
 use crate::error::CliError;
 use crate::files;
 use crate::job::notice;
@@ -27,16 +32,16 @@ const POINTS: &str = "points";
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The runs, one or several to compare: ids, unique prefixes of them, "last", files of weir.run/1 JSON (as weir test --json
-    /// and weir runs export write them), or - for stdin. Or one experiment: its id, "last-experiment", or a file of
-    /// weir.experiment/1 JSON (as weir run, sweep and compare --json write it).
+    /// and weir runs export write them), or - for stdin. Or experiments: ids, "last-experiment", or files of weir.experiment/1 JSON (as
+    /// weir run, sweep and compare --json write them). Tables of several experiments are merged, with a column for each.
     #[arg(value_name = "RUN|EXPERIMENT", default_value = "last")]
     runs: Vec<OsString>,
-    /// The format: one HTML page, Markdown for a ticket, the data of each chart as CSV (of an experiment also points.csv with
-    /// all points and metrics), or each chart as SVG.
+    /// The format: one HTML page, Markdown for a ticket, text for a terminal, the data of each chart as CSV (of experiments also
+    /// points.csv with all points and metrics, and table-NAME.csv), or each chart as SVG.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
-    /// A file (html, md), a directory (csv, svg), or - for stdout [default: weir-report-ID.html or the directory
-    /// weir-report-ID here; Markdown to stdout]. Existing files are replaced when all is written; those with default names
+    /// A file (html, md, text), a directory (csv, svg), or - for stdout [default: weir-report-ID.html or the directory
+    /// weir-report-ID here; Markdown and text to stdout]. Existing files are replaced when all is written; those with default names
     /// only with --force.
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -46,6 +51,10 @@ pub(crate) struct ReportArgs {
     /// Start the vertical axes of all charts at zero [default: charts of experiments are scaled to the data].
     #[arg(long)]
     from_zero: bool,
+    /// Heading of an experiment's columns and series; once for each experiment, in their order [default: operating system and
+    /// kernel of its hosts].
+    #[arg(long, value_name = "TEXT")]
+    label: Vec<String>,
     /// Replace existing files with default names.
     #[arg(long)]
     force: bool,
@@ -55,6 +64,7 @@ pub(crate) struct ReportArgs {
 enum Format {
     Html,
     Md,
+    Text,
     Csv,
     Svg,
 }
@@ -65,13 +75,13 @@ enum Format {
 /// [`CliError`] with the program's exit code: 2 for an invalid run or file and for a file that exists already, 4 for a file
 /// that can't be read or written.
 pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
-    if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
+    if let (Some(_), Format::Html | Format::Md | Format::Text) = (&args.figure, args.format) {
         return Err(CliError::flag("--figure", "with a page", "--format svg or csv"));
     }
     // Before standard input is read; the files of stored runs are added later.
     let mut read: Vec<PathBuf> = subject::files(&args.runs).map(Into::into).collect();
     apart_from(&read, args.output.as_deref())?;
-    let subject = Subject::read(&args.runs)?;
+    let subject = Subject::read(&args.runs, &args.label)?;
     read.extend(subject.stored());
     apart_from(&read, args.output.as_deref())?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
@@ -88,12 +98,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     // A file that the user named may be replaced.
     let may_replace = args.force || args.output.is_some();
     match (args.format, &args.figure) {
-        (Format::Html | Format::Md, _) => {
-            let text =
-                if args.format == Format::Html { html(&document) } else { markdown(&document) };
+        (Format::Html | Format::Md | Format::Text, _) => {
+            let text = match args.format {
+                Format::Html => html(&document),
+                Format::Text => text(&subject),
+                _ => markdown(&document),
+            };
             match &args.output {
                 _ if to_stdout => print(&text),
-                None if args.format == Format::Md => print(&text),
+                None if args.format != Format::Html => print(&text),
                 output => {
                     let named = || PathBuf::from(format!("{}.html", subject.file_name()));
                     let path = output.clone().unwrap_or_else(named);
@@ -104,10 +117,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
             }
         }
         (format, Some(wanted)) => {
-            let table = match (&subject, format) {
-                (Subject::Experiment(experiment), Format::Csv) => tables(experiment),
-                _ => vec![],
-            };
+            let table = if format == Format::Csv { tables(&subject) } else { vec![] };
             let text = match table.into_iter().find(|(name, _)| name == wanted) {
                 Some((_, text)) => text,
                 None => drawn(find(&document, wanted)?, format),
@@ -129,21 +139,44 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 ));
             }
             let directory = args.output.clone().unwrap_or_else(|| subject.file_name().into());
-            let tables = match (&subject, format) {
-                (Subject::Experiment(experiment), Format::Csv) => tables(experiment),
-                _ => vec![],
-            };
+            let tables = if format == Format::Csv { tables(&subject) } else { vec![] };
             charts(&document, format, tables, &directory, may_replace, &read)
         }
     }
 }
 
-/// The tables of an experiment, with their names: the points, and the scenario's own.
-fn tables(experiment: &Experiment) -> Vec<(String, String)> {
-    let own = table_names(experiment)
+/// The tables of experiments, with their names: the points, and the scenarios' own.
+fn tables(subject: &Subject) -> Vec<(String, String)> {
+    let (points, tables) = match subject.experiments() {
+        [] => return vec![],
+        [(_, one)] => (experiment_csv(one), one.tables.clone()),
+        several => (experiments_csv(several), merged_tables(several)),
+    };
+    let own = table_names(&tables)
         .into_iter()
-        .map(|name| (format!("table-{name}"), table_csv(experiment, name)));
-    [(POINTS.to_owned(), experiment_csv(experiment))].into_iter().chain(own).collect()
+        .map(|name| (format!("table-{name}"), table_csv(&tables, name)));
+    [(POINTS.to_owned(), points)].into_iter().chain(own).collect()
+}
+
+/// Runs as weir test prints them. Of an experiment the steps and the tables; of several the merged tables, after the steps of
+/// those without any.
+fn text(subject: &Subject) -> String {
+    let options = TextOptions::default();
+    let steps = |experiment: &Experiment| -> String {
+        experiment.steps.iter().map(|step| cleaned(&steps_text(step, 0, false))).collect()
+    };
+    let width = options.width;
+    match subject {
+        Subject::Runs(runs) => runs.iter().map(|run| summary(run, &options)).collect(),
+        Subject::Experiments(all) => match &all[..] {
+            [(_, one)] => steps(one) + &tables_text(&one.tables, width),
+            several => {
+                let without = several.iter().filter(|(_, e)| e.tables.is_empty());
+                let own = without.map(|(name, e)| format!("{}\n{}", clean(name), steps(e)));
+                own.collect::<String>() + &tables_text(&merged_tables(several), width)
+            }
+        },
+    }
 }
 
 /// Refuses an output that is one of the files that were read.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use weir_model::document;
 use weir_model::experiment::{EXPERIMENT_SCHEMA, Experiment};
 use weir_model::record::{RUN_SCHEMA, Record};
-use weir_report::page::{Document, of_experiment, of_runs};
+use weir_model::{counted, document};
+use weir_report::page::{Document, headings, of_experiments, of_runs};
 use weir_runs::{DataDirectory, Experiments, MAX_RECORD_BYTES, Store, StoreError};
 
 use crate::commands::experiment::is_running;
@@ -19,6 +19,8 @@ use crate::error::CliError;
 
 /// Maximum number of runs on one page: more can't be read side by side.
 const MAX_RUNS: usize = 50;
+/// The same of experiments.
+const MAX_EXPERIMENTS: usize = 10;
 /// Maximum length of an id in a file's name, characters.
 const MAX_ID: usize = 64;
 /// Selects the newest experiment, as `last` selects the newest run.
@@ -28,15 +30,22 @@ const LAST_EXPERIMENT: &str = "last-experiment";
 pub(super) enum Subject {
     /// Runs side by side, in the order of the arguments.
     Runs(Vec<Record>),
-    /// One experiment.
+    /// Experiments side by side, each with its heading.
+    Experiments(Vec<(String, Experiment)>),
+}
+
+/// What one argument selects.
+enum Found {
+    Runs(Vec<Record>),
     Experiment(Box<Experiment>),
 }
 
 impl Subject {
-    /// Reads everything that the arguments select, before anything is written.
-    pub(super) fn read(arguments: &[OsString]) -> Result<Subject, CliError> {
-        let mut runs = vec![];
-        let mut experiment = None;
+    /// Reads everything that the arguments select, before anything is written. `labels` are headings of experiments in the order
+    /// of the arguments.
+    pub(super) fn read(arguments: &[OsString], labels: &[String]) -> Result<Subject, CliError> {
+        let mut runs: Vec<Record> = vec![];
+        let mut experiments: Vec<Experiment> = vec![];
         let mut stored = None;
         for word in arguments {
             let path = Path::new(word);
@@ -55,40 +64,61 @@ impl Subject {
                 }
             };
             match found {
-                Subject::Runs(mut found) => runs.append(&mut found),
-                Subject::Experiment(found) => match experiment.replace(found) {
-                    None => {}
-                    Some(first) => {
-                        let is_same = experiment.as_ref().is_some_and(|e| e.id == first.id);
-                        let given = match is_same {
-                            true => format!("experiment {} twice", first.id),
-                            false => "several experiments".into(),
-                        };
-                        return Err(CliError::flag("RUN", given, "one experiment, or runs"));
-                    }
-                },
+                Found::Runs(mut found) => runs.append(&mut found),
+                Found::Experiment(found) => experiments.push(*found),
             }
-            if runs.len() > MAX_RUNS {
-                return Err(CliError::flag(
-                    "RUN",
-                    format!("more than {MAX_RUNS} runs"),
-                    "fewer runs, which are compared on one page",
-                ));
+            for (count, most, what) in [
+                (runs.len(), MAX_RUNS, "runs"),
+                (experiments.len(), MAX_EXPERIMENTS, "experiments"),
+            ] {
+                if count > most {
+                    let accepted = format!("fewer {what}, which are compared on one page");
+                    return Err(CliError::flag(
+                        "RUN",
+                        format!("more than {most} {what}"),
+                        &accepted,
+                    ));
+                }
             }
         }
-        match experiment {
-            Some(_) if !runs.is_empty() => {
-                Err(CliError::flag("RUN", "an experiment and runs", "one experiment, or runs"))
-            }
-            Some(experiment) => Ok(Subject::Experiment(experiment)),
-            None => match twice(&runs) {
-                Some(id) => Err(CliError::flag(
-                    "RUN",
-                    format!("run {id} twice"),
-                    "each run once; last~1 is the one before last",
-                )),
-                None => Ok(Subject::Runs(runs)),
-            },
+        if !experiments.is_empty() && !runs.is_empty() {
+            return Err(CliError::flag("RUN", "experiments and runs", "either of them"));
+        }
+        if let Some(id) = twice(experiments.iter().map(|e| e.id.as_str())) {
+            let given = format!("experiment {id} twice");
+            return Err(CliError::flag("RUN", given, "each experiment once"));
+        }
+        if let Some(id) = twice(runs.iter().map(|run| run.id.as_str())) {
+            return Err(CliError::flag(
+                "RUN",
+                format!("run {id} twice"),
+                "each run once; last~1 is the one before last",
+            ));
+        }
+        let is_right = labels.len() == experiments.len() && labels.len() > 1;
+        if !labels.is_empty() && !is_right {
+            let labels = counted(labels.len(), "label");
+            return Err(CliError::flag(
+                "--label",
+                format!("{labels} for {}", counted(experiments.len(), "experiment")),
+                "one for each of several experiments, in their order",
+            ));
+        }
+        if let Some(label) = twice(labels.iter().map(String::as_str)) {
+            return Err(CliError::flag("--label", format!("{label} twice"), "different labels"));
+        }
+        if experiments.is_empty() {
+            return Ok(Subject::Runs(runs));
+        }
+        let labels = if labels.is_empty() { headings(&experiments) } else { labels.to_vec() };
+        Ok(Subject::Experiments(labels.into_iter().zip(experiments).collect()))
+    }
+
+    /// The experiments, each with its heading; none of runs.
+    pub(super) fn experiments(&self) -> &[(String, Experiment)] {
+        match self {
+            Subject::Runs(_) => &[],
+            Subject::Experiments(experiments) => experiments,
         }
     }
 
@@ -96,8 +126,8 @@ impl Subject {
     pub(super) fn stored(&self) -> Vec<PathBuf> {
         let Ok(data) = DataDirectory::of_this_user() else { return vec![] };
         let mut files = vec![data.file()];
-        if let Subject::Experiment(experiment) = self {
-            let stored = Experiments::of(&data);
+        let stored = Experiments::of(&data);
+        for (_, experiment) in self.experiments() {
             files.extend([stored.result(&experiment.id), stored.checkpoint(&experiment.id)]);
         }
         files
@@ -106,7 +136,7 @@ impl Subject {
     pub(super) fn document(&self) -> Document {
         match self {
             Subject::Runs(runs) => of_runs(runs),
-            Subject::Experiment(experiment) => of_experiment(experiment),
+            Subject::Experiments(experiments) => of_experiments(experiments),
         }
     }
 
@@ -114,7 +144,7 @@ impl Subject {
     pub(super) fn file_name(&self) -> String {
         let (id, count) = match self {
             Subject::Runs(runs) => (runs.first().map_or("", |r| &r.id), runs.len()),
-            Subject::Experiment(experiment) => (experiment.id.as_str(), 1),
+            Subject::Experiments(all) => (all.first().map_or("", |(_, e)| &e.id), all.len()),
         };
         let safe = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let id: String = id.chars().filter(safe).take(MAX_ID).collect();
@@ -136,11 +166,10 @@ impl Subject {
     }
 }
 
-/// The id of a run that is listed more than once; runs without an id are ignored.
-fn twice(runs: &[Record]) -> Option<&str> {
+/// The id or label that is listed more than once; empty ones are ignored.
+fn twice<'a>(ids: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = std::collections::BTreeSet::new();
-    let ids = runs.iter().map(|run| run.id.as_str()).filter(|id| !id.is_empty());
-    ids.into_iter().find(|id| !seen.insert(*id))
+    ids.filter(|id| !id.is_empty()).find(|id| !seen.insert(*id))
 }
 
 /// The data of this user.
@@ -159,7 +188,7 @@ impl UserData {
     }
 
     /// The run or experiment that an argument selects; a prefix that matches both is ambiguous.
-    fn find(&self, word: &str) -> Result<Subject, CliError> {
+    fn find(&self, word: &str) -> Result<Found, CliError> {
         if let Some(back) = word.strip_prefix(LAST_EXPERIMENT)
             && (back.is_empty() || back.starts_with('~'))
         {
@@ -199,13 +228,13 @@ impl UserData {
         }
     }
 
-    fn run(&self, id: &str) -> Result<Subject, CliError> {
+    fn run(&self, id: &str) -> Result<Found, CliError> {
         let nothing = || RunsError::Nothing { selector: id.into(), path: self.data.file() };
         let store = self.store.as_ref().ok_or_else(nothing)?;
-        Ok(Subject::Runs(vec![store.get(id).map_err(RunsError::from)?]))
+        Ok(Found::Runs(vec![store.get(id).map_err(RunsError::from)?]))
     }
 
-    fn experiment(&self, id: &str) -> Result<Subject, CliError> {
+    fn experiment(&self, id: &str) -> Result<Found, CliError> {
         match self.experiments.read(id).map_err(RunsError::from)? {
             Some(text) => experiment(&self.experiments.result(id).display().to_string(), &text),
             None => Err(match is_running(&self.experiments.checkpoint(id)) {
@@ -238,14 +267,14 @@ fn is_file(path: &Path) -> bool {
 }
 
 /// An experiment's result in JSON.
-fn experiment(name: &str, text: &str) -> Result<Subject, CliError> {
+fn experiment(name: &str, text: &str) -> Result<Found, CliError> {
     let read: Experiment = document::parse_json(text.as_bytes())
         .map_err(|e| CliError::flag("RUN", format!("{name}: {e}"), EXPERIMENT_SCHEMA))?;
-    Ok(Subject::Experiment(Box::new(read)))
+    Ok(Found::Experiment(Box::new(read)))
 }
 
 /// Reads a file: an experiment, or records (one, one a line, or an array of them).
-fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
+fn of_file(name: &str, input: impl Read) -> Result<Found, CliError> {
     let fail = |number: usize, reason: String| {
         CliError::flag(
             "RUN",
@@ -291,7 +320,7 @@ fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
             return Err(fail(i + 1, found));
         }
     }
-    Ok(Subject::Runs(out))
+    Ok(Found::Runs(out))
 }
 
 /// The schema that the first object of a text names.

@@ -1,0 +1,43 @@
+//! Reports of several stored experiments.
+
+use serde_json::json;
+
+use crate::http::get;
+use crate::served::{self, serve};
+
+#[test]
+fn experiments_are_reported_side_by_side_in_the_order_of_their_ids() {
+    let s = serve(|_| {});
+    let stored = weir_runs::Experiments::prepare(&served::data(s.directory.path())).unwrap();
+    for (id, rate) in [("exp-a", "94.9"), ("exp-b", "93.1")] {
+        let column = |group: &str, published: bool| json!({ "group": group, "head": "", "format": "Mb/s", "units": ["Mb/s"], "metrics": ["throughput"], "published": published });
+        let cell = |text: &str| json!({ "text": text, "texts": [text], "figures": [1e6] });
+        let result = json!({
+            "schema": "weir.experiment/1", "id": id, "version": "0", "name": "of", "started_at": "2026-11-22T10:00:00Z",
+            "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "outcome": "done", "steps": [],
+            "tables": [{
+                "name": "t", "title": "A table", "row_heads": ["size"],
+                "columns": [column("a study", true), column("measured", false)],
+                "rows": [{ "labels": ["1"], "cells": [cell("61.0"), cell(rate)] }],
+            }],
+        });
+        stored.keep(id, &format!("{result}\n")).unwrap();
+    }
+    let md = get(s.address, "/report?experiment=exp-b&experiment=exp-a&format=md").text();
+    // One published column; the measured ones in the order of the query.
+    let row = md.lines().find(|line| line.starts_with("| 1 |")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).filter(|c| !c.is_empty()).collect();
+    assert_eq!(cells, ["1", "61.0", "93.1", "94.9"], "{md}");
+    for (query, field, given) in [
+        ("experiment=exp-a&experiment=exp-a", "?experiment", "exp-a"),
+        ("experiment=exp-a&run=r", "?experiment", ""),
+        ("experiment=exp-a&format=json", "?format", "json"),
+        ("", "?run", ""),
+    ] {
+        let refused = get(s.address, &format!("/report?{query}")).expect(422);
+        let error = &refused["errors"][0];
+        assert_eq!(error["field"], field, "{query}: {refused}");
+        assert!(error["given"].as_str().unwrap_or_default().contains(given), "{query}: {refused}");
+    }
+    get(s.address, "/report?experiment=exp-a&experiment=nothing").expect(404);
+}
