@@ -4,6 +4,7 @@
 
 mod support;
 
+mod campaigns;
 mod golden;
 mod page;
 mod plot;
