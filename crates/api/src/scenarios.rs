@@ -12,8 +12,8 @@ use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
 use weir_model::document;
 use weir_model::experiment::{
-    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
-    TestStep, Variables,
+    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Scenario, Step, TestStep,
+    Variables,
 };
 
 use crate::config::{Config, ParseTestFlags};
@@ -278,7 +278,6 @@ fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
         timeout: _,
         keep_going: _,
         expect: _,
-        published,
         test,
         sweep,
         search,
@@ -292,13 +291,11 @@ fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
         parallel: _,
         repeat: _,
     } = step;
-    of_published(out, at, published);
     if let Some(test) = test {
         of_test(out, &format!("{at}/test"), test);
     }
     if let Some(sweep) = sweep {
         let at = format!("{at}/sweep");
-        of_published(out, &at, &sweep.published);
         of_test(out, &format!("{at}/test"), &sweep.test);
         if let Some(impair) = &sweep.impair {
             of_impair(out, &format!("{at}/impair"), impair);
@@ -306,7 +303,6 @@ fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
     }
     if let Some(search) = search {
         let at = format!("{at}/search");
-        of_published(out, &at, &search.published);
         of_test(out, &format!("{at}/test"), &search.test);
     }
     if compare.is_some() {
@@ -344,12 +340,6 @@ fn of_laws(out: &mut Vec<(String, String)>, at: &str, laws: &Impairing) {
     let Impairing { both: _, a_to_b: _, b_to_a: _, profile: _, config: _, config_file, seed: _ } =
         laws;
     add(out, &format!("{at}/config_file"), config_file.as_ref());
-}
-
-fn of_published(out: &mut Vec<(String, String)>, at: &str, published: &[Published]) {
-    for (one, i) in published.iter().zip(0..) {
-        add(out, &format!("{at}/published/{i}/file"), Some(&one.file));
-    }
 }
 
 /// Refuses commands that are no scripts of the directory; returns whether there are any.

@@ -123,7 +123,6 @@ pub(crate) fn scenario(
             plan: Some(serde_json::to_value(&plan).map_err(Problem::internal)?),
             ..TestStep::default()
         },
-        published: vec![],
     };
     Ok(Scenario {
         schema: SCENARIO_SCHEMA.into(),

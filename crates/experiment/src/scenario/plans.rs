@@ -207,9 +207,6 @@ fn one(
     let own = BTreeSet::new();
     Ok(match step.action() {
         Some(Action::Test(test)) => {
-            for published in &step.published {
-                super::published::read(published, files)?;
-            }
             let plan = plan(test, &vec![], &own, files, parse_flags, name)?;
             measurable(step, around, &plan, name)?;
             Estimate::of(&plan).times(test.runs.unwrap_or(1).into())
@@ -229,9 +226,6 @@ fn one(
                     impairment(impair, at, files, name)?;
                 }
             }
-            for published in &sweep.published {
-                super::published::read(published, files)?;
-            }
             let runs = super::repetition::Repetition::of(sweep, 0.95).first;
             let whole = once.times(runs.into());
             let pauses = sweep.pause.map_or(Duration::ZERO, |pause| {
@@ -247,9 +241,6 @@ fn one(
             }
         }
         Some(Action::Search(search)) => {
-            for published in &search.published {
-                super::published::read(published, files)?;
-            }
             let all = points(&check_axes(&search.over, name)?);
             for at in &all {
                 looked.go_on()?;
@@ -261,9 +252,6 @@ fn one(
             Estimate { points, runs: points, ..open }
         }
         Some(Action::Compare(compare)) => {
-            for published in &compare.published {
-                super::published::read(published, files)?;
-            }
             let all = inside(&compare.over)?;
             let mut once = Estimate::default();
             for at in &all {
@@ -285,9 +273,6 @@ fn one(
             impairment(impair, &vec![], files, name).map(|_| Estimate::default())?
         }
         Some(Action::Parallel(inner)) => {
-            for published in &step.published {
-                super::published::read(published, files)?;
-            }
             inner.iter().try_fold(Estimate::default(), |sum, step| {
                 one(step, around, looked).map(|one| sum.beside(one))
             })?

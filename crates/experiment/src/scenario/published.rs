@@ -1,6 +1,4 @@
-//! Published figures from CSV files with a header line, matched with the points of a sweep.
-
-use weir_model::experiment::{Point, Published, PublishedFigure};
+//! CSV files of published figures, with a header line.
 
 use super::{Files, ScenarioError};
 
@@ -45,42 +43,6 @@ pub(super) fn file<'a>(
         }
     }
     Ok(table)
-}
-
-/// Reads the file of a step's published figures.
-pub(super) fn read(published: &Published, files: &Files) -> Result<CsvTable, ScenarioError> {
-    let named = published.matching.values().chain(published.filter.keys()).chain(&published.label);
-    file(&published.file, named.chain([&published.column]), files)
-}
-
-/// Adds the published figures to their points.
-pub(super) fn beside(published: &Published, table: &CsvTable, points: &mut [Point]) {
-    let cell = |row: &'_ [String], name: &str| -> String {
-        table.column(name).and_then(|i| row.get(i)).cloned().unwrap_or_default()
-    };
-    for row in &table.rows {
-        if published.filter.iter().any(|(column, value)| cell(row, column) != *value) {
-            continue;
-        }
-        let Ok(value) = cell(row, &published.column).parse::<f64>() else { continue };
-        let label: Vec<String> = published.label.iter().map(|c| cell(row, c)).collect();
-        for point in points.iter_mut() {
-            let is_here =
-                published.at.iter().all(|(axis, value)| point.at.get(axis) == Some(value));
-            let matches = is_here
-                && published.matching.iter().all(|(axis, column)| {
-                    point.at.get(axis).is_some_and(|v| v.eq_ignore_ascii_case(&cell(row, column)))
-                });
-            if matches {
-                point.published.push(PublishedFigure {
-                    label: label.join(", "),
-                    metric: published.metric.clone(),
-                    value: value * published.scale.unwrap_or(1.0),
-                    source: published.source.clone(),
-                });
-            }
-        }
-    }
 }
 
 /// Parses CSV (RFC 4180) with a header line.
@@ -136,36 +98,6 @@ pub(super) fn parse(text: &str) -> Result<CsvTable, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_stand_beside_the_points_that_they_are_for() {
-        let table = parse("os,size,rate\nXP,128,61.0\nVista,128,62.5\nXP,256,\"68.5\"\n").unwrap();
-        let published = Published {
-            column: "rate".into(),
-            scale: Some(1e6),
-            metric: "throughput".into(),
-            source: "s".into(),
-            matching: [("size".to_owned(), "size".to_owned())].into(),
-            filter: [("os".to_owned(), "XP".to_owned())].into(),
-            label: vec!["os".into()],
-            ..Published::default()
-        };
-        let point = |size: &str| Point {
-            at: [("size".to_owned(), size.to_owned())].into(),
-            ..Point::default()
-        };
-        let mut points = [point("128"), point("256"), point("384")];
-        beside(&published, &table, &mut points);
-        let values: Vec<Vec<f64>> =
-            points.iter().map(|p| p.published.iter().map(|f| f.value).collect()).collect();
-        assert_eq!(values, [vec![61e6], vec![68.5e6], vec![]]);
-        assert_eq!(points[0].published[0].label, "XP");
-        // Beside one value of an axis alone.
-        let only = Published { at: [("size".to_owned(), "256".to_owned())].into(), ..published };
-        let mut points = [point("128"), point("256")];
-        beside(&only, &table, &mut points);
-        assert!(points[0].published.is_empty() && points[1].published.len() == 1);
-    }
 
     #[test]
     fn csv_is_read_as_it_is_written() {

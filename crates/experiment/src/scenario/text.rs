@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weir_model::experiment::{
-    Bounds, Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary,
-    Together, Unit,
+    Bounds, Experiment, Found, Metric, Outcome, Point, StepOutcome, Summary, Together, Unit,
 };
 use weir_model::record::Status;
 
@@ -84,7 +83,6 @@ pub(crate) fn points(step: &StepOutcome) -> String {
     let mut out = String::new();
     for name in step.metric_names() {
         let unit = unit_of(name);
-        let has_others = step.points.iter().any(|p| p.published.iter().any(|f| f.metric == name));
         let repeated = step.points.iter().filter_map(|p| p.metrics.get(name)).any(|s| s.count > 1);
         let mut head: Vec<String> = step.axes.clone();
         head.push(name.into());
@@ -105,24 +103,12 @@ pub(crate) fn points(step: &StepOutcome) -> String {
         if has_crossing {
             head.push("crossing".into());
         }
-        if has_others {
-            head.push("published".into());
-        }
         let mut rows = vec![head];
-        let mut last = String::new();
         for point in &step.points {
-            let shown = Shown { name, unit, repeated, has_crossing, has_others };
-            let mut row = row(step, point, &shown);
-            // The same published figures would repeat for every tool of a comparison.
-            if let (true, Some(others)) = (has_others, row.last_mut()) {
-                match *others == last && others.as_str() != ABSENT {
-                    true => *others = "as above".into(),
-                    false => last.clone_from(others),
-                }
-            }
-            rows.push(row);
+            let shown = Shown { name, unit, repeated, has_crossing };
+            rows.push(row(step, point, &shown));
         }
-        out += &table(&rows, step.axes.len(), usize::from(has_crossing) + usize::from(has_others));
+        out += &table(&rows, step.axes.len(), usize::from(has_crossing));
         out.push('\n');
     }
     out
@@ -164,11 +150,10 @@ struct Shown<'n> {
     unit: Unit,
     repeated: bool,
     has_crossing: bool,
-    has_others: bool,
 }
 
 fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
-    let Shown { name, unit, repeated, has_crossing, has_others } = *shown;
+    let Shown { name, unit, repeated, has_crossing } = *shown;
     let sent = step.sent_instead(point, name);
     let summary: Option<&Summary> = point.metrics.get(name).or(sent);
     let mut cells: Vec<String> =
@@ -195,18 +180,6 @@ fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
     }
     if has_crossing {
         cells.push(point.crossing.map_or(ABSENT.into(), |c| c.word().into()));
-    }
-    if has_others {
-        let others: Vec<String> = point
-            .published
-            .iter()
-            .filter(|f| f.metric == name)
-            .map(|f| match f.label.as_str() {
-                "" => unit.show(f.value),
-                label => format!("{label} {}", unit.show(f.value)),
-            })
-            .collect();
-        cells.push(if others.is_empty() { ABSENT.into() } else { others.join(", ") });
     }
     cells
 }
@@ -271,9 +244,6 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
     if let Some(together) = &step.together {
         out += &body(&format!("  {}", together_words(together)));
     }
-    for source in sources(step) {
-        out += &body(&format!("  published: {source}"));
-    }
     let mut rows = vec![];
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
@@ -285,8 +255,7 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
         let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
         let shaped =
             if found.host_limited { "* limited by tool or host".into() } else { String::new() };
-        let others = published_words(&found.published);
-        let notes = [interval, between, shaped, found.text.clone(), others]
+        let notes = [interval, between, shaped, found.text.clone()]
             .into_iter()
             .filter(|t| !t.is_empty())
             .collect::<Vec<_>>();
@@ -360,24 +329,6 @@ fn together_words(together: &Together) -> String {
         time(together.first_packet_skew_seconds),
         time(together.error_seconds)
     )
-}
-
-/// Published figures for a figure that a search found.
-fn published_words(figures: &[PublishedFigure]) -> String {
-    let words = figures.iter().map(|f| format!("{} {}", f.label, unit_of(&f.metric).show(f.value)));
-    let words: Vec<String> = words.map(|w| w.trim().to_owned()).collect();
-    if words.is_empty() { String::new() } else { format!("published: {}", words.join(", ")) }
-}
-
-fn sources(step: &StepOutcome) -> Vec<String> {
-    let mut out: Vec<String> = vec![];
-    let of_points = step.points.iter().flat_map(|p| &p.published);
-    for figure in of_points.chain(step.found.iter().flat_map(|f| &f.published)) {
-        if !out.contains(&figure.source) {
-            out.push(figure.source.clone());
-        }
-    }
-    out
 }
 
 /// The last lines.

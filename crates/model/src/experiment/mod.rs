@@ -16,15 +16,15 @@ pub use crate::metric::Unit;
 pub use metric::Metric;
 pub use outcome::{
     Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, HostUse, Judged,
-    LeftOut, LeftOutReason, Outcome, Point, Precision, PublishedFigure, RunRef, StepOutcome,
-    Summary, Together, ToolVersion,
+    LeftOut, LeftOutReason, Outcome, Point, Precision, RunRef, StepOutcome, Summary, Together,
+    ToolVersion,
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{
     Action, CollectStep, CommandFigure, CommandRule, CommandStep, CompareStep, EmulatorSpec,
-    HostSpec, ImpairStep, Impairing, LabSetup, Published, Readiness, RepeatStep, SCENARIO_SCHEMA,
-    Scenario, SearchKind, SearchStep, Step, StopStep, SweepStep, TestStep, Values, WaitStep,
-    check_axes, nearest, parameter_of, set_parameters, test_plan,
+    HostSpec, ImpairStep, Impairing, LabSetup, Readiness, RepeatStep, SCENARIO_SCHEMA, Scenario,
+    SearchKind, SearchStep, Step, StopStep, SweepStep, TestStep, Values, WaitStep, check_axes,
+    nearest, parameter_of, set_parameters, test_plan,
 };
 pub use scenario::{
     CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,

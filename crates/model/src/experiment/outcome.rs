@@ -345,9 +345,6 @@ pub struct Point {
     /// The result of a requested precision; absent if a number of runs was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Published figures of others for comparison.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedFigure>,
 }
 
 /// Payload rate at the receiver.
@@ -508,19 +505,6 @@ pub struct Confidence {
     pub first_stage_count: Option<u64>,
 }
 
-/// A figure that others published.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct PublishedFigure {
-    /// Its label, such as `Windows XP`.
-    pub label: String,
-    /// Its metric.
-    pub metric: String,
-    /// In the metric's SI unit.
-    pub value: f64,
-    /// Where it was published.
-    pub source: String,
-}
-
 /// One result of a search.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
@@ -546,9 +530,6 @@ pub struct Found {
     /// Its meaning, or why there is no figure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Published figures of others for comparison.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedFigure>,
 }
 
 impl Found {

@@ -2,7 +2,7 @@
 
 use weir_model::counted;
 use weir_model::experiment::{
-    Experiment, Found, Metric, Outcome, PublishedFigure, ResultTable, RunRef, StepOutcome, Unit,
+    Experiment, Found, Metric, Outcome, ResultTable, RunRef, StepOutcome, Unit,
 };
 use weir_model::record::Status;
 use weir_model::units::ByteSize;
@@ -320,7 +320,6 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     if !step.found.is_empty() {
         out.push(Block::Grid(found(step)));
     }
-    out.extend(sources(step));
     if let Some(together) = &step.together {
         let time = |seconds| Unit::Seconds.show(seconds);
         let mut facts = vec![
@@ -478,7 +477,6 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Host-limited", Quantity::Count));
     columns.push(Column::figures("Failed", Quantity::Count));
     columns.push(Column::text("Crossing"));
-    columns.push(Column::text("Published"));
     let has_failed = step.points.iter().any(|p| p.failed > 0);
     let mut grid = Grid::new(metric, columns);
     for point in &step.points {
@@ -502,32 +500,9 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(Cell::Figure(point.host_limited as f64));
         row.push(figure(has_failed.then_some(point.failed as f64)));
         row.push(text_cell(point.crossing.map_or(String::new(), |c| c.word().into())));
-        let of_metric = point.published.iter().filter(|f| f.metric == metric);
-        row.push(text_cell(published(of_metric)));
         grid.row(row);
     }
     grid.without_empty_columns()
-}
-
-/// Published figures, without their source, which is given once ([`sources`]).
-fn published<'a>(figures: impl IntoIterator<Item = &'a PublishedFigure>) -> String {
-    let words = figures.into_iter().map(|f| {
-        let unit = f.metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());
-        format!("{} {}", f.label, unit.show(f.value)).trim().to_owned()
-    });
-    words.collect::<Vec<_>>().join("; ")
-}
-
-/// The sources of a step's published figures.
-fn sources(step: &StepOutcome) -> Option<Block> {
-    let of_points = step.points.iter().flat_map(|p| &p.published);
-    let mut out: Vec<&str> = vec![];
-    for figure in of_points.chain(step.found.iter().flat_map(|f| &f.published)) {
-        if !out.contains(&figure.source.as_str()) {
-            out.push(&figure.source);
-        }
-    }
-    (!out.is_empty()).then(|| Block::Text(format!("Published: {}.", out.join("; "))))
 }
 
 fn unit_of(found: &Found) -> Quantity {
@@ -551,7 +526,6 @@ fn found(step: &StepOutcome) -> Grid {
         "Passed",
         "Did not pass",
         "Explanation",
-        "Published",
     ]
     .map(Column::text);
     let mut grid = Grid::new("Found", heads);
@@ -571,7 +545,6 @@ fn found(step: &StepOutcome) -> Grid {
                 (true, text) => format!("host-limited; {text}"),
                 (false, text) => text.into(),
             }),
-            text_cell(published(&found.published)),
         ]);
     }
     grid.without_empty_columns()

@@ -56,7 +56,6 @@ fn an_experiment_is_shown_as_it_was() {
         "not for publication",
         "saturation: received against sent",
         "Their first packets arrived within",
-        "Notes of another tool, table 1",
         "sum packet_rate >= 130000",
         "hello <world>",
     ] {

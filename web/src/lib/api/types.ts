@@ -1431,6 +1431,19 @@ export interface components {
          * @example burst:8
          */
         CatchUp: string;
+        /** @description A chart of a table. */
+        ChartSpec: {
+            /**
+             * @description The figure along the horizontal axis.
+             * @default
+             */
+            x: string;
+            /**
+             * @description The figure along the vertical axis.
+             * @default
+             */
+            y: string;
+        };
         /**
          * @description What happens to checksums when content is changed.
          *
@@ -1564,8 +1577,6 @@ export interface components {
              * @default []
              */
             over: string[];
-            /** @description Published figures of others, printed beside the measured ones. */
-            published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
              * @description Repetitions. Default 1.
@@ -3118,7 +3129,7 @@ export interface components {
             key: string;
             /** @description The quantity, without the unit. */
             label: string;
-            /** @description Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`. */
+            /** @description Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`. */
             quantity: string;
             /** @description `linear`, `log` or `category`. */
             scale: string;
@@ -3491,12 +3502,10 @@ export interface components {
             bounds?: components["schemas"]["Bounds"] | null;
             /** @description The tool or the host limited it. */
             host_limited?: boolean;
-            /** @description Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t. */
+            /** @description Its confidence interval: of a saturation point by bootstrap. */
             interval?: components["schemas"]["Confidence"] | null;
             /** @description Its name: `throughput`, `saturation point`, `latency at throughput`. */
             name: string;
-            /** @description Published figures of others for comparison. */
-            published?: components["schemas"]["PublishedFigure"][];
             /** @description Its meaning, or why there is no figure. */
             text?: string;
             /** @description Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`. */
@@ -4825,8 +4834,6 @@ export interface components {
             peer_unreachable?: number;
             /** @description The result of a requested precision; absent if a number of runs was requested. */
             precision?: components["schemas"]["Precision"] | null;
-            /** @description Published figures of others for comparison. */
-            published?: components["schemas"]["PublishedFigure"][];
             /**
              * Format: uint64
              * @description Runs on which the figures are based.
@@ -5087,51 +5094,6 @@ export interface components {
          */
         Protocol: string | number;
         /** @description Published figures in a CSV file with a header line. */
-        Published: {
-            /** @description Axis → the value of the points to which it applies. */
-            at?: {
-                [key: string]: string;
-            };
-            /**
-             * @description The column with the figure.
-             * @default
-             */
-            column: string;
-            /**
-             * @description The file, in the scenario's directory.
-             * @default
-             */
-            file: string;
-            /** @description Columns whose values name the figure. */
-            label?: string[];
-            /**
-             * @description Axis of the sweep → column with its value.
-             * @default {}
-             */
-            match: {
-                [key: string]: string;
-            };
-            /**
-             * @description The metric that it belongs to.
-             * @default
-             */
-            metric: string;
-            /**
-             * Format: double
-             * @description One unit of the column in the metric's SI unit: 1e6 for Mbit/s.
-             */
-            scale?: number | null;
-            /**
-             * @description Where they were published.
-             * @default
-             */
-            source: string;
-            /** @description Column → the value of the rows to use. */
-            where?: {
-                [key: string]: string;
-            };
-        };
-        /** @description Published figures in a CSV file with a header line. */
         PublishedColumns: {
             /** @description Axis → the value to which these figures belong, where the file has no column for it. */
             at?: {
@@ -5172,20 +5134,6 @@ export interface components {
             where?: {
                 [key: string]: string;
             };
-        };
-        /** @description A figure that others published. */
-        PublishedFigure: {
-            /** @description Its label, such as `Windows XP`. */
-            label: string;
-            /** @description Its metric. */
-            metric: string;
-            /** @description Where it was published. */
-            source: string;
-            /**
-             * Format: double
-             * @description In the metric's SI unit.
-             */
-            value: number;
         };
         /** @description Counters of one queueing discipline, after − before. They include its children's drops. */
         QdiscUse: {
@@ -5733,6 +5681,8 @@ export interface components {
         ResultTable: {
             /** @description The axes that select this table's figures, in the scenario's order. */
             at?: components["schemas"]["TableAxis"][];
+            /** @description Charts of its measured figures. */
+            charts?: components["schemas"]["TableChart"][];
             /** @description Columns of figures: published ones first. */
             columns: components["schemas"]["TableColumn"][];
             /** @description Name of the scenario's table. Tables of one name differ in `at`. */
@@ -5758,6 +5708,35 @@ export interface components {
              * @default []
              */
             seconds: number[];
+        };
+        /** @description A figure that is measured for rows of a table. */
+        RowFigure: {
+            /** @description Axis → value of its points. Of several points, the one with the largest figure counts. */
+            at?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Its unit in the table.
+             * @default
+             */
+            cell: string;
+            /**
+             * @description The metric.
+             * @default
+             */
+            figure: string;
+            /**
+             * @description The step.
+             * @default
+             */
+            step: string;
+            /**
+             * @description Heading of a row label → its value in the rows for which it is measured.
+             * @default {}
+             */
+            where: {
+                [key: string]: string;
+            };
         };
         /** @description Whether a flow's laws are applied; written as a boolean. */
         Run: boolean;
@@ -6079,8 +6058,6 @@ export interface components {
              * @description The search ends when the distance of its bounds is at most this percentage of the upper one. Default 1.
              */
             precision_percentage?: number | null;
-            /** @description Published rates of others, printed beside the result. */
-            published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
              * @description Repetitions that are averaged (latency, back-to-back), repetitions of each rate (saturation), or maximum
@@ -6503,8 +6480,6 @@ export interface components {
             name?: string | null;
             /** @description Steps that run concurrently; it ends when all have ended. */
             parallel?: components["schemas"]["Step"][] | null;
-            /** @description For `test` and `parallel`: published figures of others, printed beside the means or sums. */
-            published?: components["schemas"]["Published"][];
             /** @description Steps that run several times. */
             repeat?: components["schemas"]["RepeatStep"] | null;
             /** @description Searches a rate. */
@@ -6526,7 +6501,10 @@ export interface components {
         StepOutcome: {
             /** @description What it does: `test` (also one that is repeated), `sweep`, `wait` and so on. */
             action: string;
-            /** @description The axes of a sweep, in the order in which they were given. */
+            /**
+             * @description The axes of a sweep, in the order in which they were given; of a search, its own and the load of a trial: `rate`,
+             *     or `packets` of a burst.
+             */
             axes?: string[];
             /** @description Stable name of the reason: `not-simulated` or `time-over`; absent for others. */
             code?: string | null;
@@ -6544,7 +6522,7 @@ export interface components {
             outcome: components["schemas"]["Outcome"];
             /** @description The start of a command's output, or the collected text. */
             output?: string | null;
-            /** @description The points of a sweep, in the order of its axes. */
+            /** @description The points of a sweep, in the order of its axes, or the trials of a search. */
             points?: components["schemas"]["Point"][];
             /** @description The reason for any other outcome than done. */
             reason?: string | null;
@@ -6890,8 +6868,6 @@ export interface components {
              *     interval (Stein's two stages).
              */
             precision_percentage?: number | null;
-            /** @description Published figures of others, printed beside the measured ones. */
-            published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
              * @description Maximum number of times that a host-limited run is repeated.
@@ -6963,6 +6939,15 @@ export interface components {
             /** @description The text of each figure; empty where there is none. */
             texts?: string[];
         };
+        /** @description A chart of a table: a figure against another, with a point for each row. */
+        TableChart: {
+            /** @description Vertical lines to compare with. */
+            references?: components["schemas"]["TableReference"][];
+            /** @description The metric along the horizontal axis. */
+            x: string;
+            /** @description The metric along the vertical axis. */
+            y: string;
+        };
         /** @description A column of figures. */
         TableColumn: {
             /** @description Its cells' format, in which each word that is a unit stands for a figure: `Mb/s (%)`. */
@@ -6978,6 +6963,16 @@ export interface components {
             /** @description The units in the format, in order. */
             units: string[];
         };
+        /** @description A vertical line in a chart. */
+        TableReference: {
+            /** @description What it is, such as `saturation point`. */
+            name: string;
+            /**
+             * Format: double
+             * @description Its position, in the SI unit of the horizontal metric.
+             */
+            value: number;
+        };
         /** @description A row. */
         TableRow: {
             /** @description A cell for each column. */
@@ -6990,17 +6985,17 @@ export interface components {
             /**
              * @description Formats of the cells. Each word that is a unit stands for the next figure, as in `Mb/s (%)`. Several formats
              *     make several columns.
-             * @default []
              */
-            cells: string[];
+            cells?: string[];
+            /** @description Charts of one figure against another. */
+            charts?: components["schemas"]["ChartSpec"][];
             /** @description Axes whose values make columns of measured figures. Default: one column. */
             columns?: string[];
             /**
-             * @description Figures of a cell: metrics, also `variance METRIC` and `deviation METRIC` over repetitions, and `found NAME` for
+             * @description Figures of a cell (none in a table with `row`): metrics, also `variance METRIC` and `deviation METRIC` over repetitions, and `found NAME` for
              *     the result of a search.
-             * @default []
              */
-            figures: string[];
+            figures?: string[];
             /** @description Headings of the columns of several formats. Default: the formats. */
             heads?: string[];
             /** @description Axis → its heading. */
@@ -7022,6 +7017,11 @@ export interface components {
             };
             /** @description Published figures, in columns of their own. */
             published?: components["schemas"]["PublishedColumns"][];
+            /**
+             * @description What is measured for single rows of a table of published statements, each with its own figure. Its `rows` are then
+             *     columns of the published files.
+             */
+            row?: components["schemas"]["RowFigure"][];
             /**
              * @description Axes whose values label the rows, outermost first. `step` is the step's name; `a|b` is the axis that a step has.
              * @default []

@@ -277,7 +277,6 @@ fn scenario(
         test: TestStep { plan: Some(plan), threads, ..TestStep::default() },
         impair: (!impairing.is_empty())
             .then(|| ImpairStep { to: impairing, ..ImpairStep::default() }),
-        published: vec![],
     };
     Ok(Scenario {
         schema: SCENARIO_SCHEMA.into(),

@@ -87,10 +87,6 @@ impl<'d> Inner<'d, '_, '_> {
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
         out.points = self.points(&all, &out.runs, self.execution.confidence().into());
-        for figures in &step.published {
-            let table = published::read(figures, &execution.options.files)?;
-            published::beside(figures, &table, &mut out.points);
-        }
         self.close(out);
         out.reason = out.reason.take().or_else(|| different_sizes(&out.runs));
         self.close_unmade(out, of);

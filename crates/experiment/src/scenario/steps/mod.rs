@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
-    Action, CompareStep, HostUse, Metric, Outcome, Point, Published, Rule, RunRef, Scenario,
-    SearchStep, Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+    Action, CompareStep, HostUse, Metric, Outcome, Point, Rule, RunRef, Scenario, SearchStep, Step,
+    StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -26,7 +26,7 @@ use super::judge::{Intervals, judge, run_ref, summaries};
 use super::plans::TestPath;
 use super::repetition::Repetition;
 use super::tools::{Load, PAYLOAD_SIZE, TOOLS};
-use super::{Options, ScenarioError, ScenarioEvent, plans, published};
+use super::{Options, ScenarioError, ScenarioEvent, plans};
 
 mod background;
 mod command;
@@ -237,9 +237,7 @@ impl<'a> Execution<'a> {
                     _ => step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
                 },
             };
-            if let Err(error) =
-                inner.act(action, &step.published, &step.expect, &mut outcome, scope)
-            {
+            if let Err(error) = inner.act(action, &step.expect, &mut outcome, scope) {
                 let is_fatal = lock(&self.fatal).is_some();
                 if inner.is_interrupted() && !is_fatal {
                     // Interruption is not an error of the step.
@@ -466,7 +464,6 @@ impl<'d> Inner<'d, '_, '_> {
     fn act<'s>(
         &self,
         action: Action<'_>,
-        published: &[Published],
         expect: &[String],
         out: &mut StepOutcome,
         scope: &'s std::thread::Scope<'s, '_>,
@@ -494,10 +491,7 @@ impl<'d> Inner<'d, '_, '_> {
                     Some(reason) => return Err(ScenarioError::program(self.name, &reason)),
                     None => {}
                 }
-                match published {
-                    [] => Ok(()),
-                    published => self.beside(published, out),
-                }
+                Ok(())
             }
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),
@@ -539,7 +533,10 @@ impl<'d> Inner<'d, '_, '_> {
                 }
                 Ok(())
             }
-            Action::Parallel(steps) => self.parallel(steps, published, out),
+            Action::Parallel(steps) => {
+                self.parallel(steps, out);
+                Ok(())
+            }
             Action::Repeat(repeat) => {
                 let axes = check_axes(&repeat.over, self.name)?;
                 let times = repeat.times.unwrap_or(1);

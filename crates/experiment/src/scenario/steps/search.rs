@@ -1,6 +1,6 @@
 //! A search whose trials are tests.
 
-use weir_model::experiment::{Found, PublishedFigure, SearchKind};
+use weir_model::experiment::{Found, SearchKind};
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
@@ -130,12 +130,8 @@ impl Inner<'_, '_, '_> {
                 true => why,
                 false => format!("{} [{}]", why, words.join(" ")),
             }));
-            for (i, mut figure) in searched.found.into_iter().enumerate() {
+            for mut figure in searched.found {
                 figure.at.extend(around.iter().cloned());
-                // The rate itself comes first.
-                if i == 0 {
-                    figure.published = self.published_beside(step, &around)?;
-                }
                 out.found.push(figure);
             }
         }
@@ -153,21 +149,6 @@ impl Inner<'_, '_, '_> {
             });
         }
         Ok(())
-    }
-
-    /// The published figures for a point.
-    fn published_beside(
-        &self,
-        step: &SearchStep,
-        at: &AxisValues,
-    ) -> Result<Vec<PublishedFigure>, ScenarioError> {
-        let mut points = [Point { at: at.iter().cloned().collect(), ..Point::default() }];
-        for figures in &step.published {
-            let table = published::read(figures, &self.execution.options.files)?;
-            published::beside(figures, &table, &mut points);
-        }
-        let [point] = points;
-        Ok(point.published)
     }
 }
 
@@ -192,7 +173,6 @@ fn further_figures(
             bounds: None,
             host_limited: run.host_limited,
             text: "of the trial at this rate".into(),
-            published: vec![],
         })
     };
     metrics.iter().filter_map(figure).collect()

@@ -148,10 +148,6 @@ impl<'d> Inner<'d, '_, '_> {
         for (point, series) in out.points.iter_mut().zip(&series) {
             point.precision = repeat.precision(series, &first);
         }
-        for figures in &sweep.published {
-            let table = published::read(figures, &options.files)?;
-            published::beside(figures, &table, &mut out.points);
-        }
         self.close_on(out, change);
         // A point that can't be simulated neither reaches nor misses the precision.
         let named: Vec<_> = all
@@ -249,7 +245,6 @@ impl<'d> Inner<'d, '_, '_> {
                 metrics: summaries(whole(), intervals.clone()),
                 crossing: Crossing::all(whole().map(|r| r.crossing)),
                 precision: None,
-                published: vec![],
                 at,
             }
         });

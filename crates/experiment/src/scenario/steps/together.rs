@@ -12,12 +12,7 @@ pub(super) fn worst(runs: &[RunRef]) -> Option<Together> {
 
 impl Inner<'_, '_, '_> {
     /// Runs concurrent steps. Their runs are repeated together: interrupting one interrupts all.
-    pub(super) fn parallel(
-        &self,
-        steps: &[Step],
-        published: &[Published],
-        out: &mut StepOutcome,
-    ) -> Result<(), ScenarioError> {
+    pub(super) fn parallel(&self, steps: &[Step], out: &mut StepOutcome) {
         let execution = self.execution;
         let begun_at = Instant::now();
         lock(&execution.units).push(Unit { path: self.path.clone(), runs: vec![] });
@@ -67,40 +62,22 @@ impl Inner<'_, '_, '_> {
             let seconds = begun_at.elapsed().as_secs_f64();
             execution.write(|checkpoint| checkpoint.keep_unit(&self.path, runs, seconds));
         }
-        self.together(published, out)
+        self.together(out);
     }
 
     /// Sums of concurrent steps, one run per repetition, and the skew of the first packets.
-    pub(super) fn together(
-        &self,
-        published: &[Published],
-        out: &mut StepOutcome,
-    ) -> Result<(), ScenarioError> {
+    fn together(&self, out: &mut StepOutcome) {
         let runs = out.steps.iter().flat_map(|s| &s.runs);
         out.together = skew(runs.filter_map(|r| r.first_packet));
         out.runs = sums(&out.steps);
         if out.runs.is_empty() {
-            return Ok(());
+            return;
         }
         out.runs.iter_mut().for_each(|run| run.at = self.around.at.iter().cloned().collect());
-        self.beside(published, out)
-    }
-
-    /// The runs of a step without axes as one point, with the published figures for it.
-    pub(super) fn beside(
-        &self,
-        published: &[Published],
-        out: &mut StepOutcome,
-    ) -> Result<(), ScenarioError> {
         let at = &self.around.at;
         out.axes = at.iter().map(|(name, _)| name.clone()).collect();
         out.points =
             self.points(std::slice::from_ref(at), &out.runs, self.execution.confidence().into());
-        for figures in published {
-            let table = published::read(figures, &self.execution.options.files)?;
-            published::beside(figures, &table, &mut out.points);
-        }
-        Ok(())
     }
 }
 

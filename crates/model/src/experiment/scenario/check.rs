@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Action, ImpairStep, Published, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, TestStep,
-    Values, inside, nearest, refuse, test_plan,
+    Action, ImpairStep, SCENARIO_SCHEMA, Scenario, SearchKind, Step, StopStep, TestStep, Values,
+    inside, nearest, refuse, test_plan,
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
@@ -202,17 +202,6 @@ impl Scenario {
             }
             check_where(&rule, action, axes, at)?;
         }
-        let is_test = matches!(action, Action::Test(test) if !test.background);
-        if !step.published.is_empty() && !is_parallel && !is_test {
-            return refuse(
-                &format!("{at}.published"),
-                &format!("with {}", action.name()),
-                "with parallel or a test that is not in the background, or inside of sweep, search or compare",
-            );
-        }
-        for (i, published) in step.published.iter().enumerate() {
-            check_published(published, axes, &format!("{at}.published[{i}]"))?;
-        }
         let at = format!("{at}.{}", action.name());
         match action {
             Action::Test(test) => self.check_test(test, &at, axes),
@@ -251,9 +240,6 @@ impl Scenario {
                     }
                 }
                 let axes = with(axes, own);
-                for (i, published) in sweep.published.iter().enumerate() {
-                    check_published(published, &axes, &format!("{at}.published[{i}]"))?;
-                }
                 if sweep.test.background || sweep.test.runs.is_some() {
                     return refuse(
                         &format!("{at}.test"),
@@ -277,9 +263,6 @@ impl Scenario {
                         return refuse(&field, text, "with kind throughput or latency");
                     }
                 }
-                for (i, published) in search.published.iter().enumerate() {
-                    check_published(published, &all, &format!("{at}.published[{i}]"))?;
-                }
                 if search.trial.0 == 0 && search.kind != SearchKind::BackToBack {
                     return refuse(
                         &format!("{at}.trial"),
@@ -297,9 +280,6 @@ impl Scenario {
                 self.check_host(compare.from.as_deref(), &format!("{at}.from"))?;
                 self.check_host(compare.to.as_deref(), &format!("{at}.to"))?;
                 all.insert("tool".into(), compare.tools.clone());
-                for (i, published) in compare.published.iter().enumerate() {
-                    check_published(published, &all, &format!("{at}.published[{i}]"))?;
-                }
                 Ok(())
             }
             Action::Wait(wait) => match (wait.time, &wait.test) {
@@ -598,22 +578,4 @@ pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
         }
     }
     Ok(out)
-}
-
-fn check_published(published: &Published, axes: &Axes, at: &str) -> Result<(), ModelError> {
-    published.metric.parse::<Metric>().map_err(|e| inside(&format!("{at}.metric"), e))?;
-    for axis in published.matching.keys().chain(published.at.keys()) {
-        if !axes.contains_key(axis) {
-            let known: Vec<&str> = axes.keys().map(String::as_str).collect();
-            return refuse(
-                &format!("{at}.match.{axis}"),
-                "not an axis of this sweep",
-                &known.join(", "),
-            );
-        }
-    }
-    if published.file.is_empty() || published.column.is_empty() {
-        return refuse(at, "incomplete", "file, source, column and metric");
-    }
-    Ok(())
 }

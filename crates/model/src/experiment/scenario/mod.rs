@@ -21,8 +21,8 @@ pub use check::check_axes;
 pub use command::{CommandFigure, CommandRule, CommandStep, Readiness};
 pub use parameter::{parameter_of, set_parameters, test_plan};
 pub use steps::{
-    Action, CollectStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind, SearchStep,
-    Step, StopStep, SweepStep, TestStep, WaitStep,
+    Action, CollectStep, CompareStep, ImpairStep, RepeatStep, SearchKind, SearchStep, Step,
+    StopStep, SweepStep, TestStep, WaitStep,
 };
 pub use table::{
     CellUnit, ChartSpec, Piece, PublishedColumns, RowFigure, STEP_AXIS, TableFigure, TableSpec,

@@ -26,9 +26,6 @@ pub struct Step {
     /// Expectations of its runs, or of a command: `duration < 2 s`, `exit_code == 0`, `output contains TEXT`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
-    /// For `test` and `parallel`: published figures of others, printed beside the means or sums.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
     /// Runs a test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<TestStep>,
@@ -213,42 +210,10 @@ pub struct SweepStep {
     /// Laws to set in an emulator before each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<ImpairStep>,
-    /// Published figures of others, printed beside the measured ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
 }
 
 fn is_none_or_zero(n: &u32) -> bool {
     *n == 0
-}
-
-/// Published figures in a CSV file with a header line.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Published {
-    /// The file, in the scenario's directory.
-    pub file: String,
-    /// Where they were published.
-    pub source: String,
-    /// The column with the figure.
-    pub column: String,
-    /// One unit of the column in the metric's SI unit: 1e6 for Mbit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f64>,
-    /// The metric that it belongs to.
-    pub metric: String,
-    /// Axis of the sweep → column with its value.
-    #[serde(rename = "match")]
-    pub matching: BTreeMap<String, String>,
-    /// Column → the value of the rows to use.
-    #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
-    pub filter: BTreeMap<String, String>,
-    /// Axis → the value of the points to which it applies.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub at: BTreeMap<String, String>,
-    /// Columns whose values name the figure.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub label: Vec<String>,
 }
 
 /// What is searched.
@@ -304,9 +269,6 @@ pub struct SearchStep {
     /// Further figures, of the trial at the rate that was found (`throughput` and `latency`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// Published rates of others, printed beside the result.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
     /// The test.
     pub test: TestStep,
 }
@@ -338,9 +300,6 @@ pub struct CompareStep {
     /// Receiving host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Published figures of others, printed beside the measured ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
 }
 
 /// A wait: for a time, for the end of a test in the background, or for a volume of it.
