@@ -1,7 +1,7 @@
-// The page of an experiment: the tables of its scenario.
+// The page of an experiment: the tables of its scenario; several experiments side by side.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { lacking, open } from './harness.mjs';
+import { comes, lacking, open } from './harness.mjs';
 
 const skip = lacking();
 let site;
@@ -30,5 +30,26 @@ test('a result table has the published columns, marked, before the measured ones
   // Tables come before the steps.
   const headings = await page.locator('h2').allTextContents();
   assert.ok(headings.indexOf('Tables') < headings.indexOf('loss'), String(headings));
+  site.quiet();
+});
+
+test('chosen experiments are side by side, in the order of their starts, by an address of their own', { skip }, async () => {
+  const [first, second] = ['link-throughput', 'link-throughput'].map((scenario) => site.mock.startExperiment({ scenario }).id);
+  const page = await site.page({ hash: '#/scenarios' });
+  const compare = page.getByRole('button', { name: 'Compare' });
+  await page.getByLabel(`Choose ${second}`).check();
+  assert.ok(await compare.isDisabled());
+  await page.getByLabel(`Choose ${first}`).check();
+  await compare.click();
+  const hash = `#/scenarios/compare?experiment=${first}&experiment=${second}`;
+  await comes(() => page.evaluate(() => location.hash), hash);
+  const title = (of) => of.frameLocator('iframe').locator('h1').textContent();
+  assert.equal(await title(page), `${first} ${second}`);
+  // By the address alone; an experiment that the server does not have is named instead.
+  const other = await site.page({ hash });
+  assert.equal(await title(other), `${first} ${second}`);
+  await other.evaluate((id) => (location.hash = `#/scenarios/compare?experiment=${id}&experiment=none`), first);
+  await other.getByRole('alert').filter({ hasText: 'none' }).waitFor();
+  assert.equal(await other.locator('iframe').count(), 0);
   site.quiet();
 });

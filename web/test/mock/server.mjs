@@ -14,6 +14,8 @@ const schema = (name) => JSON.parse(readFileSync(join(WEB, '../docs/schemas', `w
 
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 export const POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+// A report may be in a frame of the page.
+const REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts";
 
 class Refused extends Error {
   constructor(status, detail, errors = [], more = {}) {
@@ -397,7 +399,7 @@ export class Mock {
   // -- experiments -------------------------------------------------------------------------------------------------
 
   startExperiment({ scenario }, before) {
-    const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, host_limited: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, host_limited: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
+    const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, host_limited: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } } }], runs: [{ id: [...this.records.keys()][0], repetition: 1, host_limited: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
     const one = before ?? { id: `x${(this.#number += 1)}`, name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
     if (before === undefined) this.experiments.unshift(one);
     Object.assign(one, { state: 'running', resumable: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
@@ -466,6 +468,7 @@ export class Mock {
       if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
       response.setHeader('Content-Type', answer.type ?? 'application/json');
+      if (answer.policy !== undefined) response.setHeader('Content-Security-Policy', answer.policy);
       if (answer.file !== undefined) response.setHeader('Content-Disposition', `attachment; filename="${answer.file}"`);
       response.end(answer.body === undefined ? undefined : typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
     } catch (error) {
@@ -605,6 +608,8 @@ export class Mock {
         return { body: { schema: 'weir.runs-diff/1', a, b, confidence: 0.95, setup: [{ path: 'plan.connection[0].rate', a: ['50pps'], b: ['100pps'] }], figures: [figure('forward.throughput.bits_per_second', 19.6e6, 23.1e6, 'significant'), figure('voice.loss_ratio', 0.01, 0.02, 'significant'), figure('voice.jitter_seconds', 2e-5, 2.1e-5, 'not-significant')] } };
       }
       case 'GET report': {
+        const experiments = query.getAll('experiment');
+        if (experiments.length > 0) return { body: `<!doctype html><title>report</title><h1>${experiments.join(' ')}</h1>`, type: 'text/html', policy: REPORT_POLICY };
         const ids = query.getAll('run');
         const lacking = ids.find((one) => !this.records.has(one));
         if (lacking !== undefined) throw new Refused(404, `no run ${lacking}`, [refuse('?run', lacking, 'the id of a run')]);

@@ -95,15 +95,18 @@ export function path(template: TemplateStringsArray, ...values: (string | number
   return template.reduce((made, part, index) => made + encodeURIComponent(String(values[index - 1])) + part);
 }
 
-function urlOf(where: string, query: Options['query']): string {
+/** A query with its question mark; empty without parts. A list repeats its name. */
+export function queryOf(query: Options['query']): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
     if (value === undefined || value === '') continue;
     for (const one of Array.isArray(value) ? value : [value]) search.append(name, String(one));
   }
   const text = search.toString();
-  return `${BASE}${where}${text === '' ? '' : `?${text}`}`;
+  return text === '' ? '' : `?${text}`;
 }
+
+const urlOf = (where: string, query: Options['query']): string => `${BASE}${where}${queryOf(query)}`;
 
 async function problemOf(response: Response): Promise<Problem> {
   const text = await response.text().catch(() => '');
