@@ -48,9 +48,12 @@ pub fn junit(experiment: &Experiment) -> String {
             Outcome::Inconclusive => format!("<skipped message=\"inconclusive: {reason}\"/>"),
             Outcome::Skipped => format!("<skipped message=\"{reason}\"/>"),
         };
-        let printed = match case.output.as_deref() {
-            None | Some("") => String::new(),
-            Some(text) => format!("<system-out>{}</system-out>", escape_lines(text)),
+        let printed = match case.printed {
+            None => String::new(),
+            Some(step) => {
+                stream("system-out", step.output.as_deref())
+                    + &stream("system-err", step.stderr.as_deref())
+            }
         };
         let _ = match element.is_empty() && printed.is_empty() {
             true => writeln!(out, "/>"),
@@ -61,17 +64,25 @@ pub fn junit(experiment: &Experiment) -> String {
     out
 }
 
-struct Case {
+/// The element of a stream that has text.
+fn stream(element: &str, text: Option<&str>) -> String {
+    match text {
+        None | Some("") => String::new(),
+        Some(text) => format!("<{element}>{}</{element}>", escape_lines(text)),
+    }
+}
+
+struct Case<'a> {
     step: String,
     name: String,
     outcome: Outcome,
     reason: String,
     seconds: f64,
-    /// What a command printed, or a collected file.
-    output: Option<String>,
+    /// The step, if its output belongs to this case.
+    printed: Option<&'a StepOutcome>,
 }
 
-fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
+fn collect<'a>(step: &'a StepOutcome, around: &str, cases: &mut Vec<Case<'a>>) {
     let path =
         if around.is_empty() { step.name.clone() } else { format!("{around}/{}", step.name) };
     for (i, judged) in step.expectations.iter().enumerate() {
@@ -89,7 +100,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
             // The step's time once: a sum would count it for each expectation.
             seconds: if i == 0 { step.seconds } else { 0.0 },
             // Likewise.
-            output: step.output.clone().filter(|_| i == 0),
+            printed: (i == 0).then_some(step),
         });
     }
     let own = matches!(step.outcome, Outcome::Error | Outcome::Skipped)
@@ -101,7 +112,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
             outcome: step.outcome,
             reason: step.reason.clone().unwrap_or_default(),
             seconds: if step.expectations.is_empty() { step.seconds } else { 0.0 },
-            output: step.output.clone().filter(|_| step.expectations.is_empty()),
+            printed: step.expectations.is_empty().then_some(step),
         });
     }
     for inner in &step.steps {

@@ -286,24 +286,29 @@ pub fn whole(outcome: &StepOutcome, depth: usize, verbose: bool) -> String {
     step(outcome, depth, verbose) + &inner.collect::<String>()
 }
 
-/// Maximum number of lines of a command's output, unless verbose.
+/// Maximum number of lines of each stream of a command's output, unless verbose.
 const OUTPUT_LINES: usize = 20;
 
 /// The output of a step's command, indented.
 fn output(step: &StepOutcome, verbose: bool) -> String {
     let has_failed = matches!(step.outcome, Outcome::Failed | Outcome::Error);
-    let lines: Vec<&str> = step.output.iter().flat_map(|text| text.lines()).collect();
     if !verbose && !has_failed {
         return String::new();
     }
-    let left_out = if verbose { 0 } else { lines.len().saturating_sub(OUTPUT_LINES) };
     let mut out = String::new();
-    if left_out > 0 {
-        let _ =
-            writeln!(out, "  | … {} before (-V shows all)", weir_model::counted(left_out, "line"));
-    }
-    for text in &lines[left_out..] {
-        let _ = writeln!(out, "  | {}", line(text));
+    for (stream, text) in step.printed() {
+        if let Some(stream) = stream {
+            let _ = writeln!(out, "  {stream}:");
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let left_out = if verbose { 0 } else { lines.len().saturating_sub(OUTPUT_LINES) };
+        if left_out > 0 {
+            let left_out = weir_model::counted(left_out, "line");
+            let _ = writeln!(out, "  | … {left_out} before (-V shows all)");
+        }
+        for text in &lines[left_out..] {
+            let _ = writeln!(out, "  | {}", line(text));
+        }
     }
     out
 }
@@ -440,5 +445,10 @@ mod tests {
         assert_eq!(lines("failed", true).len(), 30);
         assert_eq!(lines("done", false).len(), 0);
         assert_eq!(lines("done", true).len(), 30);
+        let step: StepOutcome = serde_json::from_value(serde_json::json!({
+            "name": "s", "action": "command", "outcome": "failed", "seconds": 1.0, "output": printed, "stderr": printed,
+        }))
+        .unwrap();
+        assert_eq!(output(&step, false).lines().count(), 2 * (1 + 1 + 20));
     }
 }

@@ -385,6 +385,32 @@ fn a_background_command_runs_until_it_is_stopped() {
     }
 }
 
+/// The streams of a command are stored apart. Patterns look at each line of both; an invalid one is refused by field.
+#[test]
+fn the_streams_of_a_command_are_kept_apart_and_matched() {
+    let bench = Bench::new();
+    let text = |pattern: &str| {
+        format!(
+            "[[step]]\ncommand = {{ run = [\"sh\", \"-c\", \"echo 12 packets; echo late >&2\"] }}\n\
+             expect = ['output matches {pattern}', 'output does not match error', 'output matches ^late$']\n"
+        )
+    };
+    for (pattern, outcome) in [("^[1-9]\\d* p", Outcome::Passed), ("^packets", Outcome::Failed)] {
+        let ended = bench.run(&text(pattern), Checkpoint::default()).experiment;
+        let step = &ended.steps[0];
+        assert_eq!(step.outcome, outcome, "{step:?}");
+        assert_eq!(step.output.as_deref(), Some("12 packets\n"));
+        assert_eq!(step.stderr.as_deref(), Some("late\n"));
+        let streams = "<system-out>12 packets\n</system-out><system-err>late\n</system-err>";
+        assert_eq!(scenario::junit::junit(&ended).matches(streams).count(), 1);
+    }
+    let invalid = format!("{HEAD}{}", text("(a"));
+    let refused = Scenario::parse(&invalid, false, &Variables::new(), &BTreeMap::new());
+    let refusal = weir_model::Refusal::from(&refused.unwrap_err());
+    assert_eq!(refusal.field.as_deref(), Some("step[0].expect: expectation 'output matches (a'"));
+    assert_eq!(refusal.given.as_deref(), Some("(a"));
+}
+
 #[test]
 fn a_background_command_that_does_not_become_ready_is_an_error_with_its_output() {
     let bench = Bench::new();

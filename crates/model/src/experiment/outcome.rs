@@ -171,9 +171,12 @@ pub struct StepOutcome {
     /// one with the largest skew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
-    /// The start of a command's output, or the collected text.
+    /// The start of a command's standard output, or the collected text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// The start of a command's standard error; absent if it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// Its expectations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<Judged>,
@@ -357,6 +360,20 @@ impl StepOutcome {
     pub const NOT_SIMULATED: &str = "not-simulated";
     /// The code of a step that its time or the experiment's ended.
     pub const TIME_OVER: &str = "time-over";
+
+    /// What it printed or collected: each stream that has text, with its name if both have.
+    #[must_use]
+    pub fn printed(&self) -> Vec<(Option<&'static str>, &str)> {
+        fn with_text(stream: &Option<String>) -> Option<&str> {
+            stream.as_deref().filter(|text| !text.trim().is_empty())
+        }
+        match (with_text(&self.output), with_text(&self.stderr)) {
+            (Some(output), Some(error)) => {
+                vec![(Some("Standard output"), output), (Some("Standard error"), error)]
+            }
+            (one, other) => one.or(other).map(|text| (None, text)).into_iter().collect(),
+        }
+    }
 
     /// The metrics of its points, headline metrics first; of a search, the rates and their ratio. In a comparison, the rates of tools that report only
     /// what they sent are shown with the throughput of the others ([`StepOutcome::sent_instead`]).

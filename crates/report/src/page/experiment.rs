@@ -357,8 +357,9 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
             out.push(Block::Grid(grid));
         }
     }
-    if let Some(text) = step.output.as_ref().filter(|t| !t.trim().is_empty()) {
-        out.push(Block::Verbatim { title: "Output".into(), text: text.clone() });
+    for (stream, text) in step.printed() {
+        let title = stream.unwrap_or("Output").into();
+        out.push(Block::Verbatim { title, text: text.into() });
     }
     out
 }
@@ -821,6 +822,7 @@ mod tests {
             found: vec![],
             together: None,
             output: None,
+            stderr: None,
             expectations: vec![],
             steps: vec![],
             interrupted: false,

@@ -108,6 +108,7 @@ mod tests {
             found: vec![found("throughput", Some(10.0)), found("other", None)],
             together: None,
             output: None,
+            stderr: None,
             expectations: vec![],
             steps: vec![],
             interrupted: false,

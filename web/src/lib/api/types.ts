@@ -6520,7 +6520,7 @@ export interface components {
             name: string;
             /** @description The outcome. */
             outcome: components["schemas"]["Outcome"];
-            /** @description The start of a command's output, or the collected text. */
+            /** @description The start of a command's standard output, or the collected text. */
             output?: string | null;
             /** @description The points of a sweep, in the order of its axes, or the trials of a search. */
             points?: components["schemas"]["Point"][];
@@ -6533,6 +6533,8 @@ export interface components {
              * @description How long it took.
              */
             seconds: number;
+            /** @description The start of a command's standard error; absent if it is empty. */
+            stderr?: string | null;
             /** @description Steps inside of it. */
             steps?: components["schemas"]["StepOutcome"][];
             /**

@@ -184,7 +184,7 @@ impl<'a> Environment<'a> {
         servers.get(name).is_some_and(|server| !server.has_ended())
     }
 
-    /// Runs a command; returns its exit code (absent if killed) and output. The rest of its process group is ended
+    /// Runs a command; returns its exit code (absent if killed) and what it printed. The rest of its process group is ended
     /// with it.
     pub(super) fn run(
         &self,
@@ -192,7 +192,7 @@ impl<'a> Environment<'a> {
         host: Option<&str>,
         until: Option<Instant>,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Result<(Option<i32>, String), ScenarioError> {
+    ) -> Result<(Option<i32>, Printed), ScenarioError> {
         let running = self.begin(words, host)?;
         let is_done = loop {
             if running.has_ended() {
@@ -203,8 +203,8 @@ impl<'a> Environment<'a> {
             }
             std::thread::sleep(LOOK);
         };
-        let (code, text) = running.end();
-        Ok((code.filter(|_| is_done), text))
+        let (code, printed) = running.end();
+        Ok((code.filter(|_| is_done), printed))
     }
 
     /// Starts a command. It is killed when the thread that starts it ends.
@@ -220,11 +220,9 @@ impl<'a> Environment<'a> {
         command.args(arguments).current_dir(&self.options.files.directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut guard = ChildGuard::group(command.spawn().map_err(not_started(program))?, END);
-        let said = [
-            captured(guard.child.stdout.take(), MAX_OUTPUT_BYTES),
-            captured(guard.child.stderr.take(), MAX_OUTPUT_BYTES),
-        ];
-        Ok(RunningCommand { guard, said })
+        let stdout = captured(guard.child.stdout.take(), MAX_OUTPUT_BYTES);
+        let stderr = captured(guard.child.stderr.take(), MAX_OUTPUT_BYTES);
+        Ok(RunningCommand { guard, stdout, stderr })
     }
 
     /// Whether a socket on a host listens on this TCP port or is bound to this UDP port; waits for it until `until`.
@@ -246,7 +244,27 @@ impl<'a> Environment<'a> {
 /// A running command of a step, with its output so far.
 pub(super) struct RunningCommand {
     guard: ChildGuard,
-    said: [Output; 2],
+    stdout: Output,
+    stderr: Output,
+}
+
+/// What a command printed.
+pub(super) struct Printed {
+    /// On standard output.
+    pub(super) output: String,
+    pub(super) stderr: String,
+}
+
+impl Printed {
+    /// The lines of standard output, then those of standard error.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.output.lines().chain(self.stderr.lines())
+    }
+
+    /// Standard output, then standard error.
+    pub(super) fn together(&self) -> String {
+        self.output.clone() + &self.stderr
+    }
 }
 
 impl RunningCommand {
@@ -254,22 +272,23 @@ impl RunningCommand {
         self.guard.has_ended()
     }
 
-    /// Standard output so far, then standard error.
-    pub(super) fn text(&self) -> String {
-        self.said.iter().map(Output::text).collect()
+    /// What it has printed so far.
+    pub(super) fn printed(&self) -> Printed {
+        Printed { output: self.stdout.text(), stderr: self.stderr.text() }
     }
 
-    /// Ends it, and the rest of its process group; returns its exit code, if it had one, and its output.
-    pub(super) fn end(mut self) -> (Option<i32>, String) {
-        let rest = |said: &[Output; 2]| said.iter().all(|said| said.ends_within(PIPES));
-        if self.guard.has_ended() && !rest(&self.said) {
+    /// Ends it, and the rest of its process group; returns its exit code, if it had one, and what it printed.
+    pub(super) fn end(self) -> (Option<i32>, Printed) {
+        let RunningCommand { mut guard, stdout, stderr } = self;
+        let rest = || stdout.ends_within(PIPES) && stderr.ends_within(PIPES);
+        if guard.has_ended() && !rest() {
             // Processes that it left may print something when they are stopped.
-            self.guard.terminate();
-            rest(&self.said);
+            guard.terminate();
+            rest();
         }
-        let code = self.guard.end();
-        rest(&self.said);
-        (code, self.said.iter().map(Output::text).collect())
+        let code = guard.end();
+        rest();
+        (code, Printed { output: stdout.text(), stderr: stderr.text() })
     }
 }
 

@@ -31,7 +31,7 @@ impl Environment<'_> {
         let printed = self.run(&words, None, until, &|| false);
         ToolVersion {
             name: tool.name.into(),
-            version: printed.ok().and_then(|(_, text)| version_of(&text)),
+            version: printed.ok().and_then(|(_, printed)| version_of(&printed.together())),
             programs: tool.programs.iter().map(|p| (*p).to_owned()).collect(),
         }
     }
@@ -107,7 +107,8 @@ impl Environment<'_> {
         let from = from.or(self.lab.as_ref().map(|_| "a"));
         let longest = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
         let until = until.map_or(longest, |u| u.min(longest));
-        let (code, text) = self.run(&done.command, from, Some(until), is_stopped)?;
+        let (code, printed) = self.run(&done.command, from, Some(until), is_stopped)?;
+        let text = printed.together();
         let mut report = server.map(|(server, said)| {
             // Some servers report when they are stopped.
             drop(server);

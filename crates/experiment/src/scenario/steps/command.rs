@@ -7,7 +7,7 @@ use weir_model::experiment::{
 };
 use weir_net::thread::lock;
 
-use super::super::environment::{Environment, RunningCommand};
+use super::super::environment::{Environment, Printed, RunningCommand};
 use super::super::{ScenarioError, ScenarioEvent};
 use super::{Backend, Execution, Inner, begun, interrupted};
 
@@ -32,15 +32,15 @@ struct Ended {
     /// Whether it ended by itself.
     by_itself: bool,
     seconds: f64,
-    text: String,
+    printed: Printed,
 }
 
 impl BackgroundCommand {
     fn end(self, out: &mut StepOutcome) {
         let by_itself = self.running.has_ended();
         let seconds = self.started.elapsed().as_secs_f64();
-        let (code, text) = self.running.end();
-        let ended = Ended { code, by_itself, seconds, text };
+        let (code, printed) = self.running.end();
+        let ended = Ended { code, by_itself, seconds, printed };
         conclude(&self.command, &self.rules, ended, out);
     }
 }
@@ -66,16 +66,16 @@ impl Inner<'_, '_, '_> {
             return self.begin_command(environment, command, rules, out);
         }
         let started = Instant::now();
-        let (code, text) =
+        let (code, printed) =
             environment.run(&command.run, command.host.as_deref(), self.until, &|| {
                 execution.is_stopped()
             })?;
         let seconds = started.elapsed().as_secs_f64();
         if code.is_none() {
-            out.output = Some(text);
+            keep(printed, out);
             return Err(ScenarioError::program(&command.run[0], "it was ended"));
         }
-        conclude(command, &rules, Ended { code, by_itself: true, seconds, text }, out);
+        conclude(command, &rules, Ended { code, by_itself: true, seconds, printed }, out);
         Ok(())
     }
 
@@ -111,8 +111,8 @@ impl Inner<'_, '_, '_> {
         };
         if let Some(reason) = unready {
             let by_itself = running.has_ended();
-            let (code, text) = running.end();
-            out.output = Some(text);
+            let (code, printed) = running.end();
+            keep(printed, out);
             let code = code.filter(|_| by_itself).map(|code| format!(" (exit code {code})"));
             let reason = format!("{reason}{}", code.unwrap_or_default());
             return Err(ScenarioError::program(&command.run[0], &reason));
@@ -166,10 +166,16 @@ fn is_ready(
             environment.listens(command.host.as_deref(), *port, Instant::now() + LOOK)
         }
         Some(Readiness { line: Some(wanted), .. }) => {
-            Ok(running.text().lines().any(|line| line.contains(wanted.as_str())))
+            Ok(running.printed().lines().any(|line| line.contains(wanted.as_str())))
         }
         _ => Ok(true),
     }
+}
+
+/// Puts what a command printed into its outcome.
+fn keep(printed: Printed, out: &mut StepOutcome) {
+    out.output = Some(printed.output);
+    out.stderr = Some(printed.stderr).filter(|text| !text.is_empty());
 }
 
 /// The outcome of a command that has ended.
@@ -187,7 +193,7 @@ fn conclude(command: &CommandStep, rules: &[CommandRule], ended: Ended, out: &mu
         out.outcome = out.outcome.and(judged.outcome);
         out.expectations.push(judged);
     }
-    out.output = Some(ended.text);
+    keep(ended.printed, out);
 }
 
 fn judged(rule: &CommandRule, ended: &Ended) -> Judged {
@@ -197,8 +203,8 @@ fn judged(rule: &CommandRule, ended: &Ended) -> Judged {
             Some(code) => (Some(code.into()), format!("exit code {code}")),
             None => (None, "a signal ended it".into()),
         },
-        CommandFigure::LinesWith(text) => {
-            let lines = ended.text.lines().filter(|line| line.contains(text.as_str())).count();
+        CommandFigure::Lines(test) => {
+            let lines = ended.printed.lines().filter(|line| test.is_met(line)).count();
             let reason = match lines {
                 0 => "no line of the output".into(),
                 lines => format!("{} of the output", weir_model::counted(lines, "line")),
@@ -243,7 +249,7 @@ mod tests {
             code,
             by_itself,
             seconds: 1.5,
-            text: "ok 1\nok 2\nwarning\n".into(),
+            printed: Printed { output: "ok 1\nok 2".into(), stderr: "warning\n".into() },
         };
         let any = CommandStep::default();
         let coded = CommandStep { exit_code: Some(143), ..CommandStep::default() };
@@ -266,6 +272,12 @@ mod tests {
             (&any, &["output lacks warning"], ended(Some(0), true), Outcome::Failed),
             (&any, &["output lacks error"], ended(Some(0), true), Outcome::Passed),
             (&any, &["output contains error"], ended(Some(0), true), Outcome::Failed),
+            (&any, &["output matches ^ok [2-9]$"], ended(Some(0), true), Outcome::Passed),
+            // The streams have lines of their own.
+            (&any, &["output matches '^warn'"], ended(Some(0), true), Outcome::Passed),
+            (&any, &["output matches ^k"], ended(Some(0), true), Outcome::Failed),
+            (&any, &["output does not match ok.*g"], ended(Some(0), true), Outcome::Passed),
+            (&any, &["output does not match ok"], ended(Some(0), true), Outcome::Failed),
             // A met expectation does not hide the exit code.
             (&any, &["output contains ok"], ended(Some(1), true), Outcome::Failed),
         ] {
@@ -275,5 +287,7 @@ mod tests {
         }
         let out = concluded(&any, &["output contains ok"], ended(Some(0), true));
         assert_eq!((out.expectations[0].measured, out.expectations[0].bound), (Some(2.0), 1.0));
+        assert_eq!(out.printed().len(), 2);
+        assert_eq!(out.stderr.as_deref(), Some("warning\n"));
     }
 }

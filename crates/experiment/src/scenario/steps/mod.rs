@@ -365,6 +365,7 @@ fn begun(name: &str, action: &str) -> StepOutcome {
         found: vec![],
         together: None,
         output: None,
+        stderr: None,
         expectations: vec![],
         steps: vec![],
         interrupted: false,

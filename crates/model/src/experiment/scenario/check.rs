@@ -202,6 +202,7 @@ impl Scenario {
             }
             check_where(&rule, action, axes, at)?;
         }
+        let expect_at = format!("{at}.expect");
         let at = format!("{at}.{}", action.name());
         match action {
             Action::Test(test) => self.check_test(test, &at, axes),
@@ -308,7 +309,7 @@ impl Scenario {
             }
             Action::Impair(impair) => self.check_impair(impair, &at, !axes.is_empty()),
             Action::Command(command) => {
-                command.check(&step.expect, &at)?;
+                command.check(&step.expect, &at, &expect_at)?;
                 match &command.host {
                     Some(host) if !self.lab_hosts().contains(host) && host != "local" => refuse(
                         &format!("{at}.host"),

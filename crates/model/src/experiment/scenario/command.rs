@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use regex_lite::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,12 @@ pub struct Readiness {
 }
 
 impl CommandStep {
-    pub(super) fn check(&self, expect: &[String], at: &str) -> Result<(), ModelError> {
+    pub(super) fn check(
+        &self,
+        expect: &[String],
+        at: &str,
+        expect_at: &str,
+    ) -> Result<(), ModelError> {
         if self.run.first().is_none_or(String::is_empty) {
             return refuse(&format!("{at}.run"), "nothing", "a program and its arguments");
         }
@@ -60,7 +66,7 @@ impl CommandStep {
             }
         }
         let rules: Result<Vec<CommandRule>, _> = expect.iter().map(|text| text.parse()).collect();
-        let rules = rules.map_err(|e| inside(at, e))?;
+        let rules = rules.map_err(|e| inside(expect_at, e))?;
         let judges_code = rules.iter().any(|rule| rule.figure == CommandFigure::ExitCode);
         if judges_code && self.exit_code.is_some() {
             return refuse(
@@ -80,11 +86,41 @@ pub enum CommandFigure {
     Duration,
     /// Its exit code.
     ExitCode,
-    /// The number of lines of its output that contain this text.
-    LinesWith(String),
+    /// The number of such lines of its output.
+    Lines(LineTest),
 }
 
-/// One expectation of a command: `duration < 2 s`, `exit_code == 1`, `output contains TEXT` or `output lacks TEXT`.
+/// Which lines of a command's output count.
+#[derive(Debug, Clone)]
+pub enum LineTest {
+    /// Those that contain this text.
+    Text(String),
+    /// Those in which this pattern matches.
+    Pattern(Regex),
+}
+
+impl LineTest {
+    /// Whether this line counts.
+    #[must_use]
+    pub fn is_met(&self, line: &str) -> bool {
+        match self {
+            LineTest::Text(text) => line.contains(text.as_str()),
+            LineTest::Pattern(pattern) => pattern.is_match(line),
+        }
+    }
+}
+
+impl PartialEq for LineTest {
+    fn eq(&self, other: &LineTest) -> bool {
+        match (self, other) {
+            (LineTest::Text(this), LineTest::Text(other)) => this == other,
+            (LineTest::Pattern(this), LineTest::Pattern(other)) => this.as_str() == other.as_str(),
+            _ => false,
+        }
+    }
+}
+
+/// One expectation of a command: `duration < 2 s`, `exit_code == 1`, or of its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandRule {
     /// As it was written.
@@ -100,8 +136,14 @@ pub struct CommandRule {
 impl FromStr for CommandRule {
     type Err = ModelError;
     fn from_str(text: &str) -> Result<Self, ModelError> {
-        const FORM: &str = "an expectation of a command: 'duration < 2 s', 'exit_code == 1', \
-                            'output contains TEXT' or 'output lacks TEXT'";
+        const FORM: &str = "an expectation of a command: 'duration < 2 s', 'exit_code == 1' or \
+                            'output contains TEXT'";
+        const VERBS: [(&str, bool, bool); 4] = [
+            ("contains", false, true),
+            ("lacks", false, false),
+            ("matches", true, true),
+            ("does not match", true, false),
+        ];
         let refuse = |given: &str, accepted: &str| ModelError::Field {
             field: format!("expectation '{text}'"),
             given: given.into(),
@@ -110,18 +152,30 @@ impl FromStr for CommandRule {
         let rule = |figure, comparison, bound| {
             Ok(CommandRule { text: text.into(), figure, comparison, bound })
         };
-        if let Some(rest) = text.trim().strip_prefix("output ") {
-            let (verb, wanted) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-            let wanted = unquoted(wanted.trim());
+        if let Some(rest) = text.trim().strip_prefix("output ").map(str::trim) {
+            let found = VERBS.iter().find_map(|(verb, is_pattern, is_wanted)| {
+                let wanted = rest.strip_prefix(verb)?;
+                let ends = wanted.is_empty() || wanted.starts_with(char::is_whitespace);
+                ends.then(|| (unquoted(wanted.trim()), *is_pattern, *is_wanted))
+            });
+            let Some((wanted, is_pattern, is_wanted)) = found else {
+                let accepted =
+                    "output contains TEXT, lacks TEXT, matches PATTERN or does not match PATTERN";
+                return Err(refuse(rest.split(' ').next().unwrap_or_default(), accepted));
+            };
             if wanted.is_empty() {
                 return Err(refuse("no text", FORM));
             }
-            let figure = CommandFigure::LinesWith(wanted.into());
-            return match verb {
-                "contains" => rule(figure, Comparison::AtLeast, 1.0),
-                "lacks" => rule(figure, Comparison::Equal, 0.0),
-                other => Err(refuse(other, "output contains TEXT, or output lacks TEXT")),
-            };
+            let test =
+                match is_pattern {
+                    false => LineTest::Text(wanted.into()),
+                    true => LineTest::Pattern(Regex::new(wanted).map_err(|error| {
+                        refuse(wanted, &format!("a regular expression ({error})"))
+                    })?),
+                };
+            let (comparison, bound) =
+                if is_wanted { (Comparison::AtLeast, 1.0) } else { (Comparison::Equal, 0.0) };
+            return rule(CommandFigure::Lines(test), comparison, bound);
         }
         let (name, comparison, bound) =
             Comparison::split(text).ok_or_else(|| refuse("no comparison", FORM))?;
@@ -158,7 +212,9 @@ mod tests {
     #[test]
     fn expectations_of_commands_are_parsed() {
         use Comparison::{AtLeast, Equal, Less, NotEqual};
-        let lines = |text: &str| CommandFigure::LinesWith(text.into());
+        let lines = |text: &str| CommandFigure::Lines(LineTest::Text(text.into()));
+        let matches =
+            |text: &str| CommandFigure::Lines(LineTest::Pattern(Regex::new(text).unwrap()));
         for (text, figure, comparison, bound) in [
             ("duration < 1500 ms", CommandFigure::Duration, Less, 1.5),
             ("exit_code != 0", CommandFigure::ExitCode, NotEqual, 0.0),
@@ -166,6 +222,8 @@ mod tests {
             ("output contains 0 errors", lines("0 errors"), AtLeast, 1.0),
             ("output  contains ' a < b '", lines(" a < b "), AtLeast, 1.0),
             ("output lacks \"panic\"", lines("panic"), Equal, 0.0),
+            (r"output matches ^rtt \d+ ms$", matches(r"^rtt \d+ ms$"), AtLeast, 1.0),
+            ("output does not match '[1-9] errors'", matches("[1-9] errors"), Equal, 0.0),
         ] {
             let rule: CommandRule = text.parse().unwrap();
             assert_eq!((rule.figure, rule.comparison, rule.bound), (figure, comparison, bound));
@@ -174,6 +232,10 @@ mod tests {
             ("throughput > 1 M", "throughput"),
             ("output contains", "no text"),
             ("output equals x", "equals"),
+            ("output containsx y", "containsx"),
+            ("output matches", "no text"),
+            ("output matches 'a(b'", "a(b"),
+            ("output does not match [z-a]", "[z-a]"),
             ("duration < 2", "2"),
             ("exit_code == x", "x"),
             ("done", "no comparison"),
@@ -188,7 +250,7 @@ mod tests {
         let run = vec!["true".to_owned()];
         let field = |step: CommandStep, expect: &[&str]| {
             let expect: Vec<String> = expect.iter().map(ToString::to_string).collect();
-            Refusal::from(&step.check(&expect, "c").unwrap_err()).field.unwrap()
+            Refusal::from(&step.check(&expect, "c", "e").unwrap_err()).field.unwrap()
         };
         let ready = |port, line: Option<&str>| {
             let ready = Some(Readiness { port, line: line.map(Into::into) });
@@ -203,6 +265,6 @@ mod tests {
         assert_eq!(field(fore, &[]), "c.ready");
         let coded = CommandStep { run: run.clone(), exit_code: Some(1), ..CommandStep::default() };
         assert_eq!(field(coded, &["exit_code == 1"]), "c.exit_code");
-        assert!(ready(Some(80), None).check(&["duration < 1 s".into()], "c").is_ok());
+        assert!(ready(Some(80), None).check(&["duration < 1 s".into()], "c", "e").is_ok());
     }
 }

@@ -18,7 +18,7 @@ use crate::ModelError;
 
 pub use crate::nearest;
 pub use check::check_axes;
-pub use command::{CommandFigure, CommandRule, CommandStep, Readiness};
+pub use command::{CommandFigure, CommandRule, CommandStep, LineTest, Readiness};
 pub use parameter::{parameter_of, set_parameters, test_plan};
 pub use steps::{
     Action, CollectStep, CompareStep, ImpairStep, RepeatStep, SearchKind, SearchStep, Step,
