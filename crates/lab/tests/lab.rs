@@ -148,6 +148,12 @@ fn kernel_settings_are_those_of_the_hosts_alone() {
         let there = lab.run_in(host, || weir_net::host::sysctl(name)).unwrap();
         assert_eq!(there.as_deref(), Some("0"));
     }
+    // A setting of the machine.
+    let machine = [("net.core.rmem_max".to_owned(), "1".to_owned())].into();
+    match Lab::up(&LabSpec { sysctls: machine, ..LabSpec::default() }) {
+        Err(Error::Sysctl { name, .. }) => assert_eq!(name, "net.core.rmem_max"),
+        other => panic!("{other:?}"),
+    }
     // A value out of range, and a setting that no namespace has.
     let unknown = [("net.core.no_such_setting".to_owned(), "1".to_owned())].into();
     for spec in [of("what"), LabSpec { sysctls: unknown, ..LabSpec::default() }] {

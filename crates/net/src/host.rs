@@ -1,7 +1,7 @@
 //! Facts of this host, printed beside each result.
 
 #[cfg(target_os = "linux")]
-pub use crate::sys::host::set_sysctl;
+pub(crate) use crate::sys::host::sysctl_path;
 pub use crate::sys::host::{host, sysctl};
 
 /// Facts of the host. Unavailable ones are `None`.

@@ -5,7 +5,8 @@
 //!
 //! * [`create`] makes namespaces, for root directly and for an ordinary user inside a new user
 //!   namespace, and hands back for each a [`NetNamespace`], a route socket and a [`LinkControl`].
-//! * [`NetNamespace::run_in`] runs a closure inside; [`ChildSetup`] starts a program inside.
+//! * [`NetNamespace::run_in`] runs a closure inside; [`ChildSetup`] starts a program inside;
+//!   [`NetNamespace::set_sysctls`] changes kernel settings.
 //! * [`Process`] and [`end_processes_in`] act on other processes without the race of a reused pid.
 //!
 //! ```no_run
@@ -27,6 +28,7 @@ mod create;
 mod link;
 mod process;
 pub(crate) mod raw;
+mod settings;
 
 use std::fs::File;
 use std::io;

@@ -73,7 +73,7 @@ struct UpArgs {
     /// Transmit queue length of the links, packets [default: the kernel's, 1000]
     #[arg(long, value_name = "PACKETS")]
     txqueuelen: Option<u32>,
-    /// Set a kernel setting of every host, as sysctl(8), for root only; may be repeated
+    /// Set a kernel setting of every host, as sysctl(8); may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     sysctl: Vec<(String, String)>,
     /// Put a namespace `m` for an emulator between a and b

@@ -239,6 +239,28 @@ fn a_lab_of_an_ordinary_user_from_up_to_down() {
     assert!(life(&user).contains("BPF"));
 }
 
+/// The namespaces of an ordinary user have kernel settings of their own; those of the machine are refused by name, and
+/// nothing starts.
+#[test]
+fn kernel_settings_of_an_ordinary_user() {
+    let Some(user) = User::nobody("kernel_settings_of_an_ordinary_user") else { return };
+    let own = fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap();
+    assert_ne!(own, "0\n", "nothing can be seen here");
+    let (up, name) = (["up", "--lab", "wlab-set", "--sysctl"], "net.ipv4.tcp_timestamps");
+    user.ok(&[&up[..], &["net.ipv4.tcp_timestamps=0"]].concat());
+    for host in ["a", "b"] {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        assert_eq!(user.ok(&["exec", "--lab", "wlab-set", host, "cat", &path]), "0\n");
+    }
+    user.ok(&["down", "--lab", "wlab-set"]);
+    let refused = user.refused(&[&up[..], &["net.core.rmem_max=1"]].concat(), 4);
+    assert!(refused.message.contains("net.core.rmem_max"), "{}", refused.message);
+    let refused = user.refused(&[&up[..], &["net.ipv4.tcp_timestamps=x"]].concat(), 2);
+    assert_eq!(refused.given.as_deref(), Some("net.ipv4.tcp_timestamps=x"));
+    assert!(user.names().is_empty());
+    assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap(), own);
+}
+
 /// After a SIGKILL the holder can't clean up: the kernel and the watchdog do.
 fn killed_holder(user: &User) {
     user.ok(&["up", "--lab", "wlab-k"]);

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use weir_net::host::set_sysctl;
 use weir_net::namespace::{LinkControl, NamespaceOptions, NamespaceParts, NetNamespace, create};
 
 use super::netlink::{LinkParameters, Route};
@@ -102,27 +101,27 @@ pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
             await_up(&mut node.route, link)?;
         }
     }
-    // Only root may enter the namespaces from here.
     if !spec.sysctls.is_empty() {
         for node in nodes.iter().filter(|node| node.host.is_some()) {
-            node.namespace.run_in(|| set_sysctls(spec))??;
+            set_sysctls(&node.namespace, spec)?;
         }
     }
     Ok(nodes)
 }
 
-/// Changes the settings of the network namespace of this thread.
-fn set_sysctls(spec: &LabSpec) -> Result<(), Error> {
-    spec.sysctls.iter().try_for_each(|(name, value)| {
-        set_sysctl(name, value).map_err(|source| match source.kind() {
+/// Changes the kernel settings of a host.
+fn set_sysctls(namespace: &NetNamespace, spec: &LabSpec) -> Result<(), Error> {
+    namespace.set_sysctls(&spec.sysctls).map_err(|error| match spec.sysctls.get(&error.object) {
+        Some(value) => match error.source.kind() {
             ErrorKind::NotFound | ErrorKind::InvalidInput => Error::Invalid {
                 field: "sysctls",
-                given: format!("{name}={value}"),
+                given: format!("{}={value}", error.object),
                 accepted: "a setting that network namespaces have, with a value of its range"
                     .to_owned(),
             },
-            _ => Error::Sysctl { name: name.clone(), source },
-        })
+            _ => Error::Sysctl { name: error.object, source: error.source },
+        },
+        None => error.into(),
     })
 }
 

@@ -33,19 +33,8 @@ pub fn sysctl(name: &str) -> Option<String> {
     Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Changes one setting; one of `net` is that of this thread's network namespace.
-///
-/// # Errors
-/// Those of the kernel: NotFound for a setting that this namespace does not have, InvalidInput for a value out of range,
-/// PermissionDenied.
-pub fn set_sysctl(name: &str, value: &str) -> std::io::Result<()> {
-    let path = sysctl_path(name).ok_or(std::io::ErrorKind::NotFound)?;
-    // Not created if there is none.
-    let mut file = fs::File::options().write(true).open(path)?;
-    std::io::Write::write_all(&mut file, value.as_bytes())
-}
-
-fn sysctl_path(name: &str) -> Option<String> {
+/// The file of a setting.
+pub(crate) fn sysctl_path(name: &str) -> Option<String> {
     // Dots separate, but interface names may contain them: those are written with slashes, as in sysctl(8).
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     let is_inside = path.split('/').all(|part| !part.is_empty() && part != "..");
