@@ -256,7 +256,7 @@ fn kernel_settings_of_an_ordinary_user() {
     let refused = user.refused(&[&up[..], &["net.core.rmem_max=1"]].concat(), 4);
     assert!(refused.message.contains("net.core.rmem_max"), "{}", refused.message);
     let refused = user.refused(&[&up[..], &["net.ipv4.tcp_timestamps=x"]].concat(), 2);
-    assert_eq!(refused.given.as_deref(), Some("net.ipv4.tcp_timestamps=x"));
+    assert!(refused.message.contains("net.ipv4.tcp_timestamps=x"), "{}", refused.message);
     assert!(user.names().is_empty());
     assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap(), own);
 }

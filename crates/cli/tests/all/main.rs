@@ -27,6 +27,7 @@ mod kernel;
 mod lab;
 mod outside;
 mod peers;
+mod published;
 mod refusals;
 mod report;
 mod schema;
