@@ -481,6 +481,8 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let (Some(slots), Some(missed)) = (s.intended_slots, s.missed_slots) else { return };
     if missed > 0 {
         let fraction = missed as f64 / slots.max(1) as f64;
+        // Where its window is full, a stream waits: that is no limit of the host.
+        let is_stream = !f.transport.datagrams();
         let policy = match spec.connection.catch_up {
             CatchUp::None => {
                 "the catch-up policy is none; spread:P% and burst:N make up for late slots"
@@ -488,12 +490,15 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             CatchUp::Burst(_) => {
                 "the backlog exceeded what burst:N makes up, or 100 ms, or sending ended before it was made up"
             }
+            _ if is_stream => {
+                "the path, the receiver or a window accepted less for more than 100 ms, or sending ended before it was made up"
+            }
             _ => "the backlog exceeded 100 ms, or sending ended before it was made up",
         };
         out.push(
             Warning::new(
                 "missed-slots",
-                if fraction > 0.001 { Severity::Warning } else { Severity::Info },
+                if fraction > 0.001 && !is_stream { Severity::Warning } else { Severity::Info },
                 format!("{missed} of {slots} sending slots were skipped ({:.3} %): {policy}; the sent rate is lower than requested by that fraction", 100.0 * fraction),
             )
             .with_value(missed as f64, 0.0)

@@ -366,6 +366,16 @@ fn datagram_warnings_state_what_affected_them() {
     }
 }
 
+/// A stream that its window holds back misses slots on any host.
+#[test]
+fn missed_slots_of_a_stream_are_no_limit_of_the_host() {
+    let warnings = Test::tcp().with(|t| {
+        t.sender().intended_slots = Some(100);
+        t.sender().missed_slots = Some(50);
+    });
+    assert_eq!(warnings, one("missed-slots", Severity::Info));
+}
+
 #[test]
 fn the_severity_of_missed_slots_follows_their_fraction() {
     for (missed, expected) in [
