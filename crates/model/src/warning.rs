@@ -15,6 +15,24 @@ pub enum Severity {
     Error,
 }
 
+/// Codes of warnings that the host or the tool limited the figures. Losses on the path are not among them.
+const HOST_LIMITS: [&str; 8] = [
+    "sender-cpu-bound",
+    "receiver-cpu-bound",
+    "cpu-stolen",
+    "missed-slots",
+    "late-slots",
+    "socket-overflow",
+    "emulator-overloaded",
+    "clock-stepped",
+];
+
+/// Whether a warning with this code says that the host or the tool limited the figures.
+#[must_use]
+pub fn is_host_limit(code: &str) -> bool {
+    HOST_LIMITS.contains(&code)
+}
+
 /// One warning of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {

@@ -6,20 +6,8 @@ use weir_model::experiment::{
     Comparison, Confidence, Judged, Metric, Outcome, Rule, RunRef, Summary,
 };
 use weir_model::record::{Crossing, Record};
-use weir_model::warning::Severity;
+use weir_model::warning::{Severity, is_host_limit};
 use weir_stats::Sample;
-
-/// Warnings that the host or the tool limited the figures. Losses on the path are not among them.
-const DISTURBING: &[&str] = &[
-    "sender-cpu-bound",
-    "receiver-cpu-bound",
-    "cpu-stolen",
-    "missed-slots",
-    "late-slots",
-    "socket-overflow",
-    "emulator-overloaded",
-    "clock-stepped",
-];
 
 /// Codes of the warnings of a record that mark it as host-limited.
 #[must_use]
@@ -27,7 +15,7 @@ pub(crate) fn disturbances(record: &Record) -> Vec<String> {
     let mut out: Vec<String> = record
         .warnings
         .iter()
-        .filter(|w| w.severity != Severity::Info && DISTURBING.contains(&w.code.as_str()))
+        .filter(|w| w.severity != Severity::Info && is_host_limit(&w.code))
         .map(|w| w.code.clone())
         .collect();
     out.sort_unstable();
@@ -248,7 +236,7 @@ pub(crate) fn judge(
         .iter()
         .filter(|r| r.host_limited)
         .flat_map(|r| r.warnings.iter().map(String::as_str))
-        .filter(|code| DISTURBING.contains(code))
+        .filter(|code| is_host_limit(code))
         .collect();
     host_limited.sort_unstable();
     host_limited.dedup();

@@ -7,6 +7,7 @@ use weir_model::experiment::{
     Bounds, Experiment, Found, Metric, Outcome, Point, StepOutcome, Summary, Together, Unit,
 };
 use weir_model::record::Status;
+use weir_model::warning::is_host_limit;
 
 /// The outcome of a step, complete or interrupted.
 fn ended(step: &StepOutcome) -> String {
@@ -235,7 +236,8 @@ pub(crate) fn step(step: &StepOutcome, depth: usize, verbose: bool) -> String {
         // As the points count them: without repeated and failed runs.
         let counted = step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
         for run in counted.filter(|r| r.host_limited) {
-            run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
+            let limits = run.warnings.iter().filter(|code| is_host_limit(code));
+            limits.for_each(|code| *codes.entry(code).or_default() += 1);
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
         let runs = if host_limited == 1 { "1 run" } else { &format!("{host_limited} runs") };

@@ -6,7 +6,7 @@ use weir_model::experiment::{
 };
 use weir_model::record::Status;
 use weir_model::units::ByteSize;
-use weir_model::warning::Severity;
+use weir_model::warning::{Severity, is_host_limit};
 
 use super::document::{Block, Document, Headline, Notice, Section, bind_colours};
 use super::grid::{Cell, Column, Grid};
@@ -57,6 +57,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             let shaped = counted().filter(|r| r.host_limited);
             let mut codes: Vec<&str> =
                 shaped.flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
+            codes.retain(|code| is_host_limit(code));
             codes.sort_unstable();
             codes.dedup();
             let text = format!(
@@ -891,7 +892,8 @@ mod tests {
             superseded,
             error: error.map(Into::into),
             host_limited: warning.is_some(),
-            warnings: warning.into_iter().map(Into::into).collect(),
+            // One that a limit of the host does not explain.
+            warnings: warning.into_iter().chain(["window-limited"]).map(Into::into).collect(),
             ..RunRef::default()
         };
         let step = StepOutcome {
