@@ -238,6 +238,8 @@ pub(crate) enum Condition {
     Is(String),
     /// `If-None-Match: *`: it does not exist.
     IsNew,
+    /// Both: no document meets them.
+    Never,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Condition {
@@ -250,7 +252,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
         match (of(header::IF_MATCH), of(header::IF_NONE_MATCH)) {
             (None, None) => Ok(Condition::None),
             (None, Some("*")) => Ok(Condition::IsNew),
-            (None, Some(text)) => Err(Problem::field("If-None-Match", text, "*")),
+            (Some(_), Some("*")) => Ok(Condition::Never),
+            (_, Some(text)) => Err(Problem::field("If-None-Match", text, "*")),
             (Some("*"), None) => Ok(Condition::Exists),
             (Some(text), None) => {
                 // A proxy that compresses responses weakens tags; the document is the same.
@@ -260,9 +263,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
                 tag.map(|t| Condition::Is(t.into())).ok_or_else(|| {
                     Problem::field("If-Match", text, "one entity tag in quotes, or *")
                 })
-            }
-            (Some(_), Some(text)) => {
-                Err(Problem::field("If-None-Match", text, "one of If-Match and If-None-Match"))
             }
         }
     }

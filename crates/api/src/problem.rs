@@ -92,6 +92,12 @@ impl Problem {
             .with(FieldError { field, given: Some(given), accepted: Some(accepted), message })
     }
 
+    /// The same refusal with another status: 409 or 404 where the request is valid and the server lacks what it names.
+    #[must_use]
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Problem { errors: self.errors, ..Problem::new(status, self.detail) }
+    }
+
     /// A missing resource: 404.
     pub(crate) fn missing(what: &str, name: &str) -> Self {
         Problem::new(StatusCode::NOT_FOUND, format!("no {what} {name:?}"))

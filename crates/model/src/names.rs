@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::ModelError;
 
 /// Verbs of `weir impair`, which can't be interface names.
-const VERBS: [&str; 13] = [
+pub const VERBS: [&str; 13] = [
     "exec",
     "set",
     "show",

@@ -50,6 +50,7 @@ pub const MAX_FLOWS: u64 = 100_000;
 #[schemars(transform = crate::schema::in_order::<Plan>)]
 pub struct Plan {
     /// `weir.plan/1`.
+    #[schemars(extend("const" = "weir.plan/1"))]
     pub schema: String,
     /// A title, printed with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,8 +42,23 @@ fn product(number: &str, factor: u64) -> Option<(u64, bool)> {
     Some((value, part.is_multiple_of(unit)))
 }
 
+/// Pattern of a decimal number with at most this many digits before the point.
+fn decimal(digits: u32) -> String {
+    format!(r"([0-9]{{1,{digits}}}(\.[0-9]{{0,18}})?|\.[0-9]{{1,18}})")
+}
+
+/// Pattern of a number with one of these suffixes, each with the digits that keep the value below 2^63.
+fn with_suffixes(suffixes: &[(u32, &str)]) -> String {
+    let forms: Vec<String> =
+        suffixes.iter().map(|(digits, suffix)| format!("{} ?{suffix}", decimal(*digits))).collect();
+    forms.join("|")
+}
+
+/// Powers of ten in a rate.
+const POWERS: [(u32, &str); 5] = [(18, ""), (15, "[kK]"), (12, "[mM]"), (9, "[gG]"), (6, "[tT]")];
+
 macro_rules! string_serde {
-    ($name:ident $(in $unit:literal)?, $expect:literal, $examples:expr, $from_number:expr) => {
+    ($name:ident $(in $unit:literal)?, $expect:literal, $examples:expr, $pattern:expr, $number:tt, $from_number:expr) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -85,8 +100,10 @@ macro_rules! string_serde {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                #[allow(unused_mut, reason = "not every quantity has a unit")]
-                let mut schema = schemars::json_schema!({ "type": ["string", "number"], "description": $expect, "examples": $examples });
+                let mut schema = schemars::json_schema!($number);
+                schema.insert("description".into(), $expect.into());
+                schema.insert("examples".into(), serde_json::json!($examples));
+                schema.insert("pattern".into(), String::from($pattern).into());
                 $(schema.insert("x-unit".into(), $unit.into());)?
                 schema
             }
@@ -150,6 +167,8 @@ string_serde!(
     BitRate in "bit/s",
     "bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)",
     ["10M", "64k", "2.5G", "100Mbit"],
+    format!("^({})(bits?(/s)?|bps)?$", with_suffixes(&POWERS)),
+    { "type": ["string", "number"], "minimum": 0, "exclusiveMaximum": 9.2e18 },
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
 );
 
@@ -192,6 +211,9 @@ string_serde!(
     ByteSize in "bytes",
     "whole bytes such as 1460, 64K or 1M (K is 1024)",
     ["1M", "1460", "64K"],
+    // Fractions of a K are whole bytes only in eighths and the like.
+    r"^([0-9]{1,18}(\.0{0,18})?|([0-9]{1,15} ?[kK]|[0-9]{1,12} ?[mM]|[0-9]{1,9} ?[gG]|[0-9]{1,6} ?[tT])|[0-9]{1,6}\.(0|5|25|75|125|375|625|875)0{0,12} ?[kKmMgGtT])i?B?$",
+    { "type": ["string", "integer"], "minimum": 0, "exclusiveMaximum": 9.2e18 },
     |v| { ((0.0..9.2e18).contains(&v) && v.fract() == 0.0).then_some(ByteSize(v as u64)) }
 );
 
@@ -252,6 +274,8 @@ string_serde!(
     Span in "s",
     "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)",
     ["40ms", "10", "2.5s", "100us", "2m"],
+    format!("^({})$", with_suffixes(&[(9, "s?"), (18, "ns"), (15, "[uµμ]s"), (12, "ms"), (8, "m(in)?"), (6, "h"), (5, "d")])),
+    { "type": ["string", "number"], "minimum": 0, "exclusiveMaximum": 9.2e9 },
     |v| { (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64)) }
 );
 
@@ -290,9 +314,14 @@ impl fmt::Display for Seed {
     }
 }
 
-string_serde!(Seed, "a 64-bit seed, decimal or 0x hexadecimal, as a string", ["42", "0x2a"], |v| {
-    ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
-});
+string_serde!(
+    Seed,
+    "a 64-bit seed, decimal or 0x hexadecimal, as a string",
+    ["42", "0x2a"],
+    "^([0-9]{1,19}|1[0-7][0-9]{18}|0[xX][0-9a-fA-F]{1,16})$",
+    { "type": ["string", "integer"], "minimum": 0, "maximum": 9.0e15 },
+    |v| ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
+);
 
 /// Target rate of a sender: no limit, payload bits per second or packets per second; optionally in bursts of
 /// n.
@@ -402,6 +431,13 @@ string_serde!(
     SendRate in "bit/s",
     "a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited",
     ["10M", "50000pps", "10M/32", "0"],
+    {
+        // No fraction that rounds to zero, which would be unlimited.
+        let bits = r"([1-9][0-9]{0,17}(\.[0-9]{0,18})?|0(\.0{0,18})?|[0-9]{1,15}(\.[0-9]{0,3})? ?[kK]|[0-9]{1,12}(\.[0-9]{0,6})? ?[mM]|[0-9]{1,9}(\.[0-9]{0,9})? ?[gG]|[0-9]{1,6}(\.[0-9]{0,12})? ?[tT])";
+        let packets = r"([1-9][0-9]{0,8}(\.[0-9]{0,9})?|0?\.[0-9]{0,8}[1-9]|[1-9][0-9]{0,5}(\.[0-9]{0,9})?[kK]|[1-9][0-9]{0,2}(\.[0-9]{0,9})?[mM])";
+        format!("^(({bits}(bits?|bps)?|{packets} ?pps)(/[1-9][0-9]{{0,8}})?|{bits}bits?/s|{packets} ?pkt/s)$")
+    },
+    { "type": ["string", "number"], "minimum": 0, "exclusiveMaximum": 9.2e18 },
     |v| {
         if v == 0.0 {
             return Some(SendRate::UNLIMITED);
@@ -470,9 +506,14 @@ impl fmt::Display for Dscp {
     }
 }
 
-string_serde!(Dscp, "a DSCP code point 0 to 63 or its name", ["EF", "46"], |v| {
-    ((0.0..64.0).contains(&v) && v.fract() == 0.0).then_some(Dscp(v as u8))
-});
+string_serde!(
+    Dscp,
+    "a DSCP code point 0 to 63 or its name",
+    ["EF", "46"],
+    "^([cC][sS][0-7]|[aA][fF][1-4][1-3]|[eE][fF]|[lL][eE]|[vV][oO][iI][cC][eE]-[aA][dD][mM][iI][tT]|0*([0-9]|[1-5][0-9]|6[0-3])|0x0*[0-3]?[0-9a-fA-F])$",
+    { "type": ["string", "integer"], "minimum": 0, "maximum": 63 },
+    |v| ((0.0..64.0).contains(&v) && v.fract() == 0.0).then_some(Dscp(v as u8))
+);
 
 #[cfg(test)]
 mod tests {
@@ -547,6 +588,29 @@ mod tests {
         assert_eq!("EF".parse::<Dscp>().unwrap(), Dscp(46));
         assert_eq!(Dscp(46).to_string(), "ef");
         assert!("64".parse::<Dscp>().is_err());
+    }
+
+    /// Texts that a quantity's pattern admits.
+    fn admitted<T: JsonSchema>() -> impl Strategy<Value = String> {
+        let schema = schemars::schema_for!(T);
+        let pattern = schema.get("pattern").unwrap().as_str().unwrap();
+        proptest::string::string_regex(pattern.trim_matches(['^', '$'])).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn what_a_pattern_admits_is_parsed(
+            bits in admitted::<BitRate>(), bytes in admitted::<ByteSize>(), span in admitted::<Span>(),
+            seed in admitted::<Seed>(), rate in admitted::<SendRate>(), dscp in admitted::<Dscp>(),
+        ) {
+            prop_assert!(bits.parse::<BitRate>().is_ok(), "{bits}");
+            prop_assert!(bytes.parse::<ByteSize>().is_ok(), "{bytes}");
+            prop_assert!(span.parse::<Span>().is_ok(), "{span}");
+            prop_assert!(seed.parse::<Seed>().is_ok(), "{seed}");
+            prop_assert!(rate.parse::<SendRate>().is_ok(), "{rate}");
+            prop_assert!(dscp.parse::<Dscp>().is_ok(), "{dscp}");
+        }
     }
 
     proptest! {

@@ -9,6 +9,6 @@ mod routes;
 mod schemas;
 mod three_zero;
 
-pub(crate) use operation::Operation;
+pub(crate) use operation::{FILE_NAME, Operation};
 pub(crate) use routes::Routes;
 pub(crate) use three_zero::three_zero;

@@ -17,11 +17,15 @@ pub(crate) struct Operation {
     matching: bool,
     tagged: bool,
     names_file: bool,
+    choice: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// The names that `handlers::file_name` accepts. Beyond ASCII it admits more: there are no classes that all readers of patterns know.
-const FILE_NAME: &str =
-    r"^[^\x00-/:-@\[-^`{-\x7f]([^\x00-\x1f!-,/:-@\[-^`{-\x7f]{0,62}[^\x00-,./:-@\[-^`{-\x7f])?$";
+/// Names that `handlers::file_name` accepts, with letters of Latin, Greek, Cyrillic and East Asian scripts; it accepts those
+/// of other scripts too, for which readers of patterns have no common class.
+pub(crate) const FILE_NAME: &str = "^[A-Za-z0-9_\u{c0}-\u{d6}\u{d8}-\u{f6}\u{f8}-\u{24f}\u{3b1}-\u{3c9}\u{430}-\u{44f}\u{3041}-\u{3096}\u{30a1}-\u{30fa}\u{4e00}-\u{9fff}\u{ac00}-\u{d7a3}]([A-Za-z0-9_. \u{c0}-\u{d6}\u{d8}-\u{f6}\u{f8}-\u{24f}\u{3b1}-\u{3c9}\u{430}-\u{44f}\u{3041}-\u{3096}\u{30a1}-\u{30fa}\u{4e00}-\u{9fff}\u{ac00}-\u{d7a3}-]{0,62}[A-Za-z0-9_\u{c0}-\u{d6}\u{d8}-\u{f6}\u{f8}-\u{24f}\u{3b1}-\u{3c9}\u{430}-\u{44f}\u{3041}-\u{3096}\u{30a1}-\u{30fa}\u{4e00}-\u{9fff}\u{ac00}-\u{d7a3}-])?$";
+
+/// One entity tag (RFC 9110, 8.8.3), or any.
+const ENTITY_TAG: &str = r#"^(\*|(W/)?"[!#-~]*")$"#;
 
 impl Operation {
     /// An operation with its name in generated code, its tag and a summary.
@@ -36,6 +40,7 @@ impl Operation {
             matching: false,
             tagged: false,
             names_file: false,
+            choice: None,
         }
     }
 
@@ -89,6 +94,12 @@ impl Operation {
         self
     }
 
+    /// A part of the path that is one of these words.
+    pub(crate) fn one_of(mut self, name: &'static str, words: &'static [&'static str]) -> Self {
+        self.choice = Some((name, words));
+        self
+    }
+
     /// The operation in the document.
     pub(crate) fn describe(&self, path: &str, generator: &mut SchemaGenerator) -> Value {
         let mut parameters: Vec<Value> = path
@@ -99,6 +110,9 @@ impl Operation {
                 if self.names_file && name == "name" {
                     schema["pattern"] = FILE_NAME.into();
                 }
+                if let Some((_, words)) = self.choice.filter(|(part, _)| *part == name) {
+                    schema["enum"] = json!(words);
+                }
                 json!({ "name": name, "in": "path", "required": true, "schema": schema })
             })
             .collect();
@@ -107,12 +121,12 @@ impl Operation {
         }
         if self.matching {
             parameters.push(json!({
-                "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string" },
+                "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string", "pattern": ENTITY_TAG },
                 "description": "The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428.",
             }));
             parameters.push(json!({
                 "name": "If-None-Match", "in": "header", "required": false, "schema": { "type": "string", "enum": ["*"] },
-                "description": "Alternatively: create a new document.",
+                "description": "Create a new document: 412 if it exists. With If-Match, both conditions must hold.",
             }));
         }
         let mut responses = Map::new();

@@ -12,7 +12,7 @@ use weir_model::names::Host;
 use weir_net::file::symlink;
 use weir_report::page;
 
-use super::runs::{data_of, figure_fits, rendered, with_csv};
+use super::runs::{data_of, rendered, with_csv};
 use super::tests::{key_file, right_host, set_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
@@ -154,8 +154,10 @@ fn prepare(
     let failed = |e: std::io::Error| Problem::internal(format!("write the scenario: {e}"));
     match (name, document) {
         (Some(name), None) => {
-            let found = scenarios::named(&app.config, &name)
-                .map_err(|_| Problem::field("/scenario", name, scenarios::names(&app.config)))?;
+            let found = scenarios::named(&app.config, &name).map_err(|_| {
+                Problem::field("/scenario", name, scenarios::names(&app.config))
+                    .with_status(StatusCode::CONFLICT)
+            })?;
             let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.parse_flags)?;
@@ -256,7 +258,8 @@ pub(crate) async fn sweep(
                 "/emulator",
                 id.as_str(),
                 "the id of a running emulator on this host",
-            ),
+            )
+            .with_status(StatusCode::CONFLICT),
             _ => problem,
         })?;
     }
@@ -310,7 +313,6 @@ pub(crate) async fn report(
     PathSegment(id): PathSegment,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
-    figure_fits(&query)?;
     let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),
@@ -345,7 +347,7 @@ pub(crate) async fn report_of_several(
     heavy(app, move || {
         let headings = page::headings(&outcomes);
         let named: Vec<_> = headings.into_iter().zip(outcomes).collect();
-        with_csv(&page::of_experiments(&named), &query)
+        with_csv(page::of_experiments(&named), &query)
     })
     .await
 }

@@ -59,7 +59,8 @@ pub(crate) async fn make(
         return Err(Problem::conflict("limit", words));
     }
     if there.iter().any(|lab| lab.name == request.name) {
-        let mut problem = Problem::field("/name", request.name, "an unused name");
+        let mut problem = Problem::field("/name", request.name, "an unused name")
+            .with_status(StatusCode::CONFLICT);
         problem.detail = "a lab of that name exists".into();
         return Err(problem);
     }

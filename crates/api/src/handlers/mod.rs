@@ -69,6 +69,7 @@ pub(crate) fn fresh(
             }));
         }
         (Condition::IsNew, now) => now.is_none(),
+        (Condition::Never, _) => false,
         (Condition::Exists, now) => now.is_some(),
         (Condition::Is(wanted), Some(now)) => wanted == now,
         (Condition::Is(_), None) => false,
@@ -78,6 +79,7 @@ pub(crate) fn fresh(
     }
     let changed = app.last_edit(document);
     let detail = match (&changed, now) {
+        _ if *wanted == Condition::Never => "no document meets If-Match and If-None-Match".into(),
         (None, Some(_)) if *wanted == Condition::IsNew => "it is there already".into(),
         (Some(edit), Some(_)) => format!("{} changed it at {}", edit.by, edit.at),
         (Some(edit), None) => format!("{} removed it at {}", edit.by, edit.at),

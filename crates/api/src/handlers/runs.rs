@@ -228,7 +228,6 @@ pub(crate) async fn report(
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
     let record = record_of(&app, id).await?;
-    figure_fits(&query)?;
     heavy(&app, move || match query.format {
         ReportFormat::Csv if query.figure.is_some() => {
             let document = page::of_run(&record);
@@ -253,7 +252,6 @@ pub(crate) async fn report_of_several(
 ) -> Result<Response, Problem> {
     let SeveralReportQuery { run: ids, experiment: experiments, format, figure, from_zero } = query;
     let query = ReportQuery { format, figure, from_zero };
-    figure_fits(&query)?;
     if !experiments.is_empty() {
         if !ids.is_empty() {
             return Err(Problem::field("?experiment", "runs as well", "either of them"));
@@ -288,16 +286,16 @@ pub(crate) async fn report_of_several(
             }
             records.push(store.get(id).map_err(|e| in_query("?run", of_store(e), id))?);
         }
-        with_csv(&page::of_runs(&records), &query)
+        with_csv(page::of_runs(&records), &query)
     })
     .await
 }
 
 /// A document in one of its formats, or the data of one figure.
-pub(crate) fn with_csv(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
+pub(crate) fn with_csv(document: Document, query: &ReportQuery) -> Result<Response, Problem> {
     match query.format {
         ReportFormat::Csv => {
-            let found = figure_of(document, query.figure.as_deref())?;
+            let found = figure_of(&document, query.figure.as_deref())?;
             Ok(text("text/csv; charset=utf-8", found.csv()))
         }
         _ => rendered(document, query),
@@ -313,16 +311,6 @@ fn in_query(key: &str, mut problem: Problem, id: &str) -> Problem {
     problem
 }
 
-/// A figure by id in SVG or CSV; a page has all of them.
-pub(crate) fn figure_fits(query: &ReportQuery) -> Result<(), Problem> {
-    match (&query.figure, query.format) {
-        (Some(figure), ReportFormat::Html | ReportFormat::Md | ReportFormat::Json) => {
-            Err(Problem::field("?figure", figure.as_str(), "none but with format=svg or csv"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A figure by its id, or the first.
 fn figure_of<'a>(
     document: &'a Document,
@@ -334,7 +322,8 @@ fn figure_of<'a>(
             true => "nothing: there is no figure".into(),
             false => names.join(", "),
         };
-        Problem::field("?figure", wanted.unwrap_or("none"), accepted)
+        let given = wanted.unwrap_or("none");
+        Problem::field("?figure", given, accepted).with_status(StatusCode::NOT_FOUND)
     })
 }
 

@@ -116,7 +116,8 @@ pub(crate) async fn lab_node(app: &Shared, field: &str, text: &str) -> Result<La
             true => "none: no lab exists".into(),
             false => format!("LAB/HOST of an existing lab: {}", places.join(", ")),
         };
-        return Err(Problem::field(field, text, accepted));
+        let refusal = Problem::field(field, text, accepted);
+        return Err(refusal.with_status(StatusCode::CONFLICT));
     }
     Ok(LabNode { lab: lab.into(), node: node.into() })
 }
@@ -131,7 +132,7 @@ pub(crate) fn key_file(directory: &Path, name: Option<&str>) -> Result<Option<Pa
         } else {
             all.into_keys().collect::<Vec<_>>().join(", ")
         };
-        Problem::field("/key_name", name, accepted)
+        Problem::field("/key_name", name, accepted).with_status(StatusCode::CONFLICT)
     })
 }
 

@@ -7,6 +7,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Direction;
 use weir_model::units::Seed;
 
+use super::LAB_HOST;
 use crate::supervise::Written;
 
 /// A request to start an emulator.
@@ -14,6 +15,7 @@ use crate::supervise::Written;
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmulatorRequest {
     /// Interface A and interface B.
+    #[schemars(schema_with = "interfaces")]
     pub interfaces: [String; 2],
     /// Its first configuration; absent: everything is forwarded unchanged. Without a seed a new one is drawn, which
     /// the response has.
@@ -40,7 +42,18 @@ pub(crate) struct EmulatorRequest {
     pub packet_trace: bool,
     /// Start it in this namespace of a lab, `LAB/m`; absent: here.
     #[serde(default)]
+    #[schemars(regex(pattern = LAB_HOST))]
     pub lab: Option<String>,
+}
+
+/// Names of interfaces in ASCII, without the verbs of `weir impair` (`weir_model::names::is_interface`).
+fn interfaces(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let name = serde_json::json!({
+        "type": "string",
+        "pattern": "^[!-,.0-9;-~][!-.0-9;-~]{0,14}$",
+        "not": { "enum": weir_model::names::VERBS.iter().chain(&[".", ".."]).collect::<Vec<_>>() },
+    });
+    schemars::json_schema!({ "type": "array", "items": name, "minItems": 2, "maxItems": 2 })
 }
 
 /// How frames are received.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_model::experiment::{Experiment as Outcome, Outcome as Verdict, Scenario};
 use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
-use super::{State, not_one_of};
+use super::{State, host, not_one_of};
 
 /// A scenario of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -71,6 +71,7 @@ pub(crate) struct ExperimentRequest {
     pub scenario: Option<String>,
     /// A `weir.scenario/1` instead.
     #[serde(default)]
+    #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub document: Option<Value>,
     /// Its quick form.
     #[serde(default)]
@@ -83,6 +84,11 @@ pub(crate) struct ExperimentRequest {
     pub set: BTreeMap<String, Value>,
     /// Hosts that run `weir serve`, by the scenario's names: `ADDRESS[:PORT]`.
     #[serde(default)]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "propertyNames" = { "pattern": crate::document::FILE_NAME },
+        "additionalProperties" = { "type": "string", "pattern": host() }
+    ))]
     pub hosts: BTreeMap<String, String>,
     /// A key for these hosts, by its name.
     #[serde(default)]
@@ -95,9 +101,11 @@ pub(crate) struct ExperimentRequest {
 /// A request to run a sweep, as `weir sweep` does.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("not" = wrong_place()))]
 pub(crate) struct SweepRequest {
     /// The server; absent with `lab`.
     #[serde(default)]
+    #[schemars(regex(pattern = host()))]
     pub host: Option<String>,
     /// The test of each point.
     pub plan: Plan,
@@ -139,6 +147,22 @@ pub(crate) struct SweepRequest {
     /// A key, by its name.
     #[serde(default)]
     pub key_name: Option<String>,
+}
+
+/// Sweeps without a place, or with two: neither a host nor a lab, a host or an emulator with a lab, laws for nothing.
+fn wrong_place() -> Value {
+    let none = json!({ "type": "null" });
+    let given = json!({ "not": none });
+    let lab = json!({ "const": true });
+    let no_lab = json!({ "not": lab });
+    let plan = |host: &Value| json!({ "properties": { "host": host } });
+    json!({ "anyOf": [
+        { "properties": { "lab": no_lab, "host": none, "plan": plan(&none) } },
+        { "properties": { "lab": lab, "host": given }, "required": ["lab", "host"] },
+        { "properties": { "lab": lab, "plan": { "properties": { "host": given }, "required": ["host"] } }, "required": ["lab"] },
+        { "properties": { "lab": lab, "emulator": given }, "required": ["lab", "emulator"] },
+        { "properties": { "lab": no_lab, "both": given, "emulator": none }, "required": ["both"] },
+    ] })
 }
 
 /// A running or finished experiment.

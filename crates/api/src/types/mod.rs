@@ -20,6 +20,20 @@ pub(crate) use runs::*;
 pub use system::*;
 pub(crate) use tests::*;
 
+/// Pattern of a host of a lab, `LAB/HOST`.
+const LAB_HOST: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]*/[A-Za-z0-9_-]+$";
+
+/// Pattern of a server: the usual forms of `weir_model::names::Host`.
+fn host() -> String {
+    let port = "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}))?";
+    let name = "[A-Za-z0-9._][A-Za-z0-9._-]{0,252}";
+    let part = "[0-9a-fA-F]{1,4}";
+    let v6 = format!(
+        "(::({part})?|({part}:){{7}}{part}|({part}:){{1,3}}(:{part}){{1,4}}|({part}:){{4,6}}:{part})(%[0-9A-Za-z_-]{{1,15}})?"
+    );
+    format!(r"^(unix:[!-~]{{1,107}}|{name}{port}|{v6}|\[{v6}\]{port})$")
+}
+
 /// Schema of a request that has none of two fields, or both: a request has exactly one of them.
 fn not_one_of(a: &str, b: &str) -> serde_json::Value {
     let none = serde_json::json!({ "type": "null" });
@@ -79,6 +93,32 @@ pub(crate) fn several<'de, D: serde::Deserializer<'de>>(
 
 #[cfg(test)]
 mod unit {
+    use proptest::prelude::*;
+    use proptest::string::string_regex;
+
+    /// Texts that the pattern at this place of the document admits.
+    fn admitted(pointer: &str) -> impl Strategy<Value = String> {
+        let document = crate::openapi();
+        let pattern = document.pointer(pointer).and_then(|p| p.as_str()).unwrap().to_owned();
+        string_regex(pattern.trim_matches(['^', '$'])).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_pattern_admits_is_accepted(
+            host in admitted("/components/schemas/TestRequest/properties/host/pattern"),
+            name in admitted("/paths/~1api~1v1~1plans~1{name}/get/parameters/0/schema/pattern"),
+            interface in admitted("/components/schemas/EmulatorRequest/properties/interfaces/items/pattern"),
+            condition in admitted("/paths/~1api~1v1~1runs/get/parameters/6/schema/items/pattern"),
+        ) {
+            prop_assert!(weir_model::names::Host::parse(&host).is_ok(), "{host}");
+            prop_assert!(crate::handlers::file_name(&name).is_ok(), "{name}");
+            let excluded = weir_model::names::VERBS.contains(&interface.as_str()) || [".", ".."].contains(&interface.as_str());
+            prop_assert!(excluded || weir_model::names::is_interface(&interface), "{interface}");
+            prop_assert!(condition.parse::<weir_runs::Condition>().is_ok(), "{condition}");
+        }
+    }
+
     /// Requests that a handler refuses for reasons that the schema states.
     #[test]
     fn constraints_are_in_the_schema() {

@@ -80,7 +80,6 @@ pub(crate) struct Preview {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_delay: Option<PreviewDelay>,
     /// Where `delay` differs from `asked_delay` by more than 5 %.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<PreviewDifference>,
     /// Output rate, from the first departure to the last.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,19 +29,62 @@ pub(crate) struct RunsQuery {
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
     /// Started at or after: a date, an RFC 3339 time, or an age such as `2h` or `7d`.
+    #[schemars(schema_with = "moment")]
     pub since: Option<String>,
     /// Started before or at.
+    #[schemars(schema_with = "moment")]
     pub until: Option<String>,
     /// The peer, exactly.
     pub host: Option<String>,
     /// A tag, `KEY` or `KEY=VALUE`; may be repeated.
     #[serde(deserialize_with = "several")]
+    #[schemars(length(max = 48))]
     pub tag: Vec<String>,
     /// Words in the title.
     pub title: Option<String>,
     /// A condition such as `transport=udp` or `loss>0.1%`, as of `weir runs list --where`; may be repeated.
     #[serde(rename = "where", deserialize_with = "several")]
+    #[schemars(length(max = 48), transform = condition)]
     pub conditions: Vec<String>,
+}
+
+/// The forms of a time in a query.
+fn moment(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "anyOf": [
+        { "type": "string", "format": "date" },
+        { "type": "string", "format": "date-time" },
+        { "type": "string", "pattern": "^[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$" },
+        { "type": "string", "pattern": "^[0-9]{1,5}( ?(ms|s|m|min|h)|d)$" },
+    ] })
+}
+
+/// The pattern of a condition: names, signs and the usual units.
+fn condition(schema: &mut schemars::Schema) {
+    use weir_model::plan::TransportName;
+    let transports: Vec<&str> = TransportName::ALL.iter().map(|t| t.label()).collect();
+    let (equal, any) = (" *[!=]?= *", " *([!=]?=|[<>]=?) *");
+    let forms = [
+        format!("transport{equal}({})", transports.join("|")),
+        format!("direction{equal}(forward|reverse)"),
+        format!("family{equal}ipv[46]"),
+        format!("status{equal}(complete|partial|interrupted)"),
+        format!("(size|length|payload|payload_bytes){any}[0-9]{{1,9}} ?[kKmMgG]?"),
+        format!("(rate|bitrate){equal}0"),
+        format!(
+            "(rate|bitrate){any}[1-9][0-9]{{0,8}}((\\.[0-9]{{1,9}})? ?[kKmMgG]?(bits?|bps)?|pps)"
+        ),
+        format!(
+            "((forward|reverse)_)?throughput{any}[0-9]{{1,9}}(\\.[0-9]{{1,9}})? ?[kKmMgG]?(bits?|bps)?"
+        ),
+        format!(
+            "(time|seconds|duration){any}[0-9]{{1,5}}(\\.[0-9]{{1,9}})? ?(ns|us|ms|s|m|min|h|d)?"
+        ),
+        format!("(connections|warnings){any}[0-9]{{1,9}}"),
+        format!("loss{any}(0|[0-9]{{1,2}}(\\.[0-9]{{1,9}})? ?%|100 ?%)"),
+    ];
+    if let Some(items) = schema.pointer_mut("/items").and_then(serde_json::Value::as_object_mut) {
+        items.insert("pattern".into(), format!("^({})$", forms.join("|")).into());
+    }
 }
 
 /// A run in a list.
@@ -66,6 +109,10 @@ pub(crate) struct RunList {
 /// The tags of a run: replaces all of them.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(extend(
+    "propertyNames" = { "pattern": r"^[^=\x00-\x1f\x7f-\x9f]+$", "maxLength": 64 },
+    "additionalProperties" = { "type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", "maxLength": 1000 }
+))]
 pub(crate) struct Tags(pub BTreeMap<String, String>);
 
 /// The format of a report.
@@ -91,8 +138,8 @@ pub(crate) enum ReportFormat {
 pub(crate) struct ReportQuery {
     /// Its form.
     pub format: ReportFormat,
-    /// Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-    /// with other formats.
+    /// Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Other
+    /// formats have all figures, whatever is named here.
     pub figure: Option<String>,
     /// Start the vertical axes of all charts at zero, as `weir report --from-zero`.
     #[serde(deserialize_with = "switch")]
@@ -107,19 +154,24 @@ pub(crate) struct ReportQuery {
 pub(crate) struct SeveralReportQuery {
     /// A run's id; 1 to 50 distinct ones, in the order of the page.
     #[serde(deserialize_with = "several")]
-    #[schemars(length(min = 1, max = 50))]
+    #[schemars(length(min = 1, max = 50), extend("uniqueItems" = true))]
     pub run: Vec<String>,
     /// An experiment's id; 1 to 10 distinct ones, in the order of their columns. Without runs.
     #[serde(deserialize_with = "several")]
-    #[schemars(length(min = 1, max = 10))]
+    #[schemars(length(min = 1, max = 10), extend("uniqueItems" = true))]
     pub experiment: Vec<String>,
-    /// Its format; `csv` is the data of one figure; `json` is not supported.
+    /// Its format; `csv` is the data of one figure.
+    #[schemars(schema_with = "formats_of_several")]
     pub format: ReportFormat,
-    /// With `svg` and `csv`: figure id; absent: the first. Refused with other formats.
+    /// With `svg` and `csv`: figure id; absent: the first. Other formats have all figures, whatever is named here.
     pub figure: Option<String>,
     /// Start the vertical axes of all charts at zero, as `weir report --from-zero`.
     #[serde(deserialize_with = "switch")]
     pub from_zero: bool,
+}
+
+fn formats_of_several(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "string", "enum": ["html", "md", "csv", "svg"] })
 }
 
 fn without_empty_lists(schema: &mut schemars::Schema) {

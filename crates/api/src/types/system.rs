@@ -271,7 +271,6 @@ pub(crate) struct Validation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<serde_json::Value>,
     /// Laws of an impairment that its flows have from a preset or an aggregate.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inherited: Vec<super::InheritedLaws>,
     /// What it will do: flows, limits.
     pub notes: Vec<String>,

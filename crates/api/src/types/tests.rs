@@ -11,7 +11,7 @@ use weir_model::units::SendRate;
 use weir_model::warning::Warning;
 use weir_report::FlowMeta;
 
-use super::number;
+use super::{LAB_HOST, host, number};
 use crate::supervise::Written;
 
 /// A request to run a test.
@@ -21,6 +21,7 @@ use crate::supervise::Written;
 pub(crate) struct TestRequest {
     /// The server: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host; not needed if every connection has one.
     #[serde(default)]
+    #[schemars(regex(pattern = host()))]
     pub host: Option<String>,
     /// What to run. Without a seed a new one is drawn, which the record has.
     pub plan: Plan,
@@ -37,7 +38,7 @@ pub(crate) struct TestRequest {
     pub key_name: Option<String>,
     /// Run it on this host of a lab, `LAB/HOST`; absent: here.
     #[serde(default)]
-    #[schemars(regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]*/[A-Za-z0-9_-]+$"))]
+    #[schemars(regex(pattern = LAB_HOST))]
     pub from: Option<String>,
     /// Do not store the result.
     #[serde(default)]

@@ -617,7 +617,7 @@ fn a_named_lab_and_its_emulator_are_reported_by_their_names() {
     ui.ask("POST", "/labs", Some(lab.clone())).expect(201);
     // Remove the lab before the assertions, which may fail.
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let refused = ui.ask("POST", "/labs", Some(lab)).expect(422);
+        let refused = ui.ask("POST", "/labs", Some(lab)).expect(409);
         assert_eq!(refused["errors"][0]["field"], "/name", "{refused}");
         let wrong = json!({ "interfaces": ["to-a", "to-z"], "lab": "the_lab/m" });
         let refused = ui.ask("POST", "/emulators", Some(wrong)).expect(422);

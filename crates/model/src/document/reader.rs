@@ -31,11 +31,17 @@ impl Reader<'_> {
     }
 }
 
+/// A number with a fraction of zero, `1.0`, which is an integer in JSON Schema.
+fn whole(value: &Value) -> Option<i128> {
+    value.as_f64().filter(|v| v.fract() == 0.0 && v.abs() < 9e15).map(|v| v as i128)
+}
+
 /// Integers: a value beyond the type's range is refused with the range.
 macro_rules! integers {
     ($($method:ident $visit:ident $read:ident $type:ty;)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-            match self.0.$read().and_then(|value| <$type>::try_from(value).ok()) {
+            let number = self.0.$read().map(i128::from).or_else(|| whole(self.0));
+            match number.and_then(|value| <$type>::try_from(value).ok()) {
                 Some(value) => self.add_given(visitor.$visit(value)),
                 None => self.refuse(format!("a whole number, {} to {}", <$type>::MIN, <$type>::MAX)),
             }

@@ -70,6 +70,13 @@ fn brackets_and_dotted_keys_together_have_a_depth() {
 }
 
 #[test]
+fn a_fraction_of_zero_makes_no_difference() {
+    assert_eq!(parse_json::<u16>(b"7.0").ok(), Some(7));
+    assert_eq!(parse_json::<i8>(b"-7.0").ok(), Some(-7));
+    assert!(parse_json::<u16>(b"70000.0").is_err() && parse_json::<u16>(b"-1.0").is_err());
+}
+
+#[test]
 fn what_is_no_number_is_refused_by_its_field() {
     for (word, given) in [("nan", "nan"), ("inf", "inf"), ("-inf", "-inf"), ("+nan", "nan")] {
         let error = refused(&format!("number = 1\nratio = {word}\n"));
@@ -115,6 +122,7 @@ fn refusals_are_data() {
             Some(2),
         ),
         ("number = 70000", Value, "number", Some("70000"), "a whole number, 0 to 65535", Some(1)),
+        ("number = 1.5", Value, "number", Some("1.5"), "a whole number, 0 to 65535", Some(1)),
         ("number = -1", Value, "number", Some("-1"), "a whole number, 0 to 65535", Some(1)),
         ("number = \"x\"", Value, "number", Some("x"), "a whole number, 0 to 65535", Some(1)),
         ("number = 1\nratio = []", Value, "ratio", Some("[]"), "a number", Some(2)),

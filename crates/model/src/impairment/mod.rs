@@ -63,6 +63,7 @@ pub(crate) const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
 #[schemars(transform = crate::schema::in_order::<Impairment>)]
 pub struct Impairment {
     /// `weir.impair/1`.
+    #[schemars(extend("const" = "weir.impair/1"))]
     pub schema: String,
     /// A title, printed with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]

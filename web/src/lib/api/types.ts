@@ -3005,7 +3005,9 @@ export interface components {
              * @description A `weir.scenario/1` instead.
              * @default null
              */
-            document: unknown;
+            document: {
+                [key: string]: unknown;
+            } | null;
             /**
              * @description Hosts that run `weir serve`, by the scenario's names: `ADDRESS[:PORT]`.
              * @default {}
@@ -3871,8 +3873,11 @@ export interface components {
             native_port?: number;
             /** @description What no filter matches. */
             other?: components["schemas"]["Other"];
-            /** @description `weir.impair/1`. */
-            schema: string;
+            /**
+             * @description `weir.impair/1`.
+             * @constant
+             */
+            schema: "weir.impair/1";
             /**
              * @description Seed of every draw.
              * @default 0x0
@@ -4763,8 +4768,11 @@ export interface components {
              * @default 9347
              */
             port: number;
-            /** @description `weir.plan/1`. */
-            schema: string;
+            /**
+             * @description `weir.plan/1`.
+             * @constant
+             */
+            schema: "weir.plan/1";
             /**
              * @description Seed of all random values.
              * @default 0x0
@@ -5914,8 +5922,11 @@ export interface components {
             quick?: {
                 [key: string]: unknown;
             };
-            /** @description `weir.scenario/1`. */
-            schema: string;
+            /**
+             * @description `weir.scenario/1`.
+             * @constant
+             */
+            schema: "weir.scenario/1";
             /** @description Seed of the order of points. Absent: chosen at random and printed. */
             seed?: components["schemas"]["Seed"] | null;
             /** @description The steps, in order. */
@@ -7955,7 +7966,7 @@ export interface operations {
             header?: {
                 /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description Alternatively: create a new document. */
+                /** @description Create a new document: 412 if it exists. With If-Match, both conditions must hold. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -8414,8 +8425,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-                 *     with other formats.
+                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Other
+                 *     formats have all figures, whatever is named here.
                  */
                 figure?: string;
                 /** @description Its form. */
@@ -8764,7 +8775,7 @@ export interface operations {
             header?: {
                 /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description Alternatively: create a new document. */
+                /** @description Create a new document: 412 if it exists. With If-Match, both conditions must hold. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -8807,7 +8818,7 @@ export interface operations {
             header?: {
                 /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description Alternatively: create a new document. */
+                /** @description Create a new document: 412 if it exists. With If-Match, both conditions must hold. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -8854,10 +8865,10 @@ export interface operations {
             query?: {
                 /** @description An experiment's id; 1 to 10 distinct ones, in the order of their columns. Without runs. */
                 experiment?: string[];
-                /** @description With `svg` and `csv`: figure id; absent: the first. Refused with other formats. */
+                /** @description With `svg` and `csv`: figure id; absent: the first. Other formats have all figures, whatever is named here. */
                 figure?: string;
-                /** @description Its format; `csv` is the data of one figure; `json` is not supported. */
-                format?: components["schemas"]["ReportFormat"];
+                /** @description Its format; `csv` is the data of one figure. */
+                format?: "html" | "md" | "csv" | "svg";
                 /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
                 from_zero?: boolean;
                 /** @description A run's id; 1 to 50 distinct ones, in the order of the page. */
@@ -9025,8 +9036,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
-                 *     with other formats.
+                 * @description Figure id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Other
+                 *     formats have all figures, whatever is named here.
                  */
                 figure?: string;
                 /** @description Its form. */
@@ -9111,7 +9122,7 @@ export interface operations {
             header?: {
                 /** @description The entity tag of the document that was changed, or `*` for any. If the document has changed since: 412 with who changed it; without a condition: 428. */
                 "If-Match"?: string;
-                /** @description Alternatively: create a new document. */
+                /** @description Create a new document: 412 if it exists. With If-Match, both conditions must hold. */
                 "If-None-Match"?: "*";
             };
             path: {
@@ -9560,7 +9571,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                what: string;
+                what: "plan" | "impairment" | "scenario";
             };
             cookie?: never;
         };

@@ -17,6 +17,7 @@ use crate::units::{Seed, Span};
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// `weir.scenario/1`.
+    #[schemars(extend("const" = "weir.scenario/1"))]
     pub schema: String,
     /// Short name: letters, digits, `-`, `_` and `.`.
     pub name: String,
