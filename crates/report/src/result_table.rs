@@ -158,7 +158,8 @@ pub fn table_names(tables: &[ResultTable]) -> Vec<&str> {
 }
 
 /// The tables of one name as CSV (RFC 4180, lines end in LF): the columns of the split, the labels of the row, then a column
-/// for each figure in its printed unit. A figure that is absent is empty.
+/// for each figure in its printed unit. An absent figure has its reason, such as `not installed`; a column that only another
+/// table has is empty.
 #[must_use]
 pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
     let tables: Vec<&ResultTable> = tables.iter().filter(|t| t.name == name).collect();
@@ -193,10 +194,12 @@ pub fn table_csv(tables: &[ResultTable], name: &str) -> String {
             for column in &columns {
                 let here = table.columns.iter().position(|c| c == *column);
                 let cell = here.and_then(|i| row.cells.get(i));
+                let text = |cell: &TableCell, i| {
+                    cell.absent.clone().or_else(|| cell.texts.get(i).cloned())
+                };
                 cells.extend(
-                    (0..column.units.len()).map(|i| {
-                        cell.and_then(|cell| cell.texts.get(i).cloned()).unwrap_or_default()
-                    }),
+                    (0..column.units.len())
+                        .map(|i| cell.and_then(|cell| text(cell, i)).unwrap_or_default()),
                 );
             }
             line(cells);

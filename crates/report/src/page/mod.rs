@@ -38,5 +38,6 @@ pub use figures::{figures_of_run, figures_of_runs};
 pub use grid::{Cell, Column, Grid};
 pub use html::html;
 pub use markdown::markdown;
+pub(crate) use phrases::{bottleneck, in_one_sentence};
 pub use run::of_run;
 pub use tables::hosts;

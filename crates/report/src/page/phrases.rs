@@ -169,7 +169,7 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
 }
 
 /// The result in one sentence: the expectations, what arrived and was lost, and whether the figures hold.
-pub(super) fn in_one_sentence(record: &Record) -> String {
+pub(crate) fn in_one_sentence(record: &Record) -> String {
     let mut parts = vec![];
     if let Some(verdict) = &record.verdict {
         let all = verdict.expectations.len();
@@ -298,7 +298,7 @@ pub(super) fn trust(record: &Record) -> String {
 }
 
 /// What limited the rate, as far as the record shows.
-pub(super) fn bottleneck(record: &Record) -> String {
+pub(crate) fn bottleneck(record: &Record) -> String {
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
     for (code, words) in [

@@ -8,6 +8,7 @@ use super::details::details;
 use super::lines::{End, Layout, Line, Values};
 use super::{FLOWS_SHOWN, TextOptions, warning, wrap::wrap};
 use crate::meta::FlowMeta;
+use crate::page::{bottleneck, in_one_sentence};
 use crate::style::clean;
 
 /// The summary of a record as text, printed at the end of `weir test` and by `weir runs show`.
@@ -43,6 +44,10 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
         }
         out += &if verdict.passed { style.bold("passed") } else { style.red("failed") };
         out.push('\n');
+    }
+    if !record.flows.is_empty() {
+        let text = format!("Result: {} {}", in_one_sentence(record), bottleneck(record));
+        out += &wrap(&text, options.width, "Result: ".len());
     }
     if !record.id.is_empty() {
         let id = clean(&record.id);
