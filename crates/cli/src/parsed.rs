@@ -424,7 +424,7 @@ mod tests {
             ("weir -s", "weir serve"),
             ("weir runs list -q", "weir runs list --help lists the flags"),
             ("weir serve -q", "weir serve --help lists the flags"),
-            ("weir test h extra", "no further argument"),
+            ("weir sweep h extra", "no further argument"),
             ("weir test h -1", "a flag of weir serve"),
             ("weir test h -c 160", "-l SIZE (-c of ITGSend)"),
             ("weir test h -E 1000", "-b RATEpps --spacing exponential"),

@@ -138,7 +138,7 @@ pub(crate) struct Alarms {
     numbers: Vec<u64>,
     /// Alarms ever raised.
     raised: u64,
-    /// When they are raised.
+    /// Thresholds above which they are raised.
     pub(crate) thresholds: AlarmThresholds,
 }
 

@@ -1,8 +1,8 @@
 //! The control socket of a running emulator: each line of JSON is a request and gets one line of JSON as its answer.
 //!
 //! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `acknowledge`, `clear`, `thresholds`,
-//! `keepalive`; the answer is //! `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`, with `field`, `given` and `accepted` where a field was
-//! refused. `docs/formats.md` has the fields.
+//! `keepalive`; the answer is `{"ok":true,…}` or `{"ok":false,"error":"…","kind":"…"}`, with `field`, `given` and
+//! `accepted` where a field was refused. `docs/formats.md` has the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

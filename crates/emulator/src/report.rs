@@ -37,7 +37,7 @@ pub struct Report {
     /// Alarms so far, without those that a user has cleared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<Alarm>,
-    /// When alarms are raised; absent for a capture, which has none.
+    /// Thresholds above which alarms are raised; absent for a capture, which has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm_thresholds: Option<AlarmThresholds>,
     /// The packet trace, if there is one.

@@ -211,8 +211,8 @@ string_serde!(
     ByteSize in "bytes",
     "whole bytes such as 1460, 64K or 1M (K is 1024)",
     ["1M", "1460", "64K"],
-    // Fractions of a K are whole bytes only in eighths and the like.
-    r"^([0-9]{1,18}(\.0{0,18})?|([0-9]{1,15} ?[kK]|[0-9]{1,12} ?[mM]|[0-9]{1,9} ?[gG]|[0-9]{1,6} ?[tT])|[0-9]{1,6}\.(0|5|25|75|125|375|625|875)0{0,12} ?[kKmMgGtT])i?B?$",
+    // Fractions of a K are whole bytes only in sixteenths and the like.
+    r"^([0-9]{1,18}(\.0{0,18})?|([0-9]{1,15} ?[kK]|[0-9]{1,12} ?[mM]|[0-9]{1,9} ?[gG]|[0-9]{1,6} ?[tT])|[0-9]{1,6}\.(0|5|25|75|125|375|625|875|0625|1875|3125|4375|5625|6875|8125|9375)0{0,12} ?[kKmMgGtT])i?B?$",
     { "type": ["string", "integer"], "minimum": 0, "exclusiveMaximum": 9.2e18 },
     |v| { ((0.0..9.2e18).contains(&v) && v.fract() == 0.0).then_some(ByteSize(v as u64)) }
 );
@@ -274,7 +274,7 @@ string_serde!(
     Span in "s",
     "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)",
     ["40ms", "10", "2.5s", "100us", "2m"],
-    format!("^({})$", with_suffixes(&[(9, "s?"), (18, "ns"), (15, "[uµμ]s"), (12, "ms"), (8, "m(in)?"), (6, "h"), (5, "d")])),
+    format!("^({}|[1-8][0-9]{{9}} ?s?)$", with_suffixes(&[(9, "s?"), (18, "ns"), (15, "[uµμ]s"), (12, "ms"), (8, "m(in)?"), (6, "h"), (5, "d")])),
     { "type": ["string", "number"], "minimum": 0, "exclusiveMaximum": 9.2e9 },
     |v| { (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64)) }
 );
@@ -318,7 +318,7 @@ string_serde!(
     Seed,
     "a 64-bit seed, decimal or 0x hexadecimal, as a string",
     ["42", "0x2a"],
-    "^([0-9]{1,19}|1[0-7][0-9]{18}|0[xX][0-9a-fA-F]{1,16})$",
+    "^([0-9]{1,19}|1[0-7][0-9]{18}|18[0-3][0-9]{17}|18446744073709551615|0[xX][0-9a-fA-F]{1,16})$",
     { "type": ["string", "integer"], "minimum": 0, "maximum": 9.0e15 },
     |v| ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
 );
@@ -434,7 +434,7 @@ string_serde!(
     {
         // No fraction that rounds to zero, which would be unlimited.
         let bits = r"([1-9][0-9]{0,17}(\.[0-9]{0,18})?|0(\.0{0,18})?|[0-9]{1,15}(\.[0-9]{0,3})? ?[kK]|[0-9]{1,12}(\.[0-9]{0,6})? ?[mM]|[0-9]{1,9}(\.[0-9]{0,9})? ?[gG]|[0-9]{1,6}(\.[0-9]{0,12})? ?[tT])";
-        let packets = r"([1-9][0-9]{0,8}(\.[0-9]{0,9})?|0?\.[0-9]{0,8}[1-9]|[1-9][0-9]{0,5}(\.[0-9]{0,9})?[kK]|[1-9][0-9]{0,2}(\.[0-9]{0,9})?[mM])";
+        let packets = r"([1-9][0-9]{0,8}(\.[0-9]{0,18})?|1000000000|0?\.[0-9]{0,8}[1-9][0-9]{0,9}|[1-9][0-9]{0,5}(\.[0-9]{0,9})?[kK]|[1-9][0-9]{0,2}(\.[0-9]{0,9})?[mM])";
         format!("^(({bits}(bits?|bps)?|{packets} ?pps)(/[1-9][0-9]{{0,8}})?|{bits}bits?/s|{packets} ?pkt/s)$")
     },
     { "type": ["string", "number"], "minimum": 0, "exclusiveMaximum": 9.2e18 },
@@ -611,6 +611,40 @@ mod tests {
             prop_assert!(rate.parse::<SendRate>().is_ok(), "{rate}");
             prop_assert!(dscp.parse::<Dscp>().is_ok(), "{dscp}");
         }
+    }
+
+    /// Whether a quantity's pattern admits the text of a value.
+    fn admits<T: JsonSchema + fmt::Display>(value: T) -> bool {
+        let schema = schemars::schema_for!(T);
+        let pattern = schema.get("pattern").unwrap().as_str().unwrap();
+        regex_lite::Regex::new(pattern).unwrap().is_match(&value.to_string())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_admitted(
+            bits in 0u64..1_000_000_000_000_000_000, bytes in 0u64..1_000_000_000_000_000_000,
+            ns in 0u64..1_000_000_000_000_000_000, seed: u64, total in 1u64..=1_000_000_000,
+            share in 1u32..100_000, dscp in 0u8..64,
+        ) {
+            prop_assert!(admits(BitRate(bits)), "{}", BitRate(bits));
+            prop_assert!(admits(ByteSize(bytes)), "{}", ByteSize(bytes));
+            prop_assert!(admits(Span(ns)), "{}", Span(ns));
+            prop_assert!(admits(Seed(seed)), "{}", Seed(seed));
+            prop_assert!(admits(Dscp(dscp)), "{}", Dscp(dscp));
+            for unit in ["", "pps"] {
+                let rate: SendRate = format!("{total}{unit}").parse().unwrap();
+                let rate = rate.divided(share);
+                prop_assert!(admits(rate), "{rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_values_are_admitted() {
+        assert!(admits("1000000000pps".parse::<SendRate>().unwrap()));
+        assert!(admits("1000pps".parse::<SendRate>().unwrap().divided(3)));
+        assert!(admits(Seed(u64::MAX)) && admits(Span(8_999_999_999 * 1_000_000_000)));
     }
 
     proptest! {

@@ -67,12 +67,12 @@ export async function open({ mock: options = {}, browser = {} } = {}) {
 }
 
 /**
- * Reads until the value is `wanted`, since the page shows an event only in its next turn; after 10 s it fails with the difference. Only for
+ * Reads until the value is `wanted`, since the page shows an event only in its next turn; after 10 s, or `seconds`, it fails with the difference. Only for
  * values that are expected to appear.
  */
-export async function comes(read, wanted, words) {
+export async function comes(read, wanted, words, seconds = 10) {
   let seen = await read();
-  for (const end = Date.now() + 10_000; Date.now() < end && !isDeepStrictEqual(seen, wanted); seen = await read()) {
+  for (const end = Date.now() + seconds * 1000; Date.now() < end && !isDeepStrictEqual(seen, wanted); seen = await read()) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   assert.deepEqual(seen, wanted, words);

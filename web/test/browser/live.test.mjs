@@ -51,7 +51,7 @@ test('1000 flows at 10 updates a second', { skip, timeout: 180_000 }, async () =
   const { intervals } = site.mock.tests[0];
   const more = async (seconds) => {
     const until = intervals.length + seconds * site.mock.hertz;
-    await comes(() => intervals.length >= until, true);
+    await comes(() => intervals.length >= until, true, undefined, seconds * 3 + 10);
   };
   await more(2);
   const begin = await figures();

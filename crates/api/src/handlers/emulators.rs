@@ -302,13 +302,17 @@ async fn change_alarms(
     let mut request = json!(which);
     request["verb"] = verb.into();
     let told = supervise::ask(id, request).await?;
-    let kind = which.kind.map_or("all alarms", |kind| kind.name());
-    let what = match &which.object {
-        Some(object) => format!("{verb} {kind} of {object}"),
-        None => format!("{verb} {kind}"),
-    };
-    supervise::remember(app, id, &client.name(), what);
-    Ok(Json200(AlarmCount { alarms: told["alarms"].as_u64().unwrap_or(0) }))
+    let alarms = told["alarms"].as_u64().unwrap_or(0);
+    // What matches no alarm changes nothing, and its text has any length.
+    if alarms > 0 {
+        let kind = which.kind.map_or("all alarms", |kind| kind.name());
+        let what = match &which.object {
+            Some(object) => format!("{verb} {kind} of {object}"),
+            None => format!("{verb} {kind}"),
+        };
+        supervise::remember(app, id, &client.name(), what);
+    }
+    Ok(Json200(AlarmCount { alarms }))
 }
 
 pub(crate) async fn acknowledge_alarms(

@@ -12,7 +12,7 @@ use weir_model::names::Host;
 use weir_net::file::symlink;
 use weir_report::page;
 
-use super::runs::{data_of, rendered, with_csv};
+use super::runs::{MAX_REPORTED_BYTES, data_of, rendered, with_csv};
 use super::tests::{key_file, right_host, set_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
@@ -340,9 +340,15 @@ pub(crate) async fn report_of_several(
         let given = format!("experiment {id} twice");
         return Err(Problem::field("?experiment", given, "each experiment once"));
     }
-    let mut outcomes = vec![];
+    let results = weir_runs::Experiments::of(&app.config.data);
+    let (mut outcomes, mut bytes) = (vec![], 0);
     for id in ids {
         outcomes.push(supervise::experiment_outcome(app, id).await?);
+        bytes += results.result(id).metadata().map_or(0, |file| file.len());
+        if bytes > MAX_REPORTED_BYTES {
+            let given = format!("results of more than {MAX_REPORTED_BYTES} bytes in all");
+            return Err(Problem::field("?experiment", given, "fewer experiments, or weir report"));
+        }
     }
     heavy(app, move || {
         let headings = page::headings(&outcomes);

@@ -25,7 +25,7 @@ const MAX_RUNS: u32 = 1000;
 const MAX_COMPARED: usize = 100;
 /// Limits of a report over several runs: runs, and bytes of their records, which are all in memory.
 const MAX_REPORTED: usize = 50;
-const MAX_REPORTED_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_REPORTED_BYTES: u64 = 64 << 20;
 
 /// An error of the store as a problem.
 fn of_store(error: StoreError) -> Problem {

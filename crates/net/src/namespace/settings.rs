@@ -36,8 +36,9 @@ impl NetNamespace {
             let entered = user
                 .map_or(Ok(()), |user| raw::set_namespace(user, libc::CLONE_NEWUSER))
                 .and_then(|()| raw::set_namespace(self.net_fd().as_raw_fd(), libc::CLONE_NEWNET));
-            // The number of settings made, and the error of the next one.
-            let (mut made, mut errno) = (0_u32, entered.err().unwrap_or(0));
+            // The number of settings made, and the error of the next one; none is to blame if the namespace can't be entered.
+            let mut made = if entered.is_err() { u32::MAX } else { 0 };
+            let mut errno = entered.err().unwrap_or(0);
             for (path, value) in &files {
                 if errno != 0 {
                     break;

@@ -86,7 +86,7 @@ fn shown(warnings: &[Warning], verbose: bool) -> Vec<Warning> {
             }
             many => format!("{} other flows", many.len()),
         };
-        Warning { text: format!("{}; likewise {flows} (-V states each)", w.text), ..w.clone() }
+        Warning { text: format!("{}; likewise {flows}", w.text), ..w.clone() }
     };
     out.into_iter().map(with_others).collect()
 }

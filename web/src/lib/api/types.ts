@@ -2707,7 +2707,7 @@ export interface components {
         };
         /** @description The whole report, so far or final. */
         EmulatorReport: {
-            /** @description When alarms are raised; absent for a capture, which has none. */
+            /** @description Thresholds above which alarms are raised; absent for a capture, which has none. */
             alarm_thresholds?: components["schemas"]["AlarmThresholds"] | null;
             /** @description Alarms so far, without those that a user has cleared. */
             alarms?: components["schemas"]["Alarm"][];

@@ -13,8 +13,8 @@ use weir_model::experiment::Experiment;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 use weir_report::{
-    TextOptions, clean, experiment_csv, experiments_csv, merged_tables, summary, table_csv,
-    table_names, tables_text,
+    clean, experiment_csv, experiments_csv, merged_tables, summary, table_csv, table_names,
+    tables_text,
 };
 
 use crate::commands::experiment::cleaned;
@@ -23,6 +23,7 @@ use crate::files;
 use crate::job::notice;
 use crate::named::{NamedFile, apart};
 use crate::output::print;
+use crate::terminal;
 use subject::Subject;
 
 /// Name of the table of all points of an experiment, written with the data of its charts.
@@ -161,7 +162,7 @@ fn tables(subject: &Subject) -> Vec<(String, String)> {
 /// Runs as weir test prints them. Of an experiment the steps and the tables; of several the merged tables, after the steps of
 /// those without any.
 fn text(subject: &Subject) -> String {
-    let options = TextOptions::default();
+    let options = terminal::text_options();
     let steps = |experiment: &Experiment| -> String {
         experiment.steps.iter().map(|step| cleaned(&steps_text(step, 0, false))).collect()
     };
