@@ -85,6 +85,13 @@ pub struct Draws<'a> {
 }
 
 impl Draws<'_> {
+    /// Index of the packet that they belong to.
+    #[inline]
+    #[must_use]
+    pub const fn packet(&self) -> u64 {
+        self.position.packet
+    }
+
     /// The next draw: 64 random bits. The first half of a block is its words 0 (low) and 1, the second its
     /// words 2 (low) and 3.
     #[inline]

@@ -6,7 +6,9 @@
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`DrawPosition`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles that round alike on every machine.
+//! * [`Chance`], [`WeightedChoice`], [`choose`], [`normal_quantile`], [`QuantileTable`]: decisions, choices and quantiles that
+//!   round alike on every machine;
+//! * [`clamped_moments`]: mean and standard deviation of what such draws give.
 //!
 //! ```
 //! use weir_laws::{Chance, Direction, DrawPosition, Philox, flow_hash};
@@ -21,13 +23,23 @@
 
 mod chance;
 mod draws;
+mod moments;
 #[doc(hidden)]
 pub mod mutation;
 mod philox;
 mod quantile;
+#[cfg(test)]
+#[allow(clippy::approx_constant, reason = "quantiles may be near one")]
+mod scipy;
 pub mod slot;
+mod table;
+mod tails;
+mod weighted;
 
 pub use chance::{Chance, choose};
 pub use draws::{Direction, DrawPosition, Draws, flow_hash};
+pub use moments::clamped_moments;
 pub use philox::Philox;
 pub use quantile::{normal_quantile, open_unit_interval};
+pub use table::QuantileTable;
+pub use weighted::WeightedChoice;
