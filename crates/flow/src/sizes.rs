@@ -67,7 +67,7 @@ impl Sizes {
                 let (law, philox, place) = &**drawn;
                 let place = DrawPosition { packet: sequence, ..*place };
                 // Within its bounds, whatever a law draws: buffers have these sizes.
-                let bytes = law.clone().next(&mut place.draws(philox));
+                let bytes = law.at(&mut place.draws(philox));
                 (bytes as usize).clamp(self.min, self.max)
             }
         }

@@ -6,8 +6,11 @@
 mod check;
 mod choices;
 mod connection;
+mod distribution;
 mod fields;
 mod header;
+#[cfg(test)]
+mod laws_page;
 mod servers;
 mod size;
 mod spacing;

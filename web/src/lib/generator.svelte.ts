@@ -320,8 +320,8 @@ class Generator {
       direction: flow.direction,
       ...(flow.payload_bytes > 0 && { payload: String(flow.payload_law ?? flow.payload_bytes) }),
       ...(flow.spacing_law && { spacing: flow.spacing_law }),
-      // A spacing law that states its mean replaces the rate.
-      ...(flow.rate && !String(flow.spacing_law ?? '').includes('mean=') && { rate: flow.rate }),
+      // A spacing law that states times has a mean of its own, which replaces the rate.
+      ...(flow.rate && !/\d(ns|us|ms|s)\b/.test(String(flow.spacing_law ?? '')) && { rate: flow.rate }),
     }));
     this.#replace({ ...emptyPlan(), connection });
     this.#bindings.bind(live.test.id, this.rows);

@@ -5,10 +5,11 @@
 use std::fmt;
 
 use serde::de::value::{MapDeserializer, StrDeserializer};
-use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::{Serialize, forward_to_deserialize_any};
 use serde_json::Value;
 
+use super::{LAW, Law, split_list};
 use crate::ModelError;
 
 /// A law in its general form.
@@ -37,11 +38,7 @@ pub(super) fn word(value: &Value) -> String {
 ///
 /// # Errors
 /// [`ModelError::Field`] naming the argument, what was given and what is accepted.
-pub(super) fn read<L: DeserializeOwned>(
-    arguments: &str,
-    at: &str,
-    name: &'static str,
-) -> Result<L, ModelError> {
+pub(super) fn read<L: Law>(arguments: &str, at: &str, name: &'static str) -> Result<L, ModelError> {
     let arguments = arguments.trim();
     let refused = |refusal: Refusal, given: &str| ModelError::Field {
         field: match &refusal.key {
@@ -51,12 +48,12 @@ pub(super) fn read<L: DeserializeOwned>(
         given: refusal.given.unwrap_or_else(|| given.to_owned()),
         accepted: refusal.accepted,
     };
-    if !arguments.is_empty() && !arguments.contains(['=', ',']) {
-        let value = Argument { key: name, word: arguments, is_size: false };
+    if L::IS_LIST || !arguments.is_empty() && !arguments.contains(['=', ',']) {
+        let value = Argument { key: name, word: arguments, has_unit: L::IS_LIST };
         return L::deserialize(value).map_err(|refusal| refused(refusal, arguments));
     }
     let mut pairs: Vec<(&str, Argument)> = vec![];
-    for part in arguments.split(',').map(str::trim).filter(|_| !arguments.is_empty()) {
+    for part in split_list(arguments).filter(|_| !arguments.is_empty()) {
         let Some((key, word)) = part.split_once('=') else {
             return Err(refused(Refusal::of("KEY=VALUE, …"), part));
         };
@@ -65,7 +62,7 @@ pub(super) fn read<L: DeserializeOwned>(
             let refusal = Refusal { key: Some(key.into()), ..Refusal::of("each key once") };
             return Err(refused(refusal, part));
         }
-        pairs.push((key, Argument { key, word, is_size: false }));
+        pairs.push((key, Argument { key, word, has_unit: false }));
     }
     L::deserialize(MapDeserializer::new(pairs.into_iter()))
         .map_err(|refusal| refused(refusal, arguments))
@@ -102,6 +99,14 @@ impl de::Error for Refusal {
         Refusal::of(&expected.to_string())
     }
 
+    fn invalid_value(given: de::Unexpected, expected: &dyn de::Expected) -> Self {
+        let given = match given {
+            de::Unexpected::Str(text) | de::Unexpected::Other(text) => Some(text.into()),
+            _ => None,
+        };
+        Refusal { given, ..Refusal::of(&expected.to_string()) }
+    }
+
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         Refusal { given: Some(field.into()), ..Refusal::of(&expected.join(", ")) }
     }
@@ -121,7 +126,7 @@ struct Argument<'a> {
     key: &'a str,
     word: &'a str,
     /// Whether a number without a unit is accepted, as for sizes.
-    is_size: bool,
+    has_unit: bool,
 }
 
 impl Argument<'_> {
@@ -151,7 +156,7 @@ impl<'de> Deserializer<'de> for Argument<'de> {
 
     /// Times and other quantities: words with their unit.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        if !self.is_size && self.word.parse::<f64>().is_ok_and(|number| number != 0.0) {
+        if !self.has_unit && self.word.parse::<f64>().is_ok_and(|number| number != 0.0) {
             return Err(self.refusal("a value with its unit, such as 10ms"));
         }
         let value: Result<_, Refusal> = visitor.visit_str(self.word);
@@ -183,7 +188,8 @@ impl<'de> Deserializer<'de> for Argument<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Refusal> {
-        visitor.visit_newtype_struct(Argument { is_size: name == "ByteSize", ..self })
+        visitor
+            .visit_newtype_struct(Argument { has_unit: name == "ByteSize" || name == LAW, ..self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -193,11 +199,21 @@ impl<'de> Deserializer<'de> for Argument<'de> {
         visitor: V,
     ) -> Result<V::Value, Refusal> {
         let word: StrDeserializer<Refusal> = self.word.into_deserializer();
-        word.deserialize_enum(name, variants, visitor)
+        let value = word.deserialize_enum(name, variants, visitor);
+        value.map_err(|_| self.refusal(&variants.join(", ")))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Refusal> {
+        Err(Refusal::of("KEY=VALUE, …"))
     }
 
     forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u8 u16 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
-        struct identifier ignored_any
+        identifier ignored_any
     }
 }

@@ -16,12 +16,17 @@ use crate::ModelError;
 mod general;
 mod words;
 
-pub(crate) use words::{MeanAndSpread, Words, parenthesised, words_of};
+pub(crate) use words::{MeanAndSpread, Words, parenthesised, split_list, words_of};
+
+/// The name under which a law is deserialized.
+pub(crate) const LAW: &str = "Law";
 
 /// The parameters of a law. Its name is that of its module.
 pub trait Law: Serialize + DeserializeOwned + JsonSchema {
     /// Its short one-line forms, without the slot's name. Empty: only `name(key=value, …)`.
     const SHORT_FORMS: &'static [&'static str] = &[];
+    /// Whether its arguments are one list, `name(ITEM, …)`.
+    const IS_LIST: bool = false;
 
     /// Reads one of its short forms; `None` if the words belong to another law.
     ///
@@ -57,6 +62,24 @@ pub trait Running {
     /// Decides for the next packet; `draws` are those of its position. Make it `#[inline]`, so that it is
     /// compiled for speed in the packet path: this crate is compiled for size.
     fn next(&mut self, draws: &mut Draws<'_>) -> Self::Outcome;
+}
+
+/// A running law without state: its decision follows from the packet's position alone.
+pub trait Stateless {
+    /// Its decision for a packet.
+    type Outcome;
+
+    /// Decides for the packet to which `draws` belong; `#[inline]`, as for [`Running`].
+    fn at(&self, draws: &mut Draws<'_>) -> Self::Outcome;
+}
+
+impl<L: Stateless> Running for L {
+    type Outcome = L::Outcome;
+
+    #[inline]
+    fn next(&mut self, draws: &mut Draws<'_>) -> L::Outcome {
+        self.at(draws)
+    }
 }
 
 /// Functions of a slot's law that do not depend on its type.
@@ -216,16 +239,33 @@ pub(crate) fn example<L: Law>(name: &str) -> Option<String> {
     Some(if pairs.is_empty() { name.into() } else { format!("{name}({pairs})") })
 }
 
-/// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`.
+/// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`: its own ones,
+/// then those of `plan::distribution`.
 macro_rules! choice_of_laws {
     (
         $(#[$doc:meta])*
         $choice:ident($term:literal): $rule:ident;
         $(#[$running_doc:meta])*
-        $running:ident -> $outcome:ty;
+        $running:ident: $method:ident(&$($mutable:ident)?) -> $outcome:ty;
+        { $($own:ident: $own_law:ident,)* }
+        of $quantity:ident { $($shared:ident: $shared_law:ident,)* }
+    ) => {
+        $(mod $own; use $own::$own_law;)*
+        $(type $shared_law = crate::plan::distribution::$shared_law<$quantity>;)*
+
+        crate::law::choice_of_laws! {
+            @ $(#[$doc])* $choice($term): $rule;
+            $(#[$running_doc])* $running: $method(&$($mutable)?) -> $outcome;
+            { $($own: $own_law,)* $($shared: $shared_law,)* }
+        }
+    };
+    (
+        @ $(#[$doc:meta])*
+        $choice:ident($term:literal): $rule:ident;
+        $(#[$running_doc:meta])*
+        $running:ident: $method:ident(&$($mutable:ident)?) -> $outcome:ty;
         { $($module:ident: $law:ident,)* }
     ) => {
-        $(mod $module; use $module::$law;)*
 
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
@@ -266,6 +306,13 @@ macro_rules! choice_of_laws {
                     }
                 })*
                 Err(words.bad())
+            }
+
+            /// The schema of each law.
+            #[cfg(test)]
+            pub(crate) fn laws() -> Vec<(&'static str, schemars::Schema)> {
+                let mut generator = schemars::SchemaGenerator::default();
+                vec![$((stringify!($module), <$law as JsonSchema>::json_schema(&mut generator)),)*]
             }
 
             /// Checks the law's parameters; `at` is its path in the document.
@@ -319,8 +366,8 @@ macro_rules! choice_of_laws {
         impl $running {
             /// The decision for the next packet; `draws` are those of its position.
             #[inline]
-            pub fn next(&mut self, draws: &mut Draws<'_>) -> $outcome {
-                match self { $(Self::$law(running) => running.next(draws),)* }
+            pub fn $method(&$($mutable)? self, draws: &mut Draws<'_>) -> $outcome {
+                match self { $(Self::$law(running) => running.$method(draws),)* }
             }
         }
     };
@@ -339,10 +386,16 @@ macro_rules! word_of_laws {
         impl<'de> Deserialize<'de> for $choice {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Word;
-                impl serde::de::Visitor<'_> for Word {
+                impl<'de> serde::de::Visitor<'de> for Word {
                     type Value = $choice;
                     fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
                         f.write_str(&FORM)
+                    }
+                    fn visit_newtype_struct<D>(self, deserializer: D) -> Result<$choice, D::Error>
+                    where
+                        D: serde::Deserializer<'de>,
+                    {
+                        deserializer.deserialize_any(self)
                     }
                     fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<$choice, E> {
                         word.parse().map_err(crate::document::refused)
@@ -357,7 +410,8 @@ macro_rules! word_of_laws {
                         self.visit_str(&number.to_string())
                     }
                 }
-                deserializer.deserialize_any(Word)
+                // As a named newtype, so that a law within a law may be a number.
+                deserializer.deserialize_newtype_struct(crate::law::LAW, Word)
             }
         }
 

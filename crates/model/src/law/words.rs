@@ -201,12 +201,42 @@ pub(crate) fn words_of(term: &str) -> Vec<String> {
     words
 }
 
+/// Maximum depth of parentheses: laws within laws.
+const MAX_DEPTH: usize = 8;
+
 /// A term in three parts: before its first parenthesis, within it, and after it. A parenthesis that is not
-/// closed belongs to the first part.
+/// closed, or has too many others within, belongs to the first part.
 pub(crate) fn parenthesised(term: &str) -> (&str, Option<&str>, &str) {
     let parts = term.split_once('(').and_then(|(before, rest)| {
-        let (within, behind) = rest.split_once(')')?;
-        Some((before, Some(within), behind))
+        let mut depth = 1;
+        for (at, c) in rest.char_indices() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Some((before, Some(&rest[..at]), &rest[at + 1..]));
+            }
+            if depth > MAX_DEPTH {
+                return None;
+            }
+        }
+        None
     });
     parts.unwrap_or((term, None, ""))
+}
+
+/// The parts of a list between commas that are in no parenthesis.
+pub(crate) fn split_list(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    let parts = text.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.map(str::trim)
 }

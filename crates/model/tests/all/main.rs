@@ -5,5 +5,7 @@
 mod laws;
 mod plan;
 mod scenario;
+#[rustfmt::skip]
+mod scipy;
 mod traffic_laws;
 mod units;

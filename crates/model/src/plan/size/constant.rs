@@ -6,7 +6,7 @@ use weir_laws::Draws;
 
 use super::{SizeMoments, SizeRule};
 use crate::ModelError;
-use crate::law::{Law, Running, Words};
+use crate::law::{Law, Stateless, Words};
 use crate::units::ByteSize;
 
 /// One size for all packets.
@@ -44,11 +44,11 @@ impl Law for Constant {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fixed(u64);
 
-impl Running for Fixed {
+impl Stateless for Fixed {
     type Outcome = u64;
 
     #[inline]
-    fn next(&mut self, _: &mut Draws) -> u64 {
+    fn at(&self, _: &mut Draws) -> u64 {
         self.0
     }
 }

@@ -1,4 +1,5 @@
-//! Size laws: payload bytes of each packet. A new one is a file here and a line in the list below.
+//! Size laws: payload bytes of each packet. A new one is a file here and a line in the list below; one that intervals
+//! have as well is a file in `plan/distribution/`.
 //!
 //! A size depends only on the packet's number, so that both ends know it: laws have no state.
 
@@ -6,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
+use super::distribution::{Distribution, Drawn, Moments, Source};
 use crate::ModelError;
-use crate::law::{Law, Running, choice_of_laws, refuse};
+use crate::law::{Law, Stateless, choice_of_laws, refuse};
 use crate::units::ByteSize;
 
 /// Moments and bounds of a size law.
@@ -27,16 +29,70 @@ pub struct SizeMoments {
 trait SizeRule {
     /// Its moments and bounds.
     fn moments(&self) -> SizeMoments;
+
+    /// Whether a packet's size depends on nothing but its own draws.
+    fn is_independent(&self) -> bool {
+        true
+    }
+}
+
+impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
+    fn moments(&self) -> SizeMoments {
+        let Moments { min, max, mean, deviation } = self.started().1;
+        SizeMoments {
+            min_bytes: whole(min),
+            max_bytes: whole(max),
+            mean_bytes: mean,
+            deviation_bytes: deviation,
+        }
+    }
+
+    fn is_independent(&self) -> bool {
+        D::IS_INDEPENDENT
+    }
+}
+
+/// Rounded to whole bytes.
+#[inline]
+fn whole(bytes: f64) -> u64 {
+    // The cast saturates at both ends and truncates, which is a floor here.
+    (bytes + 0.5) as u64
+}
+
+impl<S: Source> Stateless for Drawn<S, ByteSize> {
+    type Outcome = u64;
+
+    #[inline]
+    fn at(&self, draws: &mut Draws) -> u64 {
+        whole(self.value(draws.packet(), draws))
+    }
 }
 
 choice_of_laws! {
     /// The law of payload sizes.
     Size("payload"): SizeRule;
-    /// A running size law: bytes of the next packet.
-    SizeLaw -> u64;
+    /// A running size law: bytes of a packet.
+    SizeLaw: at(&) -> u64;
     {
         constant: Constant,
         uniform: Uniform,
+    }
+    of ByteSize {
+        exponential: Exponential,
+        pareto: Pareto,
+        cauchy: Cauchy,
+        normal: Normal,
+        log_normal: LogNormal,
+        poisson: Poisson,
+        gamma: Gamma,
+        weibull: Weibull,
+        student: Student,
+        alternate: Alternate,
+        increasing: Increasing,
+        decreasing: Decreasing,
+        table: Table,
+        mixture: Mixture,
+        values: Values,
     }
 }
 
@@ -52,6 +108,17 @@ impl Size {
     pub fn is_constant(&self) -> bool {
         let SizeMoments { min_bytes, max_bytes, .. } = self.moments();
         min_bytes == max_bytes
+    }
+
+    /// Its moments, if it may be a part of a mixture.
+    pub(super) fn part_moments(&self) -> Option<Moments> {
+        let SizeMoments { min_bytes, max_bytes, mean_bytes, deviation_bytes } = self.moments();
+        self.rule().is_independent().then_some(Moments {
+            min: min_bytes as f64,
+            max: max_bytes as f64,
+            mean: mean_bytes,
+            deviation: deviation_bytes,
+        })
     }
 
     /// Checks the law against the minimum and maximum payload of `of`; `at` is its path.

@@ -6,7 +6,7 @@ use weir_laws::Draws;
 
 use super::{SizeMoments, SizeRule};
 use crate::ModelError;
-use crate::law::{Law, Running, Words, refuse};
+use crate::law::{Law, Stateless, Words, refuse};
 use crate::units::ByteSize;
 
 /// Uniform sizes between two bounds.
@@ -54,11 +54,11 @@ pub struct Range {
     values: u64,
 }
 
-impl Running for Range {
+impl Stateless for Range {
     type Outcome = u64;
 
     #[inline]
-    fn next(&mut self, draws: &mut Draws) -> u64 {
+    fn at(&self, draws: &mut Draws) -> u64 {
         let part = (u128::from(draws.bits()) * u128::from(self.values)) >> 64;
         self.min + part as u64
     }

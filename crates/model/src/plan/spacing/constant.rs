@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::{SpacingMoments, SpacingRule, check_mean};
+use super::{Interval, SpacingMoments, SpacingRule};
 use crate::ModelError;
-use crate::law::{Law, Running, Words};
-use crate::units::Span;
+use crate::law::{Law, Running, Words, refuse};
+use crate::plan::distribution::Quantity;
 
 /// Equal intervals.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,11 +16,11 @@ pub struct Constant {
     /// The interval. Absent: given by the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "20ms")]
-    pub mean: Option<Span>,
+    pub mean: Option<Interval>,
 }
 
 impl Law for Constant {
-    const SHORT_FORMS: &'static [&'static str] = &["constant", "TIME such as 20ms"];
+    const SHORT_FORMS: &'static [&'static str] = &["constant", "TIME such as 20ms", "RATEpps"];
     type Running = Even;
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
@@ -28,10 +28,11 @@ impl Law for Constant {
             return Ok(Some(Self::default()));
         }
         let word = words.next()?;
-        if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        if word.contains("..") || !word.starts_with(|c: char| c.is_ascii_digit()) {
             return Ok(None);
         }
-        Ok(Some(Self { mean: Some(words.span(word)?) }))
+        let mean = word.parse().map_err(|_| words.bad())?;
+        Ok(Some(Self { mean: Some(mean) }))
     }
 
     fn short(&self) -> Option<String> {
@@ -39,7 +40,12 @@ impl Law for Constant {
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
-        check_mean(at, self.mean)
+        match self.mean {
+            Some(mean) if !(1.0..=Interval::MAX).contains(&mean.value()) => {
+                refuse(at, "mean", mean, "1ns to 1h")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn start(&self) -> Even {
@@ -62,6 +68,7 @@ impl Running for Even {
 
 impl SpacingRule for Constant {
     fn moments(&self) -> SpacingMoments {
-        SpacingMoments { mean: self.mean, variation: 0.0 }
+        let mean_ns = self.mean.map(Interval::value);
+        SpacingMoments { mean_ns, variation: 0.0, min: 1.0, max: 1.0 }
     }
 }

@@ -1,4 +1,5 @@
-//! Interval laws: the time from each packet to the next. A new one is a file here and a line in the list below.
+//! Interval laws: the time from each packet to the next. A new one is a file here and a line in the list below; one that
+//! sizes have as well is a file in `plan/distribution/`.
 //!
 //! A law returns each interval as a multiple of the mean, which the rate determines unless the law states its
 //! own. With a rate in bit/s, the mean depends on each packet's size.
@@ -7,36 +8,90 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
+use super::distribution::{Distribution, Drawn, Moments, Source};
 use crate::ModelError;
-use crate::law::{Law, Running, choice_of_laws, refuse};
-use crate::units::Span;
+use crate::law::{Law, Running, choice_of_laws};
 
-/// Maximum mean interval.
-const MAX_MEAN: Span = Span::from_seconds(3600);
+mod interval;
+
+use interval::Interval;
 
 /// Moments of an interval law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpacingMoments {
-    /// Mean; absent if the rate determines it.
-    pub mean: Option<Span>,
+    /// Mean, ns; absent if the rate determines it.
+    pub mean_ns: Option<f64>,
     /// Standard deviation ÷ mean.
     pub variation: f64,
+    /// Minimum ÷ mean.
+    pub min: f64,
+    /// Maximum ÷ mean.
+    pub max: f64,
 }
 
 /// Properties of an interval law.
 trait SpacingRule {
     /// Its moments.
     fn moments(&self) -> SpacingMoments;
+
+    /// Whether an interval depends on nothing but its own draws.
+    fn is_independent(&self) -> bool {
+        true
+    }
+}
+
+impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
+    fn moments(&self) -> SpacingMoments {
+        let Moments { min, max, mean, deviation } = self.started().1;
+        SpacingMoments {
+            mean_ns: self.unit_mean().is_none().then_some(mean),
+            variation: deviation / mean,
+            min: min / mean,
+            max: max / mean,
+        }
+    }
+
+    fn is_independent(&self) -> bool {
+        D::IS_INDEPENDENT
+    }
+}
+
+impl<S: Source> Running for Drawn<S, Interval> {
+    type Outcome = f64;
+
+    #[inline]
+    fn next(&mut self, draws: &mut Draws) -> f64 {
+        let index = self.count();
+        self.value(index, draws) / self.mean()
+    }
 }
 
 choice_of_laws! {
     /// The law of the intervals between packets.
     Spacing("spacing"): SpacingRule;
     /// A running interval law: the next interval as a multiple of the mean.
-    SpacingLaw -> f64;
+    SpacingLaw: next(&mut) -> f64;
     {
         constant: Constant,
+        uniform: Uniform,
+        on_off: OnOff,
+    }
+    of Interval {
         exponential: Exponential,
+        pareto: Pareto,
+        cauchy: Cauchy,
+        normal: Normal,
+        log_normal: LogNormal,
+        poisson: Poisson,
+        gamma: Gamma,
+        weibull: Weibull,
+        student: Student,
+        alternate: Alternate,
+        increasing: Increasing,
+        decreasing: Decreasing,
+        table: Table,
+        mixture: Mixture,
+        values: Values,
     }
 }
 
@@ -60,19 +115,19 @@ impl Spacing {
     /// Packets per second, if the law states its mean.
     #[must_use]
     pub(crate) fn packets_per_second(&self) -> Option<f64> {
-        self.moments().mean.map(|mean| 1e9 / mean.0 as f64)
+        self.moments().mean_ns.map(|mean| 1e9 / mean)
+    }
+
+    /// Its moments in ns, if it has a mean of its own and may be a part of another law.
+    fn part_moments(&self) -> Option<Moments> {
+        let SpacingMoments { mean_ns, variation, min, max } = self.moments();
+        let mean = mean_ns.filter(|_| self.rule().is_independent())?;
+        Some(Moments { min: min * mean, max: max * mean, mean, deviation: variation * mean })
     }
 }
 
 impl Default for Spacing {
     fn default() -> Self {
         Spacing::Constant(Constant::default())
-    }
-}
-
-fn check_mean(at: &str, mean: Option<Span>) -> Result<(), ModelError> {
-    match mean {
-        Some(mean) if mean.0 == 0 || mean > MAX_MEAN => refuse(at, "mean", mean, "1ns to 1h"),
-        _ => Ok(()),
     }
 }

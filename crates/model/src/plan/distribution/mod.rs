@@ -1,0 +1,509 @@
+//! Laws that payload sizes and intervals share: random distributions and sequences of values. A new one is a file here and
+//! a line in the lists of `size/mod.rs` and `spacing/mod.rs`.
+//!
+//! A law states a *source* of values, in bytes or nanoseconds, and the bounds within which they are clamped. Everything
+//! else (its check, its moments after clamping, its draws) follows from these.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weir_laws::{Draws, clamped_moments, open_unit_interval};
+
+use crate::ModelError;
+use crate::law::{Law, Words, refuse};
+use crate::units::ByteSize;
+
+mod alternate;
+mod cauchy;
+mod decreasing;
+mod exponential;
+mod gamma;
+mod increasing;
+mod list;
+mod log_normal;
+mod mixture;
+mod normal;
+mod pareto;
+mod poisson;
+mod student;
+mod table;
+mod values;
+mod weibull;
+
+pub(super) use alternate::Alternate;
+pub(super) use cauchy::Cauchy;
+pub(super) use decreasing::Decreasing;
+pub(super) use exponential::Exponential;
+pub(super) use gamma::Gamma;
+pub(super) use increasing::Increasing;
+pub(super) use log_normal::LogNormal;
+pub(super) use mixture::Mixture;
+pub(super) use normal::Normal;
+pub(super) use pareto::Pareto;
+pub(super) use poisson::Poisson;
+pub(super) use student::Student;
+pub(super) use table::Table;
+pub(super) use values::Values;
+pub(super) use weibull::Weibull;
+
+/// What a law draws: bytes or a time.
+pub trait Quantity:
+    Copy
+    + PartialEq
+    + PartialOrd
+    + fmt::Debug
+    + fmt::Display
+    + FromStr<Err = ModelError>
+    + Serialize
+    + DeserializeOwned
+    + JsonSchema
+    + Send
+    + Sync
+    + 'static
+{
+    /// The lower bound if a law states none, in bytes or ns.
+    const MIN: f64;
+    /// The upper bound if a law states none.
+    const MAX: f64;
+    /// The largest accepted parameter.
+    const LIMIT: Self;
+    /// Whether the rate gives the scale of a law that states none.
+    const IS_RATED: bool;
+    /// Its default step: 1 byte or 1 ms.
+    const STEP: Self;
+    /// The choice of laws of this quantity.
+    type Choice: Clone + PartialEq + fmt::Debug + fmt::Display + FromStr<Err = ModelError>;
+    /// A running law of that choice.
+    type Running: Clone + PartialEq + fmt::Debug;
+
+    /// In bytes or ns.
+    fn value(self) -> f64;
+    /// An example: the one of bytes or of times.
+    fn example(bytes: &'static str, time: &'static str) -> &'static str;
+    /// Starts a part of a mixture.
+    fn start(part: &Self::Choice) -> Self::Running;
+    /// A value of a part of a mixture, in bytes or ns.
+    fn draw(part: &Self::Running, draws: &mut Draws) -> f64;
+    /// The moments of a part of a mixture; `None` if it can't be one: it has no mean of its own, or its values depend on those before.
+    fn part_moments(part: &Self::Choice) -> Option<Moments>;
+}
+
+/// Moments and bounds of a law after clamping, in bytes or ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// Minimum.
+    pub min: f64,
+    /// Maximum.
+    pub max: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+impl Moments {
+    /// Of values with their probabilities, which have the sum 1.
+    fn of_weighted(values: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
+        let mean = values.clone().map(|(value, p)| p * value).sum();
+        let variance: f64 =
+            values.clone().map(|(value, p)| p * (value - mean) * (value - mean)).sum();
+        let all = values.map(|(value, _)| value);
+        Self {
+            min: all.clone().fold(f64::INFINITY, f64::min),
+            max: all.fold(0.0, f64::max),
+            mean,
+            deviation: variance.sqrt(),
+        }
+    }
+}
+
+/// Where the values of a law come from.
+pub trait Source: Clone + PartialEq + fmt::Debug {
+    /// The value of packet `index`, in bytes or ns; `draws` are those of its position.
+    fn value(&self, index: u64, draws: &mut Draws) -> f64;
+    /// Its moments within bounds.
+    fn moments(&self, low: f64, high: f64) -> Moments;
+}
+
+/// The quantile function of a continuous distribution.
+pub trait Quantile: Clone + PartialEq + fmt::Debug {
+    /// The value that a variable is below with probability `p` (or above, for all `p`).
+    fn at(&self, p: f64) -> f64;
+}
+
+/// Draws from a continuous distribution: the quantile of draw 0 in the open interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inverse<F>(pub(super) F);
+
+impl<F: Quantile> Source for Inverse<F> {
+    #[inline]
+    fn value(&self, _: u64, draws: &mut Draws) -> f64 {
+        self.0.at(open_unit_interval(draws.bits()))
+    }
+
+    fn moments(&self, low: f64, high: f64) -> Moments {
+        let (mean, deviation) = clamped_moments(|p| self.0.at(p), low, high);
+        let tail = f64::EPSILON / 2.0;
+        let ends = [tail, 1.0 - tail].map(|p| self.0.at(p).clamp(low, high));
+        Moments { min: ends[0].min(ends[1]), max: ends[0].max(ends[1]), mean, deviation }
+    }
+}
+
+/// A law by its source and bounds.
+pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
+    /// Its short one-line forms.
+    const SHORT_FORMS: &'static [&'static str] = &[];
+    /// Whether its one argument is a list.
+    const IS_LIST: bool = false;
+    /// Whether its values depend on nothing but their own draws.
+    const IS_INDEPENDENT: bool = true;
+    /// Whether values outside of default bounds are possible, and clamped.
+    const IS_CLAMPED: bool = true;
+    /// Bytes or a time.
+    type Quantity: Quantity;
+    /// Its source.
+    type Source: Source;
+
+    /// Reads one of its short forms.
+    ///
+    /// # Errors
+    /// As `Law::read_short`.
+    fn read_short(_: &mut Words<'_>) -> Result<Option<Self>, ModelError> {
+        Ok(None)
+    }
+
+    /// Its short form.
+    fn short(&self) -> Option<String> {
+        None
+    }
+
+    /// Checks the parameters without the bounds.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] naming the first one that can't be run.
+    fn check_source(&self, at: &str) -> Result<(), ModelError>;
+
+    /// The source of checked parameters.
+    fn source(&self) -> Self::Source;
+
+    /// The bounds that it states.
+    fn bounds(&self) -> Bounds<Self::Quantity> {
+        Bounds { min: None, max: None }
+    }
+
+    /// Where its source is kept once it was made.
+    fn prepared(&self) -> &Prepared<Self::Source>;
+
+    /// The mean at scale 1, if the rate gives the scale.
+    fn unit_mean(&self) -> Option<f64> {
+        None
+    }
+
+    /// Whether its mean exists without a maximum.
+    fn has_mean(&self) -> bool {
+        true
+    }
+
+    /// Its source and moments, made once.
+    fn started(&self) -> &Arc<(Self::Source, Moments)> {
+        self.prepared().0.get_or_init(|| {
+            let source = self.source();
+            let (low, high) = self.range();
+            let moments = source.moments(low, high);
+            // The numeric mean is not exact to more than thousandths of a byte or nanosecond.
+            let numeric = || (moments.mean * 1000.0).round() / 1000.0;
+            let mean = self.unit_mean().unwrap_or_else(numeric);
+            Arc::new((source, Moments { mean, ..moments }))
+        })
+    }
+
+    /// The bounds in effect, in bytes or ns.
+    fn range(&self) -> (f64, f64) {
+        if self.unit_mean().is_some() || !Self::IS_CLAMPED {
+            return (0.0, f64::INFINITY);
+        }
+        let Bounds { min, max } = self.bounds();
+        let low = min.map_or(Self::Quantity::MIN, |min| min.value());
+        (low, max.map_or(Self::Quantity::MAX, |max| max.value()).max(low))
+    }
+}
+
+/// The bounds that a law states.
+#[derive(Clone, Copy)]
+pub struct Bounds<Q> {
+    /// Minimum: smaller values become this.
+    pub min: Option<Q>,
+    /// Maximum: larger values become this.
+    pub max: Option<Q>,
+}
+
+/// Declares a continuous law with its bounds: its fields, and what [`Distribution`] needs.
+macro_rules! distribution {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $source:ty {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+        }
+        $($body:tt)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, bound = "Q: Quantity")]
+        #[schemars(bound = "Q: Quantity")]
+        pub struct $name<Q: Quantity> {
+            $($(#[$field_doc])* pub $field: $type,)*
+            /// Smaller values become this. Absent: 32 bytes, the full data header; for intervals 0.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub min: Option<Q>,
+            /// Larger values become this. Absent: 65 507 bytes; for intervals 1 h.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub max: Option<Q>,
+            #[serde(skip)]
+            prepared: Prepared<$source>,
+        }
+
+        impl<Q: Quantity> Distribution for $name<Q> {
+            type Quantity = Q;
+            type Source = $source;
+
+            fn bounds(&self) -> Bounds<Q> {
+                Bounds { min: self.min, max: self.max }
+            }
+
+            fn prepared(&self) -> &Prepared<$source> {
+                &self.prepared
+            }
+
+            $($body)*
+        }
+    };
+}
+use distribution;
+
+/// The source of a law and its moments, made when first needed: a table takes a millisecond. No part of the law's value.
+#[derive(Clone)]
+pub struct Prepared<S>(OnceLock<Arc<(S, Moments)>>);
+
+impl<S> Default for Prepared<S> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<S> PartialEq for Prepared<S> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<S> fmt::Debug for Prepared<S> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl<D> Law for D
+where
+    D: Distribution,
+    Drawn<D::Source, D::Quantity>: crate::law::Running,
+{
+    const SHORT_FORMS: &'static [&'static str] = <D as Distribution>::SHORT_FORMS;
+    const IS_LIST: bool = <D as Distribution>::IS_LIST;
+    type Running = Drawn<D::Source, D::Quantity>;
+
+    fn read_short(words: &mut Words<'_>) -> Result<Option<Self>, ModelError> {
+        Distribution::read_short(words)
+    }
+
+    fn short(&self) -> Option<String> {
+        Distribution::short(self)
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        self.check_source(at)?;
+        let Bounds { min, max } = self.bounds();
+        for (field, bound) in [("min", min), ("max", max)] {
+            let Some(bound) = bound else { continue };
+            if bound > D::Quantity::LIMIT {
+                return refuse(at, field, bound, &format!("up to {}", D::Quantity::LIMIT));
+            }
+            if self.unit_mean().is_some() {
+                return refuse(
+                    at,
+                    field,
+                    bound,
+                    "a law with its scale: without it the rate gives the mean",
+                );
+            }
+        }
+        if let Some(max) = max.filter(|max| max.value() <= 0.0) {
+            return refuse(at, "max", max, "above 0");
+        }
+        let low = min.map_or(D::Quantity::MIN, |min| min.value());
+        match (min, max) {
+            (_, Some(max)) if max.value() < low => refuse(at, "max", max, "at least min"),
+            (Some(min), None) if min.value() > D::Quantity::MAX => {
+                refuse(at, "max", "nothing", "a maximum, at least min")
+            }
+            (_, None) if !self.has_mean() && self.unit_mean().is_none() => {
+                refuse(at, "max", "nothing", "a maximum: without it this law has no mean")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&self) -> Self::Running {
+        let (low, high) = self.range();
+        Drawn { started: Arc::clone(self.started()), low, high, index: 0, quantity: PhantomData }
+    }
+}
+
+/// A running law: a value of its source within its bounds.
+pub struct Drawn<S, Q> {
+    started: Arc<(S, Moments)>,
+    low: f64,
+    high: f64,
+    /// Number of the next value, for laws of intervals.
+    index: u64,
+    quantity: PhantomData<Q>,
+}
+
+impl<S, Q> Clone for Drawn<S, Q> {
+    fn clone(&self) -> Self {
+        Drawn { started: Arc::clone(&self.started), quantity: PhantomData, ..*self }
+    }
+}
+
+impl<S: PartialEq, Q> PartialEq for Drawn<S, Q> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.started, self.low, self.high, self.index)
+            == (&other.started, other.low, other.high, other.index)
+    }
+}
+
+impl<S: fmt::Debug, Q> fmt::Debug for Drawn<S, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Drawn").field("started", &self.started).finish_non_exhaustive()
+    }
+}
+
+impl<S: Source, Q> Drawn<S, Q> {
+    /// Value number `index`, in bytes or ns.
+    #[inline]
+    pub(super) fn value(&self, index: u64, draws: &mut Draws) -> f64 {
+        self.started.0.value(index, draws).clamp(self.low, self.high)
+    }
+
+    /// The number of the next value.
+    #[inline]
+    pub(super) fn count(&mut self) -> u64 {
+        let index = self.index;
+        self.index = index.wrapping_add(1);
+        index
+    }
+
+    /// The mean after clamping.
+    #[inline]
+    pub(super) fn mean(&self) -> f64 {
+        self.started.1.mean
+    }
+}
+
+/// Checks a parameter that is a quantity.
+fn check_quantity<Q: Quantity>(at: &str, field: &str, value: Q) -> Result<(), ModelError> {
+    if value > Q::LIMIT {
+        return refuse(at, field, value, &format!("up to {}", Q::LIMIT));
+    }
+    Ok(())
+}
+
+/// Checks a parameter that is a quantity above 0.
+fn check_positive<Q: Quantity>(at: &str, field: &str, value: Q) -> Result<(), ModelError> {
+    if value.value() <= 0.0 {
+        return refuse(at, field, value, &format!("above 0, up to {}", Q::LIMIT));
+    }
+    check_quantity(at, field, value)
+}
+
+/// Checks a scale, which the rate gives if it is absent, where there is one.
+fn check_scale<Q: Quantity>(at: &str, field: &str, value: Option<Q>) -> Result<(), ModelError> {
+    match value {
+        Some(value) => check_positive(at, field, value),
+        None if Q::IS_RATED => Ok(()),
+        None => refuse(at, field, "nothing", &format!("{field}=VALUE")),
+    }
+}
+
+/// Checks a parameter without a unit.
+fn check_number(at: &str, field: &str, value: f64, low: f64, high: f64) -> Result<(), ModelError> {
+    // A NaN is in no range.
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    refuse(at, field, value, &format!("{low} to {high}"))
+}
+
+/// Reads and writes a type in documents as its text.
+macro_rules! as_text {
+    ($type:ident, $expect:expr, $example:expr) => {
+        impl<Q: Quantity> Serialize for $type<Q> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de, Q: Quantity> Deserialize<'de> for $type<Q> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(crate::document::refused)
+            }
+        }
+
+        impl<Q: Quantity> JsonSchema for $type<Q> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "description": $expect, "examples": [$example] })
+            }
+        }
+    };
+}
+use as_text;
+
+impl Quantity for ByteSize {
+    /// The full data header fits, so that everything is measured.
+    const MIN: f64 = 32.0;
+    /// The largest datagram of IPv4.
+    const MAX: f64 = 65_507.0;
+    const LIMIT: Self = ByteSize(16 << 20);
+    const IS_RATED: bool = false;
+    const STEP: Self = ByteSize(1);
+    type Choice = super::Size;
+    type Running = super::SizeLaw;
+
+    fn value(self) -> f64 {
+        self.0 as f64
+    }
+
+    fn example(bytes: &'static str, _: &'static str) -> &'static str {
+        bytes
+    }
+
+    fn start(part: &super::Size) -> super::SizeLaw {
+        part.start()
+    }
+
+    fn draw(part: &super::SizeLaw, draws: &mut Draws) -> f64 {
+        part.at(draws) as f64
+    }
+
+    fn part_moments(part: &super::Size) -> Option<Moments> {
+        part.part_moments()
+    }
+}
