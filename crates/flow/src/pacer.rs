@@ -15,6 +15,12 @@ use crate::gaps::{Gaps, fixed};
 pub const MAX_BACKLOG_NS: u64 = 100_000_000;
 /// Maximum number of slots of differing intervals that are due together.
 const MAX_AHEAD: u32 = 1024;
+/// Under `spread`, sends at differing intervals may trail their spread schedule by up to this many mean intervals and
+/// [`TRAIL_NS`]: short intervals follow each other faster than sends at high rates, which long ones make up.
+const TRAIL_SLOTS: u64 = 32;
+const TRAIL_NS: u64 = 1_000_000;
+/// Slots that are then served together.
+const MAX_TOGETHER: u32 = 8;
 
 /// The schedule of one paced flow.
 #[derive(Debug, Clone)]
@@ -196,6 +202,10 @@ impl Pacer {
         let left_in_burst = self.burst - (self.slot % u64::from(self.burst)) as u32;
         Due::Now(match self.catch_up {
             CatchUp::Burst(most) if self.drawn.is_some() => self.drawn_due(now_ns, most),
+            CatchUp::Spread(_) if self.drawn.is_some() => {
+                let trail = now_ns.saturating_sub(self.not_before_ns) / period.max(1);
+                self.drawn_due(now_ns, 1 + trail.min(u64::from(MAX_TOGETHER - 1)) as u32)
+            }
             CatchUp::Burst(most) => {
                 let due = self.first_from(now_ns.saturating_add(1)).saturating_sub(self.slot);
                 u32::try_from(due.min(u64::from(most))).unwrap_or(most).max(left_in_burst)
@@ -241,12 +251,16 @@ impl Pacer {
             let slots = ended as f64 * f64::from(self.burst);
             let planned = match (&self.drawn, due_before) {
                 (Some(drawn), Some(before)) => (drawn.due.saturating_sub(before) >> 64) as f64,
-                _ => self.period_ns() as f64 * slots,
+                _ => period as f64 * slots,
             };
             let gap = planned / (1.0 + percent / 100.0);
             // Counted from the time when it was due, not from now, so that a late wake-up does not delay twice; but
             // at most half a gap back, so that a stall does not end in two packets at once.
-            let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64 / 2));
+            let back = match self.drawn {
+                Some(_) => period.saturating_mul(TRAIL_SLOTS).min(TRAIL_NS),
+                None => gap as u64 / 2,
+            };
+            let from = self.not_before_ns.max(now_ns.saturating_sub(back));
             self.not_before_ns = from.saturating_add(gap as u64);
         }
     }
@@ -299,6 +313,7 @@ impl Pacer {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use weir_model::plan::FlowSpec;
 
     /// Runs a sender on the virtual clock that is asleep during `stalls`, and returns the send times.
     fn run(mut p: Pacer, until: u64, stalls: &[(u64, u64)]) -> (Vec<u64>, Pacer) {
@@ -404,6 +419,52 @@ mod tests {
         let (sent, _) = run(Pacer::new(1000.0, 10, CatchUp::default(), 0), 1_000_000_000, &[]);
         assert_eq!(sent.len(), 1000);
         assert_eq!(sent.iter().collect::<std::collections::BTreeSet<_>>().len(), 100);
+    }
+
+    /// A flow of exponential intervals at `rate` per second.
+    fn exponential(rate: u32) -> (Pacer, FlowSpec) {
+        let text = format!(
+            "schema = 'weir.plan/1'\nseed = 7\n[[connection]]\ntransport = 'udp'\nspacing = 'exponential'\nrate = '{rate}pps'"
+        );
+        let plan = weir_model::plan::Plan::parse(&text).unwrap();
+        let spec = plan.flows(weir_model::plan::Family::Ipv4, 1500).remove(0);
+        let pacer = Pacer::new(f64::from(rate), 1, CatchUp::default(), 0);
+        (pacer.with_gaps(Gaps::of(&spec, 1), 0), spec)
+    }
+
+    #[test]
+    fn random_intervals_at_high_load_keep_the_rate() {
+        // A datagram takes 0.8 of a mean interval to send.
+        let (mut p, _) = exponential(100_000);
+        let (mut now, mut sent) = (0u64, 0u64);
+        while now < 1_000_000_000 {
+            match p.due(now) {
+                Due::Now(n) => {
+                    p.served(n, now);
+                    sent += u64::from(n);
+                    now += 8000 * u64::from(n);
+                }
+                Due::At(at) => now = at,
+            }
+        }
+        p.end(1_000_000_000);
+        assert_eq!(p.missed(), 0);
+        // Poisson's standard deviation is 316.
+        assert!(sent.abs_diff(100_000) < 5 * 316, "{sent}");
+    }
+
+    #[test]
+    fn a_stall_of_random_intervals_is_made_up_without_a_burst() {
+        let (p, spec) = exponential(1000);
+        let (sent, p) = run(p, 3_000_000_000, &[(500_000_000, 550_000_000)]);
+        assert_eq!(p.missed(), 0);
+        assert!((sent.len() as f64 - 3000.0).abs() < 5.0 * 3000f64.sqrt(), "{}", sent.len());
+        // At 5 % above the rate, and not together.
+        let soon = sent.iter().filter(|t| (550_000_000..560_000_000).contains(*t)).count();
+        assert!((1..=25).contains(&soon), "{soon}");
+        // The same schedule as without a stall.
+        let (all, _) = run(exponential(1000).0, 3_000_000_000, &[]);
+        assert_eq!(all.len(), sent.len(), "{spec:?}");
     }
 
     #[test]
