@@ -101,6 +101,11 @@ def scenarios():
         # The peers send per packet whatever the offloads are: one set of their runs serves both comparisons.
         rules += [Ratio("bare-cut", "iperf3-udp", PPS), Ratio("bare-packet", "iperf3-udp", PPS), Ratio("bare-packet", "mgen-udp", PPS)]
         found.append(Scenario("udp-cut", f"udp-cut-{payload}", False, values, tuple(rules)))
+    # Laws must not slow the sender: uniform sizes have the mean of the constant one.
+    found.append(Scenario("laws", "laws-sizes", False, {"payload": "736", "sizes": "64..1408"}, (
+        Ratio("weir-sizes", "weir-packet", PPS, 0.9),)))
+    found.append(Scenario("laws", "laws-intervals", False, {"payload": "160"}, (
+        Bound("weir-exponential", RATE_ERROR, 0.01),)))
     for streams in ("1", "16"):
         found.append(Scenario("tcp", f"tcp-{streams}", True, {"streams": streams}, (
             Ratio("weir-tcp", "iperf3-tcp", BPS, 1.1),

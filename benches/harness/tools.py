@@ -33,6 +33,23 @@ class Tool:
     environment: dict = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A tool paced at a part of the rate that another one reaches just before: the error of the rate that it achieves."""
+
+    name: str
+    free: Tool
+    paced: Tool
+    part: float
+
+    def run(self, lab, values, seconds):
+        free = run(lab, self.free, values, seconds)["sent_packets_per_second"]
+        asked = self.part * free
+        sample = run(lab, self.paced, {**values, "asked": f"{asked:.0f}"}, seconds)
+        # Slots that were missed are not sent: they count as shortfall.
+        return {**sample, "asked_packets_per_second": asked, "rate_error_ratio": abs(sample["sent_packets_per_second"] / asked - 1)}
+
+
 def words(template, values):
     return [part.format(**values) for part in template]
 
@@ -162,6 +179,9 @@ def parse_weir(_server, client):
     for key in ("packets_per_second", "lost_packets"):
         if key in receiver:
             sample[key] = receiver[key]
+    sender = record["total"]["forward"].get("sender", {})
+    if "packets_per_second" in sender:
+        sample["sent_packets_per_second"] = sender["packets_per_second"]
     return sample
 
 
@@ -227,12 +247,17 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-merged", weir_udp + ["-b", "0", "--gso", "on", "--gro", "on"]),
             ("weir-cut", weir_udp + ["-b", "0", "--gso", "on", "--gro", "off"]),
             ("weir-packet", weir_udp + ["-b", "0", "--gso", "off", "--gro", "off"]),
+            ("weir-sizes", test + ["-u", "-b", "0", "-l", "{sizes}", "--gro", "off"]),
             ("weir-paced", weir_udp + ["-b", "{pps}pps"]),
             # Nearer to nuttcp and sockperf, which never sleep.
             ("weir-paced-spin", weir_udp + ["-b", "{pps}pps", "--spin", "500us"]),
             ("weir-tcp", test + ["-P", "{streams}"]),
             ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):
         add(Tool(name, serve, client, tcp, parse_weir, server_ends=True), weir_if_real(weir))
+    if "weir-packet" in tools:
+        paced = weir_udp + ["-b", "{asked}pps", "--spacing", "exponential", "--gro", "off"]
+        paced = Tool("weir-exponential", serve, paced, tcp, parse_weir, server_ends=True)
+        add(Loaded("weir-exponential", tools["weir-packet"], paced, 0.8))
     return tools, missing
 
 

@@ -19,7 +19,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
 ];
 
-const ITGSEND: &str = "weir test HOST; -T UDP is -u, -C RATE is -b RATEpps, -c SIZE is -l SIZE, -E RATE is -b RATEpps --spacing exponential, -t MILLISECONDS is -t SECONDS";
+const ITGSEND: &str = "weir test HOST; -T UDP is -u, -C RATE is -b RATEpps, -c SIZE is -l SIZE, -E RATE is -b RATEpps --spacing exponential, -N MEAN DEVIATION is --idt normal(mean=MEANms, deviation=DEVIATIONms), other laws likewise, -t MILLISECONDS is -t SECONDS";
 
 /// A flag of another tool: the command of Weir on which it is given, its spellings, its values, its equivalent.
 type Flag = (&'static str, &'static [&'static str], fn(&str) -> bool, &'static str);

@@ -1,14 +1,16 @@
 //! Parsers of flag values that are not plain units. Each error says what is accepted.
 
 use std::fmt::Display;
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use weir_model::ModelError;
 use weir_model::names::is_device;
-use weir_model::plan::{DataPorts, HeaderFormat, Switch, TransportName};
+use weir_model::plan::{DataPorts, HeaderFormat, Size, Spacing, Switch, TransportName};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
@@ -26,6 +28,41 @@ pub(crate) fn transport() -> impl TypedValueParser<Value = TransportName> {
 pub(crate) fn header() -> impl TypedValueParser<Value = HeaderFormat> {
     PossibleValuesParser::new(HeaderFormat::ALL.iter().map(|format| format.label()))
         .try_map(|text| text.parse::<HeaderFormat>())
+}
+
+/// Maximum size of a file of values, bytes.
+const MAX_VALUES_FILE: u64 = 1 << 20;
+
+/// A law of payload sizes, or `@FILE` with their values.
+pub(crate) fn size(text: &str) -> Result<Size, ModelError> {
+    law(text, "payload")
+}
+
+/// A law of intervals, or `@FILE` with their values.
+pub(crate) fn spacing(text: &str) -> Result<Spacing, ModelError> {
+    law(text, "spacing")
+}
+
+/// A law, or `@FILE`: values between white space, read here, so that a server never opens a file by name.
+fn law<L: FromStr<Err = ModelError>>(text: &str, field: &str) -> Result<L, ModelError> {
+    let Some(path) = text.strip_prefix('@') else { return text.parse() };
+    let refused = |given: String| ModelError::Field {
+        field: field.into(),
+        given,
+        accepted: "@FILE with up to 10000 values between white space, at most 1M".into(),
+    };
+    let read = |path: &str| {
+        let mut text = String::new();
+        let file = std::fs::File::open(path)?;
+        file.take(MAX_VALUES_FILE + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let values = read(path).map_err(|error: std::io::Error| refused(format!("{text}: {error}")))?;
+    if values.len() as u64 > MAX_VALUES_FILE {
+        return Err(refused(format!("{text}, a larger file")));
+    }
+    let values: Vec<&str> = values.split_whitespace().collect();
+    format!("values({})", values.join(", ")).parse()
 }
 
 /// A range of ports: `FIRST-LAST`.
@@ -367,6 +404,25 @@ pub(crate) const MAX_RUNS: u32 = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_laws_come_from_a_file() {
+        let path = std::env::temp_dir().join(format!("weir-values-{}", std::process::id()));
+        let at = format!("@{}", path.display());
+        std::fs::write(&path, "64 1400\n1K\n").unwrap();
+        assert_eq!(size(&at).unwrap().to_string(), "values(64, 1400, 1K)");
+        assert!(
+            matches!(spacing(&at), Err(ModelError::Field { field, .. }) if field == "spacing.values")
+        );
+        std::fs::write(&path, "64 ".repeat(10_001)).unwrap();
+        assert!(
+            matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload.values")
+        );
+        std::fs::write(&path, vec![b'6'; 2 << 20]).unwrap();
+        assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload"));
+    }
 
     #[test]
     fn tos_is_the_whole_byte_in_three_bases() {

@@ -216,6 +216,62 @@ fn a_packet_log_reports_each_arrival_and_its_direction() {
     assert_eq!(sequence, 20);
 }
 
+/// Both ends know each size, whatever its law, and what was sent follows from the seed.
+#[test]
+fn every_law_is_sent_and_accounted_for() {
+    const PACKETS: u64 = 300;
+    let laws = [
+        ("uniform(min=64, max=1400)", "1ms..3ms"),
+        ("exponential(mean=500, max=1400)", "exponential(mean=2ms)"),
+        ("pareto(shape=0.9, scale=100, max=1400)", "pareto(shape=3, scale=1ms)"),
+        ("cauchy(location=700, scale=50, max=1400)", "cauchy(location=2ms, scale=100us, max=10ms)"),
+        ("normal(mean=700, deviation=200, max=1400)", "normal(mean=2ms, deviation=500us)"),
+        ("log_normal(mean=700, deviation=400, max=1400)", "log_normal(mean=2ms, deviation=1ms)"),
+        ("poisson(mean=500)", "poisson(mean=2ms)"),
+        ("gamma(shape=2, scale=300, max=1400)", "gamma(shape=2, scale=1ms)"),
+        ("weibull(shape=1.5, scale=500, max=1400)", "weibull(shape=1.5, scale=2ms)"),
+        (
+            "student(degrees=4, location=700, scale=100, max=1400)",
+            "student(degrees=4, location=2ms, scale=100us)",
+        ),
+        ("alternate(first=64, second=1400)", "alternate(first=1ms, second=3ms)"),
+        ("increasing(start=64, end=1400, step=8)", "increasing(start=1ms, end=3ms, step=100us)"),
+        (
+            "decreasing(start=1400, end=64, step=8, at_end=bounce)",
+            "decreasing(start=3ms, end=1ms, step=100us)",
+        ),
+        ("table(64:7, 576:4, 1472:1)", "table(1ms:9, 9ms:1)"),
+        (
+            "mixture(normal(mean=300, deviation=50):3, 1472:1)",
+            "mixture(exponential(mean=1ms):3, 5ms:1)",
+        ),
+        ("values(64, 1400, 200)", "values(1ms, 2ms, 3ms)"),
+        ("160", "on_off(on=20ms, off=exponential(mean=20ms), interval=1ms)"),
+    ];
+    let server = Server::start(ServerConfig::default());
+    let connections = laws.map(|(size, spacing)| {
+        let mut c = connection(TransportName::Udp);
+        (c.packets, c.duration, c.direction) = (Some(PACKETS), None, Direction::Reverse);
+        c.payload = Some(size.parse().unwrap());
+        c.spacing = spacing.parse().unwrap();
+        c.verify = true;
+        c
+    });
+    let plan = Plan { seed: Seed(7), ..plan(connections.to_vec()) };
+    let specs = plan.flows(Family::Ipv4, 1500);
+    let record = run(server.config(plan), Stop::new(), &mut |_| {}).unwrap();
+    assert_eq!(record.flows.len(), laws.len());
+    for (flow, spec) in record.flows.iter().zip(&specs) {
+        let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+        let law = spec.size.to_string();
+        assert_eq!((s.packets, r.packets, r.lost_packets), (PACKETS, PACKETS, Some(0)), "{law}");
+        assert_eq!((s.bytes, r.bytes), (Sizes::of(spec).sum(0, PACKETS as u32), s.bytes), "{law}");
+        assert_eq!((r.truncated_packets, r.bit_errors), (Some(0), Some(0)), "{law}");
+        assert_eq!(s.mean_payload_bytes.is_some(), flow.payload_law.is_some(), "{law}");
+        assert!(s.mean_spacing_seconds.is_some_and(|mean| mean > 0.0), "{law}");
+    }
+}
+
 /// Arrivals have the sizes and intervals of their laws, determined by the seed alone.
 #[test]
 fn arrivals_follow_the_laws_of_size_and_interval() {

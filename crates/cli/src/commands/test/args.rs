@@ -136,7 +136,7 @@ flags! {
         /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
         #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
         bitrate: Option<SendRate> => connection.rate,
-        #[arg(long, value_name = "LAW", help = spacing())]
+        #[arg(long, visible_aliases = ["interval-law", "idt"], value_name = "LAW", value_parser = values::spacing, help = spacing())]
         spacing: Option<Spacing> => connection.spacing,
         /// -b is the total rate of all connections of a direction, divided equally
         #[arg(long, requires = "bitrate")]
@@ -147,7 +147,7 @@ flags! {
         /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
         #[arg(long, value_name = "RATE")]
         fq_rate: Option<BitRate> => connection.kernel_pacing,
-        #[arg(short = 'l', long, value_name = "SIZE", help = length())]
+        #[arg(short = 'l', long, visible_alias = "size", value_name = "SIZE", value_parser = values::size, help = length())]
         length: Option<Size> => connection.payload,
         /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
         #[arg(long, value_name = "FORMAT", value_parser = values::header())]
@@ -158,7 +158,8 @@ flags! {
 /// The help of `--spacing`, with all laws.
 fn spacing() -> String {
     format!(
-        "Intervals between packets: {}. Give their mean by -b or in the law, not both [default: constant]",
+        "Intervals between packets: {}, or @FILE with their values. Give their mean by -b or in the law, not both; \
+         docs/laws.md has all laws [default: constant]",
         Spacing::form()
     )
 }
@@ -166,7 +167,8 @@ fn spacing() -> String {
 /// The help of `-l`, with all laws.
 fn length() -> String {
     format!(
-        "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: {} \
+        "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: {}, \
+         or @FILE with their values \
          [default: the largest datagram without fragmentation; TCP: 512K, less if paced]",
         Size::form()
     )

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
+use super::interval::FORM;
 use super::{Interval, SpacingMoments, SpacingRule};
 use crate::ModelError;
 use crate::law::{Law, Running, Words, refuse};
@@ -31,7 +32,7 @@ impl Law for Constant {
         if word.contains("..") || !word.starts_with(|c: char| c.is_ascii_digit()) {
             return Ok(None);
         }
-        let mean = word.parse().map_err(|_| words.bad())?;
+        let mean = word.parse().map_err(|_| words.refused(FORM))?;
         Ok(Some(Self { mean: Some(mean) }))
     }
 

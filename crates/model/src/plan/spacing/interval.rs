@@ -13,7 +13,8 @@ use crate::ModelError;
 use crate::plan::distribution::{Moments, Quantity};
 use crate::units::Span;
 
-const FORM: &str =
+/// Its accepted forms.
+pub(super) const FORM: &str =
     "a time with its unit such as 10ms or 100us, or packets per second such as 500pps";
 
 /// The time between two packets, ns. Written with its unit, or as the packets per second that have it: `500pps` is `2ms`,
