@@ -6369,9 +6369,16 @@ export interface components {
             value: number;
         };
         /**
-         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, or LAW(KEY=VALUE, …) with LAW one of constant, uniform
+         * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example 1460
          * @example 64..1400
+         * @example normal(deviation=200, mean=700)
+         * @example log_normal(deviation=400, mean=700)
+         * @example poisson(mean=500)
+         * @example student(degrees=4, location=700, scale=100)
+         * @example alternate(first=64, second=1400)
+         * @example increasing(end=1400, start=64, step=8)
+         * @example decreasing(end=64, start=1400, step=8)
          */
         SizeLaw: string | number;
         /** @description Spacing error of a paced sender: actual minus intended gap. */
@@ -6412,9 +6419,21 @@ export interface components {
             p99_seconds?: number | null;
         };
         /**
-         * @description constant, TIME such as 20ms, exponential, or LAW(KEY=VALUE, …) with LAW one of constant, exponential
+         * @description constant, TIME such as 20ms, RATEpps, MIN..MAX, exponential, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, on_off, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example constant
+         * @example 1ms..20ms
+         * @example on_off(interval=20ms, off=exponential(mean=1s), on=1s)
          * @example exponential
+         * @example pareto(shape=3)
+         * @example normal(deviation=2ms, mean=10ms)
+         * @example log_normal(deviation=5ms, mean=10ms)
+         * @example poisson(mean=10ms)
+         * @example gamma(shape=2)
+         * @example weibull(shape=1.5)
+         * @example student(degrees=4, location=40ms, scale=2ms)
+         * @example alternate(first=1ms, second=20ms)
+         * @example increasing(end=20ms, start=1ms, step=1ms)
+         * @example decreasing(end=1ms, start=20ms, step=1ms)
          */
         SpacingLaw: string | number;
         /**
