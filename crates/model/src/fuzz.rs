@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn plans() {
         mutate(
-            b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\nrate = \"1M\"\npayload = \"uniform(min=64, max=1K)\"\nspacing = \"exponential\"\n",
+            b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\nrate = \"1M\"\npayload = \"uniform(min=64, max=1K)\"\nspacing = \"exponential\"\n[[connection]]\npayload = \"mixture(normal(mean=300, deviation=50, max=1K):3, table(9:1):2)\"\nspacing = \"on_off(on=1s, off=pareto(shape=3, scale=1ms), interval=20ms)\"\n",
             fuzz_plan,
         );
     }

@@ -3,13 +3,16 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Switch,
+    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, Switch,
     TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
 use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
+
+/// Maximum number of laws that draw from a table.
+const MAX_TABLES: usize = 256;
 
 impl Plan {
     /// Checks everything that needs no socket.
@@ -59,6 +62,14 @@ impl Plan {
         }
         if self.connections.is_empty() {
             return refuse("connection", "none".into(), "at least one [[connection]]");
+        }
+        // Before the laws are checked, for which tables are made.
+        let tables =
+            |c: &Connection| c.payload.as_ref().map_or(0, Size::tables) + c.spacing.tables();
+        let tables: usize = self.connections.iter().map(tables).sum();
+        if tables > MAX_TABLES {
+            let accepted = "at most 256 laws gamma, student and poisson in all";
+            return refuse("connection", format!("{tables} of them"), accepted);
         }
         let mut flows = 0u64;
         let mut names = std::collections::HashSet::new();

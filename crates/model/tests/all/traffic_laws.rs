@@ -146,7 +146,6 @@ fn invalid_laws_are_refused() {
         ("2ms..1ms", "spacing.uniform.min"),
         ("0s..0s", "spacing.uniform.max"),
         ("mixture(exponential:1)", "spacing.mixture"),
-        ("on_off(on=1ms, off=1s, interval=2ms)", "spacing.on_off.on"),
         ("on_off(on=1s, off=1s, interval=exponential)", "spacing.on_off.interval"),
         ("on_off(on=1s, off=values(1ms, 2ms), interval=1ms)", "spacing.on_off.off"),
         ("on_off(on=1s, off=x, interval=1ms)", "spacing.on_off.off"),
@@ -184,9 +183,22 @@ fn unusable_laws_are_refused_in_plans() {
         ("spacing = 'exponential(mean=1ms)'", ""),
         ("rate = '10M'\nspacing = 'exponential(mean=1ms)'", "rate"),
         ("rate = '10M'\nspacing = '20ms'", "rate"),
+        ("spacing = 'on_off(on=1ms, off=1s, interval=2ms)'", "spacing.on_off.on"),
     ] {
         assert_eq!(refused(connection), field, "{connection}");
     }
+}
+
+#[test]
+fn the_number_of_tables_has_a_limit() {
+    // Half of them in mixtures.
+    let plan = |connections: usize| {
+        let one = "[[connection]]\ntransport = 'udp'\npayload = 'mixture(gamma(shape=2, scale=9):1, 64:1)'\nspacing = 'poisson(mean=9ms)'\n";
+        Plan::parse(&format!("schema = 'weir.plan/1'\n{}", one.repeat(connections)))
+    };
+    assert!(plan(128).is_ok());
+    let Err(ModelError::Document(error)) = plan(129) else { panic!() };
+    assert_eq!(error.field, "connection");
 }
 
 #[test]

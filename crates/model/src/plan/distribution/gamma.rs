@@ -27,6 +27,10 @@ distribution! {
         check_scale(at, "scale", self.scale)
     }
 
+    fn tables(&self) -> usize {
+        1
+    }
+
     fn source(&self) -> Self::Source {
         Inverse(Tabled {
             location: 0.0,

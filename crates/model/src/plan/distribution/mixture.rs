@@ -48,7 +48,7 @@ impl<Q: Quantity> Distribution for Mixture<Q> {
 
     fn check_source(&self, at: &str) -> Result<(), ModelError> {
         list::check(at, &self.parts)?;
-        match self.parts.iter().find(|(law, _)| Q::part_moments(law).is_none()) {
+        match self.parts.iter().find(|(law, _)| !Q::may_be_part(law)) {
             Some((law, _)) => refuse(
                 at,
                 "",
@@ -57,6 +57,10 @@ impl<Q: Quantity> Distribution for Mixture<Q> {
             ),
             None => Ok(()),
         }
+    }
+
+    fn tables(&self) -> usize {
+        self.parts.iter().map(|(law, _)| Q::tables(law)).sum()
     }
 
     fn source(&self) -> Parts<Q> {

@@ -89,8 +89,12 @@ pub trait Quantity:
     fn start(part: &Self::Choice) -> Self::Running;
     /// A value of a part of a mixture, in bytes or ns.
     fn draw(part: &Self::Running, draws: &mut Draws) -> f64;
-    /// The moments of a part of a mixture; `None` if it can't be one: it has no mean of its own, or its values depend on those before.
+    /// Whether a law may be a part of a mixture: it has a mean of its own, and its values do not depend on those before.
+    fn may_be_part(part: &Self::Choice) -> bool;
+    /// The moments of a part of a mixture.
     fn part_moments(part: &Self::Choice) -> Option<Moments>;
+    /// The number of tables of a law.
+    fn tables(law: &Self::Choice) -> usize;
 }
 
 /// Moments and bounds of a law after clamping, in bytes or ns.
@@ -207,6 +211,11 @@ pub trait Distribution: Serialize + DeserializeOwned + JsonSchema {
     /// Whether its mean exists without a maximum.
     fn has_mean(&self) -> bool {
         true
+    }
+
+    /// The number of tables that it draws from, about 50 KiB each.
+    fn tables(&self) -> usize {
+        0
     }
 
     /// Its source and moments, made once.
@@ -503,7 +512,15 @@ impl Quantity for ByteSize {
         part.at(draws) as f64
     }
 
+    fn may_be_part(part: &super::Size) -> bool {
+        part.may_be_part()
+    }
+
     fn part_moments(part: &super::Size) -> Option<Moments> {
         part.part_moments()
+    }
+
+    fn tables(law: &super::Size) -> usize {
+        law.tables()
     }
 }

@@ -34,6 +34,10 @@ distribution! {
         Ok(())
     }
 
+    fn tables(&self) -> usize {
+        1
+    }
+
     fn source(&self) -> Counts {
         let unit = self.unit.unwrap_or(Q::STEP).value();
         Counts::new(self.mean.value() / unit, unit)

@@ -31,6 +31,10 @@ distribution! {
         check_positive(at, "scale", self.scale)
     }
 
+    fn tables(&self) -> usize {
+        1
+    }
+
     fn source(&self) -> Self::Source {
         Inverse(Tabled {
             location: self.location.value(),

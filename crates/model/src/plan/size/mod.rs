@@ -34,6 +34,11 @@ trait SizeRule {
     fn is_independent(&self) -> bool {
         true
     }
+
+    /// The number of tables that it draws from.
+    fn tables(&self) -> usize {
+        0
+    }
 }
 
 impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
@@ -49,6 +54,10 @@ impl<D: Distribution<Quantity = ByteSize>> SizeRule for D {
 
     fn is_independent(&self) -> bool {
         D::IS_INDEPENDENT
+    }
+
+    fn tables(&self) -> usize {
+        Distribution::tables(self)
     }
 }
 
@@ -108,6 +117,16 @@ impl Size {
     pub fn is_constant(&self) -> bool {
         let SizeMoments { min_bytes, max_bytes, .. } = self.moments();
         min_bytes == max_bytes
+    }
+
+    /// The number of tables that it draws from.
+    pub(super) fn tables(&self) -> usize {
+        self.rule().tables()
+    }
+
+    /// Whether it may be a part of a mixture.
+    pub(super) fn may_be_part(&self) -> bool {
+        self.rule().is_independent()
     }
 
     /// Its moments, if it may be a part of a mixture.

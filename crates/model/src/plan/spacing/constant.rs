@@ -68,6 +68,10 @@ impl Running for Even {
 }
 
 impl SpacingRule for Constant {
+    fn has_mean(&self) -> bool {
+        self.mean.is_some()
+    }
+
     fn moments(&self) -> SpacingMoments {
         let mean_ns = self.mean.map(Interval::value);
         SpacingMoments { mean_ns, variation: 0.0, min: 1.0, max: 1.0 }

@@ -109,6 +109,14 @@ impl Quantity for Interval {
         law.clone().next(draws) * mean
     }
 
+    fn may_be_part(part: &Spacing) -> bool {
+        part.may_be_part()
+    }
+
+    fn tables(law: &Spacing) -> usize {
+        law.tables()
+    }
+
     fn part_moments(part: &Spacing) -> Option<Moments> {
         part.part_moments()
     }

@@ -38,6 +38,14 @@ trait SpacingRule {
     fn is_independent(&self) -> bool {
         true
     }
+
+    /// The number of tables that it draws from.
+    fn tables(&self) -> usize {
+        0
+    }
+
+    /// Whether it has a mean of its own.
+    fn has_mean(&self) -> bool;
 }
 
 impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
@@ -53,6 +61,14 @@ impl<D: Distribution<Quantity = Interval>> SpacingRule for D {
 
     fn is_independent(&self) -> bool {
         D::IS_INDEPENDENT
+    }
+
+    fn tables(&self) -> usize {
+        Distribution::tables(self)
+    }
+
+    fn has_mean(&self) -> bool {
+        self.unit_mean().is_none()
     }
 }
 
@@ -109,13 +125,27 @@ impl Spacing {
     }
 
     pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
-        self.check_parameters(at)
+        self.check_parameters(at)?;
+        match self {
+            Self::OnOff(law) => law.check_means(&format!("{at}.on_off")),
+            _ => Ok(()),
+        }
     }
 
     /// Packets per second, if the law states its mean.
     #[must_use]
     pub(crate) fn packets_per_second(&self) -> Option<f64> {
         self.moments().mean_ns.map(|mean| 1e9 / mean)
+    }
+
+    /// The number of tables that it draws from.
+    pub(super) fn tables(&self) -> usize {
+        self.rule().tables()
+    }
+
+    /// Whether it has a mean of its own and may be a part of another law.
+    fn may_be_part(&self) -> bool {
+        self.rule().is_independent() && self.rule().has_mean()
     }
 
     /// Its moments in ns, if it has a mean of its own and may be a part of another law.

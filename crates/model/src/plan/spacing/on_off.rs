@@ -32,23 +32,30 @@ impl OnOff {
     }
 }
 
-impl Law for OnOff {
-    type Running = Phases;
-
-    fn check(&self, at: &str) -> Result<(), ModelError> {
-        for (field, law) in [("on", &self.on), ("off", &self.off), ("interval", &self.interval)] {
-            if law.part_moments().is_none() {
-                let accepted =
-                    "a law with a mean of its own whose values do not follow from those before";
-                return refuse(at, field, law, accepted);
-            }
-        }
+impl OnOff {
+    /// Checks the means, for which tables may be made.
+    pub(super) fn check_means(&self, at: &str) -> Result<(), ModelError> {
         match self.parts() {
             Some([on, _, interval]) if on.mean < interval.mean => {
                 refuse(at, "on", &self.on, "a mean of at least that of interval")
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Law for OnOff {
+    type Running = Phases;
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        for (field, law) in [("on", &self.on), ("off", &self.off), ("interval", &self.interval)] {
+            if !law.may_be_part() {
+                let accepted =
+                    "a law with a mean of its own whose values do not follow from those before";
+                return refuse(at, field, law, accepted);
+            }
+        }
+        Ok(())
     }
 
     fn start(&self) -> Phases {
@@ -120,5 +127,13 @@ impl SpacingRule for OnOff {
 
     fn is_independent(&self) -> bool {
         false
+    }
+
+    fn has_mean(&self) -> bool {
+        true
+    }
+
+    fn tables(&self) -> usize {
+        [&self.on, &self.off, &self.interval].iter().map(|law| law.tables()).sum()
     }
 }
