@@ -250,6 +250,40 @@ fn a_capture_holds_the_bytes_of_a_stream() {
 }
 
 #[test]
+fn an_analyser_sees_an_rtp_stream() {
+    let Some(mut bench) =
+        Bench::up("an_analyser_sees_an_rtp_stream", &["tshark", "dumpcap", "bash"])
+    else {
+        return;
+    };
+    bench.serve(&[]);
+    let capture = Capture::start(&bench);
+    let words = ["-u", "-b", "50pps", "-l", "172", "-k", "50", "--header", "rtp", "--no-latency"];
+    let record = bench.test(&words);
+    let file = capture.stop(&bench);
+    let port = record.flows[0].source.rsplit(':').next().unwrap().to_owned();
+    let mut command = Command::new("tshark");
+    let filter = format!("rtp.p_type == 96 && udp.srcport == {port}");
+    command.args(["-n", "-r", file.to_str().unwrap(), "-d", "udp.port==9347,rtp", "-Y", &filter]);
+    command.args(["-T", "fields", "-e", "rtp.seq", "-e", "rtp.timestamp", "-e", "rtp.ssrc"]);
+    let text = run(command).good();
+    let rows: Vec<(u16, u32, &str)> = text
+        .lines()
+        .map(|line| {
+            let cells: Vec<&str> = line.split('\t').collect();
+            (cells[0].parse().unwrap(), cells[1].parse().unwrap(), cells[2])
+        })
+        .collect();
+    assert_eq!(rows.len(), 50);
+    for pair in rows.windows(2) {
+        assert_eq!(pair[1].0, pair[0].0.wrapping_add(1));
+        // 20 ms at 8 kHz.
+        assert_eq!(pair[1].1.wrapping_sub(pair[0].1), 160);
+        assert_eq!(pair[1].2, pair[0].2);
+    }
+}
+
+#[test]
 fn jitter_and_delay_of_both_directions_are_recomputed_to_the_last_digit() {
     let test = "jitter_and_delay_of_both_directions_are_recomputed_to_the_last_digit";
     let Some(mut bench) = Bench::up(test, &["python3"]) else { return };

@@ -52,6 +52,8 @@ formats! {
     Iperf3: "iperf3" { min_payload_bytes: 16, streams: false, numbered: true },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
     Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, streams: false, numbered: true },
+    /// RTP's (RFC 3550), with Weir's own behind it.
+    Rtp: "rtp" { min_payload_bytes: 13, streams: false, numbered: true },
 }
 
 impl HeaderFormat {

@@ -109,8 +109,8 @@ fn every_header_gives_the_figures_that_it_carries() {
             assert_eq!((r.jitter_seconds, r.ambiguous), (None, Some(true)), "{format}");
             assert!(r.loss_periods.is_none() && r.bursts.is_none(), "{format}");
         }
-        // Only the native header carries times of a clock that the session relates.
-        let has_delay = *format == HeaderFormat::Native;
+        // Only the native header carries times of a clock that the session relates, also behind RTP's.
+        let has_delay = [HeaderFormat::Native, HeaderFormat::Rtp].contains(format);
         assert_eq!(r.one_way_delay.is_some(), has_delay, "{format}");
         assert_eq!(r.delay_variation.is_some(), has_delay, "{format}");
         assert_eq!(r.one_way_delay_from_intended.is_some(), has_delay, "{format}");

@@ -69,6 +69,7 @@ fn carries(bytes: usize, sequence_bits: u32) -> Carries {
         first_sequence: FIRST,
         time: Some(TimeField { bits: 64, resolution_ns: 1000, epoch: Epoch::Undefined }),
         tag: false,
+        untagged_bytes: 0,
     }
 }
 

@@ -7,6 +7,7 @@
 mod iperf3;
 pub mod native;
 mod none;
+mod rtp;
 
 use weir_model::plan::HeaderFormat;
 
@@ -89,6 +90,8 @@ pub struct Carries {
     pub time: Option<TimeField>,
     /// Whether a keyed tag protects the header, so that corruption is detected.
     pub tag: bool,
+    /// Bytes at the start that the tag does not cover: a foreign header, which middleboxes rewrite.
+    pub untagged_bytes: usize,
 }
 
 /// A send time in a header.
@@ -207,6 +210,7 @@ formats! {
     None: none::NoHeader,
     Iperf3: iperf3::Iperf3,
     Iperf3Wide: iperf3::Iperf3Wide,
+    Rtp: rtp::Rtp,
 }
 
 /// The 128-bit key of one flow's tags.

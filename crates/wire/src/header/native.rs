@@ -157,6 +157,7 @@ impl Codec for HeaderLayout {
                 epoch: Epoch::Monotonic,
             }),
             tag: self.has_tag(),
+            untagged_bytes: 0,
         }
     }
 

@@ -13,7 +13,14 @@ impl Codec for NoHeader {
     }
 
     fn carries(self) -> Carries {
-        Carries { bytes: 0, sequence_bits: 0, first_sequence: 0, time: None, tag: false }
+        Carries {
+            bytes: 0,
+            sequence_bits: 0,
+            first_sequence: 0,
+            time: None,
+            tag: false,
+            untagged_bytes: 0,
+        }
     }
 
     #[inline(always)]

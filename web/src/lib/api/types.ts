@@ -3624,9 +3624,10 @@ export interface components {
          *     - `none`: No header: packets are only counted, and loss is the difference of the ends' counts.
          *     - `iperf3`: iperf3's: send time in microseconds, and a 32-bit sequence number.
          *     - `iperf3-64bit`: iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
+         *     - `rtp`: RTP's (RFC 3550), with Weir's own behind it.
          * @enum {string}
          */
-        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit";
+        HeaderFormat: "native" | "none" | "iperf3" | "iperf3-64bit" | "rtp";
         /** @description A main figure. */
         Headline: {
             /** @description The name of the figure. */
