@@ -7,7 +7,7 @@ use weir_model::experiment::{
     Experiment, Metric, ResultTable, TableCell, TableChart, TableColumn, TableReference, TableRow,
 };
 
-use crate::page::{Cell, Column, Grid, quantity, suffix};
+use crate::page::{Cell, Column, Grid, number_of, quantity, suffix};
 use crate::plot::{Axis, Figure, Point, Quantity, ReferenceLine, Series};
 use crate::style::clean;
 
@@ -258,15 +258,17 @@ fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
             rows.push(&row.labels);
         }
     }
-    // Loads that differ between experiments; the order of a study stays.
-    if columns.iter().all(|(column, _)| !column.published) {
-        let load = |labels: &&Vec<String>| match &labels[..] {
-            [one] => leading_number(one),
-            _ => None,
-        };
-        if rows.iter().all(|labels| load(labels).is_some()) {
-            rows.sort_by(|a, b| load(a).partial_cmp(&load(b)).unwrap_or(std::cmp::Ordering::Equal));
-        }
+    // Loads that differ between experiments, if each has them in ascending order; the order of a study stays.
+    let head = group[0].1.row_heads.first().map_or("", String::as_str);
+    let load = |labels: &[String]| match labels {
+        [one] => number_of(head, one),
+        _ => None,
+    };
+    let is_ascending = |table: &ResultTable| table.rows.is_sorted_by_key(|row| load(&row.labels));
+    if columns.iter().all(|(column, _)| !column.published)
+        && group.iter().all(|(_, table)| is_ascending(table))
+    {
+        rows.sort_by(|a, b| load(a).partial_cmp(&load(b)).unwrap_or(std::cmp::Ordering::Equal));
     }
     let rows = rows.into_iter().map(|labels| {
         let cell = |(column, places): &(TableColumn, Vec<(usize, usize)>)| {
@@ -310,12 +312,6 @@ fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
     ResultTable { columns, rows, sources, charts, ..group[0].1.clone() }
 }
 
-/// The number that starts a label, such as that of `1500pps`.
-fn leading_number(label: &str) -> Option<f64> {
-    let end = label.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(label.len());
-    label[..end].parse().ok()
-}
-
 /// A table for a page.
 pub(crate) fn grid(table: &ResultTable) -> Grid {
     let common = common_format(table);
@@ -336,7 +332,8 @@ pub(crate) fn grid(table: &ResultTable) -> Grid {
     grid
 }
 
-/// The charts of a table: a point for each row, a series for each measured column that has both figures.
+/// The charts of a table: a point for each row, a series for each measured column that has both figures, named by its group,
+/// and by its head if the group has several.
 pub(crate) fn figures(table: &ResultTable) -> Vec<Figure> {
     // Each measured column's place with the number of the figure in its cells, and its unit.
     let columns = |metric: &str| -> Vec<(usize, usize, &str)> {
@@ -358,6 +355,15 @@ pub(crate) fn figures(table: &ResultTable) -> Vec<Figure> {
         let id = format!("table-{}{place}-{}", table.name, number + 1);
         let title = format!("{}: {} against {}", table.title, lower(&y.label), lower(&x.label));
         let mut figure = Figure::curve(&id, &title, x, y);
+        let name = |column: usize| {
+            let of_group =
+                |place: &usize| table.columns[*place].group == table.columns[column].group;
+            let TableColumn { group, head, .. } = &table.columns[column];
+            match up.iter().filter(|(place, ..)| of_group(place)).count() {
+                1 => group.clone(),
+                _ => format!("{group}, {head}"),
+            }
+        };
         // The columns of both figures are in the same order.
         for ((x, x_figure, _), (y, y_figure, _)) in across.iter().zip(&up) {
             let value = |cell: Option<&TableCell>, figure: usize| *cell?.figures.get(figure)?;
@@ -368,7 +374,7 @@ pub(crate) fn figures(table: &ResultTable) -> Vec<Figure> {
             });
             let mut points: Vec<Point> = drawn.collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            figure = figure.with(Series::curve(&table.columns[*y].group).points(points));
+            figure = figure.with(Series::curve(name(*y)).points(points));
         }
         for line in &chart.references {
             figure = figure.reference(&line.name, ReferenceLine::Vertical(line.value * to_x));

@@ -411,7 +411,7 @@ impl<'a> Pivot<'a> {
         }
     }
 
-    /// The charts of one table, with the saturation points that searches found on their horizontal axes.
+    /// The charts of one table, with the saturation points that searches found where the horizontal axis is a sent rate.
     fn charts(&self, split: &[String], steps: &[StepOutcome]) -> Vec<TableChart> {
         let of = |text: &str| match TableFigure::parse(text) {
             Ok(TableFigure::Mean(metric)) => metric.to_string(),
@@ -432,14 +432,19 @@ impl<'a> Pivot<'a> {
         steps: &[StepOutcome],
     ) -> Vec<TableReference> {
         let mut out = vec![];
+        if !StepOutcome::SENT_RATES.contains(&x) {
+            return out;
+        }
         for step in steps.iter().filter(|s| self.is_of(s)) {
-            let is_here = |at: &BTreeMap<String, String>| {
-                self.values_of(step, at, &self.spec.split).as_deref() == Some(split)
-            };
             for found in step.found.iter().filter(|f| f.name == Found::SATURATION_POINT) {
-                let (Some(value), true) = (found.value, is_here(&found.at)) else { continue };
-                // In the unit of the horizontal axis, by the rates of a trial.
-                let rates = step.points.iter().filter(|p| is_here(&p.at)).find_map(|p| {
+                let here = self.values_of(step, &found.at, &self.spec.split);
+                let (Some(value), true) = (found.value, here.as_deref() == Some(split)) else {
+                    continue;
+                };
+                // In the unit of the horizontal axis, by the rates of a trial at the same axes.
+                let own = found.at.iter().filter(|(axis, _)| step.axes.contains(axis));
+                let is_same = |p: &&Point| own.clone().all(|(axis, at)| p.at.get(axis) == Some(at));
+                let rates = step.points.iter().filter(is_same).find_map(|p| {
                     Some((p.metrics.get(x)?.mean, p.metrics.get(step.rates().0)?.mean))
                 });
                 if let Some((to, from)) = rates.filter(|(_, from)| *from > 0.0) {
@@ -480,7 +485,6 @@ impl<'a> Pivot<'a> {
     }
 
     fn measured(&self, steps: &[StepOutcome], out: &mut Vec<Entry>) {
-        let is_found = |f: &TableFigure| matches!(f, TableFigure::Found(_));
         for step in steps {
             if self.is_of(step) {
                 for left_out in &step.left_out {
@@ -502,8 +506,9 @@ impl<'a> Pivot<'a> {
                     }
                 }
                 let mut at: Vec<&BTreeMap<String, String>> = vec![];
-                for found in step.found.iter().filter(|_| self.figures.iter().any(is_found)) {
-                    if !at.contains(&&found.at) {
+                for found in &step.found {
+                    let is_shown = self.figures.iter().any(|f| result(&[found], f).is_some());
+                    if is_shown && !at.contains(&&found.at) {
                         at.push(&found.at);
                     }
                 }
@@ -599,7 +604,7 @@ fn largest(row: &RowFigure, steps: &[StepOutcome]) -> Option<(f64, bool)> {
     let metric: Metric = row.figure.parse().ok()?;
     let name = metric.to_string();
     let of_step = |step: &StepOutcome| {
-        let here = step.points.iter().filter(|_| step.name == row.step);
+        let here = step.points.iter().filter(|_| own_name(step) == row.step);
         let here =
             here.filter(|p| row.at.iter().all(|(axis, value)| p.at.get(axis) == Some(value)));
         let figures = here.filter_map(|p| Some((p.metrics.get(&name)?.mean, p.host_limited > 0)));
@@ -805,6 +810,9 @@ figures = ["rate", "usage"]
         let cells = &Pivot::new(&results, &[]).tables(&steps)[0].rows[0].cells;
         assert_eq!(cells[1].figures, [None, Some(0.25)]);
         assert!(cells[1].host_limited && !cells[0].host_limited);
+        // A table of metrics has those at the result.
+        let metrics = spec("\"size\"", "\"packet_rate\", \"emulator_cpu\"");
+        assert_eq!(rows(&metrics), [["– (50.00)", "– (25.00)"]]);
         let trials = spec("\"size\", \"rate\"", "\"packet_rate\", \"loss\"");
         assert_eq!(rows(&trials), [["4.000 (–)", "4.000 (–)"]]);
     }
@@ -840,10 +848,10 @@ figures = ["rate", "usage"]
         assert_eq!(absent(1), [Some("not run"), Some("not supported"), Some("not run")]);
     }
 
-    /// A scenario with a search and one of its tables.
+    /// One of the tables of a scenario with a search in a repetition.
     fn of_search(table: &str, study: &str) -> Vec<ResultTable> {
         let text = format!(
-            "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\n{table}\n[lab]\n[[step]]\nname = \"x\"\nsearch = {{ kind = \"saturation\", low = \"1pps\", high = \"9pps\", trial = \"1s\", over = [\"size=2,500\"], test = {{}} }}\n"
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[[table]]\nname = \"t\"\n{table}\n[lab]\n[[step]]\nrepeat = {{ over = [\"flows=1\"], step = [{{ name = \"x\", search = {{ kind = \"saturation\", low = \"1pps\", high = \"9pps\", trial = \"1s\", over = [\"size=2,500\"], test = {{}} }} }}] }}\n"
         );
         let read = Scenario::parse(&text, false, &Default::default(), &Default::default());
         let spec = read.unwrap().tables.remove(0);
@@ -859,8 +867,8 @@ figures = ["rate", "usage"]
             })
         };
         let step: StepOutcome = serde_json::from_value(serde_json::json!({
-            "name": "x", "action": "search", "outcome": "done", "seconds": 1.0, "axes": ["size", "rate"],
-            "points": [point("2", 1e3, 1e3), point("2", 4e3, 3e3), point("500", 1e3, 1e3)],
+            "name": "x [flows=1]", "action": "search", "outcome": "done", "seconds": 1.0, "axes": ["size", "rate"],
+            "points": [point("500", 1e3, 1e3), point("2", 1e3, 1e3), point("2", 4e3, 3e3)],
             "found": [{ "name": "saturation point", "at": { "size": "2" }, "value": 3e3, "unit": "packets_per_second" }],
         }))
         .unwrap();
@@ -878,12 +886,18 @@ figures = ["rate", "usage"]
             let cells = row.cells.iter().map(|c| c.text.clone());
             row.labels.iter().cloned().chain(cells).collect()
         };
-        let rows: Vec<Vec<String>> = tables[0].rows.iter().map(texts).collect();
+        let rows: Vec<Vec<String>> = tables[1].rows.iter().map(texts).collect();
         assert_eq!(rows, [["1000pps", "2.000", "100.0"], ["4000pps", "8.000", "75.00"]]);
-        let chart = &tables[0].charts[0];
+        let chart = &tables[1].charts[0];
         // 3000 packets/s of 16 bit.
         assert_eq!((chart.references.len(), chart.references[0].value), (1, 48e3));
-        assert!(tables[1].charts[0].references.is_empty());
+        assert!(tables[0].charts[0].references.is_empty());
+        // Without a split, by the trials of the same size, although others precede them. Only sent rates are comparable.
+        let table = "rows = [\"size\", \"rate\"]\nfigures = [\"sent_throughput\", \"received_ratio\"]\ncells = [\"kB/s\", \"%\"]\ncharts = [{ x = \"sent_throughput\", y = \"received_ratio\" }, { x = \"received_ratio\", y = \"sent_throughput\" }]";
+        let charts = &of_search(table, "")[0].charts;
+        let lines: Vec<Vec<f64>> =
+            charts.iter().map(|c| c.references.iter().map(|line| line.value).collect()).collect();
+        assert_eq!(lines, [vec![48e3], vec![]]);
         // Its results, without the trials.
         let table =
             "rows = [\"size\"]\nfigures = [\"found saturation point\"]\ncells = [\"packets/s\"]";

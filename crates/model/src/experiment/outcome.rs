@@ -354,12 +354,15 @@ pub struct Point {
 const THROUGHPUT: &str = "throughput";
 /// Payload rate at the sender.
 const SENT_THROUGHPUT: &str = "sent_throughput";
+const SENT_PACKET_RATE: &str = "sent_packet_rate";
 
 impl StepOutcome {
     /// The code of a step, or of an expectation, that can't be simulated.
     pub const NOT_SIMULATED: &str = "not-simulated";
     /// The code of a step that its time or the experiment's ended.
     pub const TIME_OVER: &str = "time-over";
+    /// The metrics of a sent rate, the load of a search.
+    pub const SENT_RATES: [&str; 2] = [SENT_THROUGHPUT, SENT_PACKET_RATE];
 
     /// What it printed or collected: each stream that has text, with its name if both have.
     #[must_use]
@@ -451,7 +454,7 @@ impl StepOutcome {
     pub fn rates(&self) -> (&'static str, &'static str) {
         match self.found.first().is_some_and(|f| f.unit == "bits_per_second") {
             true => (SENT_THROUGHPUT, THROUGHPUT),
-            false => ("sent_packet_rate", "packet_rate"),
+            false => (SENT_PACKET_RATE, "packet_rate"),
         }
     }
 

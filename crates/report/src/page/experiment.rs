@@ -756,7 +756,7 @@ fn axis_of(step: &StepOutcome, name: &str) -> Axis {
 
 /// A value of an axis as a number: `160`, `1.5`; `10M` with powers of ten, `64K` of a size with powers of 1024; a time with its
 /// unit in seconds.
-fn number_of(axis: &str, text: &str) -> Option<f64> {
+pub(crate) fn number_of(axis: &str, text: &str) -> Option<f64> {
     let field = axis.rsplit_once('.').map_or(axis, |(_, field)| field);
     if SIZES.contains(&field)
         && let Ok(size) = text.parse::<ByteSize>()

@@ -32,7 +32,7 @@ pub use compare::of_runs;
 pub use definitions::Definition;
 pub use document::{Block, Document, Headline, Notice, Section};
 pub use experiment::of_experiment;
-pub(crate) use experiment::{quantity, suffix};
+pub(crate) use experiment::{number_of, quantity, suffix};
 pub use experiments::{headings, of_experiments};
 pub use figures::{figures_of_run, figures_of_runs};
 pub use grid::{Cell, Column, Grid};

@@ -363,7 +363,9 @@ impl TableSpec {
                 return refuse(&format!("{at}.cells"), unit.word, &fitting.join(", "));
             }
         }
-        let known: Vec<&str> = self.figures.iter().map(String::as_str).collect();
+        // A chart has the axis of a metric, so not of a variance nor of a search's result.
+        let is_mean = |f: &&str| matches!(TableFigure::parse(f), Ok(TableFigure::Mean(_)));
+        let known: Vec<&str> = self.figures.iter().map(String::as_str).filter(is_mean).collect();
         for (i, chart) in self.charts.iter().enumerate() {
             for (field, figure) in [("x", &chart.x), ("y", &chart.y)] {
                 if !known.contains(&figure.as_str()) {
@@ -521,6 +523,11 @@ mod tests {
                 "rows",
                 "charts = [{ x = \"throughput\", y = \"loss\" }]\nrows",
                 "table[0].charts[0].y",
+            ),
+            (
+                "rows",
+                "charts = [{ x = \"variance throughput\", y = \"throughput\" }]\nrows",
+                "table[0].charts[0].x",
             ),
         ] {
             let refused = scenario(&good.replacen(from, to, 1)).unwrap_err();
