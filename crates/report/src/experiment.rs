@@ -64,8 +64,9 @@ fn points_csv(experiments: &[(&str, &Experiment)]) -> String {
         .collect();
     let mut axes: Vec<&str> = vec![];
     for (.., step) in &steps {
+        let points = step.points.iter().flat_map(|p| p.at.keys());
         let found = step.found.iter().flat_map(|f| f.at.keys());
-        for axis in step.axes.iter().chain(found) {
+        for axis in step.axes.iter().chain(points).chain(found) {
             if !axes.contains(&axis.as_str()) {
                 axes.push(axis);
             }

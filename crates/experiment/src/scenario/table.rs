@@ -442,8 +442,8 @@ impl<'a> Pivot<'a> {
                     continue;
                 };
                 // In the unit of the horizontal axis, by the rates of a trial at the same axes.
-                let own = found.at.iter().filter(|(axis, _)| step.axes.contains(axis));
-                let is_same = |p: &&Point| own.clone().all(|(axis, at)| p.at.get(axis) == Some(at));
+                let is_same =
+                    |p: &&Point| found.at.iter().all(|(axis, at)| p.at.get(axis) == Some(at));
                 let rates = step.points.iter().filter(is_same).find_map(|p| {
                     Some((p.metrics.get(x)?.mean, p.metrics.get(step.rates().0)?.mean))
                 });

@@ -81,6 +81,33 @@ fn an_expectation_of_an_axis_around_is_judged_there_alone() {
     assert_eq!(ended.experiment.outcome, Outcome::Passed);
 }
 
+/// Points of a repetition have its axes, so that a table can have rows for them.
+#[test]
+fn points_of_a_repetition_have_the_axes_around() {
+    let text = format!(
+        "[lab]\nmiddle = true\n[emulator.m]\n[[step]]\nname = \"each\"\n[step.repeat]\nover = [\"every=2,4\"]\n\
+         [[step.repeat.step]]\nimpair = {{ both = \"loss every {{every}}\" }}\n\
+         [[step.repeat.step]]\nname = \"s\"\nsweep = {{ over = [\"payload=100,200\"], test = {{ {PLAN} }} }}\n\
+         [[table]]\nname = \"t\"\nsteps = [\"s\"]\nrows = [\"every\"]\ncolumns = [\"payload\"]\nfigures = [\"loss\"]\ncells = [\"%\"]\n"
+    );
+    let ended = simulated(&text).unwrap();
+    let steps = flat(&ended.experiment.steps);
+    let step = steps.iter().find(|s| s.name == "s [every=4]").unwrap();
+    let at = |payload: &str| {
+        let at = [("every", "4"), ("payload", payload)];
+        at.map(|(axis, value)| (axis.to_owned(), value.to_owned())).into()
+    };
+    assert!(step.points.iter().map(|p| &p.at).eq(&[at("100"), at("200")]));
+    assert!(step.runs.iter().all(|run| step.points.iter().any(|point| point.at == run.at)));
+    let [table] = &ended.experiment.tables[..] else { panic!("one table") };
+    let losses: Vec<(&str, Vec<Option<f64>>)> = table
+        .rows
+        .iter()
+        .map(|row| (row.labels[0].as_str(), row.cells.iter().map(|c| c.figures[0]).collect()))
+        .collect();
+    assert_eq!(losses, [("2", vec![Some(0.5); 2]), ("4", vec![Some(0.25); 2])]);
+}
+
 /// Two stages: the first five runs tell how many are needed, what they are later does not; the table's interval and the verdict's
 /// are of the first five runs' deviation. A cap leaves the precision unreached, and says so.
 #[test]

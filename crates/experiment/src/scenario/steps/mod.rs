@@ -558,6 +558,7 @@ impl<'d> Inner<'d, '_, '_> {
                         };
                         let mut done = execution.steps(&steps, &around, scope);
                         done.iter_mut().for_each(|s| s.name = format!("{} [{label}]", s.name));
+                        place(&mut done, &at);
                         out.steps.append(&mut done);
                     }
                 }
@@ -626,6 +627,19 @@ struct SingleRun<'a> {
     metrics: &'a [Metric],
     /// The first run of its step: it starts together with concurrent steps. Later ones start when they are ready.
     is_first: bool,
+}
+
+/// Adds the axes of a repetition to what the steps inside of it measured.
+fn place(steps: &mut [StepOutcome], around: &AxisValues) {
+    for step in steps {
+        let runs = step.runs.iter_mut().map(|run| &mut run.at);
+        let points = step.points.iter_mut().map(|point| &mut point.at);
+        let left_out = step.left_out.iter_mut().map(|left_out| &mut left_out.at);
+        for at in runs.chain(points).chain(left_out) {
+            at.extend(around.iter().cloned());
+        }
+        place(&mut step.steps, around);
+    }
 }
 
 #[cfg(test)]
