@@ -257,9 +257,18 @@ impl Style {
             values.iter().map(|v| v.abs()).filter(|v| *v > 0.0 && v.is_finite()).reduce(pick)
         };
         let greatest = size(all, f64::max).unwrap_or(0.0);
-        // Packet rates are shown to the packet: 998.9 is not 1 k.
-        let unit =
-            quantity.unit(if quantity == Quantity::PacketsPerSecond { 1.0 } else { greatest });
+        let least = size(all, f64::min).unwrap_or(greatest);
+        let unit = match quantity.unit(greatest) {
+            // Packet rates are shown to the packet: 998.9 is not 1 k.
+            _ if quantity == Quantity::PacketsPerSecond => quantity.unit(1.0),
+            // 95 and 9 410 Mbit/s rather than 0.095 and 9.410 Gbit/s.
+            unit if quantity == Quantity::BitsPerSecond
+                && (0.01..0.1).contains(&(least / unit.factor)) =>
+            {
+                quantity.unit(least)
+            }
+            unit => unit,
+        };
         let digits = |v: f64, wanted: f64| {
             (wanted - 1.0 - (v / unit.factor).log10().floor()).clamp(0.0, 99.0) as usize
         };
@@ -309,6 +318,10 @@ mod tests {
         assert_eq!(
             shown(Quantity::BitsPerSecond, &[941.4e6, 94.2e6, 0.0]),
             ("Mbit/s", vec!["941.4".into(), "94.2".into(), "0".into()])
+        );
+        assert_eq!(
+            shown(Quantity::BitsPerSecond, &[9.41e9, 94.9e6]),
+            ("Mbit/s", vec!["9410".into(), "95".into()])
         );
         assert_eq!(
             shown(Quantity::Seconds, &[1.23e-5, 2.9e-3]),
