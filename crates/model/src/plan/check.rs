@@ -12,7 +12,7 @@ use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
 
 /// Maximum number of laws that draw from a table.
-const MAX_TABLES: usize = 256;
+const MAX_TABLES: usize = 32;
 
 impl Plan {
     /// Checks everything that needs no socket.
@@ -68,7 +68,7 @@ impl Plan {
             |c: &Connection| c.payload.as_ref().map_or(0, Size::tables) + c.spacing.tables();
         let tables: usize = self.connections.iter().map(tables).sum();
         if tables > MAX_TABLES {
-            let accepted = "at most 256 laws gamma, student and poisson in all";
+            let accepted = "at most 32 laws gamma, student and poisson in all";
             return refuse("connection", format!("{tables} of them"), accepted);
         }
         let mut flows = 0u64;

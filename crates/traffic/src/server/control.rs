@@ -244,7 +244,10 @@ impl Task<'_> {
             }
             Err(_) => return None,
         };
-        if let Err(e) = open.plan.check() {
+        // The tables of laws may take long, and this thread serves all sessions.
+        let checking = tokio::task::spawn_blocking(move || (open.plan.check(), open));
+        let Ok((checked, open)) = checking.await else { return None };
+        if let Err(e) = checked {
             self.refuse("plan", &e.to_string()).await;
             return None;
         }

@@ -118,11 +118,39 @@ impl Source for Steps {
     }
 
     fn moments(&self, _: f64, _: f64) -> Moments {
-        let period = match self.at_end {
-            AtEnd::Wrap => self.values,
-            AtEnd::Bounce => 2 * (self.values - 1),
+        let last = (self.values - 1) as f64;
+        // In steps. Wrapping, each number from 0 to `last` is as frequent as any other; bouncing, the ends are half as
+        // frequent.
+        let variance = match self.at_end {
+            AtEnd::Wrap => last * (last + 2.0) / 12.0,
+            AtEnd::Bounce => (last * last + 2.0) / 12.0,
         };
-        let part = 1.0 / period as f64;
-        Moments::of_weighted((0..period).map(|index| (self.at(index), part)))
+        let to = self.from + last * self.step;
+        Moments {
+            min: self.from.min(to),
+            max: self.from.max(to),
+            mean: self.from + last * self.step / 2.0,
+            deviation: self.step.abs() * variance.sqrt(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_a_period() {
+        for (from, step, range) in [(64.0, 8.0, 1336.0), (1400.0, -8.0, -1336.0), (5.0, 1.0, 1.0)] {
+            for (at_end, period) in [(AtEnd::Wrap, 1), (AtEnd::Bounce, 2)] {
+                let steps = Steps::new(from, step, range, at_end);
+                let count = if period == 1 { steps.values } else { 2 * (steps.values - 1) };
+                let each = (0..count).map(|index| (steps.at(index), 1.0 / count as f64));
+                let (wanted, got) = (Moments::of_weighted(each), steps.moments(0.0, 1e9));
+                assert_eq!((got.min, got.max), (wanted.min, wanted.max));
+                assert!((got.mean - wanted.mean).abs() < 1e-9, "{got:?} {wanted:?}");
+                assert!((got.deviation - wanted.deviation).abs() < 1e-9, "{got:?} {wanted:?}");
+            }
+        }
     }
 }

@@ -294,7 +294,7 @@ macro_rules! distribution {
 }
 use distribution;
 
-/// The source of a law and its moments, made when first needed: a table takes a millisecond. No part of the law's value.
+/// The source of a law and its moments, made when first needed: a table takes up to 12 ms. No part of the law's value.
 #[derive(Clone)]
 pub struct Prepared<S>(OnceLock<Arc<(S, Moments)>>);
 

@@ -10,7 +10,7 @@ use weir_laws::Draws;
 
 use super::distribution::{Distribution, Drawn, Moments, Source};
 use crate::ModelError;
-use crate::law::{Law, Running, choice_of_laws};
+use crate::law::{Law, Running, choice_of_laws, refuse};
 
 mod interval;
 
@@ -126,6 +126,9 @@ impl Spacing {
 
     pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
         self.check_parameters(at)?;
+        if self.moments().mean_ns.is_some_and(|mean| mean < 1.0) {
+            return refuse(at, "", self, "a law with a mean of at least 1 ns");
+        }
         match self {
             Self::OnOff(law) => law.check_means(&format!("{at}.on_off")),
             _ => Ok(()),
