@@ -322,7 +322,7 @@ pub(crate) fn bottleneck(record: &Record) -> String {
             Quantity::BitsPerSecond.format(usage.nominal_bits_per_second as f64)
         ));
     }
-    if found.is_empty() && asked_rate_was_reached(record) {
+    if found.is_empty() && record.status == Status::Complete && asked_rate_was_reached(record) {
         let lost =
             DIRECTIONS.iter().filter_map(|d| record.direction(*d)?.receiver.as_ref()?.loss_ratio);
         let lost = lost.fold(0.0, f64::max);
@@ -354,7 +354,7 @@ fn asked_rate_was_reached(record: &Record) -> bool {
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
-        None => c.transport.datagrams(),
+        None => c.transport.datagrams() || c.spacing.moments().mean_ns.is_some(),
     });
     limited
         && !record.flows.is_empty()

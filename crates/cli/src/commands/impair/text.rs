@@ -160,7 +160,11 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (true, Some(_)) => " (acknowledged)",
             (true, None) => "",
         };
-        out += &format!("alarm at {:.1} s{state}: {}\n", alarm.at_seconds, alarm.text);
+        let (kind, object) = (alarm.kind.name(), &alarm.object);
+        out += &format!(
+            "alarm at {:.1} s{state}: {} [{kind} {object}]\n",
+            alarm.at_seconds, alarm.text
+        );
     }
     for note in &report.notes {
         out += &format!("note: {note}\n");

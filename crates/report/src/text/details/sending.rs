@@ -78,7 +78,7 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                 error.extend(spacing.p99_seconds.map(|p99| format!("p99 {}", duration(p99))));
                 error.push(format!("max {}", duration(spacing.max_seconds)));
                 let (mean, error) = (duration(spacing.intended_seconds), error.join(", "));
-                parts.push(format!("mean spacing {mean} (error {error})"));
+                parts.push(format!("intended spacing {mean} (error {error})"));
             }
             parts.extend(rate_changes(&s.rate_changes));
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
