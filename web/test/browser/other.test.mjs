@@ -148,7 +148,7 @@ test('a stopped experiment is resumed, once', options, async () => {
   const { hash } = new URL(page.url());
   // The list tells it too.
   await page.getByRole('link', { name: '← Scenarios' }).click();
-  await page.getByRole('row', { name: /^interrupted incomplete: can be resumed/ }).getByRole('link').click();
+  await page.getByRole('row', { name: /\binterrupted incomplete: can be resumed/ }).getByRole('link').click();
   site.mock.experimentMs = 300;
   await goOn.click();
   await page.getByRole('status').getByText('running').waitFor();
@@ -158,7 +158,7 @@ test('a stopped experiment is resumed, once', options, async () => {
   await never(goOn, 'a complete experiment can not be resumed');
   assert.equal(site.mock.calls.filter((one) => /^POST .*\/resume$/.test(one)).length, 1);
   await page.getByRole('link', { name: '← Scenarios' }).click();
-  await page.getByRole('row', { name: /^ended passed/ }).first().waitFor();
+  await page.getByRole('row', { name: /\bended passed/ }).first().waitFor();
   await never(page.getByRole('row', { name: /can go on/ }), 'a complete experiment can not be resumed');
   site.mock.experimentMs = 700;
   site.quiet();
