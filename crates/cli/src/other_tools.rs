@@ -67,7 +67,7 @@ const FLAGS: &[Flag] = &[
         "test",
         &["--repeating-payload"],
         any,
-        "--content names what is sent: random, zeros, ascii or ratio:R",
+        "--content pattern:30313233343536373839 repeats the digits 0 to 9",
     ),
     ("test", &["-m", "--mptcp"], any, "--transport mptcp"),
     ("test", &["--udp-counters-64bit"], any, "--header iperf3-64bit"),

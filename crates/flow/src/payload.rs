@@ -72,16 +72,34 @@ pub struct StreamPool {
 
 /// Period of a stream's content: beyond the window of link compressors (64 KiB at most), within a processor's cache.
 const STREAM_PERIOD: usize = 128 << 10;
+/// Longest period of a content that is kept whole, so that the stream has no break.
+const MAX_CONTENT_PERIOD: usize = 1 << 20;
+
+/// Period of a stream: a multiple of the content's own, unless that is too long.
+fn stream_period(content: Content) -> usize {
+    let own = content.period_bytes().and_then(|period| usize::try_from(period).ok());
+    match own.filter(|own| *own <= MAX_CONTENT_PERIOD) {
+        Some(own) => (STREAM_PERIOD / own).max(1) * own,
+        None => STREAM_PERIOD,
+    }
+}
 
 impl StreamPool {
     /// A pool that provides up to `most` bytes from any position.
     pub fn new(content: Content, seed: u64, most: usize) -> Self {
-        let mut bytes = vec![0; STREAM_PERIOD + most];
-        content::fill(content, seed, 0, &mut bytes[..STREAM_PERIOD]);
-        for i in STREAM_PERIOD..bytes.len() {
-            bytes[i] = bytes[i - STREAM_PERIOD];
+        let period = stream_period(content);
+        let mut bytes = vec![0; period + most];
+        content::fill(content, seed, 0, &mut bytes[..period]);
+        for i in period..bytes.len() {
+            bytes[i] = bytes[i - period];
         }
-        StreamPool { bytes, period: STREAM_PERIOD }
+        StreamPool { bytes, period }
+    }
+
+    /// A whole number of periods, at most `most` bytes.
+    pub fn whole_periods(&self, most: usize) -> &[u8] {
+        let most = most.min(self.bytes.len());
+        &self.bytes[..most - most % self.period]
     }
 
     /// `length` bytes at `position`; `length` is at most the pool's `most`.
@@ -134,6 +152,20 @@ mod tests {
         assert_ne!(b.expected(0), b.expected(1));
         let run = b.run(b.slots as u64 - 3, 64);
         assert_eq!(run, 3);
+    }
+
+    #[test]
+    fn a_content_that_repeats_has_no_break_in_a_stream() {
+        for text in ["pattern:010203", "prbs:9", "prbs:15", "prbs:20"] {
+            let content: Content = text.parse().unwrap();
+            let pool = StreamPool::new(content, 1, 4 << 20);
+            let mut expected = vec![0; 3 << 20];
+            content::fill(content, 1, 0, &mut expected);
+            assert!(pool.at(0, expected.len()) == expected, "{text}");
+            let whole = pool.whole_periods(4 << 20);
+            assert_eq!(whole.len() as u64 % content.period_bytes().unwrap(), 0, "{text}");
+            assert!(whole.len() >= 2 << 20, "{text}");
+        }
     }
 
     #[test]

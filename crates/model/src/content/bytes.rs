@@ -23,6 +23,8 @@ pub fn fill(content: Content, seed: u64, offset: u64, out: &mut [u8]) {
         Content::Zeros => out.fill(0),
         Content::Ascii => fill_ascii(offset, out),
         Content::Ratio(ratio) => fill_ratio(ratio, seed, offset, out),
+        Content::Pattern(pattern) => fill_pattern(pattern.bytes(), offset, out),
+        Content::Prbs(prbs) => prbs.fill(offset, out),
     }
 }
 
@@ -72,6 +74,13 @@ fn fill_ascii(offset: u64, out: &mut [u8]) {
     }
 }
 
+fn fill_pattern(pattern: &[u8], mut offset: u64, out: &mut [u8]) {
+    for byte in out {
+        *byte = pattern[(offset % pattern.len() as u64) as usize];
+        offset = offset.wrapping_add(1);
+    }
+}
+
 fn fill_ratio(ratio: f64, seed: u64, mut offset: u64, mut out: &mut [u8]) {
     let ratio = if ratio.is_nan() { 1.0 } else { ratio.clamp(1.0, MAX_RATIO) };
     let random = (RATIO_BLOCK_LEN as f64 / ratio).round() as u64;
@@ -110,6 +119,12 @@ mod tests {
         assert_eq!(generated(Content::Zeros, 0, 3, 4), [0; 4]);
         let ramp = generated(Content::Ascii, 0, 0, 96);
         assert_eq!((ramp[0], ramp[1], ramp[94], ramp[95]), (b' ', b'!', b'~', b' '));
+    }
+
+    #[test]
+    fn a_pattern_repeats() {
+        let pattern = crate::content::Pattern::new(&[1, 2, 3]).unwrap();
+        assert_eq!(generated(Content::Pattern(pattern), 9, 4, 5), [2, 3, 1, 2, 3]);
     }
 
     #[test]
@@ -155,6 +170,10 @@ mod tests {
             Just(Content::Zeros),
             Just(Content::Ascii),
             (1.0..=MAX_RATIO).prop_map(Content::Ratio),
+            proptest::collection::vec(any::<u8>(), 1..=16)
+                .prop_map(|b| Content::Pattern(crate::content::Pattern::new(&b).unwrap())),
+            proptest::sample::select(crate::content::Prbs::ORDERS)
+                .prop_map(|n| Content::Prbs(crate::content::Prbs::of_order(n).unwrap())),
         ]
     }
 

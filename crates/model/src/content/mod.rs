@@ -1,6 +1,7 @@
 //! The content of payloads: its name in a plan, and its bytes.
 
 mod bytes;
+mod prbs;
 
 pub use bytes::fill;
 
@@ -11,6 +12,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ModelError;
+
+pub use prbs::Prbs;
+
+/// The forms of a content, for errors and schemas.
+const ACCEPTED: &str = "random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, or prbs:N with N of 9, 11, 15, 20, 23, 29 or 31";
 
 /// The content of payloads.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -24,6 +30,63 @@ pub enum Content {
     Ascii,
     /// Compressible by about this ratio (at least 1): `ratio:4`.
     Ratio(f64),
+    /// Repeated bytes: `pattern:cafe`.
+    Pattern(Pattern),
+    /// Pseudo-random bits of bit error testers: `prbs:15`.
+    Prbs(Prbs),
+}
+
+/// A pattern of 1 to 16 bytes, as that of `ping -p`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Pattern {
+    /// A pattern of these bytes; `None` unless there are 1 to 16.
+    #[must_use]
+    pub fn new(pattern: &[u8]) -> Option<Pattern> {
+        let mut bytes = [0; 16];
+        if pattern.is_empty() {
+            return None;
+        }
+        bytes.get_mut(..pattern.len())?.copy_from_slice(pattern);
+        Some(Pattern { bytes, len: pattern.len() as u8 })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Content {
+    /// Number of bytes after which it repeats; `None` if it never does.
+    #[must_use]
+    pub fn period_bytes(self) -> Option<u64> {
+        match self {
+            Content::Pattern(pattern) => Some(pattern.bytes().len() as u64),
+            // Odd numbers of bits: the bytes repeat after as many bytes.
+            Content::Prbs(prbs) => Some((1 << prbs.order()) - 1),
+            _ => None,
+        }
+    }
+
+    /// Reads `ratio:R`, `pattern:HEX` or `prbs:N`.
+    fn with_parameter(text: &str) -> Option<Content> {
+        let (form, value) = text.split_once(':')?;
+        match form {
+            "ratio" => {
+                let ratio = value.parse().ok().filter(|r| (1.0..=1000.0).contains(r));
+                ratio.map(Content::Ratio)
+            }
+            "pattern" => Pattern::new(&crate::hex::decode(value)?).map(Content::Pattern),
+            "prbs" => Prbs::of_order(value.parse().ok()?).map(Content::Prbs),
+            _ => None,
+        }
+    }
 }
 
 impl FromStr for Content {
@@ -35,15 +98,11 @@ impl FromStr for Content {
             "ascii" => return Ok(Content::Ascii),
             _ => {}
         }
-        text.strip_prefix("ratio:")
-            .and_then(|r| r.parse::<f64>().ok())
-            .filter(|r| (1.0..=1000.0).contains(r))
-            .map(Content::Ratio)
-            .ok_or(ModelError::Value {
-                what: "content",
-                given: text.into(),
-                accepted: "random, zeros, ascii or ratio:R with R from 1 to 1000",
-            })
+        Content::with_parameter(text).ok_or(ModelError::Value {
+            what: "content",
+            given: text.into(),
+            accepted: ACCEPTED,
+        })
     }
 }
 
@@ -54,6 +113,10 @@ impl fmt::Display for Content {
             Content::Zeros => f.write_str("zeros"),
             Content::Ascii => f.write_str("ascii"),
             Content::Ratio(r) => write!(f, "ratio:{r}"),
+            Content::Pattern(pattern) => {
+                write!(f, "pattern:{}", crate::hex::encode(pattern.bytes()))
+            }
+            Content::Prbs(prbs) => write!(f, "prbs:{}", prbs.order()),
         }
     }
 }
@@ -77,8 +140,8 @@ impl JsonSchema for Content {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "random, zeros, ascii or ratio:R (compressible by about R)",
-            "examples": ["random", "zeros", "ascii", "ratio:2.5"],
+            "description": ACCEPTED,
+            "examples": ["random", "zeros", "ascii", "ratio:2.5", "pattern:cafe", "prbs:15"],
         })
     }
 }
@@ -89,10 +152,24 @@ mod tests {
 
     #[test]
     fn forms() {
-        for text in ["random", "zeros", "ascii", "ratio:2.5"] {
+        for text in ["random", "zeros", "ascii", "ratio:2.5", "pattern:00ff", "prbs:31"] {
             assert_eq!(text.parse::<Content>().unwrap().to_string(), text);
         }
-        for bad in ["", "ratio:", "ratio:0.5", "ratio:nan", "noise"] {
+        let long = format!("pattern:{}", "00".repeat(17));
+        for bad in [
+            "",
+            "ratio:",
+            "ratio:0.5",
+            "ratio:nan",
+            "noise",
+            "pattern:",
+            "pattern:0",
+            "pattern:xy",
+            &long,
+            "prbs:",
+            "prbs:16",
+            "prbs:-9",
+        ] {
             assert!(bad.parse::<Content>().is_err(), "{bad}");
         }
     }

@@ -56,15 +56,21 @@ fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     SenderTotal { flow, packets, bytes, omitted_packets, end_ns: state.end_offset_ns() }
 }
 
-/// Key of a payload content in the workers' caches: kind and, for a ratio, its bits.
-pub(crate) type ContentKey = (u8, u64);
+/// Key of a payload content in the workers' caches: kind and parameter.
+pub(crate) type ContentKey = (u8, u128);
 
 fn content_key(content: Content) -> ContentKey {
     match content {
         Content::Random => (0, 0),
         Content::Zeros => (1, 0),
         Content::Ascii => (2, 0),
-        Content::Ratio(ratio) => (3, ratio.to_bits()),
+        Content::Ratio(ratio) => (3, ratio.to_bits().into()),
+        Content::Prbs(prbs) => (4, prbs.order().into()),
+        Content::Pattern(pattern) => {
+            let bytes = pattern.bytes();
+            let value = bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte));
+            (4 + bytes.len() as u8, value)
+        }
     }
 }
 

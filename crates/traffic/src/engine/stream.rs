@@ -111,7 +111,7 @@ struct Shared {
     buffer: Vec<u8>,
 }
 
-/// Bytes of the file that zero-copy sending takes from: a multiple of the content's period.
+/// Maximum length of the file that zero-copy sending takes from, which is a multiple of the content's period.
 const FILE_BYTES: usize = 8 << 20;
 
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
@@ -348,8 +348,9 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 Ok(file) => file,
                 Err(e) => return Outcome::Failed(format!("memory for zero-copy sending: {e}")),
             };
-            let offset = position % FILE_BYTES as u64;
-            flow.socket.send_file(&file, offset, slot.left.min(FILE_BYTES - offset as usize))
+            let offset = position % file.len();
+            let left = usize::try_from(file.len() - offset).unwrap_or(usize::MAX);
+            flow.socket.send_file(&file, offset, slot.left.min(left))
         } else {
             let key = (content_key(*content), *seed, most);
             // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
@@ -392,7 +393,7 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
         shared.files.clear();
     }
     let pool = StreamPool::new(content, seed, FILE_BYTES);
-    let file = Arc::new(MemFile::new(pool.at(0, FILE_BYTES))?);
+    let file = Arc::new(MemFile::new(pool.whole_periods(FILE_BYTES))?);
     shared.files.insert((content_key(content), seed), file.clone());
     Ok(file)
 }

@@ -116,7 +116,7 @@ flags! {
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
-        /// Content of the payload: random, zeros, ascii or ratio:R (compressible by about R, 1 to 1000) [default: random]
+        /// Content of the payload: random, zeros, ascii, ratio:R (compressible by about R, 1 to 1000), pattern:HEX (1 to 16 bytes, repeated) or prbs:N (ITU-T O.150, N = 9, 11, 15, 20, 23, 29 or 31) [default: random]
         #[arg(long, value_name = "KIND")]
         content: Option<Content> => connection.content,
         /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
