@@ -1,7 +1,7 @@
 //! The budget of a session's control traffic, so that it does not disturb the measurement.
 
 use weir_model::plan::{Direction, FlowSpec, Plan};
-use weir_model::units::RateLimit;
+use weir_model::units::{RateLimit, SendRate};
 
 /// Fraction of the measured rate that control messages may use.
 const MEASURED_RATIO: f64 = 0.01;
@@ -45,12 +45,18 @@ pub struct StatedRate {
 }
 
 impl StatedRate {
-    /// The rate stated by `plan`, whose flows are `specs`.
+    /// The rate stated by `plan`, whose flows are `specs`; of a schedule of rates the highest.
     pub fn of(plan: &Plan, specs: &[FlowSpec]) -> StatedRate {
-        let rate = |spec: &FlowSpec| match spec.rate.limit {
+        let bits = |rate: SendRate, spec: &FlowSpec| match rate.limit {
             RateLimit::Unlimited => None,
             RateLimit::Bits(bits) => Some(bits.0 as f64),
             RateLimit::Packets(packets) => Some(8.0 * packets * spec.payload_bytes().max(1) as f64),
+        };
+        let rate = |spec: &FlowSpec| {
+            let schedule = spec.connection.rate_schedule.as_ref();
+            let scheduled = schedule.into_iter().flat_map(|schedule| schedule.stated());
+            let scheduled = scheduled.filter_map(|rate| bits(rate, spec));
+            Some(scheduled.fold(bits(spec.rate, spec)?, f64::max))
         };
         let asked = specs.iter().map(rate).sum::<Option<f64>>().filter(|_| !specs.is_empty());
         let nominal = plan.nominal.map(|nominal| nominal.0 as f64);

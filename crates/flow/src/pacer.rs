@@ -270,6 +270,30 @@ impl Pacer {
         self.skip_to(end_ns);
     }
 
+    /// Ends this schedule at `at_ns` in favour of one with packets every `period_ns`; returns its start. Slots that were due
+    /// before `at_ns` and wait to be served are slots of the new schedule, so that their number stays right; those
+    /// beyond the backlog limit, at either rate, are missed here.
+    pub(crate) fn succeed(&mut self, at_ns: u64, period_ns: f64) -> u64 {
+        if at_ns > self.intended_ns(self.slot).saturating_add(MAX_BACKLOG_NS) {
+            self.skip_to(at_ns - MAX_BACKLOG_NS);
+        }
+        let mut rest = self.clone();
+        rest.skip_to(at_ns);
+        let owed = rest.missed - self.missed;
+        let carried = owed.min((MAX_BACKLOG_NS as f64 / period_ns) as u64);
+        self.missed += owed - carried;
+        let next = rest.intended_ns(rest.slot);
+        let first = match &self.drawn {
+            // A drawn interval keeps the fraction of it that is left.
+            Some(_) => {
+                let left = next.saturating_sub(at_ns) as f64;
+                at_ns.saturating_add((left * period_ns / self.period_ns().max(1) as f64) as u64)
+            }
+            None => next.min(at_ns.saturating_add(period_ns as u64)),
+        };
+        first.saturating_sub((carried as f64 * period_ns) as u64)
+    }
+
     /// The first slot that is due at `then_ns` or later: always that of a whole burst.
     fn first_from(&self, then_ns: u64) -> u64 {
         let elapsed = u128::from(then_ns.saturating_sub(self.start_ns));

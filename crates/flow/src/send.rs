@@ -71,6 +71,39 @@ struct RateFrom {
     rate: SendRate,
     /// `None`: unlimited.
     packets_per_second: Option<f64>,
+    /// By the plan's schedule, not by a command.
+    is_scheduled: bool,
+}
+
+/// The rates that a flow still has to follow.
+#[derive(Debug, Clone)]
+struct Schedule {
+    spec: FlowSpec,
+    initial: SendRate,
+    /// The number of the next change.
+    next: usize,
+    /// That change: its time since the start, ns, and its rate.
+    change: Option<(u64, SendRate)>,
+    /// The highest packet rate, packets per second.
+    peak: f64,
+}
+
+impl Schedule {
+    fn of(spec: &FlowSpec) -> Option<Box<Schedule>> {
+        let schedule = spec.connection.rate_schedule.as_ref()?;
+        let (initial, peak) = (spec.rate, spec.peak_packets_per_second()?);
+        let change = schedule.rates(initial).next();
+        Some(Box::new(Schedule { spec: spec.clone(), initial, next: 0, change, peak }))
+    }
+
+    /// Takes the next change if it is due at `since_start_ns`.
+    fn take_due(&mut self, since_start_ns: u64) -> Option<(u64, SendRate)> {
+        let due = self.change.take_if(|(at, _)| since_start_ns >= *at)?;
+        self.next += 1;
+        let schedule = self.spec.connection.rate_schedule.as_ref();
+        self.change = schedule.and_then(|schedule| schedule.rates(self.initial).nth(self.next));
+        Some(due)
+    }
 }
 
 /// The sending side of one flow.
@@ -85,6 +118,8 @@ pub struct Sending {
     rate: Option<(f64, u32, CatchUp)>,
     /// The rate that it started with, and each one since.
     rates: Vec<RateFrom>,
+    /// What remains of its schedule.
+    schedule: Option<Box<Schedule>>,
     /// Of the pacers before this one.
     earlier: Slots,
     /// Its intervals, where they differ.
@@ -131,7 +166,13 @@ impl Sending {
             flow: spec.id,
             flags: if spec.connection.verify { FLAG_VERIFY } else { 0 },
             rate,
-            rates: vec![RateFrom { ns: 0, rate: spec.rate, packets_per_second }],
+            rates: vec![RateFrom {
+                ns: 0,
+                rate: spec.rate,
+                packets_per_second,
+                is_scheduled: true,
+            }],
+            schedule: Schedule::of(spec),
             earlier: Slots::default(),
             gaps,
             segmented,
@@ -176,31 +217,54 @@ impl Sending {
 
     /// Changes the rate to that of `spec`, from `now_ns` on. The slot that is due next keeps its time, unless the new rate
     /// has one before. False, and nothing changes, after 1000 changes.
+    /// The rest of a schedule is dropped.
     #[must_use]
     pub fn set_rate(&mut self, spec: &FlowSpec, now_ns: u64) -> bool {
-        if self.rates.len() > MAX_RATE_CHANGES {
+        if self.rates.iter().filter(|rate| !rate.is_scheduled).count() >= MAX_RATE_CHANGES {
             return false;
         }
+        self.schedule = None;
+        self.change_rate(spec, now_ns, false);
+        true
+    }
+
+    /// Makes the changes of its schedule that are due.
+    fn follow_schedule(&mut self, started: u64, now_ns: u64) {
+        while let Some(schedule) = &mut self.schedule
+            && let Some((at, rate)) = schedule.take_due(now_ns.saturating_sub(started))
+        {
+            schedule.spec.rate = rate;
+            let spec = schedule.spec.clone();
+            self.change_rate(&spec, started.saturating_add(at), true);
+        }
+    }
+
+    /// When its schedule changes the rate next.
+    fn next_change_ns(&self, started: u64) -> u64 {
+        let next = self.schedule.as_ref().and_then(|schedule| schedule.change);
+        next.map_or(u64::MAX, |(at, _)| started.saturating_add(at))
+    }
+
+    fn change_rate(&mut self, spec: &FlowSpec, now_ns: u64, is_scheduled: bool) {
         self.rate = pacing(spec, self.sizes.max(), self.segmented);
         self.gaps = self.rate.and_then(|(_, burst, _)| Gaps::of(spec, burst));
         let packets_per_second = spec.packets_per_second();
         let Some(started) = self.started else {
-            self.rates = vec![RateFrom { ns: 0, rate: spec.rate, packets_per_second }];
-            return true;
+            self.rates =
+                vec![RateFrom { ns: 0, rate: spec.rate, packets_per_second, is_scheduled: true }];
+            return;
         };
         let mut from = now_ns.max(started);
-        self.rates.push(RateFrom { ns: from, rate: spec.rate, packets_per_second });
-        if let Some(before) = self.pacer.take() {
+        self.rates.push(RateFrom { ns: from, rate: spec.rate, packets_per_second, is_scheduled });
+        if let Some(mut before) = self.pacer.take() {
             if let Some((pps, ..)) = self.rate {
-                let next = before.intended_ns(before.slot());
-                from = next.min(from.saturating_add((1e9 / pps) as u64));
+                from = before.succeed(from, 1e9 / pps);
             }
             self.earlier.served += before.slot();
             self.earlier.missed += before.missed();
             self.earlier.late += before.late();
         }
         self.pacer = self.pacer_from(from);
-        true
     }
 
     /// The mean of its rates from one time to another; `None` if it was unlimited for a part of it.
@@ -239,8 +303,9 @@ impl Sending {
     pub fn demand(&self) -> Demand {
         let most = if self.segmented { FEW_SEGMENTS } else { 1 };
         let segments = segments_per_message(self.sizes.max(), most);
+        let peak = self.schedule.as_ref().map_or(0.0, |schedule| schedule.peak);
         self.rate.map_or(Demand::UNLIMITED, |(pps, burst, _)| {
-            Demand::paced(pps, burst, self.sizes.max(), segments)
+            Demand::paced(pps.max(peak), burst, self.sizes.max(), segments)
         })
     }
 
@@ -261,6 +326,7 @@ impl Sending {
             return if self.stopped { NextSend::Done } else { NextSend::At(u64::MAX) };
         };
         if self.stopped || now_ns >= self.end_ns {
+            self.follow_schedule(started, now_ns.min(self.end_ns));
             if let Some(pacer) = &mut self.pacer
                 && self.sequence < self.limit_packets
             {
@@ -275,9 +341,12 @@ impl Sending {
         if now_ns < started {
             return NextSend::At(started);
         }
+        if self.schedule.is_some() {
+            self.follow_schedule(started, now_ns);
+        }
         match self.pacer.as_mut().map(|p| p.due(now_ns)) {
             None => NextSend::Now(left),
-            Some(Due::At(t)) => NextSend::At(t.min(self.end_ns)),
+            Some(Due::At(t)) => NextSend::At(t.min(self.end_ns).min(self.next_change_ns(started))),
             Some(Due::Now(n)) => NextSend::Now(n.min(left)),
         }
     }
@@ -497,7 +566,7 @@ impl Sending {
             |earlier: u64, now: fn(&Pacer) -> u64| is_paced.then(|| earlier + paced.map_or(0, now));
         let asked = from
             .map_or(self.rate.map(|(pps, ..)| pps), |from| self.asked_packets_per_second(from, to));
-        let changes = self.rates.iter().skip(1);
+        let changes = self.rates.iter().filter(|rate| !rate.is_scheduled);
         weir_model::record::Sender {
             bytes,
             packets,

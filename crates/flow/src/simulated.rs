@@ -4,7 +4,7 @@ use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
 use weir_model::record::Crossing;
 use weir_wire::header::TagKey;
 
-use crate::{IntervalClock, NextSend, PayloadRing, Receiving, Sending};
+use crate::{Demand, IntervalClock, NextSend, PayloadRing, Receiving, Sending};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -578,4 +578,99 @@ fn a_rate_may_change_before_the_start_but_not_for_ever() {
     let made = (0..2000).filter(|n| sending.set_rate(&s, 20 + n)).count();
     assert_eq!(made, 1000);
     assert_eq!(sending.report("send", None).rate_changes.len(), 1000);
+}
+
+#[test]
+fn a_schedule_of_rates_is_followed_to_the_nanosecond() {
+    // 1000 packets/s; from 2 s on 4000/s; from 4 s to 6 s up to 8000/s; that to the end at 8 s.
+    let mut connection = udp("1000pps", 1, 8);
+    connection.rate_schedule = Some("2s:4000pps,4s-6s:8000pps".parse().unwrap());
+    let s = spec(connection);
+    let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+    assert_eq!(sending.demand(), Demand::paced(8000.0, 1, 1, 1));
+    let start = 500_000;
+    sending.start(start, IntervalClock { start_ns: start, ..clock() });
+    let (mut now, mut times) = (start, vec![]);
+    loop {
+        match sending.next(now) {
+            NextSend::Done => break,
+            NextSend::At(at) => now = at,
+            NextSend::Now(_) => {
+                times.push(now - start);
+                sending.sent(1, 1, now);
+            }
+        }
+    }
+    let between = |from: u64, to: u64| {
+        let (from, to) = (from * 1_000_000_000, to * 1_000_000_000);
+        times.iter().filter(|t| (from..to).contains(*t)).count() as f64
+    };
+    assert_eq!(between(0, 2), 2000.0);
+    assert!(
+        times.contains(&2_000_250_000),
+        "the first slot is one of its periods after the change"
+    );
+    assert!((between(2, 4) - 8000.0).abs() <= 1.0, "{}", between(2, 4));
+    assert!((between(4, 6) / 12_000.0 - 1.0).abs() < 0.01, "{}", between(4, 6));
+    assert!((between(6, 8) - 16_000.0).abs() <= 1.0, "{}", between(6, 8));
+    let tx = sending.report("send", None);
+    assert_eq!((tx.missed_slots, tx.late_slots), (Some(0), Some(0)));
+    let asked = tx.asked_packets_per_second.unwrap();
+    assert!((asked / 4750.0 - 1.0).abs() < 1e-3, "{asked}");
+    assert!(tx.rate_changes.is_empty(), "they are in the plan");
+}
+
+#[test]
+fn a_command_ends_a_schedule() {
+    let mut connection = udp("1000pps", 1, 10);
+    connection.rate_schedule = Some("2s:4000pps".parse().unwrap());
+    let s = spec(connection);
+    let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+    sending.start(0, clock());
+    let slower = FlowSpec { rate: "500pps".parse().unwrap(), ..s.clone() };
+    assert!(sending.set_rate(&slower, 1_000_000_000));
+    while let NextSend::At(at) = sending.next(3_000_000_000) {
+        assert!(at > 3_000_000_000);
+    }
+    assert_eq!(sending.report("send", None).rate_changes.len(), 1);
+    assert_eq!(sending.demand(), Demand::paced(500.0, 1, 1, 1));
+}
+
+#[test]
+fn a_schedule_keeps_the_number_of_slots_whatever_the_intervals_and_stalls() {
+    let sent_and_missed = |connection: Connection, asleep: std::ops::Range<u64>| {
+        let s = spec(connection);
+        let mut sending = Sending::new(&s, TagKey::for_flow(&[7; 16], s.id), 0, false);
+        sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+        let mut now = 0;
+        loop {
+            if asleep.contains(&now) {
+                now = asleep.end;
+            }
+            match sending.next(now) {
+                NextSend::Done => break,
+                NextSend::At(at) => now = at,
+                NextSend::Now(n) => sending.sent(n, n, now),
+            }
+        }
+        let tx = sending.report("send", None);
+        (tx.packets as f64, tx.missed_slots.unwrap_or(0) as f64)
+    };
+    let second = 1_000_000_000;
+    // 10 to 11 packets/s in 100 steps of 1 s: 1050 packets, with a standard deviation of 32.
+    let mut random = udp("10pps", 1, 100);
+    random.spacing = "exponential".parse().unwrap();
+    random.rate_schedule = Some("0s-100s:11pps".parse().unwrap());
+    let (sent, missed) = sent_and_missed(random, 0..0);
+    assert!((sent - 1050.0).abs() < 6.5 * 32.4 && missed == 0.0, "{sent} {missed}");
+    // Asleep from 1 s to 6 s, with a step from 1000 to 10 packets/s at 3 s: 3000 + 50 slots.
+    for (first, then, slots) in [("1000pps", "3s:10pps", 3050.0), ("10pps", "3s:1000pps", 5030.0)] {
+        let mut stalled = udp(first, 1, 8);
+        stalled.rate_schedule = Some(then.parse().unwrap());
+        let (sent, missed) = sent_and_missed(stalled.clone(), second..6 * second);
+        assert!((sent + missed - slots).abs() <= 2.0, "{first} {then}: {sent} {missed}");
+        // Asleep to the end.
+        let (sent, missed) = sent_and_missed(stalled, second..9 * second);
+        assert!((sent + missed - slots).abs() <= 2.0, "{first} {then}: {sent} {missed}");
+    }
 }

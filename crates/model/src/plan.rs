@@ -11,6 +11,7 @@ mod fields;
 mod header;
 #[cfg(test)]
 mod laws_page;
+mod schedule;
 mod servers;
 mod size;
 mod spacing;
@@ -28,6 +29,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
+pub use schedule::RateSchedule;
 pub use servers::Server;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
@@ -177,6 +179,15 @@ impl FlowSpec {
     #[must_use]
     pub fn packets_per_second(&self) -> Option<f64> {
         self.rate.packets_per_second(self.size.moments().mean_bytes)
+    }
+
+    /// Highest mean of packets per second, that of its schedule included; `None` when unlimited.
+    #[must_use]
+    pub fn peak_packets_per_second(&self) -> Option<f64> {
+        let mean = self.size.moments().mean_bytes;
+        let scheduled = self.connection.rate_schedule.iter().flat_map(|schedule| schedule.stated());
+        let packets = scheduled.filter_map(|rate| rate.packets_per_second(mean));
+        Some(packets.fold(self.packets_per_second()?, f64::max))
     }
 
     /// Mean payload bits per second; `None` when unlimited.

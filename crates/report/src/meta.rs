@@ -1,7 +1,7 @@
 //! The facts known when a test starts, for the header and the lines of intervals.
 
 use serde::{Deserialize, Serialize};
-use weir_model::plan::{Direction, FlowSpec, Plan, Size, Spacing, TransportName};
+use weir_model::plan::{Direction, FlowSpec, Plan, RateSchedule, Size, Spacing, TransportName};
 use weir_model::record::{Flow, Record};
 
 /// A flow, as far as known when a test starts.
@@ -36,6 +36,9 @@ pub struct FlowMeta {
     /// The requested rate as understood (`10M`, `50000pps`, `0`: unlimited); empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rate: String,
+    /// Changes of that rate while it sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_schedule: Option<RateSchedule>,
 }
 
 impl From<&Flow> for FlowMeta {
@@ -52,6 +55,7 @@ impl From<&Flow> for FlowMeta {
             payload_law: flow.payload_law.clone(),
             spacing_law: flow.spacing_law.clone(),
             rate: String::new(),
+            rate_schedule: None,
         }
     }
 }
@@ -68,6 +72,7 @@ impl From<&FlowSpec> for FlowMeta {
             payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
             spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
             rate: spec.rate.to_string(),
+            rate_schedule: spec.connection.rate_schedule.clone(),
             ..Default::default()
         }
     }

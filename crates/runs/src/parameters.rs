@@ -75,6 +75,7 @@ fn of(connection: &Connection, family: Option<Family>, flow: Option<&Flow>) -> P
     let rate = connection.send_rate();
     let bits = payload.map(|bytes| 8.0 * bytes as f64).filter(|bits| *bits > 0.0);
     let (rate_bits, rate_packets) = match rate.limit {
+        _ if connection.rate_schedule.is_some() => (None, None),
         RateLimit::Unlimited => (None, None),
         RateLimit::Bits(limit) => (Some(limit.0 as f64), bits.map(|bits| limit.0 as f64 / bits)),
         RateLimit::Packets(limit) => (bits.map(|bits| limit * bits), Some(limit)),

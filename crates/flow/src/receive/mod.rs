@@ -232,7 +232,7 @@ impl Receiving {
         {
             t.announce_total(most);
         }
-        let rate = spec.packets_per_second();
+        let rate = spec.peak_packets_per_second();
         Receiving {
             header,
             carries,

@@ -173,14 +173,14 @@ impl Connection {
             });
         }
         let family = Some(Family::Ipv6);
-        Connection { rate: Some(rate), ..self.clone() }.check("connection", family).map_err(|e| {
-            match e {
+        Connection { rate: Some(rate), rate_schedule: None, ..self.clone() }
+            .check("connection", family)
+            .map_err(|e| match e {
                 ModelError::Field { given, accepted, .. } => {
                     ModelError::Field { field: "rate".into(), given, accepted }
                 }
                 other => other,
-            }
-        })
+            })
     }
 
     /// Checks one connection; `at` is its path in the document.
@@ -225,6 +225,20 @@ impl Connection {
         if !self.spacing.is_constant() && self.send_rate().limit == RateLimit::Unlimited {
             let given = format!("{} at an unlimited rate", self.spacing);
             return refuse("spacing", given, "a rate, or a law with its mean");
+        }
+        if let Some(schedule) = &self.rate_schedule {
+            if self.spacing.packets_per_second().is_some() {
+                let given = format!("{schedule} with spacing {}", self.spacing);
+                return refuse("rate_schedule", given, "intervals that follow from the rate");
+            }
+            let in_bits = |rate: SendRate| matches!(rate.limit, RateLimit::Bits(_));
+            if self.max_payload() == Some(0) && schedule.stated().any(in_bits) {
+                let accepted = "packets per second, such as 5s:500pps";
+                return refuse("rate_schedule", "bit/s with an empty payload".into(), accepted);
+            }
+            if let Some((given, accepted)) = schedule.refused(self.send_rate()) {
+                return refuse("rate_schedule", given, &accepted);
+            }
         }
         let smallest = self.payload.as_ref().map(|size| ByteSize(size.moments().min_bytes));
         if let Some((field, given, accepted)) =

@@ -2,7 +2,7 @@
 //! are generated from these declarations.
 
 use super::transport::{Refusal, connection};
-use super::{CatchUp, Direction, HeaderFormat, Size, Spacing, Switch};
+use super::{CatchUp, Direction, HeaderFormat, RateSchedule, Size, Spacing, Switch};
 use crate::content::Content;
 use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
@@ -34,6 +34,10 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "how-much"))]
         rate: Option<SendRate> = None,
+        /// Changes of the rate while it sends, by time since its start. A change of a running test (`weir ctl rate`) ends them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Rate over time", extend("x-group" = "how-much"))]
+        rate_schedule: Option<RateSchedule> = None,
         /// Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
         #[serde(skip_serializing_if = "is_default")]
         #[schemars(title = "Packet intervals", extend("x-group" = "how-much"))]

@@ -95,7 +95,9 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
         });
     }
     if let Some(rate) = connection.rate {
-        parts.push(rate_in_words(&rate.to_string()));
+        let schedule = connection.rate_schedule.as_ref();
+        let later = schedule.map(|schedule| format!(" at first ({schedule})"));
+        parts.push(rate_in_words(&rate.to_string()) + &later.unwrap_or_default());
     }
     parts.join(" at ").replace(" at unlimited", ", unlimited")
 }

@@ -118,6 +118,9 @@ fn describe(flow: &FlowMeta) -> String {
             text += &rate_in_words(rate);
         }
     }
+    if let Some(schedule) = &flow.rate_schedule {
+        text += &format!(" at first ({schedule})");
+    }
     if let Some(law) = &flow.spacing_law {
         text += &format!(", {law} intervals");
     }

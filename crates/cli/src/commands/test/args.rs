@@ -8,7 +8,8 @@ use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
-    CatchUp, DataPorts, Direction, HeaderFormat, Size, Spacing, Switch, Transport, TransportName,
+    CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Size, Spacing, Switch, Transport,
+    TransportName,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -136,6 +137,10 @@ flags! {
         /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
         #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
         bitrate: Option<SendRate> => connection.rate,
+        /// Changes of the rate while a connection sends: 5s:20M is a step after 5 s, 5s-10s:20M a ramp to 20M; several
+        /// separated by commas
+        #[arg(long, value_name = "TIME:RATE", conflicts_with = "total_rate")]
+        rate_schedule: Option<RateSchedule> => connection.rate_schedule,
         #[arg(long, visible_aliases = ["interval-law", "idt"], value_name = "LAW", value_parser = values::spacing, help = spacing())]
         spacing: Option<Spacing> => connection.spacing,
         /// -b is the total rate of all connections of a direction, divided equally
