@@ -30,6 +30,13 @@ pub struct TcpOptions {
     pub congestion_control: Option<String>,
     /// Sends small writes immediately (`TCP_NODELAY`).
     pub nodelay: bool,
+    /// Holds back partial segments until they are full, 200 ms at most (`TCP_CORK`).
+    pub cork: bool,
+    /// Whether received data is acknowledged immediately. Checked only: the kernel reverts it, so the receiver sets it after
+    /// each read ([`TcpStream::set_quickack`]).
+    pub quick_ack: Option<bool>,
+    /// Priority of sent packets in the queueing discipline (`SO_PRIORITY`), 0–15; above 6 with `CAP_NET_ADMIN`.
+    pub priority: Option<u8>,
     /// TOS byte (IPv4) or traffic class (IPv6) of sent packets; the ECN bits stay the kernel's.
     pub tos: Option<u8>,
     /// TTL or hop limit of sent packets, 1–255.

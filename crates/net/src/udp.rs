@@ -31,6 +31,8 @@ pub struct UdpOptions {
     pub send_buffer: Option<usize>,
     /// Requested bytes of receive buffer, beyond `rmem_max` if the process may.
     pub receive_buffer: Option<usize>,
+    /// Priority of sent packets in the queueing discipline (`SO_PRIORITY`), 0–15; above 6 with `CAP_NET_ADMIN`.
+    pub priority: Option<u8>,
     /// TOS byte (IPv4) or traffic class (IPv6) of sent packets.
     pub tos: Option<u8>,
     /// TTL or hop limit of sent packets, 1–255.
@@ -70,6 +72,7 @@ impl UdpOptions {
             v6_only: false,
             send_buffer: None,
             receive_buffer: None,
+            priority: None,
             tos: None,
             ttl: None,
             flow_label: None,

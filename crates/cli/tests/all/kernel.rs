@@ -196,3 +196,70 @@ fn damage_on_the_path_is_distinguished_from_a_full_socket_by_the_kernels_counter
         assert!(!codes.contains(&"socket-overflow"), "{codes:?}");
     }
 }
+
+/// Rules that count the packets that a host sends: those with queueing priority 5, segments with data, and bare acknowledgements.
+const SENT: &str = "
+table inet weir {
+    counter urgent {}
+    counter segments {}
+    counter acknowledgements {}
+    chain output {
+        type filter hook output priority 0;
+        meta priority 0:5 meta length > 1000 counter name urgent
+        meta l4proto tcp meta length > 100 counter name segments
+        meta l4proto tcp tcp flags == ack meta length <= 80 counter name acknowledgements
+    }
+}
+";
+
+#[test]
+fn packets_have_the_queueing_priority_of_the_plan_at_either_end() {
+    let test = "packets_have_the_queueing_priority_of_the_plan_at_either_end";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve(&[]);
+    for host in ["a", "b"] {
+        bench.nft(host, SENT);
+    }
+    let urgent = |host| bench.nft_counter(host, "inet", "urgent").0;
+    let words =
+        ["-u", "-b", "2000pps", "-l", "1200", "-k", "300", "--gso", "off", "--priority", "5"];
+    bench.test(&words);
+    assert_eq!(urgent("a"), 300);
+    bench.test(&["-R", "-n", "200K", "-l", "64K", "--priority", "5"]);
+    assert!(urgent("b") > 0, "data of the server's connections has it too");
+    assert_eq!(urgent("a"), 300, "acknowledgements do not");
+}
+
+#[test]
+fn corked_writes_leave_in_full_segments() {
+    let test = "corked_writes_leave_in_full_segments";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve(&[]);
+    bench.nft("a", SENT);
+    let segments = |words: &[&str]| {
+        let before = bench.nft_counter("a", "inet", "segments").0;
+        let writes = ["-l", "100", "-b", "2000pps", "-k", "1000", "-i", "0", "--no-latency"];
+        bench.test(&[&writes, words].concat());
+        bench.nft_counter("a", "inet", "segments").0 - before
+    };
+    let (small, corked) = (segments(&["-N"]), segments(&["--cork"]));
+    // 100 000 bytes: 70 full segments, and one more every 200 ms.
+    assert!(corked < 200 && small > 2 * corked, "{small} without, {corked} with --cork");
+}
+
+#[test]
+fn acknowledgements_are_delayed_as_the_plan_says() {
+    let test = "acknowledgements_are_delayed_as_the_plan_says";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve(&[]);
+    bench.nft("b", SENT);
+    let sent = |delayed| {
+        let before = bench.nft_counter("b", "inet", "acknowledgements").0;
+        let writes = ["-N", "-l", "1000", "-b", "50pps", "-k", "60", "-i", "0", "--no-latency"];
+        bench.test(&[&writes[..], &["--delayed-ack", delayed]].concat());
+        bench.nft_counter("b", "inet", "acknowledgements").0 - before
+    };
+    // A delayed acknowledgement covers two segments.
+    let (immediate, delayed) = (sent("off"), sent("on"));
+    assert!(immediate >= 50 && delayed + 15 < immediate, "{immediate} off, {delayed} on");
+}

@@ -320,6 +320,9 @@ impl IpOptions {
         if self.ttl == Some(0) {
             return Some(("ttl", "0".into(), "1 to 255".into()));
         }
+        if let Some(priority) = self.priority.filter(|priority| *priority > 15) {
+            return Some(("priority", priority.to_string(), "0 to 15".into()));
+        }
         let first = self.client_port?;
         if first == 0 {
             return Some(("client_port", "0".into(), "1 to 65535".into()));

@@ -116,6 +116,12 @@ connection! {
             /// TCP_NODELAY: Nagle's algorithm off.
             #[schemars(with = "bool", title = "No delay (TCP_NODELAY)")]
             no_delay: bool,
+            /// TCP_CORK: partial segments wait until they are full, 200 ms at most.
+            #[schemars(with = "bool", title = "Cork (TCP_CORK)")]
+            cork: bool,
+            /// Whether the receiver delays acknowledgements (TCP_QUICKACK, set again after each read). `auto`: the kernel decides.
+            #[schemars(with = "Switch", title = "Delayed acknowledgements", extend("default" = "auto"))]
+            delayed_ack: Switch,
             /// TCP congestion control by its kernel name.
             #[schemars(title = "Congestion control")]
             congestion: Option<String>,
@@ -177,6 +183,10 @@ connection! {
             /// Time to live or hop limit, 1 to 255.
             #[schemars(title = "Time to live")]
             ttl: Option<u8>,
+            /// Priority of sent packets in the queueing discipline of the sending host (SO_PRIORITY), 0 to 15; above 6 with
+            /// CAP_NET_ADMIN.
+            #[schemars(title = "Queueing priority")]
+            priority: Option<u8>,
             /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
             kernel_pacing: Option<BitRate>,
             /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.

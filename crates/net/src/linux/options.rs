@@ -24,6 +24,7 @@ pub(crate) struct Common<'a> {
     pub(crate) reuse_port: bool,
     pub(crate) send_buffer: Option<usize>,
     pub(crate) receive_buffer: Option<usize>,
+    pub(crate) priority: Option<u8>,
     pub(crate) tos: Option<u8>,
     pub(crate) ttl: Option<u8>,
     pub(crate) flow_label: Option<u32>,
@@ -59,6 +60,11 @@ impl Common<'_> {
             if !self.v6 {
                 set.context("set IP_TOS on", object)?;
             }
+        }
+        // After the TOS, which sets a priority of its own.
+        if let Some(priority) = self.priority {
+            sockopt::set(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, i32::from(priority))
+                .context("set SO_PRIORITY on", object)?;
         }
         if let Some(ttl) = self.ttl {
             self.set_ttl(socket, i32::from(ttl), object)?;

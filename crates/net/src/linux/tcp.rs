@@ -78,6 +78,7 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         reuse_port: options.reuse_port,
         send_buffer: options.send_buffer,
         receive_buffer: options.receive_buffer,
+        priority: options.priority,
         tos: options.tos,
         ttl: options.ttl,
         flow_label: options.flow_label,
@@ -96,6 +97,9 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
     }
     if options.nodelay {
         socket.set_tcp_nodelay(true).context("set TCP_NODELAY on", object)?;
+    }
+    if options.cork {
+        sockopt::set(fd, libc::SOL_TCP, libc::TCP_CORK, 1).context("set TCP_CORK on", object)?;
     }
     if let Some(seconds) = options.keepalive_seconds {
         let idle = Duration::from_secs(u64::from(seconds.max(1)));
@@ -384,6 +388,11 @@ impl TcpStream {
     /// Holds back partial segments (`TCP_CORK`), 200 ms at most.
     pub fn set_cork(&self, on: bool) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_CORK, i32::from(on))
+    }
+
+    /// Priority of sent packets in the queueing discipline (`SO_PRIORITY`).
+    pub fn set_priority(&self, priority: u8) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, i32::from(priority))
     }
 
     /// Sets the pacing rate, bytes per second; `u64::MAX` lifts it.

@@ -69,6 +69,7 @@ impl UdpSocket {
             reuse_port: options.reuse_port,
             send_buffer: options.send_buffer,
             receive_buffer: options.receive_buffer,
+            priority: options.priority,
             tos: options.tos,
             ttl: options.ttl,
             flow_label: options.flow_label,

@@ -55,6 +55,9 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
         (options.reuse_port, "share the port of"),
         (options.mss.is_some(), "set the largest segment of"),
         (options.congestion_control.is_some(), "set congestion control of"),
+        (options.cork, "cork"),
+        (options.quick_ack.is_some(), "set acknowledgements of"),
+        (options.priority.is_some(), "set a priority on"),
         (options.tos.is_some(), "set TOS on"),
         (options.flow_label.is_some(), "set a flow label on"),
         (options.device.is_some(), "bind to a device"),
@@ -264,6 +267,21 @@ impl TcpStream {
     /// Sends small writes immediately (`TCP_NODELAY`).
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_tcp_nodelay(on)
+    }
+
+    /// Not available.
+    pub fn set_cork(&self, _on: bool) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Not available.
+    pub fn set_priority(&self, _priority: u8) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Not available.
+    pub fn set_quickack(&self, _on: bool) -> io::Result<()> {
+        unsupported()
     }
 
     /// Not available.

@@ -31,6 +31,7 @@ impl UdpSocket {
             (options.pacing_bytes_per_second.is_some(), "pace"),
             (options.dont_fragment.is_some(), "set \"don't fragment\" on"),
             (options.flow_label.is_some(), "set a flow label on"),
+            (options.priority.is_some(), "set a priority on"),
             (options.tos.is_some(), "set TOS on"),
         ];
         if let Some((_, operation)) = missing.into_iter().find(|(asked, _)| *asked) {

@@ -389,6 +389,9 @@ impl Task<'_> {
             // Options that connections inherit from their listener; the rest is set when they are accepted.
             let inherited = weir_net::tcp::TcpOptions {
                 nodelay: false,
+                cork: false,
+                priority: None,
+                quick_ack: None,
                 pacing_bytes_per_second: None,
                 ..transport.options(s, sends(s))
             };
@@ -405,6 +408,9 @@ impl Task<'_> {
                 flow_label,
                 // A listener of a protocol that extends TCP accepts TCP connections as well.
                 protocol: streams.iter().find_map(|(s, t)| t.options(s, sends(s)).protocol),
+                // Those of single connections, set when they are accepted.
+                cork: false,
+                priority: None,
                 ..transport.options(spec, sends(spec))
             };
             let opening = pool.open(|port| {

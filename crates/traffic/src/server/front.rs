@@ -275,7 +275,11 @@ impl Loop {
                 if !wanted {
                     return;
                 }
-                let Ok(socket) = session.connected_socket(hello.flow, port, from) else { return };
+                let socket = match session.connected_socket(hello.flow, port, from) {
+                    Ok(socket) => socket,
+                    Err(_) if probes => return,
+                    Err(error) => return session.fail(hello.flow, format!("server: {error}")),
+                };
                 // Between bind and connect, hellos of others may have arrived on the new socket.
                 let mut stray = [0; LEN + 1];
                 for _ in 0..MAX_STRAYS {

@@ -113,6 +113,15 @@ impl Session {
             let _ = stream.set_nodelay(true);
         }
         let sends = Self::sends(spec);
+        if sends && transport.tcp_options().is_some_and(|o| o.cork) {
+            let _ = stream.set_cork(true);
+        }
+        if let Some(priority) = ip.priority.filter(|_| sends)
+            && let Err(error) = stream.set_priority(priority)
+        {
+            self.fail(spec.id, format!("the server can't set SO_PRIORITY {priority}: {error}"));
+            return Err("priority");
+        }
         if let Some(rate) = ip.kernel_pacing.filter(|_| sends) {
             let _ = stream.set_pacing_rate(rate.0 / 8);
         }
@@ -130,6 +139,11 @@ impl Session {
             Flow::stream(engine, &self.facts, spec.clone(), sends, socket, self.events.clone());
         self.add(engine, flow);
         Ok(())
+    }
+
+    /// Fails a flow; the client gets the reason.
+    pub(crate) fn fail(&self, flow: u32, reason: String) {
+        let _ = self.events.send(FlowEvent::Failed(flow, reason));
     }
 
     /// Opens the socket that serves a UDP flow, or the session's probes, from now on: bound to the address that the

@@ -33,7 +33,7 @@ impl StreamTransport for Mptcp {
     }
 
     fn socket(&self, _: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
-        Socket::shared(connected, fallback)
+        Socket::shared(connected, None, fallback)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use weir_model::plan::{FlowSpec, TransportName};
+use weir_model::plan::{FlowSpec, Switch, TransportName};
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
 
 use super::{StreamSocket, StreamTransport, shown};
@@ -16,8 +16,17 @@ impl StreamTransport for Tcp {
         options(spec, sends)
     }
 
-    fn socket(&self, _: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
-        Socket::shared(connected, |_| None)
+    fn socket(&self, spec: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
+        Socket::shared(connected, quick_ack(spec), |_| None)
+    }
+}
+
+/// What the plan states about acknowledgements: `Some(true)`: sent immediately; `None`: as the kernel decides.
+fn quick_ack(spec: &FlowSpec) -> Option<bool> {
+    match spec.connection.transport.tcp_options()?.delayed_ack {
+        Switch::Auto => None,
+        Switch::On => Some(false),
+        Switch::Off => Some(true),
     }
 }
 
@@ -33,6 +42,9 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
         congestion_control: tcp.and_then(|o| o.congestion.clone()),
         nodelay: tcp.is_some_and(|o| o.no_delay),
         user_timeout_ms: tcp.and_then(|o| o.user_timeout).map(|t| (t.0 / 1_000_000) as u32),
+        cork: sends && tcp.is_some_and(|o| o.cork),
+        priority: ip.priority.filter(|_| sends),
+        quick_ack: quick_ack(spec).filter(|_| !sends),
         tos: ip.tos,
         ttl: ip.ttl,
         flow_label: ip.flow_label,
@@ -45,16 +57,28 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
+    quick_ack: Option<bool>,
     fallback: fn(&TcpStream) -> Option<TransportName>,
 }
 
 impl Socket {
-    /// `fallback`: the transport that carries the stream, if it differs from the requested one.
+    /// `quick_ack`: whether received data is acknowledged immediately. `fallback`: the transport that carries the stream,
+    /// if it differs from the requested one.
     pub(super) fn shared(
         stream: TcpStream,
+        quick_ack: Option<bool>,
         fallback: fn(&TcpStream) -> Option<TransportName>,
     ) -> Arc<dyn StreamSocket> {
-        Arc::new(Socket { stream, fallback })
+        let socket = Socket { stream, quick_ack, fallback };
+        socket.set_quick_ack();
+        Arc::new(socket)
+    }
+
+    /// Sets it again: the kernel changes it as it sees fit. A failure has no effect on the data.
+    fn set_quick_ack(&self) {
+        if let Some(on) = self.quick_ack {
+            let _ = self.stream.set_quickack(on);
+        }
     }
 }
 
@@ -70,11 +94,15 @@ impl StreamSocket for Socket {
     }
 
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.recv(buffer)
+        let read = self.stream.recv(buffer);
+        self.set_quick_ack();
+        read
     }
 
     fn recv_discard(&self, most: usize) -> io::Result<usize> {
-        self.stream.recv_discard(most)
+        let read = self.stream.recv_discard(most);
+        self.set_quick_ack();
+        read
     }
 
     fn half_close(&self) -> io::Result<()> {

@@ -40,6 +40,7 @@ impl DatagramTransport for Udp {
         UdpOptions {
             send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
             receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
+            priority: ip.priority.filter(|_| !receives),
             tos: ip.tos,
             ttl: ip.ttl,
             flow_label: if bind.is_ipv6() { ip.flow_label } else { None },

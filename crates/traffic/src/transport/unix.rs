@@ -30,6 +30,6 @@ impl StreamTransport for Unix {
             // A size beyond the system's limit becomes that limit; the record reports the size in effect.
             let _ = connected.set_buffers(window.0 as usize);
         }
-        Socket::shared(connected, |_| None)
+        Socket::shared(connected, None, |_| None)
     }
 }

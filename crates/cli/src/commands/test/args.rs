@@ -206,6 +206,12 @@ flags! {
         /// TCP: disable Nagle's algorithm (TCP_NODELAY)
         #[arg(short = 'N', long)]
         no_delay: bool => connection.no_delay,
+        /// TCP: hold back partial segments until they are full, 200 ms at most (TCP_CORK)
+        #[arg(long)]
+        cork: bool => connection.cork,
+        /// TCP: whether the receiver delays acknowledgements: auto, on or off (TCP_QUICKACK) [default: auto: the kernel decides]
+        #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
+        delayed_ack: Option<Switch> => connection.delayed_ack,
         /// TCP congestion control by its kernel name, such as cubic, reno or bbr
         #[arg(short = 'C', long, value_name = "NAME", value_parser = values::congestion)]
         congestion: Option<String> => connection.congestion,
@@ -219,6 +225,9 @@ flags! {
         /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0
         #[arg(long, value_name = "DSCP")]
         dscp: Option<Dscp> => connection.tos = |dscp: Dscp| dscp.0 << 2,
+        /// Priority in the queueing discipline of the sending host, 0 to 15 (SO_PRIORITY; above 6 with CAP_NET_ADMIN)
+        #[arg(long, value_name = "N", value_parser = values::whole(0_u8..=15))]
+        priority: Option<u8> => connection.priority,
         /// IPv6 flow label, 0 to 1048575
         #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
         flowlabel: Option<u32> => connection.flow_label,
