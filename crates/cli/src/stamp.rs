@@ -56,6 +56,12 @@ impl Identity {
         }
     }
 
+    /// Moves the start to now.
+    pub(crate) fn start_again(&mut self, now: Duration, random: u64) {
+        self.id = weir_runs::new_run_id(now, random);
+        self.started_at = weir_runs::rfc3339(now.as_millis() as u64);
+    }
+
     /// Puts the identity into a record.
     pub(crate) fn stamp(&self, record: &mut Record) {
         record.schema = RUN_SCHEMA.into();

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -176,6 +177,7 @@ pub fn collect_last(
 #[derive(Debug)]
 pub struct Output {
     text: Arc<Mutex<Vec<u8>>>,
+    is_truncated: Arc<AtomicBool>,
     ended: mpsc::Receiver<()>,
 }
 
@@ -185,6 +187,12 @@ impl Output {
     pub fn ends_within(&self, timeout: Duration) -> bool {
         // Nothing is ever sent: the sender is dropped when the reading thread ends.
         self.ended.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Disconnected)
+    }
+
+    /// Whether more was printed than is stored.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated.load(Ordering::Relaxed)
     }
 
     /// The text so far.
@@ -200,7 +208,8 @@ impl Output {
 pub fn captured(stream: Option<impl Read + Send + 'static>, max_bytes: usize) -> Output {
     let (open, ended) = mpsc::channel();
     let text = Arc::new(Mutex::new(vec![]));
-    let all = text.clone();
+    let is_truncated = Arc::new(AtomicBool::new(false));
+    let (all, truncated) = (text.clone(), is_truncated.clone());
     std::thread::spawn(move || {
         let _open: mpsc::Sender<()> = open;
         let Some(mut stream) = stream else { return };
@@ -209,9 +218,10 @@ pub fn captured(stream: Option<impl Read + Send + 'static>, max_bytes: usize) ->
             let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
             let room = max_bytes.saturating_sub(all.len());
             all.extend_from_slice(&buffer[..n.min(room)]);
+            truncated.fetch_or(n > room, Ordering::Relaxed);
         }
     });
-    Output { text, ended }
+    Output { text, is_truncated, ended }
 }
 
 #[cfg(test)]

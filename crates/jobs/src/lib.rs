@@ -14,6 +14,7 @@ mod event;
 mod job;
 mod lines;
 mod process;
+mod running;
 
 pub use child::{ChildGuard, Output, captured, collect, collect_last};
 pub use command::Command;
@@ -24,3 +25,4 @@ pub use job::{
 };
 pub use lines::{MAX_JOB_BYTES, parse_job};
 pub use process::{NoEvent, Process};
+pub use running::{MAX_OUTPUT_BYTES, Printed, RunningCommand};

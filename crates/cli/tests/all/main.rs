@@ -18,6 +18,7 @@ mod doctor;
 mod experiments;
 mod faults;
 mod faults_lab;
+mod hooks;
 mod impair;
 mod impair_exec;
 mod impair_faults;

@@ -21,6 +21,7 @@ macro_rules! record {
     };
 }
 
+mod command;
 mod crossing;
 mod flow;
 mod host;
@@ -28,6 +29,7 @@ mod path;
 pub mod stage;
 mod total;
 
+pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use flow::{
     Delay, DelayVariation, Flow, RateChange, Receiver, Sender, Spacing, Tcp, TcpSample,
@@ -150,6 +152,9 @@ record! {
         /// Loss threshold: time after which a packet counted as lost (RFC 7680).
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_threshold_seconds: Option<f64>,
+        /// Commands of the user before and after the test.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        commands: Vec<SurroundingCommand>,
         /// Warnings about the result.
         warnings: Vec<Warning>,
         /// Expectations and whether they were met.

@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use weir_model::plan::Direction;
-use weir_model::record::{ClockRelation, Crossing, Flow, Record, Status};
+use weir_model::record::{ClockRelation, CommandTime, Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Headline, Notice, Section};
@@ -338,6 +338,16 @@ fn conditions(record: &Record) -> Section {
     }
     blocks.push(Block::Facts(facts));
     blocks.extend(tables::hosts(record).map(Block::Grid));
+    blocks.extend(record.commands.iter().map(|ran| {
+        let when = match ran.when {
+            CommandTime::Before => "before",
+            CommandTime::After => "after",
+        };
+        Block::Verbatim {
+            title: format!("Output of `{}`, run {when} the test", ran.command),
+            text: ran.output.clone(),
+        }
+    }));
     Section { background: true, ..Section::new("conditions", "Hosts, clocks, noise", blocks) }
 }
 

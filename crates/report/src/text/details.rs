@@ -11,7 +11,7 @@ use weir_model::counted;
 use weir_model::impairment::COUNTERS;
 
 use weir_model::record::{
-    Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
+    CommandTime, Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
 };
 
 use arrivals::{loss, packets, plain_values, verified};
@@ -23,7 +23,7 @@ use super::TextOptions;
 use super::wrap::hanging;
 use crate::meta::emulator_direction;
 use crate::number::duration;
-use crate::style::Style;
+use crate::style::{Style, clean};
 use crate::table::{Align, Table};
 
 /// Maximum number of flows with their own lines.
@@ -98,7 +98,26 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     if let Some(joined) = &record.triangulation {
         triangulation(&mut items, joined);
     }
+    commands(&mut items, record);
     items.out
+}
+
+/// The commands around the test; their output only with `-V`.
+fn commands(items: &mut Items, record: &Record) {
+    for ran in &record.commands {
+        let label = match ran.when {
+            CommandTime::Before => "Before",
+            CommandTime::After => "After",
+        };
+        let exit = ran.exit_code.map_or("no exit code".into(), |code| format!("exit code {code}"));
+        let lines = ran.output.lines().count();
+        let rest = if items.options.verbose || lines == 0 { "" } else { " (with -V)" };
+        let printed = counted(lines as u64, "line");
+        items.item(label, &format!("{}: {exit}, {printed}{rest}", clean(&ran.command)));
+        if items.options.verbose {
+            ran.output.lines().for_each(|line| items.item("", &clean(line)));
+        }
+    }
 }
 
 /// The laws on the path, and their effect on all packets of the emulator's flow, including other traffic.

@@ -143,6 +143,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
     let refused = [
         (output.json_stream, "--json-stream"),
         (output.packet_log.is_some(), "--packet-log"),
+        (output.before.is_some(), "--before"),
+        (output.after.is_some(), "--after"),
         (output.logfile.is_some(), "--logfile"),
         (!output.label.is_empty(), "--label"),
         (output.timestamps.is_some(), "--timestamps"),

@@ -117,7 +117,7 @@ flags! {
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
-        /// Content of the payload: random, zeros, ascii, ratio:R (compressible by about R, 1 to 1000), pattern:HEX (1 to 16 bytes, repeated) or prbs:N (ITU-T O.150, N = 9, 11, 15, 20, 23, 29 or 31) [default: random]
+        /// Content of the payload: random, zeros, ascii, ratio:R (compressible by about R, 1 to 1000), pattern:HEX (1 to 16 bytes, repeated) or prbs:N (ITU-T O.150, N = 9, 11, 15, 20, 23, 29 or 31; one sequence in a stream up to 20) [default: random]
         #[arg(long, value_name = "KIND")]
         content: Option<Content> => connection.content,
         /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
@@ -311,6 +311,14 @@ pub(crate) struct OutputArgs {
     /// This host's side of that emulator: a or b [default: by its counters]
     #[arg(long, value_name = "SIDE", requires = "emulator", value_parser = ["a", "b"])]
     pub(crate) emulator_side: Option<String>,
+    /// Run this shell command on this host before the test and store its output with the result; if it fails, the test
+    /// does not start. Processes that it leaves are ended with it
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) before: Option<String>,
+    /// Run this shell command on this host after the test, also after one that failed or was interrupted, and store its
+    /// output with the result
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) after: Option<String>,
     /// Store a label with the result; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) label: Vec<Label>,

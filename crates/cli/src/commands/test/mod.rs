@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod flags;
+mod hooks;
 mod output;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use weir_jobs::{EmulatorOnPath, Notice, TestJob};
 use weir_model::names::Host;
 use weir_model::plan::Direction;
-use weir_model::record::{Record, Status};
+use weir_model::record::{Record, Status, SurroundingCommand};
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 use weir_runs::StoreError;
@@ -36,6 +37,7 @@ use crate::signals;
 use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::user_data;
+use hooks::Hooks;
 use output::{Options, Outputs};
 use plan::Planned;
 
@@ -48,7 +50,9 @@ struct Prepared {
     outputs: Outputs,
     identity: Identity,
     store: bool,
+    on_path: Option<EmulatorOnPath>,
     emulator: Option<Watched>,
+    hooks: Hooks,
 }
 
 /// Runs the command; prints errors itself, in the form that the flags request.
@@ -174,10 +178,7 @@ fn prepare(
     let identity = Identity::new(words, job.labels, now, random::u64());
     let options = Options::of(output);
     let outputs = Outputs::open(output, options, identity.clone(), plan.clone())?;
-    let emulator = job.emulator.as_ref();
-    let socket = emulator.map(|on_path| on_path.control_socket.as_path());
-    let side = emulator.and_then(|on_path| on_path.client_side.as_deref());
-    let emulator = Watched::find(socket, side)?;
+    let emulator = watched(job.emulator.as_ref())?;
     let threads = values::own_threads(&job.threads)?;
     Ok(Prepared {
         config: ClientConfig {
@@ -195,8 +196,30 @@ fn prepare(
         outputs,
         identity,
         store: job.store,
+        on_path: job.emulator,
         emulator,
+        hooks: Hooks { before: output.before.clone(), after: output.after.clone() },
     })
+}
+
+/// The emulator on the path, with its counters of now.
+fn watched(on_path: Option<&EmulatorOnPath>) -> Result<Option<Watched>, CliError> {
+    let socket = on_path.map(|on_path| on_path.control_socket.as_path());
+    let side = on_path.and_then(|on_path| on_path.client_side.as_deref());
+    Ok(Watched::find(socket, side)?)
+}
+
+impl Prepared {
+    /// Runs the command of `--before`, if there is one. The test starts after it.
+    fn run_before(&mut self, stop: &Stop) -> Result<Option<SurroundingCommand>, CliError> {
+        let ran = self.hooks.before(stop)?;
+        if ran.is_some() {
+            self.identity.start_again(since_epoch(SystemTime::now()), random::u64());
+            self.outputs.identify(self.identity.clone());
+            self.emulator = watched(self.on_path.as_ref())?;
+        }
+        Ok(ran)
+    }
 }
 
 /// The files that a test reads and writes, by their flags.
@@ -238,6 +261,13 @@ fn execute(
     engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
     keep: &mut dyn FnMut(&Record) -> Result<(), StoreError>,
 ) -> i32 {
+    let mut commands = match job.run_before(stop) {
+        Ok(ran) => Vec::from_iter(ran),
+        Err(error) => {
+            job.outputs.failed(&error, false);
+            return error.exit_code();
+        }
+    };
     let shows_progress = job.outputs.is_text() && stderr().is_terminal();
     if shows_progress {
         let plan = &job.config.plan;
@@ -277,6 +307,14 @@ fn execute(
         if let Some(Err(reason)) = job.emulator.take().map(|e| e.finish(&mut record)) {
             warn("emulator-not-read", &format!("{reason}: its losses are not attributed"));
         }
+        record
+    });
+    // Also after a test without a record, since it may undo what the command before it did.
+    let after = job.hooks.after(stop);
+    let record = record.map(|mut record| {
+        record.warnings.extend(after.as_ref().and_then(hooks::failed));
+        commands.extend(after);
+        record.commands = commands;
         record
     });
     let mut stored = false;

@@ -9,12 +9,12 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_jobs::{ChildGuard, Output, Process, captured};
+use weir_jobs::{Printed, Process, RunningCommand};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::Refusal;
 use weir_model::experiment::{HostUse, Scenario};
@@ -29,14 +29,8 @@ pub(super) use test::{Job, NoRecord, Progress, Tested, control};
 
 /// Time for a program to end after SIGTERM.
 const END: Duration = Duration::from_secs(10);
-/// Maximum output read of a program.
-const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Time for a program to start listening.
 const BEGIN: Duration = Duration::from_secs(20);
-/// Interval at which a command is checked.
-const LOOK: Duration = Duration::from_millis(5);
-/// Time to read the rest of an ended program's output; beyond it, another process holds its pipes.
-const PIPES: Duration = Duration::from_secs(1);
 
 /// Everything that runs.
 pub(super) struct Environment<'a> {
@@ -194,15 +188,8 @@ impl<'a> Environment<'a> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(Option<i32>, Printed), ScenarioError> {
         let running = self.begin(words, host)?;
-        let is_done = loop {
-            if running.has_ended() {
-                break true;
-            }
-            if is_stopped() || until.is_some_and(|u| Instant::now() >= u) {
-                break false;
-            }
-            std::thread::sleep(LOOK);
-        };
+        let is_late = || until.is_some_and(|u| Instant::now() >= u);
+        let is_done = running.wait(&|| is_stopped() || is_late());
         let (code, printed) = running.end();
         Ok((code.filter(|_| is_done), printed))
     }
@@ -218,11 +205,7 @@ impl<'a> Environment<'a> {
             .ok_or_else(|| ScenarioError::program("command", "nothing to run"))?;
         let mut command = self.foreign(host.unwrap_or("local"), Path::new(program))?;
         command.args(arguments).current_dir(&self.options.files.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut guard = ChildGuard::group(command.spawn().map_err(not_started(program))?, END);
-        let stdout = captured(guard.child.stdout.take(), MAX_OUTPUT_BYTES);
-        let stderr = captured(guard.child.stderr.take(), MAX_OUTPUT_BYTES);
-        Ok(RunningCommand { guard, stdout, stderr })
+        RunningCommand::start(&mut command).map_err(not_started(program))
     }
 
     /// Whether a socket on a host listens on this TCP port or is bound to this UDP port; waits for it until `until`.
@@ -238,57 +221,6 @@ impl<'a> Environment<'a> {
             }
             _ => tools::listens(port, until),
         })
-    }
-}
-
-/// A running command of a step, with its output so far.
-pub(super) struct RunningCommand {
-    guard: ChildGuard,
-    stdout: Output,
-    stderr: Output,
-}
-
-/// What a command printed.
-pub(super) struct Printed {
-    /// On standard output.
-    pub(super) output: String,
-    pub(super) stderr: String,
-}
-
-impl Printed {
-    /// The lines of standard output, then those of standard error.
-    pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.output.lines().chain(self.stderr.lines())
-    }
-
-    /// Standard output, then standard error.
-    pub(super) fn together(&self) -> String {
-        self.output.clone() + &self.stderr
-    }
-}
-
-impl RunningCommand {
-    pub(super) fn has_ended(&self) -> bool {
-        self.guard.has_ended()
-    }
-
-    /// What it has printed so far.
-    pub(super) fn printed(&self) -> Printed {
-        Printed { output: self.stdout.text(), stderr: self.stderr.text() }
-    }
-
-    /// Ends it, and the rest of its process group; returns its exit code, if it had one, and what it printed.
-    pub(super) fn end(self) -> (Option<i32>, Printed) {
-        let RunningCommand { mut guard, stdout, stderr } = self;
-        let rest = || stdout.ends_within(PIPES) && stderr.ends_within(PIPES);
-        if guard.has_ended() && !rest() {
-            // Processes that it left may print something when they are stopped.
-            guard.terminate();
-            rest();
-        }
-        let code = guard.end();
-        rest();
-        (code, Printed { output: stdout.text(), stderr: stderr.text() })
     }
 }
 

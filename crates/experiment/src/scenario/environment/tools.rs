@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use weir_jobs::{ChildGuard, collect, collect_last};
+use weir_jobs::{ChildGuard, MAX_OUTPUT_BYTES, collect, collect_last};
 use weir_model::experiment::ToolVersion;
 
-use super::{BEGIN, END, Environment, MAX_OUTPUT_BYTES, not_started};
+use super::{BEGIN, END, Environment, not_started};
 use crate::scenario::ScenarioError;
 use crate::scenario::tools::{Figures, Load, Tool, version_of};
 

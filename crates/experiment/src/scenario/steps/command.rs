@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use weir_jobs::{Printed, RunningCommand};
 use weir_model::experiment::{
     CommandFigure, CommandRule, CommandStep, Judged, Outcome, Readiness, StepOutcome,
 };
 use weir_net::thread::lock;
 
-use super::super::environment::{Environment, Printed, RunningCommand};
+use super::super::environment::Environment;
 use super::super::{ScenarioError, ScenarioEvent};
 use super::{Backend, Execution, Inner, begun, interrupted};
 
@@ -249,7 +250,11 @@ mod tests {
             code,
             by_itself,
             seconds: 1.5,
-            printed: Printed { output: "ok 1\nok 2".into(), stderr: "warning\n".into() },
+            printed: Printed {
+                output: "ok 1\nok 2".into(),
+                stderr: "warning\n".into(),
+                is_truncated: false,
+            },
         };
         let any = CommandStep::default();
         let coded = CommandStep { exit_code: Some(143), ..CommandStep::default() };
