@@ -31,6 +31,7 @@ mod compress;
 mod config;
 mod document;
 mod events;
+mod exporter;
 mod extract;
 mod file_body;
 mod guard;
@@ -50,6 +51,7 @@ mod types;
 #[cfg(target_os = "linux")]
 pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, ParseTestFlags};
+pub use exporter::Exporter;
 pub use guard::make_token_file;
 pub use server::Server;
 #[cfg(target_os = "linux")]

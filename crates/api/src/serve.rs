@@ -29,22 +29,25 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Unsent bytes in a connection's buffer: the next chunk of a live stream is made when the last was sent.
 const UNSENT_BYTES: u32 = 8 << 10;
 
+/// Pause after a failed accept.
+pub(crate) const RETRY: Duration = Duration::from_millis(50);
+
 /// Connections by address.
 #[derive(Debug, Default)]
-struct Count {
+pub(crate) struct Count {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
 /// A connection that counts until it is dropped.
-struct CountedConnection {
+pub(crate) struct CountedConnection {
     count: Arc<Mutex<Count>>,
     address: IpAddr,
 }
 
 impl CountedConnection {
     /// A quarter of all is reserved for known addresses.
-    fn new(
+    pub(crate) fn new(
         count: &Arc<Mutex<Count>>,
         address: IpAddr,
         is_known: bool,
@@ -95,7 +98,7 @@ pub(crate) async fn serve(
         };
         let Ok((stream, address)) = accepted else {
             // Probably out of file descriptors: wait before the next attempt.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(RETRY).await;
             continue;
         };
         let now = std::time::Instant::now();
@@ -106,18 +109,19 @@ pub(crate) async fn serve(
         };
         let router = router.clone();
         tokio::spawn(async move {
-            converse(stream, address, router, limits, ConnectionPermit(Arc::new(counted))).await;
+            converse(stream, address, router, limits, counted).await;
         });
     }
 }
 
-async fn converse(
+pub(crate) async fn converse(
     stream: TcpStream,
     address: SocketAddr,
     router: Router,
     limits: ServerLimits,
-    permit: ConnectionPermit,
+    counted: CountedConnection,
 ) {
+    let permit = ConnectionPermit(Arc::new(counted));
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(&stream);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);

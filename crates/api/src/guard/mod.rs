@@ -161,7 +161,7 @@ fn admit(app: &Shared, request: &mut Request) -> Result<ApiClient, Problem> {
 
 /// Checks `Host`: a foreign name means that a page of another site made its name resolve to this server (DNS
 /// rebinding). Addresses can't be rebound.
-fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Problem> {
+pub(crate) fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Problem> {
     let mut told = headers.get_all(header::HOST).iter();
     let host = match (told.next(), told.next(), uri.authority()) {
         (_, Some(_), _) => {

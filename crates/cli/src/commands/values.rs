@@ -189,6 +189,11 @@ pub(crate) fn listen_address(text: &str, address: IpAddr, port: u16) -> Result<S
     Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
 }
 
+/// The address of `--prometheus`.
+pub(crate) fn exporter_address(text: &str) -> Result<SocketAddr, String> {
+    listen_address(text, std::net::Ipv4Addr::LOCALHOST.into(), 9350)
+}
+
 /// A strftime format for `--timestamps`.
 pub(crate) fn time_format(text: &str) -> Result<time::Format, String> {
     text.parse()

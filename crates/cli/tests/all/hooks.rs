@@ -1,4 +1,4 @@
-//! The commands before and after a test: their output is in its record.
+//! What accompanies a test: commands before and after it, and its figures for Prometheus.
 
 use crate::faults_common;
 
@@ -54,4 +54,36 @@ fn the_command_after_a_test_that_failed_undoes_what_was_done_before_it() {
     let (before, after) = (format!("touch {}", trace.display()), format!("rm {}", trace.display()));
     let (code, _) = test(&["--before", &before, "--after", &after], "127.0.0.1:9");
     assert_eq!((code, trace.exists()), (3, false));
+}
+
+#[test]
+fn a_running_test_serves_its_figures() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let server = Serve::start(&[]);
+    let host = format!("127.0.0.1:{}", server.port);
+    // A free port, which the test takes next.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free.to_string();
+    let mut command = weir();
+    command.args(["test", &host, "-u", "-b", "1000pps", "-t", "60", "-i", "0.1", "--no-store"]);
+    command.args(["--json-stream", "--prometheus", &address]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Two intervals have been reported, so that the figures of the first are there.
+    let intervals = lines.by_ref().map(Result::unwrap).filter(|line| line.contains("\"interval\""));
+    assert_eq!(intervals.take(2).count(), 2);
+    let mut stream = std::net::TcpStream::connect(free).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{"))).expect(name);
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(value("weir_sent_packets_total") > 0.0, "{text}");
+    assert!(value("weir_sent_bytes_total") > value("weir_sent_packets_total"), "{text}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -298,6 +298,10 @@ pub(crate) struct OutputArgs {
     /// %F %T %s %z %:z %Z %%) [default: %FT%T.%3f%:z and a space]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%3f%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
+    /// Serve live figures of each connection for Prometheus at http://ADDRESS:PORT/metrics while the test runs
+    /// [default: 127.0.0.1:9350]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9350", value_parser = values::exporter_address)]
+    pub(crate) prometheus: Option<std::net::SocketAddr>,
     /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,

@@ -1,6 +1,8 @@
 //! `weir test`: makes a plan from flags, runs it, prints its events and stores its record.
 
 pub(crate) mod args;
+#[cfg_attr(not(target_os = "linux"), path = "exporter_absent.rs")]
+mod exporter;
 pub(crate) mod flags;
 mod hooks;
 mod output;

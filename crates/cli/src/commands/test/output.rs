@@ -13,6 +13,7 @@ use weir_report::{
 };
 
 use super::args::OutputArgs;
+use super::exporter::{self, Exporter};
 use crate::app::{ErrorForm, note, tell};
 use crate::engine::Address;
 use crate::error::{CliError, error_object};
@@ -72,6 +73,7 @@ pub(crate) struct Outputs {
     plan: Plan,
     table: Option<IntervalTable>,
     problems: Vec<CliError>,
+    exporter: Option<Exporter>,
 }
 
 /// The file of `--csv`.
@@ -120,14 +122,20 @@ impl Outputs {
                 Some(Csv { writer, path: path.clone(), is_replaced })
             }
         };
+        let exporter = args.prometheus.map(exporter::start).transpose()?;
         let (table, problems) = (None, vec![]);
-        Ok(Outputs { options, sink, csv, identity, plan, table, problems })
+        Ok(Outputs { options, sink, csv, identity, plan, table, problems, exporter })
     }
 
     /// Replaces the sink of the outputs.
     #[cfg(test)]
     pub(crate) fn with_sink(self, sink: Sink) -> Outputs {
         Outputs { sink, ..self }
+    }
+
+    /// Replaces the identity of the test, before it starts.
+    pub(crate) fn identify(&mut self, identity: Identity) {
+        self.identity = identity;
     }
 
     /// Whether the output is text.
@@ -149,6 +157,7 @@ impl Outputs {
 
     /// Traffic starts.
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
+        self.exporter.iter().for_each(|exporter| exporter.flows(specs));
         // A Unix socket has no address family.
         if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
             self.plan.family = Some(family);
@@ -207,6 +216,7 @@ impl Outputs {
 
     /// An interval is over.
     pub(crate) fn interval(&mut self, interval: &Interval) {
+        self.exporter.iter().for_each(|exporter| exporter.interval(interval));
         match self.options.form {
             Form::Text => {
                 let rows = self.table.as_ref().map(|t| t.rows(interval)).unwrap_or_default();
@@ -220,6 +230,7 @@ impl Outputs {
 
     /// The missing part of an interval has arrived: printed lines are not corrected, but the CSV file gets the complete interval.
     pub(crate) fn late(&mut self, interval: &Interval) {
+        self.exporter.iter().for_each(|exporter| exporter.late(interval));
         self.csv_rows(|csv| csv.late(interval));
     }
 
