@@ -1,10 +1,15 @@
 //! The time of day, and ids derived from it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time since 1970.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
 
 /// Milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+    since_1970().as_millis() as u64
 }
 
 /// RFC 3339, UTC.
@@ -20,9 +25,9 @@ pub(crate) fn of(time: SystemTime) -> String {
 
 /// An id that sorts by time.
 pub(crate) fn new_id() -> String {
-    // Without random bits, ids of the same millisecond would be equal.
+    // Without random bits, ids of the same moment would be equal.
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-    weir_runs::new_run_id(unix_ms(), random)
+    weir_runs::new_run_id(since_1970(), random)
 }
 
 /// A seed for a new emulator.

@@ -49,7 +49,7 @@ impl Identity {
     ) -> Identity {
         let now_ms = now.as_millis() as u64;
         Identity {
-            id: weir_runs::new_run_id(now_ms, random),
+            id: weir_runs::new_run_id(now, random),
             started_at: weir_runs::rfc3339(now_ms),
             command: without_secrets(words),
             labels,
@@ -134,11 +134,11 @@ mod tests {
             &["weir".into(), "test".into()],
             BTreeMap::from([("site".into(), "lab".into())]),
             Duration::from_millis(1_795_293_009_125),
-            0xab12cd,
+            0xab12,
         );
         let mut record = Record::default();
         identity.stamp(&mut record);
-        assert_eq!(record.id, "20261121-203009-ab12cd");
+        assert_eq!(record.id, "20261121-203009-2000ab12");
         assert_eq!(record.started_at, "2026-11-21T20:30:09.125Z");
         assert_eq!(record.schema, "weir.run/1");
         assert_eq!(record.version, VERSION);

@@ -104,7 +104,7 @@ fn run(number: u64) -> Record {
         Flow { id: 1, transport: transport.name(), receiver: Some(received), ..Default::default() };
     let seconds = number * 60;
     let at = 1_700_000_000_000 + seconds * 1000;
-    let id = new_run_id(at, random.draw());
+    let id = new_run_id(std::time::Duration::from_millis(at), random.draw());
     let started_at = format!(
         "{}-{}-{}T{}:{}:{}Z",
         &id[..4],

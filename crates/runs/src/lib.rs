@@ -12,11 +12,12 @@
 //! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.
 //!
 //! ```
+//! use std::time::Duration;
 //! use weir_model::record::{RUN_SCHEMA, Record};
 //! use weir_runs::{Filter, Store, new_run_id};
 //! # let dir = tempfile::tempdir().unwrap();
 //! let mut store = Store::open(&dir.path().join("runs.db"))?;
-//! let id = new_run_id(1_795_293_009_125, 0xab12cd);
+//! let id = new_run_id(Duration::from_millis(1_795_293_009_125), 0xab12);
 //! store.insert(&Record { schema: RUN_SCHEMA.into(), id: id.clone(), ..Default::default() })?;
 //! assert_eq!(store.get("last")?.id, id);
 //! assert_eq!(store.list(&Filter::default())?.len(), 1);

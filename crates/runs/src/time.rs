@@ -1,5 +1,7 @@
 //! Times of ids and searches, in UTC. No clock.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -12,12 +14,14 @@ fn timestamp(unix_ms: u64) -> Timestamp {
     time.unwrap_or(Timestamp::MAX)
 }
 
-/// An id that sorts by time and can be typed: `20261121-203009-ab12cd`, the UTC second and 24 random bits.
+/// An id that sorts by time and can be typed: `20261121-203009-2000ab12`, the UTC second, its fraction in units of 2⁻¹⁶ s, and
+/// 16 random bits.
 ///
-/// `now_unix_ms` is milliseconds since 1970-01-01T00:00:00Z.
-pub fn new_run_id(now_unix_ms: u64, random: u64) -> String {
-    let second = timestamp(now_unix_ms).strftime("%Y%m%d-%H%M%S");
-    format!("{second}-{:06x}", random & 0xff_ffff)
+/// `now` is the time since 1970-01-01T00:00:00Z.
+pub fn new_run_id(now: Duration, random: u64) -> String {
+    let second = timestamp(now.as_secs().saturating_mul(1000)).strftime("%Y%m%d-%H%M%S");
+    let fraction = (u64::from(now.subsec_nanos()) << 16) / 1_000_000_000;
+    format!("{second}-{fraction:04x}{:04x}", random & 0xffff)
 }
 
 /// Milliseconds since 1970 as RFC 3339 in UTC with milliseconds: `2026-11-21T20:30:09.125Z`.
@@ -72,11 +76,16 @@ mod tests {
 
     #[test]
     fn ids_sort_by_time() {
-        assert_eq!(new_run_id(1_795_293_009_125, 0xffab_12cd), "20261121-203009-ab12cd");
-        assert_eq!(new_run_id(0, 0), "19700101-000000-000000");
-        assert_eq!(new_run_id(951_782_400_000, 1), "20000229-000000-000001");
-        assert_eq!(&new_run_id(u64::MAX, 0)[..4], "9999");
-        assert!(new_run_id(1_795_293_009_999, u64::MAX) < new_run_id(1_795_293_010_000, 0));
+        let ms = Duration::from_millis;
+        assert_eq!(new_run_id(ms(1_795_293_009_125), 0xffff_ab12), "20261121-203009-2000ab12");
+        assert_eq!(new_run_id(ms(0), 0), "19700101-000000-00000000");
+        assert_eq!(new_run_id(ms(951_782_400_000), 1), "20000229-000000-00000001");
+        assert_eq!(&new_run_id(Duration::MAX, 0)[..4], "9999");
+        // Within a second too, whatever the random bits are.
+        let start = ms(1_795_293_009_999);
+        for later in [Duration::from_micros(16), ms(1), ms(500)] {
+            assert!(new_run_id(start, u64::MAX) < new_run_id(start + later, 0), "{later:?}");
+        }
     }
 
     #[test]

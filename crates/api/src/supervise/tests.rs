@@ -52,17 +52,14 @@ impl Tests {
     /// Newest first.
     pub(crate) fn list(&self) -> Vec<Test> {
         let all = lock(&self.0);
-        let listed = all.values().filter(|e| !e.is_forgotten).map(|e| {
+        let listed = all.values().rev().filter(|e| !e.is_forgotten).map(|e| {
             let mut test = e.test.clone();
             if e.record.is_some() {
                 test.latest = None;
             }
             test
         });
-        let mut listed: Vec<Test> = listed.collect();
-        // Ids sort by the second only.
-        listed.sort_by(|a, b| (&b.asked_at, &b.id).cmp(&(&a.asked_at, &a.id)));
-        listed
+        listed.collect()
     }
 
     /// The figures of a test that are later than `after_seconds`.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate};
@@ -18,6 +18,7 @@ use crate::error::CliError;
 use crate::job::{is_job, warn};
 use crate::output::{print, print_object};
 use crate::terminal::{style, text_options};
+use crate::time::since_epoch;
 
 /// Flags of `weir calibrate`.
 #[derive(Debug, Args)]
@@ -66,10 +67,10 @@ pub(crate) fn run_job(job: &CalibrateJob) -> Result<i32, CliError> {
 }
 
 fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    let now = since_epoch(SystemTime::now());
     // Seeded by the system: two calibrations of one second get different ids.
     let random = std::hash::RandomState::new().build_hasher().finish();
-    let id = new_run_id(now_ms, random);
+    let id = new_run_id(now, random);
     // Determine the owner of the results before this user becomes root of a user namespace.
     let data = DataDirectory::of_this_user();
     if !args.no_lab && effective_user_id() != 0 {
@@ -80,7 +81,7 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
     crate::job::listen(|reason| std::process::exit(reason.exit_code()))?;
     let options = Options { lab: !args.no_lab, ..Options::default() };
     let talk = is_job() || io::stderr().is_terminal();
-    let found = calibrate(&id, &rfc3339(now_ms), &options, &mut |step| {
+    let found = calibrate(&id, &rfc3339(now.as_millis() as u64), &options, &mut |step| {
         if talk {
             note(&format!("{step} …"));
         }

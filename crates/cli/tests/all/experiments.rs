@@ -144,7 +144,7 @@ fn a_simulated_scenario_is_exact() {
     let (_, rest) = rest.split_once(", ").unwrap();
     let (seed, rest) = rest.split_once(", id ").unwrap();
     let (id, rest) = rest.split_once('\n').unwrap();
-    assert!(id.starts_with('2') && id.len() == 22, "{id}");
+    assert!(id.starts_with('2') && id.len() == 24, "{id}");
     common::golden("simulated.txt", &format!("{head}), TIME, {seed}, id ID\n{rest}"));
     let (_, again, _) = run(dir.path(), &words);
     let again: Value = serde_json::from_str(&again).unwrap();

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use rusqlite::ErrorCode;
 use weir_model::record::{RUN_SCHEMA, Record};
@@ -21,7 +22,7 @@ fn small(id: &str) -> Record {
 }
 
 fn dated(unix_ms: u64) -> Record {
-    let id = new_run_id(unix_ms, unix_ms / 1000);
+    let id = new_run_id(Duration::from_millis(unix_ms), unix_ms / 1000);
     let d = &id;
     let started_at = format!(
         "{}-{}-{}T{}:{}:{}Z",
