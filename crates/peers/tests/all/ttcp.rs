@@ -386,9 +386,27 @@ fn a_source_that_sends_on_after_the_time_limit_gets_no_other_session() {
     }
 }
 
+/// A socket for which the kernel stamps datagrams. It does so some time after the first request for stamps, and as long as any
+/// socket requests them.
+fn stamping() -> weir_net::udp::UdpSocket {
+    use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
+    let options =
+        UdpOptions { timestamps: true, ..UdpOptions::bind("127.0.0.1:0".parse().unwrap()) };
+    let socket = UdpSocket::open(&options).unwrap();
+    let to = socket.local_addr().unwrap();
+    let mut batch = RecvBatch::new(1, 100);
+    wait_until(|| {
+        socket.send_to(&[7], to).unwrap();
+        batch.recv(&socket, RecvMode::WaitForOne).unwrap();
+        batch.messages().any(|message| message.kernel_realtime_ns.is_some())
+    });
+    socket
+}
+
 /// Datagrams that arrive before the session has a socket of its own are timed by the kernel and counted by calls.
 #[test]
 fn a_burst_read_before_its_session_opens_has_its_own_times() {
+    let _stamping = stamping();
     let server = Serving::start(Limits::default());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server.address).unwrap();
