@@ -3,6 +3,7 @@
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
+use weir_model::counted;
 use weir_model::plan::{Connection, Plan};
 
 /// Sending time of a connection without a limit.
@@ -11,19 +12,23 @@ const DEFAULT_LENGTH: Duration = Duration::from_secs(10);
 /// The estimated size of a scenario or step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Points of its sweeps, searches and comparisons.
+    /// Points of its sweeps and comparisons.
     pub points: u64,
-    /// Runs of its tests; a search counts as one.
+    /// Runs of its tests, sweeps and comparisons.
     pub runs: u64,
     /// Sending time of these runs in sequence, with the omitted start. The start-up and shutdown of each run is not
     /// included.
     pub sending: Duration,
     /// Pauses of sweeps and waits, when nothing sends.
     pub waiting: Duration,
-    /// It contains searches, whose trials are not counted in `runs`.
-    pub has_searches: bool,
-    /// It may take longer: precision, searches and repeated runs are decided while running, and the time for a volume
-    /// depends on the path.
+    /// Searches, one for each of their points. Their trials are not counted in `runs` and `sending`.
+    pub searches: u64,
+    /// Maximum number of their trials.
+    pub trials: u64,
+    /// Sending time of that many.
+    pub searching: Duration,
+    /// It may take longer: precision and repeated runs are decided while running, and the time for a volume depends on
+    /// the path.
     pub is_minimum: bool,
 }
 
@@ -37,6 +42,16 @@ impl Estimate {
             runs: 1,
             sending: lengths.iter().flatten().max().copied().unwrap_or_default(),
             is_minimum: lengths.contains(&None),
+            ..Estimate::default()
+        }
+    }
+
+    /// The estimate for a search of at most this many trials.
+    pub(super) fn search(trials: u32, trial: Duration) -> Estimate {
+        Estimate {
+            searches: 1,
+            trials: trials.into(),
+            searching: trial.saturating_mul(trials),
             ..Estimate::default()
         }
     }
@@ -55,6 +70,9 @@ impl Estimate {
             runs: by(self.runs),
             sending: long(self.sending),
             waiting: long(self.waiting),
+            searches: by(self.searches),
+            trials: by(self.trials),
+            searching: long(self.searching),
             ..self
         }
     }
@@ -63,7 +81,8 @@ impl Estimate {
     pub(super) fn beside(self, other: Estimate) -> Estimate {
         let sending = self.sending.max(other.sending);
         let waiting = self.lasting().max(other.lasting()).saturating_sub(sending);
-        Estimate { sending, waiting, ..self + other }
+        let searching = self.searching.max(other.searching);
+        Estimate { sending, waiting, searching, ..self + other }
     }
 
     /// Sending and pauses.
@@ -71,39 +90,48 @@ impl Estimate {
         self.sending.saturating_add(self.waiting)
     }
 
-    /// `193 runs at 193 points, 32 min 10 s of sending and 3 min 13 s of pauses; …`. When resumed, `done` is the
-    /// number of completed runs.
+    /// `193 runs at 193 points, 32 min 10 s of sending and 3 min 13 s of pauses; …`, or `6 runs at 2 points and 2 searches
+    /// of up to 60 trials, …`. When resumed, `done` is the number of completed runs.
     #[must_use]
     pub fn text(&self, done: Option<u64>) -> String {
         let least = if self.is_minimum { "at least " } else { "" };
         let mut text = match self.runs {
+            0 if self.searches > 0 => String::new(),
             0 => "no runs".into(),
-            1 => format!("{least}1 run"),
-            n => format!("{least}{n} runs"),
+            n => format!("{least}{}", counted(n, "run")),
         };
-        // A search counts as one run in the estimate, but each of its trials in the checkpoint.
-        let done = done.filter(|_| !self.has_searches);
+        // The checkpoint counts trials too.
+        let done = done.filter(|_| self.searches == 0);
         if let Some(done) = done {
             let verb = if done == 1 { "is" } else { "are" };
             text += &format!(" (of which {done} {verb} done)");
         }
         if self.points > 0 {
-            let plural = if self.points == 1 { "" } else { "s" };
-            text += &format!(" at {} point{plural}", self.points);
+            text += &format!(" at {}", counted(self.points, "point"));
+        }
+        if self.searches > 0 {
+            text += if text.is_empty() { "" } else { " and " };
+            let kind = if self.searches == 1 { "search" } else { "searches" };
+            text += &format!("{} {kind} of up to {}", self.searches, counted(self.trials, "trial"));
+            text += if self.searches > 1 { " in all" } else { "" };
         }
         let parts = [(self.sending, "sending"), (self.waiting, "pauses")];
         let parts = parts.iter().filter(|(time, _)| *time >= Duration::from_secs(1));
         let times: Vec<String> =
             parts.map(|(time, what)| format!("{} of {what}", minutes(*time))).collect();
+        if self.searching >= Duration::from_secs(1) {
+            text += &format!(", up to {} of sending in trials", minutes(self.searching));
+        }
         if !times.is_empty() {
             text += &format!(", {least}{}", times.join(" and "));
             if done.is_some() {
                 text += " in all";
             }
         }
-        if self.sending >= Duration::from_secs(1) {
-            text += match self.runs {
+        if self.sending.saturating_add(self.searching) >= Duration::from_secs(1) {
+            text += match self.runs + self.trials {
                 1 => ", plus start and end of the run",
+                _ if self.searches > 0 => ", plus start and end of each",
                 _ => ", plus start and end of each run",
             };
         }
@@ -113,7 +141,7 @@ impl Estimate {
     /// Whether it says more than a single run's duration.
     #[must_use]
     pub fn is_worth_showing(&self) -> bool {
-        self.runs > 1
+        self.runs > 1 || self.searches > 0
     }
 }
 
@@ -125,7 +153,9 @@ impl Add for Estimate {
             runs: self.runs.saturating_add(other.runs),
             sending: self.sending.saturating_add(other.sending),
             waiting: self.waiting.saturating_add(other.waiting),
-            has_searches: self.has_searches || other.has_searches,
+            searches: self.searches.saturating_add(other.searches),
+            trials: self.trials.saturating_add(other.trials),
+            searching: self.searching.saturating_add(other.searching),
             is_minimum: self.is_minimum || other.is_minimum,
         }
     }
@@ -241,8 +271,17 @@ mod tests {
         assert_eq!(Estimate::default().text(None), "no runs");
         let open = Estimate { is_minimum: true, points: 1, runs: 10, ..Estimate::default() };
         assert_eq!(open.text(None), "at least 10 runs at 1 point");
-        let search = Estimate { has_searches: true, ..open };
-        assert_eq!(search.text(Some(40)), "at least 10 runs at 1 point", "trials are no runs here");
+        let search = Estimate::search(30, Duration::from_secs(1));
+        assert!(search.is_worth_showing());
+        assert_eq!(
+            search.text(Some(40)),
+            "1 search of up to 30 trials, up to 30 s of sending in trials, plus start and end of each"
+        );
+        assert_eq!(
+            (Estimate { points: 2, ..run.times(2) } + search.times(2)).text(None),
+            "2 runs at 2 points and 2 searches of up to 60 trials in all, up to 1 min 0 s of sending in trials, \
+            20 s of sending, plus start and end of each"
+        );
         assert_eq!(minutes(Duration::from_secs(7384)), "2 h 3 min");
     }
 }

@@ -242,14 +242,15 @@ fn one(
         }
         Some(Action::Search(search)) => {
             let all = points(&check_axes(&search.over, name)?);
+            let mut once = Estimate::default();
             for at in &all {
                 looked.go_on()?;
-                super::steps::check_search(search, around, at, files, parse_flags, name)?;
+                let trials =
+                    super::steps::check_search(search, around, at, files, parse_flags, name)?;
+                let trial = Duration::from_nanos(search.trial.0);
+                once += Estimate::search(trials, trial);
             }
-            let points = all.len() as u64;
-            // The number of trials is known only at its end.
-            let open = Estimate { is_minimum: true, has_searches: true, ..Estimate::default() };
-            Estimate { points, runs: points, ..open }
+            once
         }
         Some(Action::Compare(compare)) => {
             let all = inside(&compare.over)?;

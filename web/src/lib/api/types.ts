@@ -6056,6 +6056,11 @@ export interface components {
             loss_percentage: number;
             /** @description Minimum rate, above 0: a trial at this rate sends at least 100 packets. */
             low?: string | null;
+            /**
+             * Format: uint32
+             * @description Maximum number of trials of the search at each point, 1 to 1000, repeated ones included. Default 1000.
+             */
+            max_trials?: number | null;
             /** @description Further figures, of the trial at the rate that was found (`throughput` and `latency`). */
             metrics?: string[];
             /**
@@ -6373,9 +6378,13 @@ export interface components {
          * @description BYTES such as 1460 or 64K (K is 1024), MIN..MAX, table(VALUE:WEIGHT, …), mixture(LAW:WEIGHT, …), values(VALUE, …), or LAW(KEY=VALUE, …) with LAW one of constant, uniform, exponential, pareto, cauchy, normal, log_normal, poisson, gamma, weibull, student, alternate, increasing, decreasing, table, mixture, values
          * @example 1460
          * @example 64..1400
+         * @example exponential(mean=500)
+         * @example pareto(scale=200, shape=3)
          * @example normal(deviation=200, mean=700)
          * @example log_normal(deviation=400, mean=700)
          * @example poisson(mean=500)
+         * @example gamma(scale=300, shape=2)
+         * @example weibull(scale=500, shape=1.5)
          * @example student(degrees=4, location=700, scale=100)
          * @example alternate(first=64, second=1400)
          * @example increasing(end=1400, start=64, step=8)

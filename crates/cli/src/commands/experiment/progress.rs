@@ -40,7 +40,9 @@ pub(super) fn estimate_text(
 ) -> Option<String> {
     let mut estimate = *estimate;
     if is_simulated {
-        (estimate.sending, estimate.waiting) = (Duration::ZERO, Duration::ZERO);
+        estimate.sending = Duration::ZERO;
+        estimate.waiting = Duration::ZERO;
+        estimate.searching = Duration::ZERO;
     }
     estimate.is_worth_showing().then(|| estimate.text(done))
 }

@@ -91,6 +91,8 @@ pub(crate) struct Terms {
     pub confidence: f64,
     /// Seed of the bootstrap.
     pub seed: u64,
+    /// Maximum number of trials.
+    pub max_trials: u32,
 }
 
 impl Terms {
@@ -106,6 +108,24 @@ impl Terms {
         } else {
             (passed.is_none() && high > self.low).then_some(self.low)
         }
+    }
+
+    /// The maximum number of trials: every one host-limited and repeated.
+    pub(crate) fn most_trials(&self) -> u32 {
+        let runs = f64::from(self.runs.max(1));
+        let halvings = |range: f64, width: f64| (range / width).max(1.0).log2().ceil();
+        // The maximum and the minimum, and the rates between them.
+        let bisection = 2.0 + halvings(self.high - self.low, self.precision * self.low);
+        let most = match self.kind {
+            SearchKind::Throughput => bisection,
+            SearchKind::Latency => bisection + runs,
+            SearchKind::FrameLoss => rfc2544::FRAME_LOSS_RATES,
+            SearchKind::BackToBack => runs * (1.0 + halvings(self.high * self.seconds, 1.0)),
+            SearchKind::Mlrsearch => 2.0 * runs * bisection,
+            SearchKind::Saturation => saturation::most_trials(self),
+        };
+        let most = most * f64::from(1 + AGAIN);
+        if most < f64::from(self.max_trials) { most as u32 } else { self.max_trials }
     }
 }
 
@@ -164,6 +184,8 @@ struct Searching<'a, E> {
     number: u32,
     /// Trials that stayed host-limited.
     host_limited: u32,
+    /// Trials that are not used to repeat others.
+    reserved: u32,
     /// The highest rate that the sender reached when it fell short.
     limit: Option<f64>,
     open: Vec<String>,
@@ -177,8 +199,15 @@ pub(crate) fn search<E>(
     terms: &Terms,
     trial: &mut dyn FnMut(TrialRequest) -> Result<Trial, E>,
 ) -> Result<SearchResult, E> {
-    let mut searching =
-        Searching { terms, trial, number: 0, host_limited: 0, limit: None, open: vec![] };
+    let mut searching = Searching {
+        terms,
+        trial,
+        number: 0,
+        host_limited: 0,
+        reserved: 0,
+        limit: None,
+        open: vec![],
+    };
     let mut found = match terms.kind {
         SearchKind::Throughput => vec![searching.throughput()?.0],
         SearchKind::Latency => searching.latency()?,
@@ -249,7 +278,8 @@ impl<E> Searching<'_, E> {
             let is_spoilt = trial.host_limited && spoils(&trial);
             // A sender that fell short twice will hardly do better.
             let most = if is_spoilt { AGAIN } else { u32::from(trial.host_limited && is_short) };
-            if again >= most || self.is_over() {
+            let is_last = self.number + self.reserved >= self.terms.max_trials;
+            if again >= most || is_last {
                 self.host_limited += u32::from(is_spoilt || trial.host_limited && is_short);
                 if is_short {
                     let reached = trial.sent_rate.unwrap_or(0.0);
@@ -266,8 +296,13 @@ impl<E> Searching<'_, E> {
         self.measure(rate, packets, |trial| trial.loss() > goal)
     }
 
+    /// Why a search without trials left has no figure.
+    fn ran_out(&self) -> String {
+        format!("not found within {} trials", self.terms.max_trials)
+    }
+
     fn is_over(&self) -> bool {
-        self.number >= MAX_TRIALS
+        self.number >= self.terms.max_trials
     }
 
     fn found(&self, name: &str, value: Option<f64>, unit: &str, text: &str) -> Found {
@@ -288,7 +323,7 @@ impl<E> Searching<'_, E> {
         let open = match (low, cause) {
             _ if bracket.is_incomplete => {
                 found.value = None;
-                Some(format!("not found within {MAX_TRIALS} trials"))
+                Some(self.ran_out())
             }
             (Some(_), None) => {
                 found.text = "the maximum passed: the path may carry more".into();
@@ -318,5 +353,37 @@ impl<E> Searching<'_, E> {
             found.text = why;
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::virtual_path::{path, terms};
+    use super::*;
+
+    /// Paths with and without loss, on which each trial is host-limited or none is.
+    #[test]
+    fn no_search_makes_more_trials_than_announced() {
+        use SearchKind::{BackToBack, FrameLoss, Latency, Mlrsearch, Saturation, Throughput};
+        for kind in [Throughput, Latency, FrameLoss, BackToBack, Mlrsearch, Saturation] {
+            for (capacity, max_trials) in
+                [(2e6, MAX_TRIALS), (1500.0, MAX_TRIALS), (10.0, MAX_TRIALS), (3e5, 7), (10.0, 1)]
+            {
+                for host_limited in [false, true] {
+                    let terms = Terms { max_trials, runs: 3, ..terms(kind) };
+                    let (mut inner, mut made) = (path(capacity), 0);
+                    let mut counting = |ask: TrialRequest| {
+                        made += 1;
+                        Ok::<_, ()>(Trial { host_limited, ..inner(ask)? })
+                    };
+                    search(&terms, &mut counting).unwrap();
+                    let most = terms.most_trials();
+                    assert!(
+                        made <= most && most <= max_trials,
+                        "{kind:?} {capacity}: {made}, {most}"
+                    );
+                }
+            }
+        }
     }
 }

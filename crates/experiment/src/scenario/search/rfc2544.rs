@@ -4,6 +4,8 @@ use super::*;
 
 /// Step of a frame-loss measurement relative to the maximum rate (section 26.3: at most 10 %).
 const FRAME_LOSS_STEP: f64 = 0.1;
+/// Number of its rates.
+pub(super) const FRAME_LOSS_RATES: f64 = 1.0 / FRAME_LOSS_STEP;
 
 impl<E> Searching<'_, E> {
     /// The highest rate with no more than the permitted loss, by bisection, and its trial.
@@ -31,6 +33,10 @@ impl<E> Searching<'_, E> {
         let Some((rate, _)) = bracket.low else { return Ok(out) };
         let mut trials = vec![];
         for _ in 0..self.terms.runs.max(1) {
+            if self.is_over() {
+                self.leave_open("latency", &self.ran_out());
+                break;
+            }
             trials.push(self.measure(rate, None, |_| true)?);
         }
         let is_host_limited = trials.iter().any(|t| t.host_limited);
@@ -75,6 +81,10 @@ impl<E> Searching<'_, E> {
             if share < FRAME_LOSS_STEP / 2.0 || rate < self.terms.low {
                 break;
             }
+            if self.is_over() {
+                self.leave_open("frame loss", &self.ran_out());
+                break;
+            }
             let trial = self.judged(rate, None, 0.0)?;
             let is_offered = trial.is_offered(self.ask(rate, None));
             clean = if trial.lost == 0 && is_offered { clean + 1 } else { 0 };
@@ -116,6 +126,10 @@ impl<E> Searching<'_, E> {
             let (mut low, mut burst) = (0u64, most);
             let mut bracket = Bracket { low: None, high: None, is_incomplete: false };
             loop {
+                if self.is_over() {
+                    bracket.is_incomplete = true;
+                    break;
+                }
                 let trial = self.judged(terms.high, Some(burst), 0.0)?;
                 match failure(&trial, self.ask(terms.high, Some(burst)), 0.0) {
                     None => {
@@ -127,10 +141,6 @@ impl<E> Searching<'_, E> {
                 let Some((high, _)) = bracket.high else { break };
                 let width = (terms.precision * high).max(1.0) as u64;
                 if high as u64 - low <= width {
-                    break;
-                }
-                if self.is_over() {
-                    bracket.is_incomplete = true;
                     break;
                 }
                 burst = low + (high as u64 - low) / 2;

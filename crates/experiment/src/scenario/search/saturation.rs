@@ -3,6 +3,7 @@
 //! Rates are compared: sent, and received between first and last arrival. Packets that are still queued when the
 //! sender stops arrive later and are not lost, but the path did not carry them in time.
 
+use weir_model::counted;
 use weir_stats::compare::{LoadPoint, SaturationPoint, SplitMix64, saturation};
 
 use super::*;
@@ -13,6 +14,15 @@ const THRESHOLD: f64 = 0.99;
 const LADDER: u32 = 11;
 /// Samples of the bootstrap.
 const RESAMPLES: u32 = 1000;
+
+/// Rates near the fitted point: their distance from it, in units of the precision.
+const NEAR: [f64; 4] = [-3.0, -1.0, 1.0, 3.0];
+
+/// The number of trials if none is repeated: doubled rates, one of them host-limited, then repeated ones.
+pub(super) fn most_trials(terms: &Terms) -> f64 {
+    let doubled = (terms.high / terms.low).log2().ceil() + 1.0;
+    doubled + f64::from(LADDER + NEAR.len() as u32) * f64::from(terms.runs.max(1))
+}
 
 /// All trials of a rate.
 struct Level {
@@ -31,6 +41,11 @@ fn is_saturated(trial: &Trial) -> bool {
     trial.received_share().is_none_or(|share| share < THRESHOLD)
 }
 
+/// Whether less was received perhaps because of the tool or the host: such a trial says nothing about the path.
+fn is_unusable(trial: &Trial) -> bool {
+    trial.host_limited && is_saturated(trial)
+}
+
 impl<E> Searching<'_, E> {
     /// Rates doubling from the minimum until one saturates, then evenly spaced rates across that point, then rates
     /// near the fitted point, each repeated.
@@ -39,13 +54,23 @@ impl<E> Searching<'_, E> {
         let mut levels: Vec<Level> = vec![];
         let mut rate = terms.low;
         let mut passed: Option<f64> = None;
+        let mut was_unusable = false;
+        self.reserved = LADDER;
         let saturated = loop {
             let trial = self.measure(rate, None, is_saturated)?;
             let is_full = is_saturated(&trial);
             let is_short = !trial.is_offered(self.ask(rate, None));
+            let is_unusable = is_unusable(&trial);
             levels.push(Level { asked: rate, trials: vec![trial] });
-            if is_full {
+            // A host that was busy for a moment does not end the search; the second such rate does.
+            let is_skipped = is_unusable && !was_unusable && rate < terms.high && !self.is_over();
+            was_unusable = is_unusable;
+            if is_full && !is_skipped {
                 break Some(rate);
+            }
+            if is_skipped {
+                rate = (rate * 2.0).min(terms.high);
+                continue;
             }
             passed = levels.last().and_then(|l| l.mean(|t| t.sent_rate));
             if is_short || rate >= terms.high || self.is_over() {
@@ -75,8 +100,9 @@ impl<E> Searching<'_, E> {
         let whole = |rate: f64| rate.round().clamp(terms.low, terms.high);
         let ladder: Vec<f64> = (0..LADDER).map(|i| whole(low + f64::from(i) * step)).collect();
         self.levels(&ladder, levels)?;
+        self.reserved = 0;
         if let Some(SaturationPoint::At(point)) = self.fit(levels).map(|s| s.point) {
-            let near = [-3.0, -1.0, 1.0, 3.0].map(|n| point * (1.0 + n * terms.precision));
+            let near = NEAR.map(|n| point * (1.0 + n * terms.precision));
             let near = near.into_iter().filter(|r| (terms.low..=terms.high).contains(r));
             let near: Vec<f64> = near.map(whole).collect();
             self.levels(&near, levels)?;
@@ -84,9 +110,7 @@ impl<E> Searching<'_, E> {
         let name = Found::SATURATION_POINT;
         let mut found = self.found(name, None, terms.unit, "");
         let (mut said, mut open) = (vec![], vec![]);
-        if self.is_over() {
-            open.push(format!("not found within {MAX_TRIALS} trials"));
-        } else if let Some(fitted) = self.fit(levels) {
+        if let Some(fitted) = self.fit(levels) {
             found.bounds =
                 Some(Bounds { low: fitted.highest_passing, high: fitted.lowest_failing });
             match fitted.point {
@@ -118,10 +142,22 @@ impl<E> Searching<'_, E> {
         } else {
             open.push("too few rates were received to fit lines".into());
         }
-        let shaped = |t: &Trial| t.host_limited && is_saturated(t);
-        if levels.iter().flat_map(|l| &l.trials).any(shaped) {
-            found.host_limited = true;
-            open.push("the tool or the host was the limit while less was received".into());
+        let left_out = levels.iter().flat_map(|l| &l.trials).filter(|t| is_unusable(t)).count();
+        if left_out > 0 {
+            let why = format!(
+                "{} left out, in which the tool or the host was the limit while less was received",
+                counted(left_out as u64, "trial")
+            );
+            // What remains may not show the point.
+            found.host_limited = !open.is_empty();
+            if found.host_limited {
+                open.push(why);
+            } else {
+                said.push(why);
+            }
+        }
+        if self.is_over() {
+            said.push(format!("ended after {} trials", terms.max_trials));
         }
         for why in &open {
             self.leave_open(name, why);
@@ -133,11 +169,13 @@ impl<E> Searching<'_, E> {
 
     /// Measures rates in rounds: every rate once per round.
     fn levels(&mut self, rates: &[f64], levels: &mut Vec<Level>) -> Result<(), E> {
-        for _ in 0..self.terms.runs.max(1) {
-            for rate in rates {
+        for round in 0..self.terms.runs.max(1) {
+            for (at, rate) in rates.iter().enumerate() {
                 if self.is_over() {
                     return Ok(());
                 }
+                // Every rate is measured once before trials are repeated.
+                self.reserved = if round == 0 { (rates.len() - 1 - at) as u32 } else { 0 };
                 let trial = self.measure(*rate, None, is_saturated)?;
                 match levels.iter_mut().find(|l| l.asked == *rate) {
                     Some(level) => level.trials.push(trial),
@@ -149,10 +187,15 @@ impl<E> Searching<'_, E> {
     }
 
     fn fit(&self, levels: &[Level]) -> Option<weir_stats::compare::Saturation> {
-        // A rate without a sent or received rate in some trial is skipped.
+        // A rate without a usable trial, or without a sent or received rate in one, is skipped.
         let points = levels.iter().filter_map(|level| {
-            let received: Option<Vec<f64>> = level.trials.iter().map(|t| t.received_rate).collect();
-            Some(LoadPoint { offered: level.mean(|t| t.sent_rate)?, received: received? })
+            let usable = Level {
+                asked: level.asked,
+                trials: level.trials.iter().filter(|t| !is_unusable(t)).cloned().collect(),
+            };
+            let received: Option<Vec<f64>> =
+                usable.trials.iter().map(|t| t.received_rate).collect();
+            Some(LoadPoint { offered: usable.mean(|t| t.sent_rate)?, received: received? })
         });
         let points: Vec<LoadPoint> = points.collect();
         let mut random = SplitMix64::new(self.terms.seed);
@@ -254,6 +297,7 @@ mod tests {
         }
     }
 
+    /// A busy host beyond the point hides it.
     #[test]
     fn disturbance_beyond_the_point_leaves_it_open() {
         let mut inner = path(300_000.0);
@@ -262,7 +306,52 @@ mod tests {
             Ok::<_, ()>(Trial { host_limited: ask.rate > 300_000.0, ..trial })
         };
         let searched = search(&of(2), &mut busy).unwrap();
-        assert!(searched.found[0].host_limited && searched.found[0].value.is_some());
-        assert_eq!(searched.open.len(), 1);
+        assert!(searched.found[0].host_limited && searched.found[0].value.is_none());
+        assert!(!searched.open.is_empty());
+    }
+
+    /// Trials that stay host-limited are left out: those of one rate, of every seventh trial, and of a rate below the point.
+    #[test]
+    fn a_host_that_was_busy_for_a_while_does_not_spoil_the_search() {
+        type Busy = fn(TrialRequest) -> bool;
+        let cases: [Busy; 3] = [
+            |ask| (350_000.0..400_000.0).contains(&ask.rate),
+            |ask| ask.number % 7 == 0,
+            |ask| ask.rate == 8000.0,
+        ];
+        for busy in cases {
+            let mut inner = path(300_000.0);
+            let mut worse = |ask: TrialRequest| {
+                let mut trial = inner(ask)?;
+                if busy(ask) {
+                    trial.host_limited = true;
+                    trial.received_rate = trial.received_rate.map(|rate| rate / 2.0);
+                }
+                Ok::<_, ()>(trial)
+            };
+            let searched = search(&of(2), &mut worse).unwrap();
+            let value = searched.found[0].value.unwrap();
+            assert!((value - 303_030.3).abs() < 1.0, "{value}");
+            assert!(searched.open.is_empty(), "{:?}", searched.open);
+            assert!(!searched.found[0].host_limited);
+        }
+    }
+
+    /// Repetitions do not take the trials that the rates across the point need.
+    #[test]
+    fn a_search_of_few_trials_measures_every_rate() {
+        for (most, is_busy) in [(30, false), (30, true), (25, true)] {
+            let (mut inner, mut made) = (path(300_000.0), 0);
+            let mut counting = |ask: TrialRequest| {
+                made += 1;
+                let trial = inner(ask)?;
+                let host_limited = is_busy && ask.number % 3 == 0 && ask.rate > 320_000.0;
+                Ok::<_, ()>(Trial { host_limited, ..trial })
+            };
+            let terms = Terms { max_trials: most, ..of(3) };
+            let searched = search(&terms, &mut counting).unwrap();
+            assert!(searched.found[0].value.is_some(), "{most}: {:?}", searched.open);
+            assert!(made <= most && made == terms.most_trials(), "{made} of {most}");
+        }
     }
 }

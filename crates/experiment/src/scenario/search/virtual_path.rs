@@ -14,6 +14,7 @@ pub(super) fn terms(kind: SearchKind) -> Terms {
         runs: 1,
         confidence: 0.95,
         seed: 1,
+        max_trials: MAX_TRIALS,
     }
 }
 

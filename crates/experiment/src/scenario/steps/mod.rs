@@ -241,10 +241,10 @@ impl<'a> Execution<'a> {
                 let is_fatal = lock(&self.fatal).is_some();
                 if inner.is_interrupted() && !is_fatal {
                     // Interruption is not an error of the step.
-                    interrupted(&mut outcome, format!("interrupted: {error}"));
+                    interrupted(&mut outcome, interrupted_by(&error, &name));
                 } else {
                     outcome.outcome = outcome.outcome.and(Outcome::Error);
-                    outcome.reason = Some(error.to_string());
+                    outcome.reason = Some(without_name(&error, &name));
                     if inner.interruption() == Some(Interruption::Late) {
                         outcome.code = Some(StepOutcome::TIME_OVER.into());
                     }
@@ -377,6 +377,22 @@ fn interrupted(out: &mut StepOutcome, reason: String) {
     out.interrupted = true;
     out.outcome = out.outcome.and(Outcome::Inconclusive);
     out.reason = Some(reason);
+}
+
+/// The text of an error of a step, without the step's name, which views put before it.
+fn without_name(error: &ScenarioError, name: &str) -> String {
+    match error {
+        ScenarioError::Program { what, reason, .. } if what == name => reason.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Why a step is incomplete that ended with this error when it was interrupted.
+fn interrupted_by(error: &ScenarioError, name: &str) -> String {
+    match without_name(error, name) {
+        reason if reason.starts_with("interrupted") => reason,
+        reason => format!("interrupted: {reason}"),
+    }
 }
 
 /// One running step.
@@ -645,6 +661,20 @@ fn place(steps: &mut [StepOutcome], around: &AxisValues) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_names_neither_its_step_nor_the_interruption_twice() {
+        let of = |what: &str, reason: &str| {
+            let error = ScenarioError::program(what, reason);
+            (without_name(&error, "udp"), interrupted_by(&error, "udp"))
+        };
+        assert_eq!(of("udp", "interrupted"), ("interrupted".into(), "interrupted".into()));
+        assert_eq!(of("udp", "late"), ("late".into(), "interrupted: late".into()));
+        assert_eq!(
+            of("iperf3", "late"),
+            ("iperf3: late".into(), "interrupted: iperf3: late".into())
+        );
+    }
 
     #[test]
     fn runs_that_were_not_made_have_a_reason_and_one_that_was_cut_short_is_not_whole() {

@@ -1,10 +1,11 @@
 //! A search whose trials are tests.
 
+use weir_model::counted;
 use weir_model::experiment::{Found, SearchKind};
 use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
-use crate::scenario::search::{MIN_PACKETS, Terms, Trial, TrialRequest, search};
+use crate::scenario::search::{MAX_TRIALS, MIN_PACKETS, Terms, Trial, TrialRequest, search};
 use crate::scenario::{Files, ParseTestFlags};
 
 use super::*;
@@ -69,7 +70,9 @@ impl Inner<'_, '_, '_> {
             let is_first = out.runs.is_empty();
             let mut trial = |ask: TrialRequest| -> Result<Trial, ScenarioError> {
                 if self.execution.is_stopped() {
-                    return Err(ScenarioError::program(self.name, "the search was stopped"));
+                    let made = counted(u64::from(ask.number - 1), "trial");
+                    let reason = format!("the search was stopped after {made}");
+                    return Err(ScenarioError::program(self.name, &reason));
                 }
                 if self.until.is_some_and(|until| Instant::now() >= until) {
                     return Err(ScenarioError::program(self.name, "the search's time was over"));
@@ -365,7 +368,23 @@ impl Room<'_> {
         }
         let kind = step.kind;
         let (loss, runs) = (step.loss_percentage / 100.0, step.runs.unwrap_or(1));
-        Ok(Terms { kind, low, high, unit, precision, seconds, loss, runs, confidence, seed })
+        let max_trials = step.max_trials.unwrap_or(MAX_TRIALS);
+        if !(1..=MAX_TRIALS).contains(&max_trials) {
+            return self.refuse("max_trials", &format!("1 to {MAX_TRIALS}"));
+        }
+        Ok(Terms {
+            kind,
+            low,
+            high,
+            unit,
+            precision,
+            seconds,
+            loss,
+            runs,
+            confidence,
+            seed,
+            max_trials,
+        })
     }
 
     /// A rate as a number, and whether it is in bits.
@@ -380,7 +399,7 @@ impl Room<'_> {
     }
 }
 
-/// Checks a search at one point of its axes.
+/// Checks a search at one point of its axes; returns the maximum number of its trials.
 pub(in crate::scenario) fn check_search(
     step: &SearchStep,
     around: &AxisValues,
@@ -388,8 +407,9 @@ pub(in crate::scenario) fn check_search(
     files: &Files,
     parse_flags: ParseTestFlags<'_>,
     place: &str,
-) -> Result<(), ScenarioError> {
-    Room { step, around, at, files, parse_flags, place }.terms(0.95, 0).map(drop)
+) -> Result<u32, ScenarioError> {
+    let terms = Room { step, around, at, files, parse_flags, place }.terms(0.95, 0)?;
+    Ok(terms.most_trials())
 }
 
 #[cfg(test)]

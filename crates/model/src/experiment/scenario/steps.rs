@@ -266,6 +266,9 @@ pub struct SearchStep {
     /// trials of a load (mlrsearch).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
+    /// Maximum number of trials of the search at each point, 1 to 1000, repeated ones included. Default 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_trials: Option<u32>,
     /// Further figures, of the trial at the rate that was found (`throughput` and `latency`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
