@@ -56,9 +56,7 @@ pub fn experiment_schema() -> Value {
 
 /// Adds `x-order` to the schema of a struct: its fields in the order of their declaration.
 pub(crate) fn in_order<T: for<'de> Deserialize<'de>>(schema: &mut Schema) {
-    let mut declared: &[&str] = &[];
-    // It always fails, once it has the names.
-    let _ = T::deserialize(FieldNames(&mut declared));
+    let declared = declared::<T>();
     let properties = schema.get("properties").and_then(Value::as_object);
     // Aliases are names too, but no properties.
     let mut seen = HashSet::new();
@@ -67,6 +65,14 @@ pub(crate) fn in_order<T: for<'de> Deserialize<'de>>(schema: &mut Schema) {
     });
     let names = names.map(|name| Value::from(*name)).collect();
     schema.insert("x-order".into(), Value::Array(names));
+}
+
+/// The names of a struct's fields in the order of their declaration; none if `T` is not a struct.
+pub(crate) fn declared<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
+    let mut declared: &[&str] = &[];
+    // It always fails, once it has the names.
+    let _ = T::deserialize(FieldNames(&mut declared));
+    declared
 }
 
 /// A deserializer that stores the names of a struct's fields and then fails.

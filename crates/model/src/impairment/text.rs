@@ -323,7 +323,7 @@ mod tests {
             ("delay uniform(min=10ms, max=30)", "delay.uniform.max", "30", "unit"),
             ("delay uniform(min=10ms, max=soon)", "delay.uniform.max", "soon", "40ms"),
             ("delay uniform(min=1ms, min=2ms)", "delay.uniform.min", "min=2ms", "each key once"),
-            ("delay uniform(10ms, 30ms)", "delay.uniform", "10ms", "KEY=VALUE, …"),
+            ("delay uniform(10ms, 30ms)", "delay.uniform", "10ms", "uniform(min=10ms, max=30ms)"),
             ("delay uniform()", "delay.uniform.min", "nothing", "min=VALUE"),
         ] {
             let Err(ModelError::Field { field: f, given: g, accepted: a }) = text.parse::<Laws>()

@@ -3,6 +3,7 @@
 //! A law of a single value, such as `percentage`, has it without a key: `percentage(1%)`.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
@@ -10,7 +11,7 @@ use serde::{Serialize, forward_to_deserialize_any};
 use serde_json::Value;
 
 use super::{LAW, Law, split_list};
-use crate::ModelError;
+use crate::{ModelError, schema};
 
 /// A law in its general form.
 pub(super) fn written<L: Serialize>(name: &str, law: &L) -> String {
@@ -46,27 +47,87 @@ pub(super) fn read<L: Law>(arguments: &str, at: &str, name: &'static str) -> Res
             None => format!("{at}.{name}"),
         },
         given: refusal.given.unwrap_or_else(|| given.to_owned()),
-        accepted: refusal.accepted,
+        accepted: match refusal.needs {
+            Needs::Nothing => refusal.accepted,
+            Needs::Names => with_example::<L>("its values by name", arguments, name),
+            Needs::Value => with_example::<L>(&refusal.accepted, arguments, name),
+        },
     };
     if L::IS_LIST || !arguments.is_empty() && !arguments.contains(['=', ',']) {
         let value = Argument { key: name, word: arguments, has_unit: L::IS_LIST };
         return L::deserialize(value).map_err(|refusal| refused(refusal, arguments));
     }
+    parsed(arguments).and_then(L::deserialize).map_err(|refusal| refused(refusal, arguments))
+}
+
+/// The pairs of `key=value, …`.
+fn parsed(arguments: &str) -> Result<Pairs<'_>, Refusal> {
     let mut pairs: Vec<(&str, Argument)> = vec![];
     for part in split_list(arguments).filter(|_| !arguments.is_empty()) {
         let Some((key, word)) = part.split_once('=') else {
-            return Err(refused(Refusal::of("KEY=VALUE, …"), part));
+            return Err(Refusal { given: Some(part.into()), ..Refusal::unnamed() });
         };
         let (key, word) = (key.trim(), word.trim());
         if pairs.iter().any(|(other, _)| *other == key) {
-            let refusal = Refusal { key: Some(key.into()), ..Refusal::of("each key once") };
-            return Err(refused(refusal, part));
+            let (key, given) = (Some(key.into()), Some(part.into()));
+            return Err(Refusal { key, given, ..Refusal::of("each key once") });
         }
         pairs.push((key, Argument { key, word, has_unit: false }));
     }
-    L::deserialize(MapDeserializer::new(pairs.into_iter()))
-        .map_err(|refusal| refused(refusal, arguments))
+    Ok(MapDeserializer::new(pairs.into_iter()))
 }
+
+type Pairs<'a> = MapDeserializer<'a, std::vec::IntoIter<(&'a str, Argument<'a>)>, Refusal>;
+
+/// `accepted` with an example of the law `name`: the given values with their names if they make a valid law, else the
+/// example of the published schema.
+fn with_example<L: Law>(accepted: &str, arguments: &str, name: &str) -> String {
+    let is_law = |arguments: &String| {
+        let law = parsed(arguments).and_then(L::deserialize);
+        law.is_ok_and(|law| law.check(name).is_ok())
+    };
+    let named = named(schema::declared::<L>(), arguments);
+    let form = named.filter(is_law).or_else(|| examples(name).find(is_law));
+    match form {
+        Some(form) => format!("{accepted}, such as {name}({form})"),
+        None => accepted.to_owned(),
+    }
+}
+
+/// Values without keys, with the keys in the order of their declaration.
+fn named(keys: &[&str], arguments: &str) -> Option<String> {
+    let values: Vec<&str> = split_list(arguments).collect();
+    let is_plain = !arguments.contains('=') && values.len() <= keys.len();
+    let pairs = keys.iter().zip(&values).map(|(key, value)| format!("{key}={value}"));
+    is_plain.then(|| pairs.collect::<Vec<_>>().join(", "))
+}
+
+/// The arguments of the examples of the law `name`.
+fn examples(name: &str) -> impl Iterator<Item = String> {
+    let arguments = EXAMPLES
+        .iter()
+        .filter_map(move |text| text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')'));
+    arguments.map(str::to_owned)
+}
+
+/// The examples in the schema of plans.
+static EXAMPLES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut found = vec![];
+    let mut rest = vec![schema::plan_schema()];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Object(mut object) => {
+                if let Some(Value::Array(examples)) = object.remove("examples") {
+                    found.extend(examples.iter().filter_map(Value::as_str).map(str::to_owned));
+                }
+                rest.extend(object.into_iter().map(|(_, value)| value));
+            }
+            Value::Array(values) => rest.extend(values),
+            _ => {}
+        }
+    }
+    found
+});
 
 /// The error of an argument.
 #[derive(Debug, Default)]
@@ -74,11 +135,27 @@ struct Refusal {
     key: Option<String>,
     given: Option<String>,
     accepted: String,
+    needs: Needs,
+}
+
+/// What is missing.
+#[derive(Debug, Default)]
+enum Needs {
+    #[default]
+    Nothing,
+    /// The names of values.
+    Names,
+    /// The value of a required key.
+    Value,
 }
 
 impl Refusal {
     fn of(accepted: &str) -> Self {
         Refusal { accepted: accepted.into(), ..Refusal::default() }
+    }
+
+    fn unnamed() -> Self {
+        Refusal { needs: Needs::Names, ..Refusal::of("KEY=VALUE, …") }
     }
 }
 
@@ -115,6 +192,7 @@ impl de::Error for Refusal {
         Refusal {
             key: Some(field.into()),
             given: Some("nothing".into()),
+            needs: Needs::Value,
             ..Refusal::of(&format!("{field}=VALUE"))
         }
     }
@@ -134,7 +212,7 @@ impl Argument<'_> {
         Refusal {
             key: Some(self.key.into()),
             given: Some(self.word.into()),
-            accepted: accepted.into(),
+            ..Refusal::of(accepted)
         }
     }
 
@@ -209,7 +287,7 @@ impl<'de> Deserializer<'de> for Argument<'de> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Refusal> {
-        Err(Refusal::of("KEY=VALUE, …"))
+        Err(Refusal::unnamed())
     }
 
     forward_to_deserialize_any! {

@@ -222,21 +222,26 @@ macro_rules! slot_of_laws {
 }
 pub(crate) use slot_of_laws;
 
-/// The first example of each law, in its one-line form.
-pub(crate) fn example<L: Law>(name: &str) -> Option<String> {
+/// Examples of a law in its one-line form: the required parameters alone, then with all others that have an example. Not
+/// every combination is valid.
+pub(crate) fn examples<L: Law>(name: &str) -> Vec<String> {
     let schema = L::json_schema(&mut SchemaGenerator::default());
     let first = |of: &Value| of.get("examples")?.get(0).map(general::word);
     if let Some(value) = first(schema.as_value()) {
-        return Some(value);
+        return vec![value];
     }
-    let properties = schema.get("properties")?.as_object()?;
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return vec![];
+    };
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
-    let pairs = properties.iter().filter(|(key, _)| is_required(key));
-    let pairs: Option<Vec<_>> =
-        pairs.map(|(key, of)| Some(format!("{key}={}", first(of)?))).collect();
-    let pairs = pairs?.join(", ");
-    Some(if pairs.is_empty() { name.into() } else { format!("{name}({pairs})") })
+    let form = |with_optional: bool| {
+        let wanted = properties.iter().filter(|(key, _)| with_optional || is_required(key));
+        let pairs = wanted.filter_map(|(key, of)| Some(format!("{key}={}", first(of)?)));
+        let pairs = pairs.collect::<Vec<_>>().join(", ");
+        if pairs.is_empty() { name.into() } else { format!("{name}({pairs})") }
+    };
+    vec![form(false), form(true)]
 }
 
 /// Declares a choice of laws that documents write as a word, each registered by a line `module: Law`: its own ones,
@@ -305,6 +310,10 @@ macro_rules! choice_of_laws {
                         return Ok(Self::$law(law));
                     }
                 })*
+                // The name alone: what the law requires is refused by its key.
+                $(if words.took_last(stringify!($module)) {
+                    return words.arguments(stringify!($module), $term).map(Self::$law);
+                })*
                 Err(words.bad())
             }
 
@@ -319,6 +328,12 @@ macro_rules! choice_of_laws {
             fn check_parameters(&self, at: &str) -> Result<(), ModelError> {
                 let (name, law) = self.stated();
                 law.check(&format!("{at}.{name}"))
+            }
+
+            /// The names of the laws, in display order.
+            #[must_use]
+            pub fn names() -> &'static [&'static str] {
+                &Self::NAMES
             }
 
             /// The accepted forms in documents and flags.
@@ -420,8 +435,10 @@ macro_rules! word_of_laws {
                 concat!(stringify!($choice), "Law").into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let examples = [$(crate::law::example::<$law>(stringify!($module))),*];
-                let examples = examples.into_iter().flatten().filter_map(|text| text.parse::<$choice>().ok());
+                let examples = [$(crate::law::examples::<$law>(stringify!($module))),*];
+                let examples = examples.into_iter().filter_map(|forms| {
+                    forms.into_iter().find_map(|text| text.parse::<$choice>().ok())
+                });
                 let examples: Vec<String> = examples.map(|law| law.to_string()).collect();
                 schemars::json_schema!({
                     "type": ["string", "number"],

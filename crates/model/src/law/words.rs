@@ -143,6 +143,11 @@ impl<'a> Words<'a> {
         found
     }
 
+    /// Consumes the last word if it is `word`.
+    pub(crate) fn took_last(&mut self, word: &str) -> bool {
+        self.words.len() == 1 && self.took(word)
+    }
+
     /// Consumes the next word if it is one of a list.
     pub(crate) fn took_one<T: Copy>(
         &mut self,

@@ -219,12 +219,12 @@ impl Connection {
         }
         self.spacing.check(&format!("{at}.spacing"))?;
         if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {
-            let given = format!("{rate} with spacing {}", self.spacing);
-            return refuse("rate", given, "one of them: these intervals are a rate");
+            let given = format!("{rate} with `spacing` {}", self.spacing);
+            return refuse("rate", given, "one of them, since this law has its own mean");
         }
         if !self.spacing.is_constant() && self.send_rate().limit == RateLimit::Unlimited {
             let given = format!("{} at an unlimited rate", self.spacing);
-            return refuse("spacing", given, "a rate, or a law with its mean");
+            return refuse("spacing", given, "a `rate`, or a law with its mean");
         }
         if let Some(schedule) = &self.rate_schedule {
             if self.spacing.packets_per_second().is_some() {

@@ -1,5 +1,7 @@
 //! The size and interval laws of a plan: forms, bounds, moments, and errors.
 
+use std::str::FromStr;
+
 use proptest::prelude::*;
 use weir_laws::{Direction, DrawPosition, Philox, flow_hash, slot};
 use weir_model::ModelError;
@@ -82,7 +84,7 @@ fn laws_print_in_canonical_form() {
 #[test]
 fn invalid_laws_are_refused() {
     for text in
-        ["", "x", "1.5", "64 1400", "64..", "..9", "64..x", "uniform", "student_t(1)", "9(1)"]
+        ["", "x", "1.5", "64 1400", "64..", "..9", "64..x", "uniform 9", "student_t(1)", "9(1)"]
     {
         let error = text.parse::<Size>().unwrap_err();
         assert!(matches!(error, ModelError::Value { what: "payload", .. }), "{text}: {error}");
@@ -101,6 +103,7 @@ fn invalid_laws_are_refused() {
         ("9..3", "payload.uniform.min"),
         ("uniform(min=9)", "payload.uniform.max"),
         ("uniform(min=9, max=x)", "payload.uniform.max"),
+        ("uniform", "payload.uniform.min"),
         ("uniform(9, 10)", "payload.uniform"),
         ("pareto(1)", "payload.pareto"),
         ("exponential(max=9)", "payload.exponential.mean"),
@@ -507,4 +510,64 @@ fn documented_vectors_match() {
         seen += 1;
     }
     assert_eq!(seen, 8);
+}
+
+/// What a refusal accepts, after its field and what was given.
+fn accepted<T: FromStr<Err = ModelError>>(law: &str) -> (String, String, String) {
+    match law.parse::<T>().err() {
+        Some(ModelError::Field { field, given, accepted }) => (field, given, accepted),
+        other => panic!("{law}: {other:?}"),
+    }
+}
+
+#[test]
+fn values_without_names_are_shown_with_them() {
+    for (law, form) in [
+        ("normal(700,200)", "normal(mean=700, deviation=200)"),
+        ("normal(700, 200, 64)", "normal(mean=700, deviation=200, min=64)"),
+        ("gamma(2, 300)", "gamma(shape=2, scale=300)"),
+        ("poisson(500)", "poisson(mean=500)"),
+        ("uniform(64, 1400)", "uniform(min=64, max=1400)"),
+        // Not enough values, and values that are refused with their names too: the example of the schema.
+        ("normal(700)", "normal(deviation=200, mean=700)"),
+        ("normal(-1, 2)", "normal(deviation=200, mean=700)"),
+        ("gamma(2)", "gamma(scale=300, shape=2)"),
+    ] {
+        let (field, _, accepted) = accepted::<Size>(law);
+        let name = law.split('(').next().unwrap();
+        assert_eq!(field, format!("payload.{name}"), "{law}");
+        assert!(accepted.ends_with(form), "{law}: {accepted}");
+    }
+    let (.., of_times) = accepted::<Spacing>("normal(10ms, 2ms)");
+    assert!(of_times.ends_with("normal(mean=10ms, deviation=2ms)"), "{of_times}");
+}
+
+/// Each law by its name alone is a law, or names what it lacks with an example that is a law.
+#[test]
+fn a_name_alone_is_refused_by_the_missing_key() {
+    let mut named = 0;
+    for law in
+        ["poisson", "gamma", "normal", "log_normal", "weibull", "pareto", "on_off", "poisson()"]
+    {
+        let (field, given, accepted) = accepted::<Spacing>(law);
+        let key = field.rsplit('.').next().unwrap();
+        assert_eq!(given, "nothing", "{law}");
+        let (key_form, example) = accepted.split_once(", such as ").unwrap();
+        assert_eq!(key_form, format!("{key}=VALUE"), "{law}");
+        assert!(example.parse::<Spacing>().is_ok(), "{law}: {example}");
+        named += 1;
+    }
+    assert_eq!(named, 8);
+    for (law, field) in [
+        ("poisson", "payload.poisson.mean"),
+        ("gamma", "payload.gamma.shape"),
+        ("gamma(shape=2)", "payload.gamma.scale"),
+        ("exponential", "payload.exponential.mean"),
+    ] {
+        let (named, given, accepted) = accepted::<Size>(law);
+        assert_eq!((&*named, &*given), (field, "nothing"), "{law}");
+        assert!(accepted.contains("=VALUE, such as "), "{law}: {accepted}");
+    }
+    assert!("exponential".parse::<Spacing>().is_ok());
+    assert!("poisson 3".parse::<Spacing>().is_err());
 }

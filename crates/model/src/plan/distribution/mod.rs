@@ -360,7 +360,7 @@ where
                 refuse(at, "max", "nothing", "a maximum, at least min")
             }
             (_, None) if !self.has_mean() && self.unit_mean().is_none() => {
-                refuse(at, "max", "nothing", "a maximum: without it this law has no mean")
+                refuse(at, "max", "nothing", "max=VALUE, without which this law has no mean")
             }
             _ => Ok(()),
         }
@@ -444,7 +444,10 @@ fn check_scale<Q: Quantity>(at: &str, field: &str, value: Option<Q>) -> Result<(
     match value {
         Some(value) => check_positive(at, field, value),
         None if Q::IS_RATED => Ok(()),
-        None => refuse(at, field, "nothing", &format!("{field}=VALUE")),
+        None => {
+            let example = Q::example("300", "5ms");
+            refuse(at, field, "nothing", &format!("{field}=VALUE, such as {field}={example}"))
+        }
     }
 }
 

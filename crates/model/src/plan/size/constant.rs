@@ -21,7 +21,8 @@ impl Law for Constant {
 
     fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
         let word = words.next()?;
-        if word.contains("..") || !words.is_law_complete() {
+        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+        if !is_number || word.contains("..") || !words.is_law_complete() {
             return Ok(None);
         }
         word.parse().map(|size| Some(Self(size))).map_err(|_| words.bad())
