@@ -1,5 +1,6 @@
 //! Errors that end the program, each with an exit code and a stable code for scripts.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -7,6 +8,7 @@ use crate::commands::impair;
 use crate::commands::runs::RunsError;
 use crate::engine::{TrafficError, file_exit_code};
 use crate::labs;
+use crate::parsed::typed_flag;
 use weir_model::{ModelError, Refusal};
 
 /// An error that ends the program.
@@ -88,6 +90,18 @@ impl CliError {
     /// The refusal of a flag.
     pub(crate) fn flag(flag: &str, given: impl Into<String>, accepted: &str) -> CliError {
         CliError::Flag { flag: flag.into(), given: given.into(), accepted: accepted.into() }
+    }
+
+    /// The error with the flag's name that was typed, where it is an alias.
+    pub(crate) fn as_typed(mut self, words: &[OsString]) -> CliError {
+        if let CliError::Flag { flag, .. }
+        | CliError::NotYet { flag, .. }
+        | CliError::NotAvailable { flag, .. } = &mut self
+            && let Some(typed) = typed_flag(flag, words)
+        {
+            *flag = typed;
+        }
+        self
     }
 
     /// A refused field, with the flag that set it.

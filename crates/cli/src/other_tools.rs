@@ -19,6 +19,36 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["netdisturb"], "weir impair A B --config FILE, or weir serve --ui with the view Emulator"),
 ];
 
+/// Verbs that Weir has by another name: the command (empty: none before it), the verbs, what to type.
+const VERBS: &[(&str, &[&str], &str)] = &[
+    ("", &["history", "list", "log", "logs", "ls", "result", "results"], "weir runs list"),
+    ("", &["show", "info", "view"], "weir runs show RUN"),
+    ("", &["diff"], "weir runs diff A B"),
+    ("", &["rm", "remove", "delete"], "weir runs rm RUN"),
+    ("", &["export"], "weir runs export RUN"),
+    ("", &["import"], "weir runs import FILE"),
+    ("", &["emulate", "emulator", "shape"], "weir impair A B"),
+    ("", &["scenario", "campaign"], "weir run FILE"),
+    ("", &["check"], "weir doctor, or weir run FILE --check"),
+    ("", &["ping"], "weir test HOST; every test measures round trips, idle and under load"),
+    ("runs", &["compare", "cmp"], "weir runs diff A B"),
+    ("runs", &["delete", "del", "remove"], "weir runs rm RUN"),
+    ("runs", &["ls", "history", "log"], "weir runs list"),
+    ("runs", &["find", "search"], "weir runs list --where CONDITION"),
+    (
+        "runs",
+        &["get", "cat", "info", "print", "view", "plot"],
+        "weir runs show RUN, or weir report RUN",
+    ),
+    ("runs", &["report"], "weir report RUN"),
+    ("runs", &["stats"], "weir test HOST --runs N, or weir runs diff of two sets of runs"),
+    ("runs", &["csv", "json", "save"], "weir runs export RUN"),
+    ("lab", &["add", "create", "new", "start"], "weir lab up"),
+    ("lab", &["delete", "del", "remove", "rm", "stop"], "weir lab down"),
+    ("lab", &["ls", "show", "status"], "weir lab list"),
+    ("lab", &["run", "enter", "shell"], "weir lab exec HOST -- COMMAND"),
+];
+
 const ITGSEND: &str = "weir test HOST; -T UDP is -u, -C RATE is -b RATEpps, -c SIZE is -l SIZE, -E RATE is -b RATEpps --spacing exponential, -N MEAN DEVIATION is --idt normal(mean=MEANms, deviation=DEVIATIONms), other laws likewise, -t MILLISECONDS is -t SECONDS";
 
 /// A flag of another tool: the command of Weir on which it is given, its spellings, its values, its equivalent.
@@ -111,6 +141,12 @@ pub(crate) fn of_command(name: &str) -> Option<&'static str> {
     COMMANDS.iter().find(|(names, _)| is_named(names)).map(|(_, instead)| *instead)
 }
 
+/// What to type for `verb` of a command, or without one.
+pub(crate) fn of_verb(command: &str, verb: &str) -> Option<&'static str> {
+    let is_it = |(of, verbs, _): &&(&str, &[&str], &str)| *of == command && verbs.contains(&verb);
+    VERBS.iter().find(is_it).map(|(.., instead)| *instead)
+}
+
 /// The equivalent of another tool's `flag`, given with `value` (empty: none) to a command of Weir.
 pub(crate) fn of_flag(command: &str, flag: &str, value: &str) -> Option<&'static str> {
     let command = if command == flag { "test" } else { command };
@@ -164,6 +200,23 @@ mod tests {
             for name in *names {
                 assert_eq!(of_command(name), Some(*instead), "{name}");
                 assert!(line.find_subcommand(name).is_none(), "{name} is a command of Weir");
+            }
+        }
+        for (command, verbs, instead) in VERBS {
+            let of = line.find_subcommand(command).unwrap_or(&line);
+            for verb in *verbs {
+                assert_eq!(of_verb(command, verb), Some(*instead), "{verb}");
+                assert!(of.find_subcommand(verb).is_none(), "{command} has {verb}");
+            }
+            // What it says to type exists.
+            let mut words = instead.split([' ', ',']).skip(1);
+            let named = line.find_subcommand(words.next().unwrap()).unwrap();
+            if named.has_subcommands() {
+                assert!(
+                    words
+                        .next()
+                        .is_some_and(|verb| named.find_subcommand(verb).is_some() || verb == "A")
+                );
             }
         }
         for (command, spellings, ..) in FLAGS {

@@ -37,10 +37,36 @@ pub(crate) fn read<T>(
         // Each is shorter, or has the subcommand in place of the flag.
         match with_negative_value(&words, &error).or_else(|| with_verb_first(&words)) {
             Some(other) => words = other,
-            None => return Err(error),
+            None => return Err(with_typed_flag(error, &words)),
         }
         earlier = Some(error);
     }
+}
+
+/// The error with the flag's name that was typed, where it is an alias.
+fn with_typed_flag(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument.clone(),
+        _ => return error,
+    };
+    let flag = plain(&argument);
+    if let Some(typed) = typed_flag(&flag, words) {
+        let named = argument.replacen(&flag, &typed, 1);
+        error.insert(ContextKind::InvalidArg, ContextValue::String(named));
+    }
+    error
+}
+
+/// The alias of a flag such as `--length` or `-l/--length` that the command line has; `None` if it has the name itself.
+pub(crate) fn typed_flag(flag: &str, words: &[OsString]) -> Option<String> {
+    let long = flag.rsplit('/').next()?.strip_prefix("--")?;
+    let command = command_of(words, &[])?;
+    let flag = command.get_arguments().find(|flag| flag.get_long() == Some(long))?;
+    let aliases = flag.get_all_aliases()?;
+    let typed = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut names = typed.filter_map(|word| word.strip_prefix("--")?.split('=').next());
+    let name = names.find(|name| aliases.contains(name))?;
+    Some(format!("--{name}"))
 }
 
 /// `-b -5M` as `-b=-5M`: the parser takes `-5M` for flags.
@@ -273,7 +299,11 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
             other_tools::of_flag(command, &plain(flag.first()?), value.first()?).map(Into::into)
         }
         ErrorKind::InvalidSubcommand => {
-            other_tools::of_command(command).map(Into::into).or_else(|| {
+            let verb = strings(error, ContextKind::InvalidSubcommand).pop()?;
+            let of = if verb == command { "" } else { command };
+            let known =
+                other_tools::of_command(command).or_else(|| other_tools::of_verb(of, &verb));
+            known.map(Into::into).or_else(|| {
                 // The parser may suggest a hidden command.
                 let line = command_line();
                 let is_hidden = |name: &String| {
@@ -403,6 +433,46 @@ mod tests {
         let [code, field, _, accepted] = parts("weir");
         assert_eq!([&*code, &*field], ["missing-command", ""]);
         assert!(accepted.starts_with("test, serve, "), "{accepted}");
+    }
+
+    #[test]
+    fn a_flag_is_named_as_it_was_typed() {
+        for (line, flag) in [
+            ("weir test h -u --size normal(7,2)", "--size"),
+            ("weir test h -u --size=x", "--size"),
+            ("weir test h -u --length x", "--length"),
+            ("weir test h -u -l x", "--length"),
+            ("weir test h -u --idt x", "--idt"),
+            ("weir test h -u --interval-law poisson", "--interval-law"),
+            ("weir test h --bandwidth 10Q", "--bandwidth"),
+            ("weir test h -u --size 64 --idt x", "--idt"),
+            ("weir sweep h --over rate=1M -u --size x", "--size"),
+        ] {
+            assert_eq!(refused(line).field.as_deref(), Some(flag), "{line}");
+        }
+        let typed = |flag: &str, line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            typed_flag(flag, &words)
+        };
+        assert_eq!(typed("-l/--length", "weir test h --size 9").as_deref(), Some("--size"));
+        assert_eq!(typed("--spacing", "weir test h --size 9"), None);
+        assert_eq!(typed("--length", "weir test h -- --size"), None);
+        assert_eq!(typed("HOST", "weir test h --size 9"), None);
+    }
+
+    #[test]
+    fn a_verb_of_another_name_gets_that_of_weir() {
+        for (line, accepted) in [
+            ("weir runs compare a b", "weir runs diff A B"),
+            ("weir runs delete a", "weir runs rm RUN"),
+            ("weir runs ls", "weir runs list"),
+            ("weir history", "weir runs list"),
+            ("weir lab start", "weir lab up"),
+        ] {
+            let refused = refused(line);
+            assert_eq!(refused.code, "unknown-command", "{line}");
+            assert_eq!(refused.accepted.as_deref(), Some(accepted), "{line}");
+        }
     }
 
     #[test]

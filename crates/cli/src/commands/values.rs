@@ -45,7 +45,8 @@ pub(crate) fn spacing(text: &str) -> Result<Spacing, ModelError> {
 
 /// A law, or `@FILE`: values between white space, read here, so that a server never opens a file by name.
 fn law<L: FromStr<Err = ModelError>>(text: &str, field: &str) -> Result<L, ModelError> {
-    let Some(path) = text.strip_prefix('@') else { return text.parse() };
+    let parsed = |text: &str| text.parse::<L>().map_err(|error| without_field(error, field));
+    let Some(path) = text.strip_prefix('@') else { return parsed(text) };
     let refused = |given: String| ModelError::Field {
         field: field.into(),
         given,
@@ -62,7 +63,18 @@ fn law<L: FromStr<Err = ModelError>>(text: &str, field: &str) -> Result<L, Model
         return Err(refused(format!("{text}, a larger file")));
     }
     let values: Vec<&str> = values.split_whitespace().collect();
-    format!("values({})", values.join(", ")).parse()
+    parsed(&format!("values({})", values.join(", ")))
+}
+
+/// The error of a law without the field that holds the law, in whose place the flag is named.
+fn without_field(error: ModelError, holder: &str) -> ModelError {
+    match error {
+        ModelError::Field { field, given, accepted } => {
+            let own = field.strip_prefix(holder).and_then(|rest| rest.strip_prefix('.'));
+            ModelError::Field { field: own.unwrap_or(&field).to_owned(), given, accepted }
+        }
+        other => other,
+    }
 }
 
 /// A range of ports: `FIRST-LAST`.
@@ -416,13 +428,9 @@ mod tests {
         let at = format!("@{}", path.display());
         std::fs::write(&path, "64 1400\n1K\n").unwrap();
         assert_eq!(size(&at).unwrap().to_string(), "values(64, 1400, 1K)");
-        assert!(
-            matches!(spacing(&at), Err(ModelError::Field { field, .. }) if field == "spacing.values")
-        );
+        assert!(matches!(spacing(&at), Err(ModelError::Field { field, .. }) if field == "values"));
         std::fs::write(&path, "64 ".repeat(10_001)).unwrap();
-        assert!(
-            matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload.values")
-        );
+        assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "values"));
         std::fs::write(&path, vec![b'6'; 2 << 20]).unwrap();
         assert!(matches!(size(&at), Err(ModelError::Field { field, .. }) if field == "payload"));
         std::fs::remove_file(&path).unwrap();

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
         None => Ok(None),
         Some((job, key)) => prepare(job, key, &args.output, words).map(Some),
     });
-    run_prepared(ready, ErrorForm::of(words))
+    run_prepared(ready.map_err(|error| error.as_typed(words)), ErrorForm::of(words))
 }
 
 /// Runs a job of `weir job`.
