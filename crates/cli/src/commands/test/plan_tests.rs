@@ -286,6 +286,29 @@ fn an_error_of_the_engine_has_the_flag() {
     assert_eq!(parts(error), of("usage", "--dont-fragment", given));
 }
 
+/// The words of a command line, with single quotes as in a shell.
+fn words_of(line: &str) -> Vec<String> {
+    let parts = line.split('\'').enumerate();
+    let parts = parts.flat_map(|(at, part)| match at % 2 {
+        0 => part.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![part.to_owned()],
+    });
+    parts.collect()
+}
+
+#[test]
+fn the_examples_of_the_page_of_laws_are_plans() {
+    let page = include_str!("../../../../../docs/laws.md");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("weir "));
+    let lines: Vec<&str> = lines.filter(|line| !line.contains('@')).collect();
+    assert!(lines.len() >= 3, "{lines:?}");
+    for example in lines {
+        let line =
+            Line::try_parse_from(words_of(example)).unwrap_or_else(|e| panic!("{example}: {e}"));
+        plan(&line.args, None, Seed(0x77)).unwrap_or_else(|e| panic!("{example}: {e}"));
+    }
+}
+
 #[test]
 fn the_older_iperf3_name_of_the_rate_is_accepted() {
     assert_eq!(planned("h --bandwidth 10M").plan, planned("h -b 10M").plan);
