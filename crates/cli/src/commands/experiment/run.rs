@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     /// Key file for hosts given by --host
     #[arg(long, value_name = "FILE", requires = "host")]
     key_file: Option<PathBuf>,
-    /// Seed of the order of points, and of plans without a seed
+    /// Seed of the order of points, and of plans without a seed [default: the scenario's, else a new one]
     #[arg(long, value_name = "SEED", conflicts_with = "resume")]
     seed: Option<Seed>,
     /// Resume an experiment: its id, or last for the newest incomplete one; complete runs are not repeated

@@ -79,7 +79,7 @@ pub(crate) struct GridArgs {
     /// standard deviation of the first runs determines the number (Stein's two stages), at most --max-runs
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "max_runs")]
     precision: Option<f64>,
-    /// Maximum number of repetitions of a point with --precision
+    /// Maximum number of repetitions of a point with --precision, up to 10 000; required with it
     #[arg(long, value_name = "N", requires = "precision", value_parser = whole(1_u32..=MAX_RUNS))]
     max_runs: Option<u32>,
     /// A metric of the table: throughput, loss, 'p99 one_way_delay', …; may be repeated
@@ -95,7 +95,7 @@ pub(crate) struct GridArgs {
     /// Repeat a host-limited run at most N times [default: 0]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = whole(0_u32..=100))]
     repeat_host_limited: u32,
-    /// Pause between two runs
+    /// Pause between two runs [default: none]
     #[arg(long, value_name = "TIME")]
     pause: Option<Span>,
     /// Seed of the order [default: a new one, printed]

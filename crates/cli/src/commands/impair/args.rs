@@ -222,7 +222,7 @@ pub(crate) struct RunArgs {
     /// Never schedule the threads in real time (SCHED_FIFO)
     #[arg(long)]
     pub(crate) no_real_time: bool,
-    /// Size of each receive ring in frames
+    /// Size of each receive ring in frames [default: 8192; AF_XDP: 4096]
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
@@ -255,7 +255,7 @@ impl RunArgs {
 /// Selects a running emulator.
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
-    /// Its control socket [default: that of the only one that runs]
+    /// Control socket of the emulator [default: that of the only one running]
     #[arg(long, value_name = "PATH", visible_alias = "control-socket")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -305,11 +305,11 @@ pub(crate) struct ThresholdArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Set other laws; queued packets are not lost
+    /// Replace the laws; queued packets are not lost
     Set {
         #[command(flatten)]
         laws: LawArgs,
-        /// The flow [default: packets that no filter matches]
+        /// The flow whose laws are replaced [default: packets that no filter matches]
         #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "profile"])]
         flow: Option<String>,
         #[command(flatten)]

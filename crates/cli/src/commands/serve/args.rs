@@ -78,7 +78,9 @@ pub(crate) struct GeneralArgs {
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
     #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
     pub(crate) scheduling: Scheduling,
-    /// Time that such a thread spins before each datagram is due, up to 10ms. More gives more even gaps and uses more CPU time; SCHED_FIFO threads use at most a quarter of a CPU each, or half with three or more CPUs [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
+    /// Time that a thread spins before each paced datagram is due, up to 10ms. A longer time makes gaps more even and uses more
+    /// CPU: with SCHED_FIFO at most a quarter of a CPU for each thread, half with three or more CPUs
+    /// [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
     /// Set by -D for the process in the background.

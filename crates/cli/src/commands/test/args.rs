@@ -81,7 +81,9 @@ pub(crate) struct GeneralArgs {
     /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
     #[arg(long, value_name = "CLASS", value_parser = values::scheduling)]
     pub(crate) scheduling: Option<Scheduling>,
-    /// Time that such a thread spins before each datagram is due, up to 10ms. More gives more even gaps and uses more CPU time; SCHED_FIFO threads use at most a quarter of a CPU each, or half with three or more CPUs [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
+    /// Time that a thread spins before each paced datagram is due, up to 10ms. A longer time makes gaps more even and uses more
+    /// CPU: with SCHED_FIFO at most a quarter of a CPU for each thread, half with three or more CPUs
+    /// [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
 }
@@ -98,11 +100,11 @@ flags! {
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
         time: Option<Span> => connection.duration,
-        /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
+        /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3 counts all connections together)
         #[arg(short = 'n', long, value_name = "SIZE")]
         bytes: Option<ByteSize> => connection.bytes,
-        /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are thousands (iperf3:
-        /// all connections together)
+        /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are powers of ten
+        /// (iperf3 counts all connections together)
         #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
         packets: Option<u64> => connection.packets,
         /// Connections in each direction, 1 to 100 000 [default: 1]
@@ -149,7 +151,7 @@ flags! {
         /// How a paced sender makes up for slots that it missed: none, spread:P% (P % above the rate) or burst:N [default: spread:5%]
         #[arg(long, value_name = "POLICY")]
         catch_up: Option<CatchUp> => connection.catch_up,
-        /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
+        /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s [default: none]
         #[arg(long, value_name = "RATE")]
         fq_rate: Option<BitRate> => connection.kernel_pacing,
         #[arg(short = 'l', long, visible_alias = "size", value_name = "SIZE", value_parser = values::size, help = length())]
@@ -163,19 +165,21 @@ flags! {
 /// The help of `--spacing`, with all laws.
 fn spacing() -> String {
     format!(
-        "Intervals between packets: {}, or @FILE with their values. Give their mean by -b or in the law, not both; \
-         docs/laws.md has all laws [default: constant]",
-        Spacing::form()
+        "Intervals between packets: TIME such as 20ms, RATE such as 500pps, MIN..MAX, @FILE with values, or a law by its name \
+         and keys, such as exponential or 'normal(mean=10ms, deviation=2ms)'. Their mean is that of the law, else \
+         the one of -b. Laws (docs/laws.md): {} [default: constant]",
+        Spacing::names().join(", ")
     )
 }
 
 /// The help of `-l`, with all laws.
 fn length() -> String {
     format!(
-        "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: {}, \
-         or @FILE with their values \
+        "Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M: BYTES such as 1460 or 64K \
+         (K is 1024), MIN..MAX, @FILE with values, or a law by its name and keys, such as \
+         'normal(mean=700, deviation=200, max=1400)'. Laws (docs/laws.md): {} \
          [default: the largest datagram without fragmentation; TCP: 512K, less if paced]",
-        Size::form()
+        Size::names().join(", ")
     )
 }
 
@@ -200,7 +204,7 @@ flags! {
         /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
         #[arg(short = 'w', long, value_name = "SIZE")]
         window: Option<ByteSize> => connection.window,
-        /// TCP maximum segment size, 88 to 32767 bytes
+        /// TCP maximum segment size, 88 to 32767 bytes [default: by the path MTU]
         #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
         set_mss: Option<u32> => connection.mss,
         /// TCP: disable Nagle's algorithm (TCP_NODELAY)
@@ -212,26 +216,26 @@ flags! {
         /// TCP: whether the receiver delays acknowledgements: auto, on or off (TCP_QUICKACK) [default: auto: the kernel decides]
         #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
         delayed_ack: Option<Switch> => connection.delayed_ack,
-        /// TCP congestion control by its kernel name, such as cubic, reno or bbr
+        /// TCP congestion control by its kernel name, such as cubic, reno or bbr [default: the kernel's]
         #[arg(short = 'C', long, value_name = "NAME", value_parser = values::congestion)]
         congestion: Option<String> => connection.congestion,
         /// TCP: fail when sent data stays unacknowledged for this time, 1ms to 1h (a bare number is seconds, not iperf3's
         /// milliseconds) [default: the system's limit]
         #[arg(long, value_name = "TIME")]
         snd_timeout: Option<Span> => connection.user_timeout,
-        /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal
+        /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal [default: 0]
         #[arg(short = 'S', long, value_name = "BYTE", value_parser = values::tos, conflicts_with = "dscp")]
         tos: Option<u8> => connection.tos,
-        /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0
+        /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0 [default: 0]
         #[arg(long, value_name = "DSCP")]
         dscp: Option<Dscp> => connection.tos = |dscp: Dscp| dscp.0 << 2,
-        /// Priority in the queueing discipline of the sending host, 0 to 15 (SO_PRIORITY; above 6 with CAP_NET_ADMIN)
+        /// Priority in the queueing discipline of the sending host, 0 to 15 (SO_PRIORITY; above 6 with CAP_NET_ADMIN) [default: by the TOS byte]
         #[arg(long, value_name = "N", value_parser = values::whole(0_u8..=15))]
         priority: Option<u8> => connection.priority,
-        /// IPv6 flow label, 0 to 1048575
+        /// IPv6 flow label, 0 to 1048575 [default: chosen by the kernel]
         #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
         flowlabel: Option<u32> => connection.flow_label,
-        /// Time to live or hop limit, 1 to 255
+        /// Time to live or hop limit, 1 to 255 [default: the kernel's]
         #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
         ttl: Option<u8> => connection.ttl,
         /// Set the don't-fragment bit, and do not fragment locally
@@ -267,7 +271,7 @@ flags! {
         /// The receiver checks every payload byte: bit errors and truncation are counted
         #[arg(long)]
         verify: bool => connection.verify,
-        /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed
+        /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed [default: none]
         #[arg(long, value_name = "RATE|auto")]
         nominal: Option<Nominal> => plan.nominal = Nominal::stated,
     }
