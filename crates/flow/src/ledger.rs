@@ -3,7 +3,7 @@
 use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
 
-use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
+use crate::socket_drops::socket_drops;
 use weir_model::record::stage;
 
 /// Source of the drops at a full socket buffer.
@@ -79,7 +79,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     let udp = || record.flows.iter().filter(|f| f.transport.datagrams());
     let sends = |direction| udp().any(|f| f.direction == direction);
     // Both ends then report the same counters.
-    let is_shared = is_one_namespace(record);
+    let is_shared = record.is_one_namespace();
     for (direction, side) in [(Direction::Forward, "remote"), (Direction::Reverse, "local")] {
         let here = udp().filter(|f| f.direction == direction);
         let one_by_one = matches!(Crossing::of(here), None | Some(Crossing::PerPacket));
@@ -163,7 +163,7 @@ fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
         host.as_ref().and_then(|h| h.counters.get("softnet_dropped")).copied().unwrap_or(0)
     };
     let (local, remote) = (dropped(&record.local), dropped(&record.remote));
-    let counts = if is_one_host(record) {
+    let counts = if record.is_one_host() {
         [(local.max(remote), None), (0, None)]
     } else {
         [(local, Some("local")), (remote, Some("remote"))]

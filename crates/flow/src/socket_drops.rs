@@ -29,20 +29,6 @@ pub(crate) struct Part {
     pub(crate) exact: bool,
 }
 
-/// Whether both ends run under one kernel, whose host-wide counters both report.
-pub(crate) fn is_one_host(record: &Record) -> bool {
-    record.clock.as_ref().is_some_and(|clock| clock.method == "shared")
-}
-
-/// Whether both ends are in one network namespace, whose counters both report: then a test crosses loopback.
-pub(crate) fn is_one_namespace(record: &Record) -> bool {
-    let is_loopback = |host: &Option<Host>| {
-        let interfaces = host.as_ref().map_or(&[][..], |host| &host.interfaces);
-        !interfaces.is_empty() && interfaces.iter().all(|i| i.name == "lo")
-    };
-    is_one_host(record) && is_loopback(&record.local) && is_loopback(&record.remote)
-}
-
 /// The drops at both receiving ends, by direction.
 pub(crate) fn socket_drops(record: &Record) -> impl Fn(Direction) -> SocketDrops + use<> {
     let [forward, reverse] =
@@ -52,7 +38,7 @@ pub(crate) fn socket_drops(record: &Record) -> impl Fn(Direction) -> SocketDrops
 
 impl SocketDrops {
     fn of(record: &Record, direction: Direction) -> SocketDrops {
-        let is_shared = is_one_namespace(record);
+        let is_shared = record.is_one_namespace();
         let receives =
             |f: &&Flow| f.transport.datagrams() && (is_shared || f.direction == direction);
         let flows = || record.flows.iter().filter(receives);

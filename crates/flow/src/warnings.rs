@@ -6,7 +6,8 @@ use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 use weir_wire::header::{Carries, Epoch, Header};
 
-use crate::socket_drops::{SocketDrops, is_one_namespace, socket_drops};
+use crate::sizes::Sizes;
+use crate::socket_drops::{SocketDrops, socket_drops};
 use weir_model::record::stage;
 
 /// Code of the warning about datagrams with a wrong checksum.
@@ -196,7 +197,7 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
         };
         let ends = [(Direction::Forward, "remote"), (Direction::Reverse, "local")];
         let ends = ends.into_iter().filter(|(direction, _)| received(*direction));
-        let ends = ends.take(if is_one_namespace(record) { 1 } else { 2 });
+        let ends = ends.take(if record.is_one_namespace() { 1 } else { 2 });
         ends.map(|(direction, side)| (drops(direction).damaged().packets, false, side)).collect()
     };
     let by_ledger = |ledger: &LossLedger| {
@@ -242,6 +243,9 @@ fn fell_back(f: &Flow, out: &mut Vec<Warning>) {
     out.push(Warning::new("transport-fallback", Severity::Warning, text).for_flow(f.id));
 }
 
+/// Number of sizes of a law that are looked at.
+const MAX_SIZES: u64 = 100_000;
+
 /// Datagrams that don't fit into a packet of the path.
 fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
     let datagrams = f.transport.headers().filter(|_| f.transport.datagrams());
@@ -251,18 +255,34 @@ fn fragmented(f: &Flow, spec: &FlowSpec, path_mtu_bytes: Option<u32>, out: &mut 
         mtu_bytes: mtu,
         ..LinkShape::new(LinkTransport::datagrams(headers.bytes), family)
     };
-    let largest = spec.max_payload();
-    let packets = shape.packet(largest).frames;
+    let fragments = |bytes: u64| shape.packet(bytes).frames;
+    let sizes = Sizes::of(spec);
+    let (what, packets) = if sizes.is_constant() {
+        let packets = fragments(spec.max_payload());
+        (format!("each datagram of {} bytes is sent as {packets}", spec.max_payload()), packets)
+    } else if fragments(spec.max_payload()) > 1 {
+        let sent = f.sender.as_ref().map_or(MAX_SIZES, |s| s.packets.min(MAX_SIZES));
+        let drawn = (0..sent).map(|number| fragments(sizes.at(number) as u64));
+        let (mut most, mut count) = (1, 0_u32);
+        for packets in drawn.filter(|packets| *packets > 1) {
+            most = most.max(packets);
+            count += 1;
+        }
+        let fraction = match 100.0 * f64::from(count) / sent.max(1) as f64 {
+            percentage if percentage < 0.01 => "less than 0.01".to_owned(),
+            percentage => format!("{percentage:.2}"),
+        };
+        let pieces = if most > 2 { format!("2 to {most}") } else { "2".into() };
+        (format!("{fraction} % of the datagrams are sent as {pieces}"), most)
+    } else {
+        return;
+    };
     if packets > 1 {
-        out.push(
-            Warning::new(
-                "fragmented",
-                Severity::Info,
-                format!("each datagram of {largest} bytes is sent as {packets} IP fragments (path MTU {mtu} bytes): one lost fragment loses the datagram"),
-            )
-            .with_value(packets as f64, 1.0)
-            .for_flow(f.id),
+        let text = format!(
+            "{what} IP fragments (path MTU {mtu} bytes): one lost fragment loses the datagram"
         );
+        let warning = Warning::new("fragmented", Severity::Info, text);
+        out.push(warning.with_value(packets as f64, 1.0).for_flow(f.id));
     }
 }
 

@@ -10,7 +10,6 @@ use super::link_usage::link_usage;
 use super::rows::{add_interval, drop_partial};
 use super::totals::{run_seconds, total};
 use crate::ledger::ledger;
-use crate::socket_drops::is_one_namespace;
 
 /// One server's part of a test.
 #[derive(Debug, Clone)]
@@ -206,7 +205,7 @@ fn loss_ledger(parts: &[ServerPart]) -> Option<LossLedger> {
         sum.missing_packets = sum.missing_packets.saturating_add(ledger.missing_packets);
         for row in &ledger.rows {
             let mut row = row.clone();
-            if row.side.as_deref() == Some("remote") && !is_one_namespace(record) {
+            if row.side.as_deref() == Some("remote") && !record.is_one_namespace() {
                 row.source += &format!(" at {name}");
             }
             let same = |known: &&mut LedgerRow| {

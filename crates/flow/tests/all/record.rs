@@ -473,6 +473,25 @@ fn datagrams_above_the_path_mtu_are_noted_as_fragments() {
     assert_eq!([fragments(8000, Ipv4, Some(9000)), fragments(8000, Ipv4, None)], [None, None]);
 }
 
+/// Of a law, the datagrams that it draws count, not its extreme.
+#[test]
+fn fragments_of_a_law_are_those_of_the_sizes_sent() {
+    let of = |law: &str| {
+        let mut t = Test::udp();
+        t.spec().size = law.parse().unwrap();
+        t.parts.family = Family::Ipv4;
+        t.parts.path_mtu_bytes = Some(1500);
+        let warnings = t.record().warnings;
+        warnings.iter().find(|w| w.code == "fragmented").map(|w| (w.value.unwrap(), w.text.clone()))
+    };
+    assert_eq!(of("normal(mean=700, deviation=50)"), None, "its extreme would be 1 fragment too");
+    assert_eq!(of("normal(mean=700, deviation=100)"), None, "8 standard deviations are 1500 bytes");
+    let (most, text) = of("table(64:3, 4000:1)").unwrap();
+    assert_eq!(most, 3.0);
+    let fraction: f64 = text.split(' ').next().unwrap().parse().unwrap();
+    assert!((20.0..30.0).contains(&fraction), "{text}");
+}
+
 #[test]
 fn a_stalled_sender_is_warned_of() {
     let slots = |late: u64, pause: f64| {

@@ -203,6 +203,22 @@ impl Record {
         self.total.of(direction)
     }
 
+    /// Whether both ends run under one kernel, whose host-wide counters both report.
+    #[must_use]
+    pub fn is_one_host(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| clock.method == "shared")
+    }
+
+    /// Whether both ends are in one network namespace, whose counters both report: then a test crosses loopback.
+    #[must_use]
+    pub fn is_one_namespace(&self) -> bool {
+        let is_loopback = |host: &Option<Host>| {
+            let interfaces = host.as_ref().map_or(&[][..], |host| &host.interfaces);
+            !interfaces.is_empty() && interfaces.iter().all(|i| i.name == "lo")
+        };
+        self.is_one_host() && is_loopback(&self.local) && is_loopback(&self.remote)
+    }
+
     /// Whether a direction's total loss covers the whole run: both ends of all its datagram flows reported
     /// ([`Flow::peer_report_missing`]).
     #[must_use]
