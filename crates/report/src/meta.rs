@@ -1,7 +1,11 @@
 //! The facts known when a test starts, for the header and the lines of intervals.
 
+use std::iter::repeat_n;
+
 use serde::{Deserialize, Serialize};
-use weir_model::plan::{Direction, FlowSpec, Plan, RateSchedule, Size, Spacing, TransportName};
+use weir_model::plan::{
+    Connection, Direction, FlowSpec, Plan, RateSchedule, Size, Spacing, TransportName,
+};
 use weir_model::record::{Flow, Record};
 
 /// A flow, as far as known when a test starts.
@@ -99,14 +103,33 @@ pub struct Start {
 
 impl From<&Record> for Start {
     fn from(record: &Record) -> Self {
+        let connections = connections_of(&record.plan);
         Start {
             id: record.id.clone(),
             version: record.version.clone(),
             started_at: record.started_at.clone(),
             host: record.local.as_ref().map(|l| l.host.clone()).unwrap_or_default(),
             plan: record.plan.clone(),
-            flows: record.flows.iter().map(FlowMeta::from).collect(),
+            flows: record.flows.iter().map(|flow| planned(flow, &connections)).collect(),
         }
+    }
+}
+
+/// The connections of a plan's flows, by their number.
+fn connections_of(plan: &Plan) -> Vec<&Connection> {
+    plan.connections.iter().flat_map(|c| repeat_n(c, c.count as usize)).collect()
+}
+
+/// A flow with its rate of the plan.
+fn planned(flow: &Flow, connections: &[&Connection]) -> FlowMeta {
+    let connection = (flow.id as usize).checked_sub(1).and_then(|at| connections.get(at));
+    match connection.filter(|c| c.direction == flow.direction) {
+        None => flow.into(),
+        Some(c) => FlowMeta {
+            rate: c.send_rate().to_string(),
+            rate_schedule: c.rate_schedule.clone(),
+            ..flow.into()
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use weir_model::plan::Plan;
 use weir_model::progress::{FlowProgress, FlowState};
 use weir_model::units::SendRate;
 use weir_model::warning::{Severity, Warning};
-use weir_report::FlowMeta;
+use weir_report::Start;
 
 use super::beyond;
 use super::history::{Intervals, Written};
@@ -302,7 +302,7 @@ fn hear(app: &App, id: &str, event: &Event) {
             app.tests.change(id, |entry| {
                 let is_stored = entry.test.warnings.iter().all(|w| w.code != Notice::NOT_STORED);
                 entry.test.run_id = is_stored.then(|| record.id.clone());
-                entry.test.flows = record.flows.iter().map(FlowMeta::from).collect();
+                entry.test.flows = Start::from(&**record).flows;
                 // Those of the program stay: what it could not store or read is not in the record.
                 let in_record = |w: &Warning| record.warnings.iter().any(|r| r.code == w.code);
                 entry.test.warnings.retain(|warning| !in_record(warning));

@@ -94,12 +94,18 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
             false => format!("{units} of {payload} bytes"),
         });
     }
-    if let Some(rate) = connection.rate {
+    let of_law = || connection.spacing.moments().mean_ns.map(|_| connection.send_rate());
+    if let Some(rate) = connection.rate.or_else(of_law) {
         let schedule = connection.rate_schedule.as_ref();
         let later = schedule.map(|schedule| format!(" at first ({schedule})"));
         parts.push(rate_in_words(&rate.to_string()) + &later.unwrap_or_default());
     }
-    parts.join(" at ").replace(" at unlimited", ", unlimited")
+    let mut text = parts.join(" at ").replace(" at unlimited", ", unlimited");
+    if !connection.spacing.is_constant() {
+        text += if text.is_empty() { "" } else { ", " };
+        text += &format!("{} intervals", connection.spacing);
+    }
+    text
 }
 
 /// The results, a sentence for each direction.
@@ -366,8 +372,15 @@ fn asked_rate_was_reached(record: &Record) -> bool {
 /// The most frequent limit of the sender in the TCP samples, and its fraction of the samples.
 fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
     let mut counts = [0usize; 4];
+    // Without an emulator, nothing but this host's kernel is between the two ends.
+    let path =
+        match (record.is_one_namespace(), record.is_one_host() && record.impairment.is_none()) {
+            (true, _) => "this host, since loopback has no path: TCP's congestion window was full",
+            (false, true) => "the path within this host, by TCP's congestion control,",
+            (false, false) => "the path, by TCP's congestion control,",
+        };
     let reasons = [
-        ("congestion", "the path, by TCP's congestion control,"),
+        ("congestion", path),
         ("receive-window", "the receiver's TCP window"),
         ("send-buffer", "the sender's TCP buffer"),
         ("application", "the sending program"),
@@ -427,4 +440,37 @@ pub(super) fn flow_title(flow: &Flow) -> String {
 pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::record::{ClockRelation, Host, ImpairmentUse, Interface, TcpSample};
+
+    use super::*;
+
+    /// A run of TCP that its congestion window limited, between two interfaces.
+    fn limited(interface: &str, clock: &str) -> Record {
+        let sample = TcpSample { limited_by: Some("congestion".into()), ..Default::default() };
+        let flow = Flow { tcp_samples: vec![sample; 9], ..Default::default() };
+        let interfaces = vec![Interface { name: interface.into(), ..Default::default() }];
+        let host = Host { interfaces, ..Default::default() };
+        Record {
+            flows: vec![flow],
+            local: Some(host.clone()),
+            remote: Some(host),
+            clock: Some(ClockRelation { method: clock.into(), ..Default::default() }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_path_is_a_limit_only_where_there_is_one() {
+        let of = |record: &Record| tcp_limit(record).unwrap().0;
+        assert_eq!(of(&limited("eth0", "ntp")), "the path, by TCP's congestion control,");
+        assert!(of(&limited("lo", "shared")).starts_with("this host, since loopback has no path"));
+        let mut lab = limited("eth0", "shared");
+        assert_eq!(of(&lab), "the path within this host, by TCP's congestion control,");
+        lab.impairment = Some(ImpairmentUse::default());
+        assert_eq!(of(&lab), "the path, by TCP's congestion control,");
+    }
 }
