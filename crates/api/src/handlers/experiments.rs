@@ -70,7 +70,7 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {
-    supervise::stored::look_beside(&app);
+    supervise::stored::look_beside(&app).await;
     Ok(Json200(ExperimentList { experiments: app.experiments.list() }))
 }
 
@@ -288,7 +288,7 @@ pub(crate) async fn forget(
     PathSegment(id): PathSegment,
 ) -> Result<StatusCode, Problem> {
     supervise::stop_experiment(&app, &id).await?;
-    app.experiments.forget(&id);
+    supervise::stored::remove(&app, &id);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -189,7 +189,8 @@ impl Experiments {
         lock(&self.0).entry(entry.state.id.clone()).or_insert(entry);
     }
 
-    fn tidy(&self, most: usize) {
+    /// Removes the oldest finished ones beyond a number.
+    pub(super) fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
             let ended = all.values().map(|e| &e.state).filter(|s| s.state.is_over());

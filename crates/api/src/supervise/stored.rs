@@ -1,6 +1,6 @@
 //! Stored experiments that an earlier server or the command line started: their checkpoints and results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Mutex;
@@ -33,6 +33,9 @@ const MAX_BEGINNING_BYTES: u64 = 64 << 10;
 /// findings are added to the list and published.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time that a list of experiments waits for the check for changes.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How long the lock of an ended program may persist: a child between its fork and its exec has a copy.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -41,14 +44,19 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct StoredExperiments {
     /// Those that another program was running, or that were about to end with the previous server.
     waiting: Mutex<Vec<String>>,
-    /// For each resumable experiment: the version of its result when it was read, and whether it had a checkpoint.
-    seen: Mutex<BTreeMap<String, (Option<FileVersion>, bool)>>,
+    /// For each stored experiment: the version of its files when they were examined.
+    seen: Mutex<BTreeMap<String, StoredVersion>>,
+    /// Those that a client removed from the list.
+    removed: Mutex<BTreeSet<String>>,
     /// A scan is running.
     is_looking: AtomicBool,
 }
 
 /// Identifies the version of a file: length, time of last change.
 type FileVersion = (u64, SystemTime);
+
+/// Identifies the version of a stored experiment: its result, and whether it has a checkpoint.
+type StoredVersion = (Option<FileVersion>, bool);
 
 /// The state of a stored experiment.
 enum StoredState {
@@ -81,7 +89,9 @@ pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
 fn take_up(app: &App) {
     let kept = weir_runs::Experiments::of(&app.config.data);
     let (mut open, mut closed, mut read) = (0, 0, 0);
-    for id in kept.ids().unwrap_or_default().into_iter().rev().take(MAX_LOOKED_AT) {
+    let newest = newest(&kept);
+    lock(&app.stored.seen).extend(newest.iter().map(|id| (id.clone(), version(&kept, id))));
+    for id in newest {
         // This server has started it meanwhile and reports it itself.
         if app.experiments.knows(&id) {
             continue;
@@ -111,15 +121,27 @@ fn take_up(app: &App) {
     }
 }
 
-/// Checks again in the background what may have changed: experiments that were running, and incomplete ones that
-/// `weir run --resume` may have resumed. Changes are published.
-pub(crate) fn look_beside(app: &Shared) {
-    let is_idle = lock(&app.stored.waiting).is_empty() && app.experiments.unsettled().is_empty();
-    if is_idle || app.stored.is_looking.swap(true, Ordering::Relaxed) {
+/// The ids of the newest stored experiments, newest first.
+fn newest(kept: &weir_runs::Experiments) -> Vec<String> {
+    kept.ids().unwrap_or_default().into_iter().rev().take(MAX_LOOKED_AT).collect()
+}
+
+fn version(kept: &weir_runs::Experiments, id: &str) -> StoredVersion {
+    let found = kept.result(id).symlink_metadata().ok();
+    let result = found.and_then(|f| Some((f.len(), f.modified().ok()?)));
+    (result, kept.checkpoint(id).exists())
+}
+
+/// Checks again what may have changed: experiments that other programs have started since, that were running, and
+/// incomplete ones that `weir run --resume` may have resumed. Changes are published. Waits for a moment unless other
+/// requests occupy the server; a longer check continues in the background.
+pub(crate) async fn look_beside(app: &Shared) {
+    if app.stored.is_looking.swap(true, Ordering::Relaxed) {
         return;
     }
+    let is_occupied = app.heavy.available_permits() == 0;
     let app = app.clone();
-    tokio::spawn(async move {
+    let looking = tokio::spawn(async move {
         let looking = app.clone();
         // Unreadable: keep the known state.
         let _ = heavy(&app, move || {
@@ -129,32 +151,61 @@ pub(crate) fn look_beside(app: &Shared) {
         .await;
         app.stored.is_looking.store(false, Ordering::Relaxed);
     });
+    if !is_occupied {
+        let _ = tokio::time::timeout(LOOK, looking).await;
+    }
 }
 
 fn look_again(app: &App) {
-    let waiting = std::mem::take(&mut *lock(&app.stored.waiting));
+    let kept = weir_runs::Experiments::of(&app.config.data);
+    let unsettled = app.experiments.unsettled();
+    let mut waiting = std::mem::take(&mut *lock(&app.stored.waiting));
+    // A result can have megabytes: it is read again only when it was rewritten.
+    let mut changed = vec![];
+    {
+        let newest = newest(&kept);
+        let mut seen = lock(&app.stored.seen);
+        let stored: BTreeSet<&String> = newest.iter().collect();
+        seen.retain(|id, _| unsettled.contains(id) || stored.contains(id));
+        let others = unsettled.iter().filter(|id| !stored.contains(id));
+        for id in newest.iter().chain(others) {
+            let now = version(&kept, id);
+            if seen.insert(id.clone(), now) != Some(now) {
+                changed.push(id.clone());
+            }
+        }
+    }
+    for id in changed {
+        if unsettled.contains(&id) {
+            renew(app, &id);
+        } else if !app.experiments.knows(&id)
+            && !lock(&app.stored.removed).contains(&id)
+            && !waiting.contains(&id)
+        {
+            waiting.push(id);
+        }
+    }
+    let mut is_added = false;
     for id in waiting {
         match look_at(app, &id) {
             StoredState::Open(state) | StoredState::Closed(state) => {
                 app.experiments.take_up(*state);
+                is_added = true;
                 tell(app, &id);
             }
             StoredState::Running => lock(&app.stored.waiting).push(id),
             StoredState::Other => {}
         }
     }
-    let kept = weir_runs::Experiments::of(&app.config.data);
-    let unsettled = app.experiments.unsettled();
-    lock(&app.stored.seen).retain(|id, _| unsettled.contains(id));
-    for id in unsettled {
-        let found = kept.result(&id).symlink_metadata().ok();
-        let stamp = found.and_then(|f| Some((f.len(), f.modified().ok()?)));
-        let now = (stamp, kept.checkpoint(&id).exists());
-        // A result can have megabytes: it is read again only when it was rewritten.
-        if lock(&app.stored.seen).insert(id.clone(), now) != Some(now) {
-            renew(app, &id);
-        }
+    if is_added {
+        app.experiments.tidy(app.config.limits.ended_kept);
     }
+}
+
+/// Removes an experiment from the list; its files remain.
+pub(crate) fn remove(app: &App, id: &str) {
+    lock(&app.stored.removed).insert(id.to_owned());
+    app.experiments.forget(id);
 }
 
 /// Checks an experiment that another program may have resumed or completed.

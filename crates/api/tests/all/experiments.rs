@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::http::get;
+use crate::http::{ask, get};
 use crate::served::{self, serve};
 
 #[test]
@@ -40,4 +40,34 @@ fn experiments_are_reported_side_by_side_in_the_order_of_their_ids() {
         assert!(error["given"].as_str().unwrap_or_default().contains(given), "{query}: {refused}");
     }
     get(s.address, "/report?experiment=exp-a&experiment=nothing").expect(404);
+}
+
+/// A stored result, as the command line writes it.
+fn result(id: &str) -> String {
+    let result = json!({
+        "schema": "weir.experiment/1", "id": id, "version": "0", "name": "sweep", "started_at": "2026-11-22T10:00:00Z",
+        "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "outcome": "passed", "steps": [],
+    });
+    format!("{result}\n")
+}
+
+#[test]
+fn experiments_of_the_command_line_appear_in_the_list_of_a_running_server() {
+    let s = serve(|_| {});
+    let listed = || -> Vec<String> {
+        let list = get(s.address, "/experiments").expect(200);
+        let ids = list["experiments"].as_array().unwrap().iter();
+        ids.map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let stored = weir_runs::Experiments::prepare(&served::data(s.directory.path())).unwrap();
+    assert!(listed().is_empty());
+    for id in ["20261122-a", "20261122-b"] {
+        stored.keep(id, &result(id)).unwrap();
+    }
+    assert_eq!(listed(), ["20261122-b", "20261122-a"]);
+    // One that was removed from the list stays away, even if its files change.
+    ask(s.address, "DELETE", "/experiments/20261122-a", &[], None).expect(204);
+    stored.keep("20261122-a", &(result("20261122-a") + "\n")).unwrap();
+    stored.keep("20261122-c", &result("20261122-c")).unwrap();
+    assert_eq!(listed(), ["20261122-c", "20261122-b"]);
 }
