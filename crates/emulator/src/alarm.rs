@@ -25,6 +25,17 @@ pub enum AlarmKind {
 }
 
 impl AlarmKind {
+    /// All kinds.
+    pub const ALL: [AlarmKind; 7] = [
+        AlarmKind::LinkDown,
+        AlarmKind::CpuHigh,
+        AlarmKind::MemoryCapNear,
+        AlarmKind::UnplannedDrop,
+        AlarmKind::DeadlineLate,
+        AlarmKind::ClockStepped,
+        AlarmKind::PacketTraceDropped,
+    ];
+
     /// Its name in a report.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -71,7 +82,9 @@ pub struct AlarmSelection {
 }
 
 impl AlarmSelection {
-    fn has(&self, alarm: &Alarm) -> bool {
+    /// Whether it selects an alarm.
+    #[must_use]
+    pub fn has(&self, alarm: &Alarm) -> bool {
         self.kind.is_none_or(|kind| kind == alarm.kind)
             && self.object.as_ref().is_none_or(|object| *object == alarm.object)
     }

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::{Value, json};
-use weir_emulator::LinkMode;
+use weir_emulator::{AlarmKind, AlarmSelection, LinkMode};
 use weir_model::ModelError;
 use weir_model::impairment::{Impairment, Laws, Other};
 use weir_model::units::{ByteSize, Seed, Span};
@@ -263,34 +263,44 @@ pub(crate) struct SocketArgs {
 /// Selects alarms of a running emulator.
 #[derive(Debug, Args)]
 pub(crate) struct AlarmArgs {
-    /// Their kind, such as link-down (docs/emulator.md lists them) [default: all]
-    kind: Option<String>,
+    /// Their kind [default: all]
+    #[arg(value_parser = PossibleValuesParser::new(AlarmKind::ALL.map(AlarmKind::name)).try_map(alarm_kind))]
+    kind: Option<AlarmKind>,
     /// The interface or direction that they are about [default: all]
     object: Option<String>,
+    /// Print the number of alarms as JSON
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 impl AlarmArgs {
-    /// The request of a verb.
-    pub(super) fn request(&self, verb: &str) -> Value {
-        let mut request = json!({ "verb": verb });
-        for (field, value) in [("kind", &self.kind), ("object", &self.object)] {
-            if let Some(value) = value {
-                request[field] = json!(value);
-            }
-        }
-        request
+    /// The alarms that they select.
+    pub(super) fn selection(&self) -> AlarmSelection {
+        AlarmSelection { kind: self.kind, object: self.object.clone() }
     }
+}
+
+/// The kind of a name; the parser of possible values has refused all others.
+fn alarm_kind(name: String) -> Result<AlarmKind, String> {
+    AlarmKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or(name)
+}
+
+/// Parses `50` or `50%`.
+fn percentage(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let found = number.parse().ok().filter(|n| (1..=100).contains(n));
+    found.ok_or_else(|| "a percentage from 1 to 100, such as 50 or 50%".into())
 }
 
 /// The thresholds to change.
 #[derive(Debug, Args, Serialize)]
 pub(crate) struct ThresholdArgs {
     /// CPU use of a direction's thread, per cent of a processor, 1 to 100
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_percentage: Option<u32>,
     /// Memory in use for queued packets, per cent of its limit, 1 to 100
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_percentage: Option<u32>,
     /// Packets lost without a law in half a second
@@ -453,6 +463,26 @@ fn mac(text: &str) -> Result<[u8; 6], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct AlarmLine {
+        #[command(flatten)]
+        alarms: AlarmArgs,
+    }
+
+    #[test]
+    fn thresholds_and_kinds_of_alarms_are_parsed_before_a_request() {
+        use clap::Parser as _;
+        for (text, wanted) in
+            [("50", Some(50)), ("50%", Some(50)), ("50 %", Some(50)), ("0%", None), ("101", None)]
+        {
+            assert_eq!(percentage(text).ok(), wanted, "{text}");
+        }
+        let of = |kind: &str| AlarmLine::try_parse_from(["x", kind]).map(|line| line.alarms);
+        let selected = of("link-down").unwrap().selection();
+        assert_eq!(serde_json::to_string(&selected).unwrap(), r#"{"kind":"link-down"}"#);
+        assert_eq!(of("linkdown").unwrap_err().kind(), clap::error::ErrorKind::InvalidValue);
+    }
 
     /// Every equivalent of netem's words that the help names is accepted.
     #[test]

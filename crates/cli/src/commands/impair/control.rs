@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use weir_emulator::control::ask;
-use weir_emulator::{AlarmThresholds, Report};
+use weir_emulator::{Alarm, AlarmSelection, AlarmThresholds, Report};
+use weir_model::counted;
 use weir_model::impairment::Impairment;
 use weir_net::namespace::process_start_time;
 
-use super::args::{LawArgs, SocketArgs, Verb};
+use super::args::{AlarmArgs, LawArgs, SocketArgs, Verb};
 use super::text;
 use crate::error::CliError;
 use crate::output::print;
@@ -69,13 +70,9 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
             }
         }
         Verb::Acknowledge { alarms, socket } => {
-            let answer = talk(socket, &alarms.request("acknowledge"))?;
-            print(&format!("{} acknowledged\n", alarm_count(&answer)))
+            change_alarms(AlarmVerb::Acknowledge, alarms, socket)
         }
-        Verb::Clear { alarms, socket } => {
-            let answer = talk(socket, &alarms.request("clear"))?;
-            print(&format!("{} removed\n", alarm_count(&answer)))
-        }
+        Verb::Clear { alarms, socket } => change_alarms(AlarmVerb::Clear, alarms, socket),
         Verb::Thresholds { changes, json, socket } => {
             let mut request = json!(changes);
             request["verb"] = "thresholds".into();
@@ -152,9 +149,63 @@ fn shown(mut answer: Value) -> String {
     format!("{answer:#}\n")
 }
 
-/// The number of alarms in an answer, in words.
-fn alarm_count(answer: &Value) -> String {
-    weir_model::counted(answer["alarms"].as_u64().unwrap_or(0), "alarm")
+/// A verb on alarms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AlarmVerb {
+    Acknowledge,
+    Clear,
+}
+
+fn change_alarms(
+    verb: AlarmVerb,
+    alarms: &AlarmArgs,
+    socket: &SocketArgs,
+) -> Result<i32, CliError> {
+    let selection = alarms.selection();
+    let mut request = json!(selection);
+    request["verb"] = match verb {
+        AlarmVerb::Acknowledge => "acknowledge".into(),
+        AlarmVerb::Clear => "clear".into(),
+    };
+    let answer = talk(socket, &request)?;
+    let count = answer["alarms"].as_u64().unwrap_or(0);
+    if alarms.json {
+        return print(&format!("{:#}\n", json!({ "alarms": count })));
+    }
+    if count > 0 {
+        let done = if verb == AlarmVerb::Clear { "removed" } else { "acknowledged" };
+        return print(&format!("{} {done}\n", counted(count, "alarm")));
+    }
+    let answer = talk(socket, &json!({ "verb": "stats" }))?;
+    let report: Report = understood(&answer["report"])?;
+    print(&format!("{}\n", why_none(verb, &selection, &report.alarms)))
+}
+
+/// Why a verb changed none of these alarms.
+fn why_none(verb: AlarmVerb, selection: &AlarmSelection, all: &[Alarm]) -> String {
+    let mut which = String::new();
+    if let Some(kind) = selection.kind {
+        which += &format!(" of kind {}", kind.name());
+    }
+    if let Some(object) = &selection.object {
+        which += &format!(" on {object}");
+    }
+    let found = all.iter().filter(|alarm| selection.has(alarm)).count() as u64;
+    let none = if verb == AlarmVerb::Clear { "no alarm removed" } else { "no alarm acknowledged" };
+    match (found, verb) {
+        (0, _) => format!("{none}: the emulator has no alarm{which}"),
+        (n, AlarmVerb::Clear) => {
+            let those = counted(n, "alarm");
+            let verb = if n == 1 { "is" } else { "are" };
+            format!(
+                "{none}: {those}{which} {verb} active, and removed only after the condition has passed"
+            )
+        }
+        (n, AlarmVerb::Acknowledge) => {
+            let verb = if n == 1 { "is" } else { "are" };
+            format!("{none}: {}{which} {verb} acknowledged already", counted(n, "alarm"))
+        }
+    }
 }
 
 fn print_in_force(answer: &Value) -> Result<i32, CliError> {
@@ -213,7 +264,7 @@ fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
     if answer["ok"] == Value::Bool(true) {
         return Ok(answer);
     }
-    let reason = answer["error"].as_str().map_or_else(|| answer.to_string(), Into::into);
+    let reason = answer["error"].as_str().unwrap_or("refused without a reason").into();
     Err(refused(reason, exit_code(answer["kind"].as_str())))
 }
 
@@ -294,6 +345,30 @@ mod tests {
             r#"{"both":"loss 1%","flow":"voice","seed":"0x7","verb":"set"}"#
         );
         assert_eq!(changes(&LawArgs::default(), None).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn a_verb_that_changes_no_alarm_says_why() {
+        use weir_emulator::AlarmKind;
+        let alarm = |object: &str, active| Alarm {
+            kind: AlarmKind::LinkDown,
+            object: object.into(),
+            at_seconds: 1.0,
+            active,
+            acknowledged_at_seconds: Some(2.0),
+            text: String::new(),
+        };
+        let all = [alarm("eth0", true), alarm("eth1", true)];
+        let of =
+            |kind, object: Option<&str>| AlarmSelection { kind, object: object.map(Into::into) };
+        let why = |verb, which: AlarmSelection| why_none(verb, &which, &all);
+        let eth0 = of(Some(AlarmKind::LinkDown), Some("eth0"));
+        let clear = why(AlarmVerb::Clear, eth0.clone());
+        assert!(clear.contains("1 alarm of kind link-down on eth0 is active"), "{clear}");
+        let both = why(AlarmVerb::Acknowledge, of(None, None));
+        assert!(both.contains("2 alarms are acknowledged already"), "{both}");
+        let none = why(AlarmVerb::Clear, of(Some(AlarmKind::CpuHigh), None));
+        assert!(none.ends_with("no alarm of kind cpu-high"), "{none}");
     }
 
     #[test]
