@@ -35,5 +35,12 @@ export function alarmGroups(alarms: readonly Alarm[]): AlarmGroup[] {
   return [...groups.values()].sort((a, b) => Number(b.active) - Number(a.active) || b.last - a.last);
 }
 
+/** What a verb on the alarms of a group changed: `count` is the number that the emulator answered. */
+export function outcomeOf(verb: 'acknowledge' | 'clear', { kind, object }: Pick<AlarmGroup, 'kind' | 'object'>, count: number): string {
+  const alarms = `${count === 1 ? '1 alarm' : `${count} alarms`} of kind ${kind} on ${object}`;
+  if (verb === 'acknowledge') return count === 0 ? `All alarms of kind ${kind} on ${object} are acknowledged already.` : `Acknowledged ${alarms}.`;
+  return count === 0 ? `No alarm of kind ${kind} on ${object} was removed: it is active again, or another client has removed it.` : `Removed ${alarms}.`;
+}
+
 /** A date in ms as RFC 3339. */
 export const dateOf = (ms: number): string => new Date(ms).toISOString();

@@ -1,8 +1,8 @@
 // A running emulator on the page: its configuration, staged changes and counters.
 
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
-import { type AlarmGroup, alarmGroups, dateOf } from './alarms';
-import type { Alarm, AlarmThresholds, Applied, DocumentChange, EmulatorEntry, EmulatorHistory, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
+import { type AlarmGroup, alarmGroups, dateOf, outcomeOf } from './alarms';
+import type { Alarm, AlarmCount, AlarmThresholds, Applied, DocumentChange, EmulatorEntry, EmulatorHistory, EmulatorList, InheritedLaws, Report, Validation } from './api/shapes';
 import { byFlow, flowKey, type FlowReport, Histories } from './history';
 import type { Series } from './live/series';
 import { stream } from './live/stream.svelte';
@@ -260,9 +260,12 @@ export class Board {
   }
 
   /** Marks a group's alarms as seen, or removes those that have passed, for all clients. */
-  async changeAlarms(verb: 'acknowledge' | 'clear', { kind, object }: AlarmGroup): Promise<void> {
-    await post(path`/emulators/${this.id}/alarms/${verb}`, { kind, object });
+  /** Returns what it changed, as a sentence. */
+  async changeAlarms(verb: 'acknowledge' | 'clear', group: AlarmGroup): Promise<string> {
+    const { kind, object } = group;
+    const { alarms } = await post<AlarmCount>(path`/emulators/${this.id}/alarms/${verb}`, { kind, object });
     this.take(await get<Report>(path`/emulators/${this.id}/counters`));
+    return outcomeOf(verb, group, alarms);
   }
 
   async setThresholds(thresholds: AlarmThresholds): Promise<void> {

@@ -396,7 +396,9 @@ test('alarms are grouped, acknowledged and cleared', options, async () => {
   assert.match(await row.getByRole('cell').nth(4).innerText(), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
   await table.getByRole('button', { name: 'Clear link-down, veth-b' }).click();
   await table.getByRole('row', { name: /link-down/ }).waitFor({ state: 'detached' });
+  await page.getByText('Removed 1 alarm of kind link-down on veth-b.').waitFor();
   await row.getByRole('button', { name: /^Acknowledge/ }).click();
+  await page.getByText('Acknowledged 3 alarms of kind deadline-late on forward.').waitFor();
   await row.getByText('acknowledged').waitFor();
   await page.getByRole('status').getByText('late at 3').waitFor({ state: 'detached' });
   // Raised again, it calls again. The emulator has the state: it stays after a reload, and other clients see it.

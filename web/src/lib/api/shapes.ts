@@ -5,6 +5,7 @@ import type { components } from './types';
 type Schemas = components['schemas'];
 
 export type Alarm = Schemas['Alarm'];
+export type AlarmCount = Schemas['AlarmCount'];
 export type AlarmThresholds = Schemas['AlarmThresholds'];
 export type AlarmEvent = Schemas['AlarmEvent'];
 export type Applied = Schemas['Applied'];
