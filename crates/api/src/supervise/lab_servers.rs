@@ -82,7 +82,12 @@ async fn run(
                 }
             })
             .await;
-            Problem::of_refusal(&outcome.why(), |_| String::new())
+            let refusal = outcome.why();
+            match refusal.code.as_str() {
+                // Another program listens there, perhaps a server.
+                "listen" => Problem::conflict("listen", refusal.message),
+                _ => Problem::of_refusal(&refusal, |_| String::new()),
+            }
         }
     };
     lock(&app.lab_servers.0).remove(&at);
