@@ -59,7 +59,9 @@ export function askedRate(text: string): string {
   const [, number = '', prefix = '', packets, burst = ''] = /^(\d+(?:\.\d+)?)([kKMGT]?)(pps)?(\/\d+)?$/.exec(text.trim()) ?? [];
   if (number === '') return text;
   if (Number(number) === 0) return 'unlimited';
-  return `${number} ${prefix.replace('K', 'k')}${packets ? 'pkt/s' : 'bit/s'}${burst && ` in bursts of ${burst.slice(1)}`}`;
+  // One that follows from another figure has many digits.
+  const shown = number.replace('.', '').length > 7 && number.includes('.') ? significant(Number(number)) : number;
+  return `${shown} ${prefix.replace('K', 'k')}${packets ? 'pkt/s' : 'bit/s'}${burst && ` in bursts of ${burst.slice(1)}`}`;
 }
 
 /** A length in bytes as a plan writes it (`1470`, `8K`: powers of 1024), with its unit. */

@@ -57,7 +57,7 @@ describe('figures', () => {
 
 describe('what was asked for', () => {
   it('has its unit', () => {
-    expect(['10M', '2.5G', '50K', '1000', '50000pps', '5kpps', '10M/32', '0', 'odd'].map(askedRate)).toEqual(['10 Mbit/s', '2.5 Gbit/s', '50 kbit/s', '1000 bit/s', '50000 pkt/s', '5 kpkt/s', '10 Mbit/s in bursts of 32', 'unlimited', 'odd']);
+    expect(['10M', '2.5G', '50K', '1000', '50000pps', '5kpps', '10M/32', '333.45049594454053pps', '0', 'odd'].map(askedRate)).toEqual(['10 Mbit/s', '2.5 Gbit/s', '50 kbit/s', '1000 bit/s', '50000 pkt/s', '5 kpkt/s', '10 Mbit/s in bursts of 32', '333.5 pkt/s', 'unlimited', 'odd']);
     expect(['1470', '8K', '1M', 'largest'].map(askedBytes)).toEqual(['1470 B', '8 KiB', '1 MiB', 'largest']);
   });
 });

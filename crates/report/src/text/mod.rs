@@ -137,7 +137,7 @@ pub(crate) fn rate_in_words(rate: &str) -> String {
     };
     let mut text = match limit {
         RateLimit::Unlimited => "unlimited".into(),
-        RateLimit::Packets(packets) => format!("{}/s", counted(shortened(packets), "packet")),
+        RateLimit::Packets(packets) => format!("{}/s", counted(rounded(packets), "packet")),
         RateLimit::Bits(bits) => bits_in_words(bits),
     };
     if burst > 1 {
@@ -146,17 +146,14 @@ pub(crate) fn rate_in_words(rate: &str) -> String {
     text
 }
 
-/// A number of more than three decimals, such as the reciprocal of a mean interval, with three significant digits; any
-/// other as it is.
-fn shortened(number: f64) -> f64 {
-    let is_short = format!("{number}").split_once('.').is_none_or(|(_, all)| all.len() <= 3);
-    match is_short || !number.is_normal() {
-        true => number,
-        false => {
-            let decimals = (2 - number.abs().log10().floor() as i32).max(0);
-            format!("{number:.0$}", decimals as usize).parse().unwrap_or(number)
-        }
+/// A packet rate without rounding, unless it has more than six digits behind the point, as one that follows from a bit rate has:
+/// then with four significant ones.
+fn rounded(packets: f64) -> f64 {
+    if (packets * 1e6).fract() == 0.0 || packets <= 0.0 {
+        return packets;
     }
+    let factor = 10f64.powf(3.0 - packets.log10().floor()).max(1.0);
+    (packets * factor).round() / factor
 }
 
 /// A given rate without rounding: `100M` as `100 Mbit/s`, 1 234 567 bit/s as `1234567 bit/s`.
@@ -231,11 +228,12 @@ mod tests {
             ("999", "999 bit/s"),
             ("64k", "64 kbit/s"),
             ("500pps", "500 packets/s"),
+            ("333.45049594454053pps", "333.5 packets/s"),
+            ("0.012345678901pps", "0.01235 packets/s"),
+            ("123456.78901234pps", "123457 packets/s"),
+            ("2.5pps", "2.5 packets/s"),
             ("1000pps/4", "1000 packets/s in bursts of 4"),
             ("333.45pps", "333.45 packets/s"),
-            ("333.45049594454053pps", "333 packets/s"),
-            ("12345.6789pps", "12346 packets/s"),
-            ("0.033333333pps", "0.0333 packets/s"),
             ("0/8", "unlimited in bursts of 8"),
             ("no rate", "no rate"),
         ] {
