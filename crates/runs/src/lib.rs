@@ -56,7 +56,7 @@ pub use error::StoreError;
 pub use experiments::Experiments;
 pub use import::{Imported, MAX_RECORD_BYTES};
 pub use row::RunRow;
-pub use search::Filter;
+pub use search::{Filter, RunKind};
 pub use setup::SetupDifference;
 pub use store::Store;
 pub use tables::{TABLE_FILES, Tables, table_columns};

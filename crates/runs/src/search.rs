@@ -10,6 +10,29 @@ use crate::condition::Condition;
 use crate::row::RunRow;
 use crate::{Store, StoreError};
 
+/// Runs by whether they are part of an experiment.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum RunKind {
+    /// Both.
+    #[default]
+    All,
+    /// Tests that are not part of an experiment.
+    Tests,
+    /// Runs of experiments.
+    Experiments,
+}
+
 /// Which runs to list, newest first. All conditions must hold.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Filter {
@@ -23,6 +46,8 @@ pub struct Filter {
     pub host: Option<String>,
     /// Labels: key and, when given, value.
     pub labels: Vec<(String, Option<String>)>,
+    /// Whether the runs are part of an experiment.
+    pub kind: RunKind,
     /// Text in the title; A to Z match in either case.
     pub title: Option<String>,
     /// Parameters and results. Those of a connection must hold for the same connection.
@@ -57,6 +82,13 @@ impl Filter {
                 ),
                 None => and(&format!("{of_key})"), vec![key.clone().into()]),
             }
+        }
+        let of_experiment =
+            "EXISTS (SELECT 1 FROM labels WHERE labels.run = runs.id AND key = 'experiment')";
+        match self.kind {
+            RunKind::All => {}
+            RunKind::Tests => and(&format!("NOT {of_experiment}"), vec![]),
+            RunKind::Experiments => and(of_experiment, vec![]),
         }
         if let Some(words) = &self.title {
             and("instr(lower(title), lower(?)) > 0", vec![words.clone().into()]);

@@ -587,7 +587,10 @@ export class Mock {
         if (id === undefined) {
           if ((query.get('where') ?? '').includes('nonsense')) throw new Refused(422, 'nonsense is no condition', [refuse('?where', query.get('where'), 'a condition such as loss>0.1%')]);
           const runs = [...this.records.values()].filter((one) => !query.get('host') || one.plan.host === query.get('host')).map((one) => ({ id: one.id, started_at: one.started_at, host: one.plan.host, transport: '1 tcp, 2 udp', forward_bits_per_second: one.total.forward.receiver.bits_per_second, reverse_bits_per_second: one.total.reverse?.receiver.bits_per_second, loss_ratio: 0, warnings: one.warnings.length, status: one.status, version: one.version, tags: this.runTags.get(one.id) ?? {} }));
-          return { body: { runs, total: this.records.size } };
+          const isOfExperiment = (run) => 'experiment' in run.tags;
+          const kind = query.get('kind') ?? 'all';
+          const shown = runs.filter((run) => kind === 'all' || isOfExperiment(run) === (kind === 'experiments'));
+          return { body: { runs: shown, total: shown.length, excluded_by_kind: runs.length - shown.length } };
         }
         if (record === undefined) throw missing();
         if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `${JSON.stringify(this.runTags.get(id) ?? {}).length}` };

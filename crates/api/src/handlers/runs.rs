@@ -9,7 +9,7 @@ use weir_model::record::Record;
 use weir_report::CsvWriter;
 use weir_report::page::{self, Document};
 use weir_report::plot::{self, FigureData};
-use weir_runs::{Diff, Edge, Filter, Side, Store, StoreError, diff, moment_of};
+use weir_runs::{Diff, Edge, Filter, RunKind, Side, Store, StoreError, diff, moment_of};
 
 use super::{Answer, Json200, answer, fresh, heavy};
 use crate::app::Shared;
@@ -103,7 +103,15 @@ pub(crate) async fn list(
             runs.push(RunEntry { run, tags });
         }
         let total = store.count(&filter).map_err(of_store)?;
-        Ok(RunList { runs, total })
+        let excluded_by_kind = match filter.kind {
+            RunKind::All => 0,
+            _ => {
+                let all =
+                    store.count(&Filter { kind: RunKind::All, ..filter }).map_err(of_store)?;
+                all.saturating_sub(total)
+            }
+        };
+        Ok(RunList { runs, total, excluded_by_kind })
     })
     .await
     .map(Json200)
@@ -135,6 +143,7 @@ fn filter(query: &RunsQuery) -> Result<Filter, Problem> {
         until_unix_ms: moment("?until", &query.until, Edge::Until)?,
         host: query.host.clone(),
         labels: query.tag.iter().map(label).collect(),
+        kind: query.kind,
         title: query.title.clone(),
         conditions,
     })

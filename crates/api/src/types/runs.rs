@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::record::Record;
 use weir_report::page::{self, Block, Cell, Grid, Headline, Notice};
 use weir_report::plot::FigureData;
-use weir_runs::RunRow;
+use weir_runs::{RunKind, RunRow};
 
 use super::{number, several, switch};
 
@@ -42,6 +42,8 @@ pub(crate) struct RunsQuery {
     pub tag: Vec<String>,
     /// Words in the title.
     pub title: Option<String>,
+    /// Whether the runs are part of an experiment; absent: all runs.
+    pub kind: RunKind,
     /// A condition such as `transport=udp` or `loss>0.1%`, as of `weir runs list --where`; may be repeated.
     #[serde(rename = "where", deserialize_with = "several")]
     #[schemars(length(max = 48), transform = condition)]
@@ -104,6 +106,8 @@ pub(crate) struct RunList {
     pub runs: Vec<RunEntry>,
     /// Number of matching runs, regardless of the limit.
     pub total: u64,
+    /// Number of runs that only `kind` excludes.
+    pub excluded_by_kind: u64,
 }
 
 /// The tags of a run: replaces all of them.

@@ -4,7 +4,7 @@
 use weir_model::plan::Plan;
 use weir_model::record::{DirectionTotal, RUN_SCHEMA, Record, Status, Sums, Totals};
 use weir_model::warning::{Severity, Warning};
-use weir_runs::{Condition, Filter, Store, StoreError};
+use weir_runs::{Condition, Filter, RunKind, Store, StoreError};
 
 /// A run of this plan (a `weir.plan/1` without its schema line), started `minutes` after noon.
 fn run(id: &str, minutes: u32, plan: &str) -> Record {
@@ -113,6 +113,17 @@ fn time_title_and_labels_are_found_together() {
     assert_eq!(found(&store, &labels(&[("site", Some("annex")), ("batch", None)])), ["fast"]);
     let all = Filter { limit: Some(1), ..labels(&[("site", None)]) };
     assert_eq!((store.list(&all).unwrap().len(), store.count(&all).unwrap()), (1, 2));
+}
+
+#[test]
+fn runs_of_experiments_are_distinguished_from_other_tests() {
+    let (_dir, mut store) = store();
+    store.tag("fast", &[("experiment", "20261122-a")]).unwrap();
+    store.tag("cut", &[("site", "experiment")]).unwrap();
+    let of = |kind| found(&store, &Filter { kind, ..Default::default() });
+    assert_eq!(of(RunKind::Tests), ["cut", "both"]);
+    assert_eq!(of(RunKind::Experiments), ["fast"]);
+    assert_eq!(of(RunKind::All).len(), 3);
 }
 
 #[test]

@@ -5790,8 +5790,22 @@ export interface components {
              */
             warnings: number;
         };
+        /**
+         * @description Runs by whether they are part of an experiment.
+         *
+         *     - `all`: Both.
+         *     - `tests`: Tests that are not part of an experiment.
+         *     - `experiments`: Runs of experiments.
+         * @enum {string}
+         */
+        RunKind: "all" | "tests" | "experiments";
         /** @description Runs, newest first. */
         RunList: {
+            /**
+             * Format: uint64
+             * @description Number of runs that only `kind` excludes.
+             */
+            excluded_by_kind: number;
             /** @description The runs, up to the limit. */
             runs: components["schemas"]["RunEntry"][];
             /**
@@ -8929,6 +8943,8 @@ export interface operations {
             query?: {
                 /** @description The peer, exactly. */
                 host?: string;
+                /** @description Whether the runs are part of an experiment; absent: all runs. */
+                kind?: components["schemas"]["RunKind"];
                 /** @description Maximum number of runs, 1 to 1000. */
                 limit?: number;
                 /** @description Started at or after: a date, an RFC 3339 time, or an age such as `2h` or `7d`. */

@@ -1,7 +1,7 @@
 //! The flags that select runs, the same for every command that accepts several.
 
-use clap::Args;
-use weir_runs::{Condition, Edge, Filter, moment_of};
+use clap::{Args, ValueEnum};
+use weir_runs::{Condition, Edge, Filter, RunKind, moment_of};
 
 use super::RunsError;
 
@@ -28,11 +28,21 @@ pub(super) struct SearchArgs {
     /// Only runs with these words in their title.
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// Only tests that are not part of an experiment, or only runs of experiments.
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Tests,
+    Experiments,
 }
 
 impl SearchArgs {
     /// Names of the flags, for commands that require one of them or another argument.
-    pub(super) const FLAGS: [&str; 6] = ["host", "label", "since", "until", "conditions", "title"];
+    pub(super) const FLAGS: [&str; 7] =
+        ["host", "label", "since", "until", "conditions", "title", "kind"];
 
     /// The filter, without a limit.
     pub(super) fn filter(&self, now_unix_ms: i64) -> Result<Filter, RunsError> {
@@ -50,6 +60,11 @@ impl SearchArgs {
             labels: self.label.iter().map(|label| key_and_value(label)).collect(),
             title: self.title.clone(),
             conditions: self.conditions.clone(),
+            kind: match self.kind {
+                None => RunKind::All,
+                Some(Kind::Tests) => RunKind::Tests,
+                Some(Kind::Experiments) => RunKind::Experiments,
+            },
         })
     }
 }
