@@ -9,7 +9,7 @@
 //! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
 //! - [`experiment_csv`]: an experiment as one table; [`tables_text`], [`table_csv`]: the tables of its scenario;
-//!   [`merged_tables`]: those of several experiments.
+//!   [`experiments_text`], [`merged_tables`]: those of several experiments.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
@@ -44,7 +44,7 @@ pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};
 pub use number::{Units, duration, percent, significant, volume};
-pub use result_table::{merged_tables, table_csv, table_names, tables_text};
+pub use result_table::{experiments_text, merged_tables, table_csv, table_names, tables_text};
 pub use style::{Style, clean};
 pub use table::{Align, Table};
 pub use text::{IntervalTable, TextOptions, hanging, header, summary, warning};

@@ -7,16 +7,22 @@ use weir_model::experiment::{
     Experiment, Metric, ResultTable, TableCell, TableChart, TableColumn, TableReference, TableRow,
 };
 
-use crate::page::{Cell, Column, Grid, number_of, quantity, suffix};
+use crate::page::{
+    Block, Cell, Column, DIFFERENCE, Grid, TABLES, difference, number_of, of_experiments, quantity,
+    suffix,
+};
 use crate::plot::{Axis, Figure, Point, Quantity, ReferenceLine, Series};
 use crate::style::clean;
 
 /// Between two columns of text.
 const GAP: &str = "  ";
 
-/// Whether nothing is missing: the study has no such figure, or one host can't measure it.
+/// Why there is no difference.
+const NO_FIGURE: &str = "no figure";
+
+/// Whether nothing is missing: the study has no such figure, one host can't measure it, or a difference has nothing to compare.
 fn is_dash(reason: &str) -> bool {
-    ["not published", "no counterpart"].contains(&reason)
+    ["not published", "no counterpart", NO_FIGURE].contains(&reason)
 }
 
 /// The text of a cell. `*` marks a host-limited figure.
@@ -28,16 +34,18 @@ fn shown(cell: &TableCell) -> String {
     }
 }
 
-/// The format that all columns have.
+/// The format that all columns have. The cells of columns without a format, such as differences, have their units.
 fn common_format(table: &ResultTable) -> Option<&str> {
-    let first = table.columns.first()?;
-    table.columns.iter().all(|c| c.format == first.format).then_some(&first.format)
+    let mut formats = table.columns.iter().map(|c| c.format.as_str()).filter(|f| !f.is_empty());
+    let first = formats.next()?;
+    formats.all(|format| format == first).then_some(first)
 }
 
 /// A column's heading, with its format unless all columns have it.
 fn heading(column: &TableColumn, common: Option<&str>) -> String {
     match (common, column.head.as_str()) {
         (Some(_), head) => head.into(),
+        (None, head) if column.format.is_empty() => head.into(),
         (None, "") => column.format.clone(),
         (None, head) => format!("{head}, {}", column.format),
     }
@@ -55,6 +63,58 @@ fn title(table: &ResultTable) -> String {
 #[must_use]
 pub fn tables_text(tables: &[ResultTable], width: usize) -> String {
     tables.iter().map(|table| format!("\n{}", text(table, width))).collect()
+}
+
+/// The steps of several experiments as text: tables as on their common page, with the columns of each experiment and the
+/// differences.
+#[must_use]
+pub fn experiments_text(experiments: &[(String, Experiment)], width: usize) -> String {
+    let page = of_experiments(experiments);
+    let mut out = String::new();
+    for section in page.sections.iter().filter(|s| !s.background && s.id != TABLES) {
+        let mut is_first = true;
+        for block in &section.blocks {
+            let Block::Grid(grid) = block else { continue };
+            if std::mem::take(&mut is_first) {
+                out += &format!("\n{}\n", clean(&section.heading));
+            }
+            out += &format!("\n{}", text(&of_grid(grid), width));
+        }
+    }
+    out
+}
+
+/// A page's table with formatted cells.
+fn of_grid(grid: &Grid) -> ResultTable {
+    let laid = grid.laid();
+    let keys = grid.keys.unwrap_or(0);
+    let head = |i: usize| -> String {
+        match laid.heads.get(i) {
+            Some((head, "", _)) => head.clone(),
+            Some((head, unit, _)) => format!("{head}, {unit}"),
+            None => String::new(),
+        }
+    };
+    let columns = grid.columns.iter().enumerate().skip(keys).map(|(i, column)| TableColumn {
+        group: column.over.clone(),
+        head: head(i),
+        ..TableColumn::default()
+    });
+    let rows = laid.rows.iter().map(|row| {
+        let mut texts = row.iter().map(|cell| cell.text.clone());
+        let labels = texts.by_ref().take(keys).collect();
+        TableRow {
+            labels,
+            cells: texts.map(|text| TableCell { text, ..TableCell::default() }).collect(),
+        }
+    });
+    ResultTable {
+        title: grid.caption.clone(),
+        row_heads: (0..keys).map(head).collect(),
+        columns: columns.collect(),
+        rows: rows.collect(),
+        ..ResultTable::default()
+    }
 }
 
 fn text(table: &ResultTable, width: usize) -> String {
@@ -229,10 +289,13 @@ pub fn merged_tables(experiments: &[(String, Experiment)]) -> Vec<ResultTable> {
     groups.iter().map(|group| merged(group)).collect()
 }
 
+/// A column of a merged table, and where its cells are: the number of the table, and the column in it.
+type MergedColumn = (TableColumn, Vec<(usize, usize)>);
+
 /// One table of several. `group` is not empty.
 fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
     // Each column with the places where its cells are.
-    let mut columns: Vec<(TableColumn, Vec<(usize, usize)>)> = vec![];
+    let mut columns: Vec<MergedColumn> = vec![];
     for is_published in [true, false] {
         for (part, (name, table)) in group.iter().enumerate() {
             for (i, column) in table.columns.iter().enumerate() {
@@ -271,7 +334,7 @@ fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
         rows.sort_by(|a, b| load(a).partial_cmp(&load(b)).unwrap_or(std::cmp::Ordering::Equal));
     }
     let rows = rows.into_iter().map(|labels| {
-        let cell = |(column, places): &(TableColumn, Vec<(usize, usize)>)| {
+        let cell = |(column, places): &MergedColumn| {
             let here = places.iter().filter_map(|(part, i)| {
                 let row = group[*part].1.rows.iter().find(|row| row.labels == *labels)?;
                 row.cells.get(*i)
@@ -286,7 +349,9 @@ fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
         };
         TableRow { labels: labels.clone(), cells: columns.iter().map(cell).collect() }
     });
-    let rows: Vec<TableRow> = rows.collect();
+    let mut rows: Vec<TableRow> = rows.collect();
+    let names: Vec<&str> = group.iter().map(|(name, _)| *name).collect();
+    let differences = add_differences(&columns, &mut rows, &names);
     let mut sources: Vec<String> = vec![];
     for source in group.iter().flat_map(|(_, table)| &table.sources) {
         if !sources.contains(source) {
@@ -308,8 +373,55 @@ fn merged(group: &[(&str, &ResultTable)]) -> ResultTable {
             }
         }
     }
-    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    let columns = columns.into_iter().map(|(column, _)| column).chain(differences).collect();
     ResultTable { columns, rows, sources, charts, ..group[0].1.clone() }
+}
+
+/// Adds to each row the differences of the measured columns of further experiments from those of the first: of the first
+/// figure in each cell. Returns their columns.
+fn add_differences(
+    columns: &[MergedColumn],
+    rows: &mut [TableRow],
+    names: &[&str],
+) -> Vec<TableColumn> {
+    let places_of = |part: usize| {
+        let own = move |(_, (column, places)): &(usize, &MergedColumn)| {
+            !column.published && places.iter().any(|(of, _)| *of == part)
+        };
+        columns.iter().enumerate().filter(own)
+    };
+    let mut out = vec![];
+    for (part, name) in names.iter().enumerate().skip(1) {
+        for (from, (column, places)) in places_of(0) {
+            let place = places.first().map(|(_, place)| place);
+            let is_same = |(_, (other, of)): &(usize, &MergedColumn)| {
+                (&other.head, &other.units, of.first().map(|(_, place)| place))
+                    == (&column.head, &column.units, place)
+            };
+            let Some((to, _)) = places_of(part).find(is_same) else { continue };
+            let Some(metric) = column.metrics.first() else { continue };
+            let kind = quantity(metric);
+            let group = match names.len() {
+                2 => DIFFERENCE.to_owned(),
+                _ => format!("{DIFFERENCE}, {name}"),
+            };
+            let units = vec![if kind == Quantity::Ratio { "pp".into() } else { "%".into() }];
+            let head = column.head.clone();
+            out.push(TableColumn { group, head, units, ..TableColumn::default() });
+            for row in rows.iter_mut() {
+                let figure = |i: usize| row.cells.get(i).and_then(|c| *c.figures.first()?);
+                let text = figure(from).zip(figure(to)).and_then(|(a, b)| difference(kind, a, b));
+                row.cells.push(match text {
+                    Some(text) => {
+                        let number = text.split_whitespace().next().unwrap_or_default();
+                        TableCell { texts: vec![number.into()], text, ..TableCell::default() }
+                    }
+                    None => TableCell { absent: Some(NO_FIGURE.into()), ..TableCell::default() },
+                });
+            }
+        }
+    }
+    out
 }
 
 /// A table for a page.

@@ -27,6 +27,8 @@ use crate::types::*;
 
 /// Maximum number of experiments on one page.
 const MAX_REPORTED: usize = 10;
+/// Maximum number of characters of an experiment's label.
+const MAX_LABEL: usize = 100;
 /// Maximum number of hosts of an experiment.
 const MAX_HOSTS: usize = 64;
 
@@ -325,6 +327,7 @@ pub(crate) async fn report(
 pub(crate) async fn report_of_several(
     app: &Shared,
     ids: &[String],
+    labels: &[String],
     query: ReportQuery,
 ) -> Result<Response, Problem> {
     if ids.len() > MAX_REPORTED {
@@ -340,6 +343,15 @@ pub(crate) async fn report_of_several(
         let given = format!("experiment {id} twice");
         return Err(Problem::field("?experiment", given, "each experiment once"));
     }
+    if !labels.is_empty() && labels.len() != ids.len() {
+        let given = format!("{} labels for {} experiments", labels.len(), ids.len());
+        return Err(Problem::field("?label", given, "none, or one for each experiment"));
+    }
+    if let Some(long) = labels.iter().find(|label| label.chars().count() > MAX_LABEL) {
+        let accepted = format!("at most {MAX_LABEL} characters");
+        return Err(Problem::field("?label", long.as_str(), accepted));
+    }
+    let labels = labels.to_vec();
     let results = weir_runs::Experiments::of(&app.config.data);
     let (mut outcomes, mut bytes) = (vec![], 0);
     for id in ids {
@@ -351,7 +363,17 @@ pub(crate) async fn report_of_several(
         }
     }
     heavy(app, move || {
-        let headings = page::headings(&outcomes);
+        let mut headings = page::headings(&outcomes);
+        for (heading, label) in headings.iter_mut().zip(labels) {
+            if !label.trim().is_empty() {
+                *heading = label.trim().to_owned();
+            }
+        }
+        let again =
+            headings.iter().enumerate().find(|(i, heading)| headings[..*i].contains(heading));
+        if let Some((_, heading)) = again {
+            return Err(Problem::field("?label", format!("{heading} twice"), "different labels"));
+        }
         let named: Vec<_> = headings.into_iter().zip(outcomes).collect();
         with_csv(page::of_experiments(&named), &query)
     })

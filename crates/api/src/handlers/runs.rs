@@ -259,13 +259,17 @@ pub(crate) async fn report_of_several(
     State(app): State<Shared>,
     Query(query): Query<SeveralReportQuery>,
 ) -> Result<Response, Problem> {
-    let SeveralReportQuery { run: ids, experiment: experiments, format, figure, from_zero } = query;
+    let SeveralReportQuery { run: ids, experiment: experiments, label, format, figure, from_zero } =
+        query;
     let query = ReportQuery { format, figure, from_zero };
     if !experiments.is_empty() {
         if !ids.is_empty() {
             return Err(Problem::field("?experiment", "runs as well", "either of them"));
         }
-        return super::experiments::report_of_several(&app, &experiments, query).await;
+        return super::experiments::report_of_several(&app, &experiments, &label, query).await;
+    }
+    if !label.is_empty() {
+        return Err(Problem::field("?label", "labels", "none without experiments"));
     }
     if !(1..=MAX_REPORTED).contains(&ids.len()) {
         let given = format!("{} runs", ids.len());

@@ -164,6 +164,11 @@ pub(crate) struct SeveralReportQuery {
     #[serde(deserialize_with = "several")]
     #[schemars(length(min = 1, max = 10), extend("uniqueItems" = true))]
     pub experiment: Vec<String>,
+    /// Heading of an experiment's columns and series; none, or one for each experiment in their order, different ones. An empty
+    /// one is the default: operating system and kernel of its hosts, or its title or name with the time of its start.
+    #[serde(deserialize_with = "several")]
+    #[schemars(length(max = 10), inner(length(max = 100)))]
+    pub label: Vec<String>,
     /// Its format; `csv` is the data of one figure.
     #[schemars(schema_with = "formats_of_several")]
     pub format: ReportFormat,

@@ -24,14 +24,26 @@ fn experiments_are_reported_side_by_side_in_the_order_of_their_ids() {
         stored.keep(id, &format!("{result}\n")).unwrap();
     }
     let md = get(s.address, "/report?experiment=exp-b&experiment=exp-a&format=md").text();
-    // One published column; the measured ones in the order of the query.
-    let row = md.lines().find(|line| line.starts_with("| 1 |")).unwrap();
-    let cells: Vec<&str> = row.split('|').map(str::trim).filter(|c| !c.is_empty()).collect();
-    assert_eq!(cells, ["1", "61.0", "93.1", "94.9"], "{md}");
+    // One published column; the measured ones in the order of the query, and their difference.
+    let cells = |md: &str, start: &str| -> Vec<String> {
+        let row = md.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+        row.split('|').map(str::trim).filter(|c| !c.is_empty()).map(ToOwned::to_owned).collect()
+    };
+    assert_eq!(cells(&md, "| 1 |"), ["1", "61.0", "93.1", "94.9", "0 %"], "{md}");
+    // Headings: labels, or by default names, never ids.
+    let path = "/report?experiment=exp-b&experiment=exp-a&format=md";
+    let labelled = get(s.address, &format!("{path}&label=left%20side&label=")).text();
+    let heads = cells(&labelled, "| size |");
+    assert_eq!(heads[2], "left side", "{heads:?}");
+    assert!(heads[3].starts_with("of, 2026-11-22 10:00"), "{heads:?}");
+    assert_eq!(heads.len(), 5);
     for (query, field, given) in [
         ("experiment=exp-a&experiment=exp-a", "?experiment", "exp-a"),
         ("experiment=exp-a&run=r", "?experiment", ""),
         ("experiment=exp-a&format=json", "?format", "json"),
+        ("experiment=exp-a&experiment=exp-b&label=x", "?label", "1 label"),
+        ("experiment=exp-a&experiment=exp-b&label=x&label=x", "?label", "x twice"),
+        ("run=r&label=x", "?label", ""),
         ("", "?run", ""),
     ] {
         let refused = get(s.address, &format!("/report?{query}")).expect(422);

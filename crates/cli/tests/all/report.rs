@@ -281,11 +281,12 @@ fn several_experiments_are_reported_side_by_side() {
         assert_eq!(done.code, 0, "{}", done.stderr);
         done.stdout
     };
-    // Without hosts in the result, the ids are the headings.
+    // Without hosts in the result, names with times are the headings.
     let text = with(&["--format", "text"]);
-    for id in ["20261122-090000-aaaaaa", "20261122-100000-bbbbbb"] {
-        assert!(text.contains(id), "{text}");
+    for heading in ["golden, 2026-11-22 12:00:00 UTC (2)", "Difference"] {
+        assert!(text.contains(heading), "{text}");
     }
+    assert!(!text.contains("20261122-"), "{text}");
     let csv = with(&[&["--format", "csv", "--figure", "table-throughput"], &labels[..]].concat());
     let head = csv.lines().next().unwrap();
     let at = |name: &str| head.find(name).unwrap_or_else(|| panic!("{name}: {head}"));

@@ -226,8 +226,9 @@ fn word(outcome: Outcome) -> &'static str {
 }
 
 fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
-    let heads = ["Step", "Expected", "Outcome", "Explanation"].map(Column::text);
-    let mut grid = Grid::new("Expectations, and steps without any", heads);
+    let heads = ["Step", "Expected", "Outcome", "Explanation"]
+        .map(|head| Column { is_detail: head == "Explanation", ..Column::text(head) });
+    let mut grid = Grid::new("Expectations, and steps without any", heads).keyed(2);
     for (name, step) in steps {
         for judged in &step.expectations {
             let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
@@ -440,11 +441,11 @@ fn trials(step: &StepOutcome) -> Grid {
     let (sent, received) = step.rates();
     let mut columns: Vec<Column> = step.axes.iter().map(|a| Column::text(a)).collect();
     columns.push(Column::figures("Sent", quantity(sent)).group("rate"));
-    columns.push(Column::figures("Received", quantity(received)).group("rate"));
-    columns.push(Column::figures("Received of sent", Quantity::Ratio));
-    columns.push(Column::figures("Runs", Quantity::Count));
+    columns.push(Column::figures("Received", quantity(received)).group("rate").compared());
+    columns.push(Column::figures("Received of sent", Quantity::Ratio).compared());
+    columns.push(Column::figures("Runs", Quantity::Count).detail());
     columns.push(Column::figures("Host-limited", Quantity::Count));
-    let mut grid = Grid::new("Trials", columns);
+    let mut grid = Grid::new("Trials", columns).keyed(step.axes.len());
     for point in &step.points {
         let mean = |name: &str| figure(point.metrics.get(name).map(|s| s.mean));
         let at = step.axes.iter().map(|a| Cell::Text(point.at.get(a).cloned().unwrap_or_default()));
@@ -467,20 +468,20 @@ fn figure(value: Option<f64>) -> Cell {
 fn table(step: &StepOutcome, metric: &str) -> Grid {
     let kind = quantity(metric);
     let mut columns: Vec<Column> = step.axes.iter().map(|a| Column::text(a)).collect();
-    columns.push(Column::figures("Mean", kind).group("metric"));
+    columns.push(Column::figures("Mean", kind).group("metric").compared());
     columns.push(Column::figures("Interval, low", kind).group("metric"));
     columns.push(Column::figures("Interval, high", kind).group("metric"));
     // Often a thousandth of the mean: with a common unit, mean and interval would lose the digits in which they differ.
-    columns.push(Column::figures("Deviation", kind));
-    columns.push(Column::figures(variance(kind), Quantity::Number));
-    columns.push(Column::figures("Min", kind).group("metric"));
-    columns.push(Column::figures("Max", kind).group("metric"));
-    columns.push(Column::figures("Runs", Quantity::Count));
+    columns.push(Column::figures("Deviation", kind).detail());
+    columns.push(Column::figures(variance(kind), Quantity::Number).detail());
+    columns.push(Column::figures("Min", kind).group("metric").detail());
+    columns.push(Column::figures("Max", kind).group("metric").detail());
+    columns.push(Column::figures("Runs", Quantity::Count).detail());
     columns.push(Column::figures("Host-limited", Quantity::Count));
     columns.push(Column::figures("Failed", Quantity::Count));
     columns.push(Column::text("Crossing"));
     let has_failed = step.points.iter().any(|p| p.failed > 0);
-    let mut grid = Grid::new(metric, columns);
+    let mut grid = Grid::new(metric, columns).keyed(step.axes.len());
     for point in &step.points {
         let summary = point.metrics.get(metric);
         let mut row: Vec<Cell> = step
@@ -529,8 +530,12 @@ fn found(step: &StepOutcome) -> Grid {
         "Did not pass",
         "Explanation",
     ]
-    .map(Column::text);
-    let mut grid = Grid::new("Found", heads);
+    .map(|head| Column {
+        is_compared: head == "Figure",
+        is_detail: head == "Explanation",
+        ..Column::text(head)
+    });
+    let mut grid = Grid::new("Found", heads).keyed(2);
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
         let with = |v: Option<f64>| v.map_or(Cell::default(), |v| Cell::With(unit_of(found), v));

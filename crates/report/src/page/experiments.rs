@@ -1,19 +1,28 @@
-//! The page of several experiments: tables of one name merged, the steps of all of them, charts with a series for each.
+//! The page of several experiments: tables of one name merged with the differences, charts with a series for each.
 
 use weir_model::counted;
 use weir_model::experiment::{Experiment, Outcome};
 
+use super::difference;
 use super::document::{Block, Document, Headline, Section, bind_colours};
 use super::experiment::{meaning, of_experiment, outcome_text, result_tables};
+use super::grid::{Column, Grid};
+use super::merge::{DIFFERENCE, merged};
 use super::run::generator;
 use crate::plot::{Figure, Reference, Series};
 use crate::result_table::merged_tables;
 
-/// The headings of experiments in a common report: the operating systems and kernels of their hosts, with the id where two
-/// are the same. The id alone where all are the same or the hosts are unknown.
+/// Id of the section of the scenarios' own tables.
+pub(crate) const TABLES: &str = "tables";
+
+/// The blocks of an experiment's section, with the experiment's name.
+type Part<'a> = (&'a str, &'a [Block]);
+
+/// The headings of experiments in a common report: the operating systems and kernels of their hosts where they differ,
+/// else their titles or names with the time of their start.
 #[must_use]
 pub fn headings(experiments: &[Experiment]) -> Vec<String> {
-    let of = |experiment: &Experiment| {
+    let system_of = |experiment: &Experiment| {
         let mut systems: Vec<String> = vec![];
         for used in &experiment.hosts {
             let system = format!("{} {}", used.host.os, used.host.kernel).trim().to_owned();
@@ -23,16 +32,43 @@ pub fn headings(experiments: &[Experiment]) -> Vec<String> {
         }
         systems.join(" / ")
     };
-    let named: Vec<String> = experiments.iter().map(of).collect();
-    let heading = |(name, experiment): (&String, &Experiment)| {
-        let same = named.iter().filter(|other| *other == name).count();
-        match same {
-            _ if name.is_empty() || same == named.len() => experiment.id.clone(),
-            1 => name.clone(),
-            _ => format!("{name} ({})", experiment.id),
-        }
+    let is_unique =
+        |all: &[String], one: &String| all.iter().filter(|other| *other == one).count() == 1;
+    let systems: Vec<String> = experiments.iter().map(system_of).collect();
+    let titles: Vec<String> =
+        experiments.iter().map(|e| e.title.clone().unwrap_or_else(|| e.name.clone())).collect();
+    let has_own_titles = titles.iter().all(|title| is_unique(&titles, title));
+    let named = |digits: usize| -> Vec<String> {
+        let all = experiments.iter().zip(&titles).map(|(experiment, title)| {
+            let name = if has_own_titles { title } else { &experiment.name };
+            match experiment.started_at.get(..digits) {
+                Some(start) => format!("{name}, {} UTC", start.replace('T', " ")),
+                None => name.clone(),
+            }
+        });
+        all.collect()
     };
-    named.iter().zip(experiments).map(heading).collect()
+    // To the minute, or to the second where that distinguishes them.
+    let (minutes, seconds) = (named(16), named(19));
+    let has_system = |i: usize| !systems[i].is_empty() && is_unique(&systems, &systems[i]);
+    let is_same_minute = |i: usize, j: usize| i != j && !has_system(j) && minutes[i] == minutes[j];
+    let mut out: Vec<String> = vec![];
+    for i in 0..experiments.len() {
+        let heading = match (has_system(i), (0..experiments.len()).any(|j| is_same_minute(i, j))) {
+            (true, _) => systems[i].clone(),
+            (false, false) => minutes[i].clone(),
+            (false, true) => seconds[i].clone(),
+        };
+        let mut own = heading.clone();
+        for n in 2.. {
+            if !out.contains(&own) {
+                break;
+            }
+            own = format!("{heading} ({n})");
+        }
+        out.push(own);
+    }
+    out
 }
 
 /// A page about experiments, each with its heading. That of one is [`of_experiment`].
@@ -53,46 +89,51 @@ pub fn of_experiments(experiments: &[(String, Experiment)]) -> Document {
         }
     }
     summary.extend(methods.into_iter().map(Block::Text));
-    let (mut steps, mut background): (Vec<Section>, Vec<Section>) = (vec![], vec![]);
-    let mut number = 0;
+    // The sections of one heading, each with the name of its experiment.
+    let (mut steps, mut background): (Vec<(&str, Vec<Part<'_>>)>, Vec<Section>) = (vec![], vec![]);
+    let mut judged: Vec<Part<'_>> = vec![];
     for (name, page) in &pages {
         for section in &page.sections {
             match section.id.as_str() {
-                "summary" => {
-                    let grids = section.blocks.iter().filter(|b| matches!(b, Block::Grid(_)));
-                    summary.extend(grids.map(|block| named(block, name)));
-                }
+                "summary" => judged.push((name, &section.blocks)),
                 // Merged, or the same for all.
-                "tables" | "method" => {}
+                TABLES | "method" => {}
                 id if section.background => background.push(Section {
                     id: format!("{id}-{}", background.len() + 1),
                     heading: format!("{}: {name}", section.heading),
                     ..section.clone()
                 }),
                 _ => {
-                    let here = steps.iter_mut().find(|step| step.heading == section.heading);
-                    let step = match here {
-                        Some(step) => step,
-                        None => {
-                            number += 1;
-                            let id = format!("step-{number}");
-                            steps.push(Section::new(&id, &section.heading, vec![]));
-                            // It was just added.
-                            let Some(last) = steps.last_mut() else { continue };
-                            last
-                        }
-                    };
-                    add(step, &section.blocks, name);
+                    let part = (*name, section.blocks.as_slice());
+                    match steps.iter_mut().find(|(heading, _)| *heading == section.heading) {
+                        Some((_, parts)) => parts.push(part),
+                        None => steps.push((&section.heading, vec![part])),
+                    }
                 }
             }
         }
     }
+    // The methods are above.
+    let judged = side_by_side("summary", &judged);
+    summary.extend(judged.into_iter().filter(|block| matches!(block, Block::Grid(_))));
+    let mut steps: Vec<Section> = steps
+        .iter()
+        .enumerate()
+        .map(|(i, (heading, parts))| {
+            let id = format!("step-{}", i + 1);
+            let blocks = side_by_side(&id, parts);
+            Section::new(&id, heading, blocks)
+        })
+        .collect();
     let mut sections = vec![Section::new("summary", "Expectations and results", summary)];
-    let merged = merged_tables(experiments);
-    if !merged.is_empty() {
-        sections.push(Section::new("tables", "Tables", result_tables(&merged)));
+    let tables = merged_tables(experiments);
+    if !tables.is_empty() {
+        sections.push(Section::new(TABLES, "Tables", result_tables(&tables)));
     }
     sections.append(&mut steps);
+    if sections.iter().flat_map(|s| &s.blocks).any(has_differences) {
+        sections[0].blocks.push(Block::Text(difference::NOTE.into()));
+    }
     sections.append(&mut background);
     sections.extend(meaning(experiments.iter().map(|(_, e)| e)));
     bind_colours(&mut sections);
@@ -135,49 +176,84 @@ fn named(block: &Block, name: &str) -> Block {
         Block::Grid(grid) => grid.caption = format!("{name}: {}", grid.caption),
         Block::Verbatim { title, .. } => *title = format!("{name}: {title}"),
         Block::Text(text) => *text = format!("{name}: {text}"),
+        Block::Facts(facts) => {
+            facts.iter_mut().for_each(|(fact, _)| *fact = format!("{name}: {fact}"));
+        }
         _ => {}
     }
     block
 }
 
-/// Adds the blocks of an experiment's step: charts of one title and of the same axes are merged.
-fn add(step: &mut Section, blocks: &[Block], name: &str) {
-    for block in blocks {
-        let Block::Figures(figures) = block else {
-            step.blocks.push(named(block, name));
-            continue;
-        };
-        if !step.blocks.iter().any(|b| matches!(b, Block::Figures(_))) {
-            step.blocks.insert(0, Block::Figures(vec![]));
-        }
-        let charts = step.blocks.iter_mut().find_map(|b| match b {
-            Block::Figures(charts) => Some(charts),
-            _ => None,
-        });
-        let Some(charts) = charts else { continue };
-        for figure in figures {
-            let figure = of_experiment_named(figure, name);
-            let is_same = |known: &&mut Figure| {
-                (&known.title, &known.x, &known.y) == (&figure.title, &figure.x, &figure.y)
-            };
-            match charts.iter_mut().find(is_same) {
-                Some(known) => {
-                    known.series.extend(figure.series);
-                    known.references.extend(figure.references);
+/// Whether a block is a table with differences.
+fn has_differences(block: &Block) -> bool {
+    let is_of = |column: &Column| column.over.starts_with(DIFFERENCE);
+    matches!(block, Block::Grid(grid) if grid.columns.iter().any(is_of))
+}
+
+/// The blocks of the sections of one heading: charts of one title and of the same axes are merged, and so are tables with the
+/// same title and rows.
+fn side_by_side(id: &str, parts: &[Part<'_>]) -> Vec<Block> {
+    let mut charts: Vec<Figure> = vec![];
+    let mut out: Vec<Block> = vec![];
+    let mut done: Vec<&Grid> = vec![];
+    for (place, (name, blocks)) in parts.iter().enumerate() {
+        for block in *blocks {
+            match block {
+                Block::Figures(figures) => {
+                    figures.iter().for_each(|figure| add(&mut charts, id, figure, name));
                 }
-                None => {
-                    let id = format!("{}-{}", step.id, charts.len() + 1);
-                    charts.push(Figure { id, ..figure });
+                Block::Grid(grid) if done.iter().any(|known| known.is_mergeable(grid)) => {}
+                Block::Grid(grid) => {
+                    let here = parts[place..].iter().filter_map(|(name, blocks)| {
+                        let other = blocks.iter().find_map(|block| match block {
+                            Block::Grid(other) if grid.is_mergeable(other) => Some(other),
+                            _ => None,
+                        });
+                        Some((*name, other?))
+                    });
+                    let same: Vec<(&str, &Grid)> = here.collect();
+                    match same.len() {
+                        0 | 1 => out.push(named(block, name)),
+                        _ => {
+                            done.push(grid);
+                            out.push(Block::Grid(merged(&same)));
+                        }
+                    }
                 }
+                _ => out.push(named(block, name)),
             }
+        }
+    }
+    if !charts.is_empty() {
+        out.insert(0, Block::Figures(charts));
+    }
+    out
+}
+
+/// Adds a chart of an experiment: its series join a chart of the same title and axes.
+fn add(charts: &mut Vec<Figure>, id: &str, figure: &Figure, name: &str) {
+    let figure = of_experiment_named(figure, name);
+    let is_same = |known: &&mut Figure| {
+        (&known.title, &known.x, &known.y) == (&figure.title, &figure.x, &figure.y)
+    };
+    match charts.iter_mut().find(is_same) {
+        Some(known) => {
+            known.series.extend(figure.series);
+            known.references.extend(figure.references);
+        }
+        None => {
+            let id = format!("{id}-{}", charts.len() + 1);
+            charts.push(Figure { id, ..figure });
         }
     }
 }
 
-/// A chart whose series have the name of their experiment, and no colours yet.
+/// A chart whose series have the name of their experiment, and no colours yet. An only series has just that name: the
+/// experiment then has one colour in the charts of all metrics.
 fn of_experiment_named(figure: &Figure, name: &str) -> Figure {
+    let is_only = figure.series.len() == 1;
     let series = figure.series.iter().map(|series| Series {
-        name: format!("{}, {name}", series.name),
+        name: if is_only { name.to_owned() } else { format!("{}, {name}", series.name) },
         colour: None,
         ..series.clone()
     });

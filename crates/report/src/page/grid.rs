@@ -16,6 +16,10 @@ pub struct Column {
     pub over: String,
     /// Whether its text is aligned as figures are.
     pub is_aligned: bool,
+    /// Whether a report of several experiments shows the differences of its figures.
+    pub is_compared: bool,
+    /// Whether a report of several experiments omits it.
+    pub is_detail: bool,
 }
 
 impl Column {
@@ -37,6 +41,16 @@ impl Column {
     /// A column of text that holds formatted figures.
     pub(crate) fn aligned(self) -> Column {
         Column { is_aligned: true, ..self }
+    }
+
+    /// The column with differences in a report of several experiments.
+    pub(crate) fn compared(self) -> Column {
+        Column { is_compared: true, ..self }
+    }
+
+    /// The column, omitted in a report of several experiments.
+    pub(crate) fn detail(self) -> Column {
+        Column { is_detail: true, ..self }
     }
 
     /// The column as a member of a group, which shares a unit.
@@ -119,6 +133,9 @@ pub struct Grid {
     pub row_heads: bool,
     /// Whether the order of rows is fixed, as in a table of different figures.
     pub in_order: bool,
+    /// Number of columns at the start that identify a row. Tables of several experiments with the same ones are merged;
+    /// absent: they are not.
+    pub keys: Option<usize>,
 }
 
 /// A table with formatted cells, for HTML and Markdown.
@@ -161,6 +178,7 @@ impl Grid {
             })
             .collect();
         let is_kept = |i: &usize| keep.get(*i).copied().unwrap_or(false);
+        self.keys = self.keys.map(|keys| (0..keys).filter(is_kept).count());
         self.columns = std::mem::take(&mut self.columns)
             .into_iter()
             .enumerate()
@@ -174,6 +192,20 @@ impl Grid {
                 .collect();
         }
         self
+    }
+
+    /// The table with rows that its first columns identify.
+    pub(crate) fn keyed(mut self, keys: usize) -> Grid {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Whether another table has the same title and the same columns that identify a row.
+    pub(crate) fn is_mergeable(&self, other: &Grid) -> bool {
+        let heads = |grid: &Grid| -> Option<Vec<String>> {
+            Some(grid.columns.iter().take(grid.keys?).map(|c| c.head.clone()).collect())
+        };
+        self.caption == other.caption && heads(self).is_some() && heads(self) == heads(other)
     }
 
     pub(crate) fn laid(&self) -> Laid {

@@ -1,7 +1,8 @@
 "use strict";
 // Tables can be sorted by a click on a heading; everything is to be read without it.
 for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
+  // Above may be a row of common headings.
+  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";

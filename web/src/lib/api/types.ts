@@ -8914,6 +8914,11 @@ export interface operations {
                 format?: "html" | "md" | "csv" | "svg";
                 /** @description Start the vertical axes of all charts at zero, as `weir report --from-zero`. */
                 from_zero?: boolean;
+                /**
+                 * @description Heading of an experiment's columns and series; none, or one for each experiment in their order, different ones. An empty
+                 *     one is the default: operating system and kernel of its hosts, or its title or name with the time of its start.
+                 */
+                label?: string[];
                 /** @description A run's id; 1 to 50 distinct ones, in the order of the page. */
                 run?: string[];
             };

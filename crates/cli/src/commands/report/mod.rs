@@ -13,8 +13,8 @@ use weir_model::experiment::Experiment;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 use weir_report::{
-    clean, experiment_csv, experiments_csv, merged_tables, summary, table_csv, table_names,
-    tables_text,
+    clean, experiment_csv, experiments_csv, experiments_text, merged_tables, summary, table_csv,
+    table_names, tables_text,
 };
 
 use crate::commands::experiment::cleaned;
@@ -34,7 +34,7 @@ const POINTS: &str = "points";
 pub(crate) struct ReportArgs {
     /// The runs, one or several to compare: ids, unique prefixes of them, "last", files of weir.run/1 JSON (as weir test --json
     /// and weir runs export write them), or - for stdin. Or experiments: ids, "last-experiment", or files of weir.experiment/1 JSON (as
-    /// weir run, sweep and compare --json write them). Tables of several experiments are merged, with a column for each.
+    /// weir run, sweep and compare --json write them). Tables of several experiments are merged, with columns for each and the differences from the first.
     #[arg(value_name = "RUN|EXPERIMENT", default_value = "last")]
     runs: Vec<OsString>,
     /// The format: one HTML page, Markdown for a ticket, text for a terminal, the data of each chart as CSV (of experiments also
@@ -53,7 +53,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     from_zero: bool,
     /// Heading of an experiment's columns and series; once for each experiment, in their order [default: operating system and
-    /// kernel of its hosts].
+    /// kernel of its hosts; title or name with the time of the start where those are the same].
     #[arg(long, value_name = "TEXT")]
     label: Vec<String>,
     /// Replace existing files with default names.
@@ -159,8 +159,8 @@ fn tables(subject: &Subject) -> Vec<(String, String)> {
     [(POINTS.to_owned(), points)].into_iter().chain(own).collect()
 }
 
-/// Runs as weir test prints them. Of an experiment the steps and the tables; of several the merged tables, after the steps of
-/// those without any.
+/// Runs as weir test prints them. Of an experiment the steps and the tables; of several the merged tables, after the merged
+/// steps of those without any.
 fn text(subject: &Subject) -> String {
     let options = terminal::text_options();
     let steps = |experiment: &Experiment| -> String {
@@ -172,9 +172,13 @@ fn text(subject: &Subject) -> String {
         Subject::Experiments(all) => match &all[..] {
             [(_, one)] => steps(one) + &tables_text(&one.tables, width),
             several => {
-                let without = several.iter().filter(|(_, e)| e.tables.is_empty());
-                let own = without.map(|(name, e)| format!("{}\n{}", clean(name), steps(e)));
-                own.collect::<String>() + &tables_text(&merged_tables(several), width)
+                let without = several.iter().filter(|(_, e)| e.tables.is_empty()).cloned();
+                let own = match &without.collect::<Vec<_>>()[..] {
+                    [] => String::new(),
+                    [(name, one)] => format!("{}\n{}", clean(name), steps(one)),
+                    more => experiments_text(more, width),
+                };
+                own + &tables_text(&merged_tables(several), width)
             }
         },
     }
