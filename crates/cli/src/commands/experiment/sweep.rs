@@ -38,6 +38,9 @@ pub(crate) struct SweepArgs {
     /// The server, as for `weir test`; none with --lab
     #[arg(value_name = "HOST", required_unless_present_any = ["lab", "plan"])]
     host: Option<String>,
+    /// A title, shown in lists and reports [default: sweep]
+    #[arg(short = 'T', long, value_name = "TEXT")]
+    title: Option<String>,
     #[command(flatten)]
     sweep: GridArgs,
     #[command(flatten)]
@@ -127,7 +130,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         rate: args.rate,
         socket: args.socket,
         measure: args.measure,
-        output: OutputArgs::default(),
+        output: OutputArgs { title: args.title, ..OutputArgs::default() },
         key: args.key,
         later: LaterArgs::default(),
     };
