@@ -545,6 +545,107 @@ test('a server is started in a host of a lab, tested and stopped', options, asyn
   }
 });
 
+test('a server that another program started in a host of a lab is used', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB });
+  let end;
+  try {
+    const { ipv4 } = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    end = await start('b', ['serve'], /9347/);
+    const page = await site.page({ tolerate: (words) => words.includes('409') });
+    await page.getByText('Servers in labs').click();
+    const servers = page.getByRole('list', { name: 'Hosts of labs' });
+    await servers.getByRole('button', { name: `Start a server in ${LAB}/b` }).click();
+    await servers.getByRole('alert').waitFor();
+    assert.notEqual(await page.getByLabel('Host where').inputValue(), ipv4);
+    await servers.getByRole('button', { name: `Use the server in ${LAB}/b` }).click();
+    await comes(() => page.getByLabel('Host where').inputValue(), ipv4);
+    assert.equal(await servers.getByRole('alert').count(), 0);
+    // A failed start is not shown any more once a server runs there.
+    await servers.getByRole('button', { name: `Start a server in ${LAB}/b` }).click();
+    await servers.getByRole('alert').waitFor();
+    await end();
+    await servers.getByRole('button', { name: `Start a server in ${LAB}/b` }).click();
+    await servers.getByRole('button', { name: `Stop the server in ${LAB}/b` }).waitFor();
+    assert.equal(await servers.getByRole('alert').count(), 0);
+    site.quiet();
+  } finally {
+    await end?.();
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
+test('experiments of the command line appear, are compared with labels, and do not hide other runs', options, async () => {
+  const page = await site.page({ hash: '#/scenarios' });
+  await page.getByRole('heading', { name: 'Experiments' }).waitFor();
+  const env = { ...process.env, WEIR_DATA_DIR: join(directory, 'data'), WEIR_CONFIG_DIR: join(directory, 'config'), WEIR_RUNTIME_DIR: join(directory, 'run') };
+  const weir = (...words) => {
+    const child = spawn(program, words, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += chunk));
+    return new Promise((resolve, reject) => child.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`${words.join(' ')}: ${code}: ${said}`)))));
+  };
+  for (const title of ['before', 'after']) {
+    await weir('sweep', '127.0.0.1', '-p', String(port), '-u', '-t', '1', '--title', title, '--over', 'bitrate=1M,2M');
+    // Without a reload.
+    await page.getByRole('row', { name: new RegExp(title) }).waitFor();
+  }
+  const { experiments } = await api('GET', '/experiments');
+  const [second, first] = experiments.slice(0, 2);
+  assert.deepEqual([first.title, second.title], ['before', 'after']);
+  for (const one of [first, second]) await page.getByLabel(`Choose ${one.id}`).check();
+  await page.getByRole('button', { name: 'Compare 2' }).click();
+
+  // One table for both, with the difference, under names instead of ids.
+  const frame = page.frameLocator('iframe');
+  const table = frame.getByRole('table', { name: 'throughput', exact: true });
+  await table.waitFor();
+  const groups = async () => (await table.locator('th[scope=colgroup]').allInnerTexts()).map((text) => text.replace(/ \d{4}-.*/, ' TIME'));
+  assert.deepEqual(await groups(), ['before, TIME', 'after, TIME', 'Difference']);
+  assert.equal(await table.locator('tbody tr').count(), 2);
+  assert.match(await table.locator('tbody tr').first().locator('td').last().innerText(), /^[+−]?[\d.]+ %$/);
+  for (const { id } of [first, second]) assert.equal(await frame.locator('th', { hasText: id }).count(), 0);
+
+  // Labels are in the address.
+  await page.getByLabel('Label of experiment 1').fill('old switch');
+  await page.getByLabel('Label of experiment 2').fill('new switch');
+  await page.keyboard.press('Tab');
+  const renamed = async () => {
+    await table.getByRole('columnheader', { name: 'new switch' }).waitFor();
+    assert.deepEqual(await groups(), ['old switch', 'new switch', 'Difference']);
+  };
+  await renamed();
+  assert.deepEqual(new URLSearchParams(new URL(page.url()).hash.split('?')[1]).getAll('label'), ['old switch', 'new switch']);
+  await page.reload();
+  await renamed();
+  // An experiment has the same colour in all charts.
+  const charts = await frame.locator('figure svg').evaluateAll((all) => all.map((chart) => Object.fromEntries([...chart.querySelectorAll('g[class^=n]')].map((name) => [name.textContent.trim(), name.getAttribute('class')]))));
+  assert.ok(charts.length > 1, `${charts.length} charts`);
+  for (const chart of charts) assert.deepEqual(chart, charts[0]);
+  assert.deepEqual(Object.keys(charts[0]).sort(), ['new switch', 'old switch']);
+
+  // Runs of experiments are hidden, with their number, until they are asked for.
+  await weir('test', '127.0.0.1', '-p', String(port), '-u', '-t', '1', '--title', 'alone');
+  const of = async (kind) => (await api('GET', `/runs?kind=${kind}&limit=1`)).total;
+  await page.evaluate(() => (location.hash = '#/runs'));
+  const runs = page.getByRole('table', { name: 'Runs' }).locator('tbody tr');
+  await page.getByRole('row', { name: /alone/ }).waitFor();
+  assert.equal(await of('experiments'), 4);
+  await comes(() => runs.count(), await of('tests'));
+  await page.getByText('4 of experiments hidden').waitFor();
+  await page.getByRole('combobox', { name: /^Runs/ }).selectOption('experiments');
+  await comes(() => runs.count(), 4);
+  await comes(() => new URL(page.url()).hash, '#/runs?kind=experiments');
+  await page.reload();
+  await comes(() => runs.count(), 4);
+  await page.getByRole('button', { name: 'Show all' }).click();
+  await comes(() => runs.count(), await of('all'));
+  // A link to the runs of an experiment shows them.
+  await page.evaluate((id) => (location.hash = `#/runs?tag=experiment%3D${id}`), first.id);
+  await comes(() => runs.count(), 2);
+  site.quiet();
+});
+
 test('the loss of a running test has an outage that is over, as its record does', options, async (t) => {
   if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
   await api('POST', '/labs', { name: LAB, middle: true });
