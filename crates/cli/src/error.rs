@@ -202,6 +202,9 @@ impl CliError {
             CliError::Traffic(TrafficError::Input { field, given, accepted }) => {
                 Refusal::of_field("usage", *field, given, accepted)
             }
+            CliError::Traffic(TrafficError::AddressSpace { field, given, accepted }) => {
+                Refusal::of_field("address-space-exhausted", *field, given, accepted)
+            }
             CliError::Traffic(TrafficError::Unavailable { field, given, .. }) => Refusal {
                 field: Some((*field).into()),
                 given: Some(given.clone()),

@@ -70,12 +70,10 @@ const FLAGS: &[Flag] = &[
     ("test", &["--time"], |value| value == "TCP_STREAM", "no flag: TCP is the default"),
     ("test", &["--time"], |value| value == "UDP_STREAM", "-u"),
     ("test", &["--time"], |value| value == "TCP_MAERTS", "-R"),
-    (
-        "test",
-        &["--time"],
-        is_transactional,
-        "no flag: every test measures round trips, idle and under load",
-    ),
+    ("test", &["--time"], |value| value == "TCP_RR", "--rr"),
+    ("test", &["--time"], |value| value == "UDP_RR", "-u --rr"),
+    ("test", &["--time"], |value| value == "TCP_CRR", "--shape crr"),
+    ("test", &["--time"], |value| value == "TCP_CC", "--shape cc"),
     // iperf 2 and iperf3. `weir -c HOST` without a command is their syntax.
     ("test", &["-c", "--client"], any, "weir test HOST"),
     ("test", &["-s", "--server"], any, "weir serve"),
@@ -128,11 +126,6 @@ fn is_number(value: &str) -> bool {
 /// D-ITG's `-m owdm` and `-m rttm`.
 fn is_meter(value: &str) -> bool {
     ["owdm", "rttm"].contains(&value)
-}
-
-/// netperf's tests of requests and responses.
-fn is_transactional(value: &str) -> bool {
-    ["TCP_RR", "UDP_RR", "TCP_CRR", "TCP_CC"].contains(&value)
 }
 
 /// The equivalent of another tool's command.

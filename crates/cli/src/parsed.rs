@@ -550,7 +550,8 @@ mod tests {
     #[test]
     fn a_value_of_another_tool_gets_its_equivalent() {
         for (line, flag, given, accepted) in [
-            ("weir test h -t TCP_RR", "--time", "TCP_RR", "round trips"),
+            ("weir test h -t TCP_RR", "--time", "TCP_RR", "--rr"),
+            ("weir test h -t TCP_CRR", "--time", "TCP_CRR", "--shape crr"),
             ("weir test h -t UDP_STREAM", "--time", "UDP_STREAM", "-u"),
             ("weir test h -t soon", "--time", "soon", "7d"),
             ("weir test h -C 1000", "--congestion", "1000", "-b RATEpps"),

@@ -8,6 +8,7 @@
 //! - [`Sizes`]: the payload size of each packet.
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
+//! - [`Transacting`]: the client's side of transactions; its requests are a [`Sending`].
 //! - [`Drain`]: how long a receiver waits once its sender has finished.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`budget`]: the budget of control traffic.
@@ -31,6 +32,7 @@ mod send;
 mod sizes;
 mod socket_drops;
 mod stream;
+mod transact;
 mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
@@ -47,6 +49,7 @@ pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, wa
 pub use send::{NextSend, SendCount, Sending};
 pub use sizes::Sizes;
 pub use stream::{StreamCount, StreamReceiving};
+pub use transact::{Failure, Transacting};
 
 #[cfg(test)]
 mod simulated;

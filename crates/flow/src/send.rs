@@ -37,6 +37,8 @@ pub struct SendCount {
     pub packets: u64,
     /// Segments retransmitted in this interval (TCP).
     pub retransmits: Option<u64>,
+    /// Transactions completed in this interval, of a flow that has any.
+    pub transactions: Option<u64>,
     /// Congestion window at its end.
     pub cwnd_bytes: Option<u64>,
     /// Smoothed round trip at its end.
@@ -416,6 +418,17 @@ impl Sending {
         self.log.current.packets += u64::from(packets);
     }
 
+    /// Counts a transaction that was completed at `now_ns`.
+    pub fn transaction(&mut self, now_ns: u64) {
+        self.advance(now_ns);
+        *self.log.current.transactions.get_or_insert(0) += 1;
+    }
+
+    /// When the next packet is due by the schedule; `None` without one.
+    pub(crate) fn intended_ns(&self) -> Option<u64> {
+        self.pacer.as_ref().map(|pacer| pacer.intended_ns(pacer.slot()))
+    }
+
     /// Counts system calls, and how many of them found the queue full.
     pub fn called(&mut self, calls: u64, queue_full: u64) {
         self.calls += calls;
@@ -487,7 +500,11 @@ impl Sending {
         self.advance(now_ns);
         self.finished_ns.get_or_insert(now_ns);
         let count = &self.log.current;
-        if count.bytes > 0 || count.packets > 0 || count.retransmits.is_some_and(|n| n > 0) {
+        if count.bytes > 0
+            || count.packets > 0
+            || count.transactions.is_some()
+            || count.retransmits.is_some_and(|n| n > 0)
+        {
             self.log.close(|_| {});
         }
     }
@@ -689,6 +706,8 @@ impl SendCount {
             retransmits: self.retransmits,
             cwnd_bytes: self.cwnd_bytes,
             rtt_seconds: self.rtt_ns.map(|r| r as f64 / 1e9),
+            transactions: self.transactions,
+            transactions_per_second: self.transactions.and_then(per_second),
             ..IntervalCount::default()
         }
     }

@@ -25,6 +25,7 @@ pub struct StreamReceiving {
     bit_errors: u64,
     ended: bool,
     sent_total: Option<u64>,
+    sent_packets: Option<u64>,
     drain: Option<Drain>,
     /// Counts by interval.
     pub log: IntervalLog<StreamCount>,
@@ -42,6 +43,7 @@ impl StreamReceiving {
             bit_errors: 0,
             ended: false,
             sent_total: None,
+            sent_packets: None,
             drain: None,
             log: IntervalLog::default(),
         }
@@ -95,6 +97,11 @@ impl StreamReceiving {
         self.sent_total = Some(bytes);
     }
 
+    /// Sets the client's final count of requests.
+    pub fn set_sent_packets(&mut self, packets: u64) {
+        self.sent_packets = Some(packets);
+    }
+
     /// The sender has finished: `drain` now limits the wait for the remaining data.
     pub fn drain(&mut self, drain: Drain) {
         self.drain = Some(drain);
@@ -140,6 +147,19 @@ impl StreamReceiving {
             packets_per_second: per_second(c.reads),
             ..IntervalCount::default()
         })
+    }
+
+    /// The part of the record of a server that answers requests, which were counted as reads. `lossy`: they may be lost.
+    pub fn report_requests(&self, buffer_bytes: Option<u64>, lossy: bool) -> Receiver {
+        let mut out = self.report("respond", buffer_bytes);
+        let sent = self.sent_packets.filter(|_| lossy && self.log.omitted() == 0);
+        out.lost_packets = sent.map(|sent| sent.saturating_sub(out.packets));
+        let ratio = |lost: u64| sent.filter(|sent| *sent > 0).map(|sent| lost as f64 / sent as f64);
+        out.loss_ratio = out.lost_packets.and_then(ratio);
+        if lossy {
+            out.undelivered_bytes = None;
+        }
+        out
     }
 
     /// The receiver's part of the record.

@@ -13,6 +13,7 @@ mod header;
 mod laws_page;
 mod schedule;
 mod servers;
+mod shape;
 mod size;
 mod spacing;
 mod transport;
@@ -31,6 +32,7 @@ pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use schedule::RateSchedule;
 pub use servers::Server;
+pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
 pub use transport::{
@@ -233,7 +235,7 @@ impl Plan {
                 let id = out.len() as u32 + 1;
                 let name = match (c.name.as_str(), c.count) {
                     ("", 1) => self.unnamed(c, id),
-                    ("", _) => format!("{}-{}-{}", c.transport.name(), c.direction, n + 1),
+                    ("", _) => format!("{}-{}", c.kind(), n + 1),
                     (name, 1) => name.to_owned(),
                     (name, _) => format!("{name}-{}", n + 1),
                 };
@@ -242,9 +244,13 @@ impl Plan {
                 if let Some(ip) = connection.transport.ip_mut() {
                     ip.client_port = ip.client_port.map(|p| p.wrapping_add(n as u16));
                 }
-                let size = c.payload.clone().unwrap_or_else(|| {
-                    ByteSize(c.transport.default_payload(c.rate, family, path_mtu_bytes)).into()
-                });
+                let size = match c.shape.has_transactions() {
+                    true => ByteSize(c.request_bytes()).into(),
+                    false => c.payload.clone().unwrap_or_else(|| {
+                        let rate = c.rate;
+                        ByteSize(c.transport.default_payload(rate, family, path_mtu_bytes)).into()
+                    }),
+                };
                 out.push(FlowSpec {
                     id,
                     name,
@@ -266,7 +272,7 @@ impl Plan {
 
     /// The name of flow `id`, the only one of a connection without a name.
     fn unnamed(&self, connection: &Connection, id: u32) -> String {
-        let base = format!("{}-{}", connection.transport.name(), connection.direction);
+        let base = connection.kind();
         if self.connections.len() > 1 { format!("{base}-{id}") } else { base }
     }
 }

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::plan::TransportName;
-use crate::record::{CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tcp, TcpSample};
+use crate::record::{
+    CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tcp, TcpSample, Transactions,
+};
 use crate::warning::Warning;
 
 /// One flow in the report of one end.
@@ -21,6 +23,9 @@ pub struct FlowReport {
     pub sender: Option<Sender>,
     /// Figures of the receiver, if this end received.
     pub receiver: Option<Receiver>,
+    /// Transactions, if this end sent the requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<Transactions>,
     /// The transport that a stream fell back to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_by: Option<TransportName>,

@@ -4,7 +4,7 @@ use std::iter::repeat_n;
 
 use serde::{Deserialize, Serialize};
 use weir_model::plan::{
-    Connection, Direction, FlowSpec, Plan, RateSchedule, Size, Spacing, TransportName,
+    Connection, Direction, FlowSpec, Plan, RateSchedule, Shape, Size, Spacing, TransportName,
 };
 use weir_model::record::{Flow, Record};
 
@@ -23,6 +23,9 @@ pub struct FlowMeta {
     pub transport: TransportName,
     /// Who sends.
     pub direction: Direction,
+    /// Shape of the traffic.
+    #[serde(skip_serializing_if = "is_stream")]
+    pub shape: Shape,
     /// The sender's address and port; unknown when a test starts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -53,6 +56,7 @@ impl From<&Flow> for FlowMeta {
             host: flow.host.clone(),
             transport: flow.transport,
             direction: flow.direction,
+            shape: flow.transactions.as_ref().map_or(Shape::Stream, |t| t.shape),
             source: flow.source.clone(),
             destination: flow.destination.clone(),
             payload_bytes: flow.payload_bytes,
@@ -72,6 +76,7 @@ impl From<&FlowSpec> for FlowMeta {
             host: spec.connection.host.clone(),
             transport: spec.connection.transport.name(),
             direction: spec.connection.direction,
+            shape: spec.connection.shape,
             payload_bytes: spec.payload_bytes(),
             payload_law: Some(spec.size.clone()).filter(|size| !size.is_constant()),
             spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
@@ -79,6 +84,18 @@ impl From<&FlowSpec> for FlowMeta {
             rate_schedule: spec.connection.rate_schedule.clone(),
             ..Default::default()
         }
+    }
+}
+
+fn is_stream(shape: &Shape) -> bool {
+    !shape.has_transactions()
+}
+
+impl FlowMeta {
+    /// Whether its lines have TCP information, and whether they have losses of datagrams. Those of transactions have neither.
+    pub(crate) fn kinds(&self) -> (bool, bool) {
+        let is_stream = is_stream(&self.shape);
+        (is_stream && self.transport.tcp_info(), is_stream && self.transport.datagrams())
     }
 }
 

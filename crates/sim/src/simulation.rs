@@ -171,6 +171,9 @@ impl Simulation {
             if !c.transport.datagrams() {
                 return refuse("is TCP", "UDP: a stream's behaviour is the kernel's");
             }
+            if c.shape.has_transactions() {
+                return refuse("consists of transactions", "a stream of datagrams");
+            }
             if self.plan.family == Some(Family::Ipv6) {
                 return refuse("is over IPv6", "IPv4");
             }

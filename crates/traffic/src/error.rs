@@ -128,6 +128,16 @@ pub enum TrafficError {
         /// Why it is unavailable, and what is available.
         reason: String,
     },
+    /// A plan needs more local ports at the same time than the system has.
+    #[error("{field}: {given}; accepted: {accepted}")]
+    AddressSpace {
+        /// The field of the plan.
+        field: &'static str,
+        /// The connections that it needs.
+        given: String,
+        /// The connections for which there are ports.
+        accepted: String,
+    },
     /// A given file or socket path can't be used.
     #[error("{field} {}: {source}", path.display())]
     File {
@@ -183,7 +193,9 @@ impl TrafficError {
             | TrafficError::Flow { .. } => 3,
             TrafficError::File { source, .. } => file_exit_code(source.kind()),
             TrafficError::Listen { .. } | TrafficError::Net(_) => 4,
-            TrafficError::System { .. } | TrafficError::Unavailable { .. } => 4,
+            TrafficError::System { .. }
+            | TrafficError::Unavailable { .. }
+            | TrafficError::AddressSpace { .. } => 4,
             TrafficError::Stopped(_, code) => *code,
         }
     }
@@ -206,6 +218,7 @@ impl TrafficError {
             TrafficError::Listen { .. } => "listen",
             TrafficError::Flow { code, .. } => code,
             TrafficError::Unavailable { .. } => "not-available",
+            TrafficError::AddressSpace { .. } => "address-space-exhausted",
             TrafficError::File { .. } => "file",
             TrafficError::System { .. } | TrafficError::Net(_) => "system",
             TrafficError::Stopped(_, 130) => "interrupted",
@@ -228,9 +241,9 @@ impl TrafficError {
             | TrafficError::Protocol { address, .. }
             | TrafficError::Listen { address, .. } => Some(address.to_string()),
             TrafficError::Flow { name, .. } => Some(name.clone()),
-            TrafficError::Unavailable { given, .. } | TrafficError::Input { given, .. } => {
-                Some(given.clone())
-            }
+            TrafficError::Unavailable { given, .. }
+            | TrafficError::AddressSpace { given, .. }
+            | TrafficError::Input { given, .. } => Some(given.clone()),
             TrafficError::File { path, .. } => Some(path.display().to_string()),
             _ => None,
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_flow::{
     Drain, FEW_SEGMENTS, IntervalClock, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, Receiving,
-    SenderClock, Sending, StreamPool, StreamReceiving,
+    SenderClock, Sending, StreamPool, StreamReceiving, Transacting,
 };
 use weir_model::plan::FlowSpec;
 use weir_model::record::{IntervalCount, Tcp};
@@ -16,8 +16,8 @@ use weir_wire::control::SenderTotal;
 use weir_wire::header::TagKey;
 
 use crate::engine::{
-    Engine, Events, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples, WorkerSlot,
-    lock,
+    Accepted, Dial, Engine, Events, Link, Proof, ReceiveFlow, SendFlow, Side, StreamFlow,
+    StreamRole, TcpSamples, TransactFlow, WorkerSlot, lock,
 };
 use crate::log::PacketLog;
 use crate::session::Arrival;
@@ -72,6 +72,8 @@ enum Part {
     DatagramReceive { state: Arc<Mutex<Receiving>>, base_overflow: Option<u32> },
     StreamSend { state: Arc<Mutex<Sending>>, samples: Arc<Mutex<TcpSamples>> },
     StreamReceive { state: Arc<Mutex<StreamReceiving>> },
+    Client { state: Arc<Mutex<Transacting>> },
+    Server { state: Arc<Mutex<StreamReceiving>> },
 }
 
 enum Socket {
@@ -223,6 +225,62 @@ impl Flow {
         }
     }
 
+    /// A flow of transactions on its socket. `dial`: how the client makes a connection for each, if it does.
+    pub(crate) fn transactions(
+        engine: &Engine,
+        facts: &SessionFacts,
+        spec: FlowSpec,
+        is_client: bool,
+        link: Link,
+        dial: Option<Box<Dial>>,
+        events: Events,
+    ) -> Flow {
+        let (side, part) = if is_client {
+            let state = Transacting::new(&spec, facts.omit_ns, facts.loss_threshold_ns);
+            let state = Arc::new(Mutex::new(state));
+            (Side::Client { state: state.clone(), dial }, Part::Client { state })
+        } else {
+            let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
+            (Side::Server(state.clone()), Part::Server { state })
+        };
+        let (socket, alive) = match &link {
+            Link::Stream(socket) => (Socket::Stream(socket.clone()), None),
+            Link::Datagrams { socket, proof, .. } => {
+                (Socket::Datagrams(socket.clone()), proof.as_ref().map(|proof| proof.alive.clone()))
+            }
+        };
+        let connection = &spec.connection;
+        let slot = engine.add_transactions(TransactFlow {
+            id: spec.id,
+            link,
+            side,
+            content: connection.content,
+            seed: facts.seed,
+            request: connection.request_bytes() as usize,
+            response: connection.response_bytes() as usize,
+            number: connection.number_bytes(),
+            events,
+        });
+        Flow {
+            spec,
+            part,
+            socket,
+            slots: vec![slot],
+            coalesced: false,
+            connect_seconds: None,
+            alive,
+            any_size: facts.any_size,
+            error: Mutex::new(None),
+        }
+    }
+
+    /// Takes a connection of one transaction.
+    pub(crate) fn accept(&self, engine: &Engine, accepted: Accepted) {
+        if let (Part::Server { .. }, [slot]) = (&self.part, &self.slots[..]) {
+            engine.accept(*slot, accepted);
+        }
+    }
+
     fn poke(&self, engine: &Engine) {
         for slot in &self.slots {
             engine.poke(*slot);
@@ -233,7 +291,7 @@ impl Flow {
     pub(crate) fn begin_intervals(&self, clock: IntervalClock) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).start(clock),
-            Part::StreamReceive { state, .. } => lock(state).start(clock),
+            Part::StreamReceive { state, .. } | Part::Server { state } => lock(state).start(clock),
             _ => {}
         }
     }
@@ -247,6 +305,14 @@ impl Flow {
                 if let Some(alive) = &self.alive {
                     alive.fetch_max(at_ns, Ordering::Relaxed);
                 }
+                state.start(at_ns, clock);
+            }
+            drop(state);
+            self.poke(engine);
+        }
+        if let Part::Client { state } = &self.part {
+            let mut state = lock(state);
+            if !state.sending.is_started() {
                 state.start(at_ns, clock);
             }
             drop(state);
@@ -270,7 +336,7 @@ impl Flow {
     pub(crate) fn drain(&self, engine: &Engine, drain: Drain) {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).drain(drain),
-            Part::StreamReceive { state } => lock(state).drain(drain),
+            Part::StreamReceive { state } | Part::Server { state } => lock(state).drain(drain),
             _ => {}
         }
         self.poke(engine);
@@ -280,7 +346,7 @@ impl Flow {
     pub(crate) fn last_arrival_ns(&self) -> u64 {
         match &self.part {
             Part::DatagramReceive { state, .. } => lock(state).last_ns(),
-            Part::StreamReceive { state } => lock(state).last_ns(),
+            Part::StreamReceive { state } | Part::Server { state } => lock(state).last_ns(),
             _ => 0,
         }
     }
@@ -299,23 +365,31 @@ impl Flow {
             lock(state).stop();
             self.poke(engine);
         }
+        if let Part::Client { state } = &self.part {
+            lock(state).stop();
+            self.poke(engine);
+        }
     }
 
     /// Changes the rate of a sender. False without effect: it has no more changes, or this end does not send.
     pub(crate) fn set_rate(&self, engine: &Engine, rate: SendRate) -> bool {
-        let (Part::DatagramSend(state) | Part::StreamSend { state, .. }) = &self.part else {
-            return false;
-        };
         let mut spec = self.spec.clone();
         spec.rate = rate;
-        let is_set = lock(state).set_rate(&spec, engine.clock().monotonic_ns());
+        let now = engine.clock().monotonic_ns();
+        let is_set = match &self.part {
+            Part::DatagramSend(state) | Part::StreamSend { state, .. } => {
+                lock(state).set_rate(&spec, now)
+            }
+            Part::Client { state } => lock(state).set_rate(&spec, now),
+            _ => return false,
+        };
         self.poke(engine);
         is_set
     }
 
     /// Whether this end sends.
     pub(crate) fn sends(&self) -> bool {
-        matches!(self.part, Part::DatagramSend(_) | Part::StreamSend { .. })
+        matches!(self.part, Part::DatagramSend(_) | Part::StreamSend { .. } | Part::Client { .. })
     }
 
     /// The sender at the other end has finished with these totals: the receiver now waits for the remaining data.
@@ -333,6 +407,13 @@ impl Flow {
                 let mut state = lock(state);
                 state.set_sent_total(total.bytes);
                 state.drain(Drain::stream(now, loss_threshold_ns));
+            }
+            // The client has the responses, or has given them up: nothing more is expected.
+            Part::Server { state } => {
+                let mut state = lock(state);
+                state.set_sent_total(total.bytes);
+                state.set_sent_packets(total.packets);
+                state.drain(Drain::datagrams(now, 0));
             }
             _ => {}
         }
@@ -364,7 +445,13 @@ impl Flow {
                 state.log.closed().get(index).map(|c| c.count(Some(seconds)))
             }
             Part::DatagramReceive { state, .. } => lock(state).interval_count(index),
-            Part::StreamReceive { state, .. } => {
+            Part::Client { state } => {
+                let mut state = lock(state);
+                let clock = state.sending.log.clock()?;
+                state.sending.advance(clock.end_ns(index).filter(|end| *end <= now_ns)?);
+                state.interval_count(index)
+            }
+            Part::StreamReceive { state, .. } | Part::Server { state } => {
                 let mut state = lock(state);
                 let end = state.log.clock()?.end_ns(index).filter(|end| *end <= now_ns)?;
                 // Bytes belong to the interval in which they are read: this one gets no more.
@@ -386,7 +473,10 @@ impl Flow {
             ..FlowReport::default()
         };
         if let Socket::Stream(socket) = &self.socket {
-            out.tcp = socket.info().map(|info| tcp_record(&info, &**socket));
+            // Where each transaction has a connection, this one is idle.
+            let is_idle = self.spec.connection.shape.connects();
+            let info = socket.info().filter(|_| !is_idle);
+            out.tcp = info.map(|info| tcp_record(&info, &**socket));
             out.carried_by = socket.fallback();
         }
         match &self.part {
@@ -411,6 +501,22 @@ impl Flow {
                     state.report_tcp(tcp);
                 }
                 out.tcp_samples = lock(samples).samples.clone();
+            }
+            Part::Client { state } => {
+                let mut state = lock(state);
+                state.finish(now_ns);
+                let sender = state.sending.report("request", self.buffer(true));
+                out.transactions = Some(state.report(&sender));
+                out.sender = Some(sender);
+                out.intervals = state.interval_counts();
+                out.histograms = state.histograms(self.spec.id);
+            }
+            Part::Server { state } => {
+                let mut state = lock(state);
+                state.finish(now_ns);
+                let is_lossy = !self.spec.connection.transport.ordered();
+                out.receiver = Some(state.report_requests(self.buffer(false), is_lossy));
+                out.intervals = state.interval_counts();
             }
             Part::DatagramReceive { state, base_overflow, .. } => {
                 let mut state = lock(state);

@@ -33,6 +33,14 @@ const PROTOCOL: [(&str, &str, &str); 10] = [
     ("Ip", "InDiscards", "ip_input_discards"),
 ];
 
+/// Number of local ports from which the system chooses, if it states them.
+pub(crate) fn local_ports() -> Option<u64> {
+    let range = weir_net::host::sysctl("net.ipv4.ip_local_port_range")?;
+    let mut ends = range.split_whitespace().map_while(|end| end.parse::<u64>().ok());
+    let (first, last) = (ends.next()?, ends.next()?);
+    last.checked_sub(first).map(|between| between + 1)
+}
+
 fn softnet_dropped() -> Option<u64> {
     softnet().ok().map(|cpus| cpus.iter().map(|c| u64::from(c.dropped)).sum())
 }

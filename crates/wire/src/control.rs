@@ -225,6 +225,9 @@ impl From<&IntervalCount> for LiveCount {
             retransmits,
             cwnd_bytes,
             rtt_seconds,
+            // Counted by the client alone.
+            transactions: _,
+            transactions_per_second: _,
         } = count;
         LiveCount {
             bytes,
@@ -261,6 +264,8 @@ impl LiveCount {
             retransmits: self.retransmits,
             cwnd_bytes: self.cwnd_bytes,
             rtt_seconds: self.rtt_seconds,
+            transactions: None,
+            transactions_per_second: None,
         }
     }
 }
@@ -500,6 +505,8 @@ mod tests {
             retransmits: Some(7),
             cwnd_bytes: Some(14_480),
             rtt_seconds: Some(0.012_5),
+            transactions: None,
+            transactions_per_second: None,
         };
         let message = ServerMessage::Live { interval: 3, flows: vec![(1, (&count).into())], of: 0 };
         let ServerMessage::Live { flows, .. } = decode(&encode(&message)).unwrap() else {

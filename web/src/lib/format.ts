@@ -129,7 +129,7 @@ export function when(rfc3339: string | null | undefined): string {
 export const text = (figure: Figure): string => (figure.unit ? `${figure.number} ${figure.unit}` : figure.number);
 
 /** The unit in which the name of a JSON key or a metric ends; empty if there is none. */
-export const unitOf = (name: string): string => /(?:^|[._])(bits_per_second|packets_per_second|seconds|ratio|bytes|packets)$/.exec(name)?.[1] ?? '';
+export const unitOf = (name: string): string => /(?:^|[._])(bits_per_second|packets_per_second|transactions_per_second|seconds|ratio|bytes|packets)$/.exec(name)?.[1] ?? '';
 
 /** A figure formatted by its unit, with `extra` additional digits. */
 export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
@@ -138,6 +138,8 @@ export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
       return bitRate(value, extra);
     case 'packets_per_second':
       return packetRate(value, extra);
+    case 'transactions_per_second':
+      return scaled(value, 'transactions/s', 4 + extra);
     case 'seconds':
       return seconds(value, extra);
     case 'ratio':

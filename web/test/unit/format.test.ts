@@ -49,6 +49,7 @@ describe('figures', () => {
     expect(text(byUnit('ratio', 0.5))).toBe('50.00 %');
     expect(text(byUnit('seconds', 0.001))).toBe('1.000 ms');
     expect(text(byUnit('per_minute', 1225.4))).toBe('1225 per minute');
+    expect(text(byUnit(unitOf('transactions_per_second'), 49_812))).toBe('49.81 ktransactions/s');
     expect(text(byUnit('count', undefined))).toBe('–');
     const names = ['sent_bytes', 'forward.throughput.bits_per_second', 'voice.loss_ratio', 'packets', 'refills', 'kilobytes'];
     expect(names.map(unitOf)).toEqual(['bytes', 'bits_per_second', 'ratio', 'packets', '', '']);

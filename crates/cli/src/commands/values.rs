@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::names::is_device;
-use weir_model::plan::{DataPorts, HeaderFormat, Size, Spacing, Switch, TransportName};
+use weir_model::plan::{DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
@@ -28,6 +28,12 @@ pub(crate) fn transport() -> impl TypedValueParser<Value = TransportName> {
 pub(crate) fn header() -> impl TypedValueParser<Value = HeaderFormat> {
     PossibleValuesParser::new(HeaderFormat::ALL.iter().map(|format| format.label()))
         .try_map(|text| text.parse::<HeaderFormat>())
+}
+
+/// A shape of traffic by its name.
+pub(crate) fn shape() -> impl TypedValueParser<Value = Shape> {
+    PossibleValuesParser::new(Shape::ALL.iter().map(|shape| shape.label()))
+        .try_map(|text| text.parse::<Shape>())
 }
 
 /// Maximum size of a file of values, bytes.

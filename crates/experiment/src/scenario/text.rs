@@ -138,6 +138,7 @@ fn squared(unit: Unit) -> &'static str {
     match unit {
         Unit::BitsPerSecond => "variance, (bit/s)²",
         Unit::PacketsPerSecond => "variance, (packets/s)²",
+        Unit::TransactionsPerSecond => "variance, (transactions/s)²",
         Unit::Bytes => "variance, B²",
         Unit::Seconds => "variance, s²",
         Unit::PerMinute => "variance, (per minute)²",

@@ -110,7 +110,8 @@ pub fn assemble(parts: Parts) -> Record {
         intervals,
         histograms: pairs
             .iter()
-            .flat_map(|(_, _, r)| r.map(|r| r.histograms.clone()).unwrap_or_default())
+            .flat_map(|(_, s, r)| [*s, *r].into_iter().flatten())
+            .flat_map(|end| end.histograms.clone())
             .collect(),
         latency: parts.latency,
         cpu: Some(CpuUse { local: parts.local.cpu.clone(), remote: far.cpu.clone() }),
@@ -168,6 +169,7 @@ fn flow(
         spacing_law: Some(spec.connection.spacing.clone()).filter(|law| !law.is_constant()),
         sender: sender.and_then(|s| s.sender.clone()),
         receiver: receiver.and_then(|r| r.receiver.clone()),
+        transactions: near.and_then(|n| n.transactions.clone()),
         round_trip: None,
         tcp: sender.and_then(|s| s.tcp.clone()),
         tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),

@@ -20,6 +20,7 @@ pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
         (&mut sum.duplicate_packets, c.duplicate_packets),
         (&mut sum.reordered_packets, c.reordered_packets),
         (&mut sum.retransmits, c.retransmits),
+        (&mut sum.transactions, c.transactions),
     ] {
         if let Some(v) = from {
             *to = Some(to.unwrap_or(0).saturating_add(v));
@@ -95,6 +96,7 @@ pub fn interval(
         let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
         c.bits_per_second = per_second(c.bytes).map(|rate| 8.0 * rate);
         c.packets_per_second = per_second(c.packets);
+        c.transactions_per_second = c.transactions.and_then(per_second);
     };
     let mut totals: [IntervalEnds; 2] = Default::default();
     let mut received: [Vec<(TransportName, IntervalCount)>; 2] = Default::default();
@@ -136,6 +138,7 @@ fn sending_rates(
         let seconds = end - start;
         count.bits_per_second = Some(8.0 * count.bytes as f64 / seconds);
         count.packets_per_second = Some(count.packets as f64 / seconds);
+        count.transactions_per_second = count.transactions.map(|n| n as f64 / seconds);
     };
     let mut latest: [Option<f64>; 2] = [None; 2];
     for (spec, sender, _) in pairs {

@@ -6,3 +6,4 @@ mod conservation;
 mod ends;
 mod pacing;
 mod record;
+mod transactions;

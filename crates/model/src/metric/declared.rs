@@ -66,6 +66,27 @@ const BURSTS: Definition = Definition {
     ..DATAGRAMS
 };
 
+/// A figure of transactions, measured by their client.
+const TRANSACTIONS: Definition = Definition {
+    group: Group::Transactions,
+    end: End::Sender,
+    applies: |f| f.transactions.is_some(),
+    ..PLAIN
+};
+
+/// A count of transactions that is 0 on a sound path.
+const FAILURES: Definition =
+    Definition { better: Better::Lower, is_compared: true, is_rare: true, ..TRANSACTIONS };
+
+/// A time of transactions.
+const RESPONSES: Definition = Definition {
+    unit: Unit::Seconds,
+    group: Group::Delay,
+    better: Better::Lower,
+    is_compared: true,
+    ..TRANSACTIONS
+};
+
 /// A ratio to the nominal rate of the link.
 const USAGE: Definition = Definition {
     unit: Unit::Ratio,
@@ -752,6 +773,135 @@ pub const METRICS: &[Definition] = &[
         is_compared: false,
         is_signed: true,
         ..TIME
+    },
+    Definition {
+        name: "transaction_rate",
+        label: "Transactions per second",
+        key: "transactions_per_second",
+        unit: Unit::TransactionsPerSecond,
+        source: "netperf",
+        definition: "Completed transactions per second, from the first request to the end of sending or the last response, whichever is later. A transaction is one request and its response (RR), a connection with a request and a response (CRR), or a connection that is opened and closed (CC).",
+        limits: "Without a rate, each request waits for the response to an earlier one: the rate is then the number of transactions in progress ÷ the mean response time, and a pause of the server lowers it without showing in the response times of requests that were not sent (coordinated omission).",
+        better: Better::Higher,
+        path: "transactions.transactions_per_second",
+        read: Read::Flow(|f| f.transactions.as_ref()?.transactions_per_second, Fold::Sum),
+        interval: in_interval!(transactions_per_second, |c| c.transactions_per_second),
+        is_compared: true,
+        is_lower_bound: true,
+        is_headline: true,
+        ..TRANSACTIONS
+    },
+    Definition {
+        name: "transactions",
+        label: "Transactions",
+        key: "transactions",
+        definition: "Completed transactions.",
+        limits: "Exact. Without those of an omitted start.",
+        better: Better::Higher,
+        path: "transactions.completed",
+        read: Read::Flow(|f| number(Some(f.transactions.as_ref()?.completed)), Fold::Sum),
+        interval: in_interval!(transactions, |c| number(c.transactions)),
+        is_lower_bound: true,
+        ..TRANSACTIONS
+    },
+    Definition {
+        name: "failed_transactions",
+        label: "Failed transactions",
+        key: "failed_transactions",
+        definition: "Transactions without a whole response: none within the loss threshold, or the connection was refused, reset or closed. The record has them by reason.",
+        limits: "A request on one stream fails only with the stream, since TCP retransmits. Response times are those of completed transactions.",
+        path: "transactions.failed",
+        also: &["transactions.failures"],
+        read: Read::Flow(|f| number(Some(f.transactions.as_ref()?.failed)), Fold::Sum),
+        ..FAILURES
+    },
+    Definition {
+        name: "failed_connections",
+        label: "Failed connections",
+        key: "failed_connections",
+        definition: "Failed transactions whose connection was not established.",
+        limits: "Only of transactions with a connection each.",
+        path: "transactions.failed_connections",
+        read: Read::Flow(|f| number(f.transactions.as_ref()?.failed_connections), Fold::Sum),
+        ..FAILURES
+    },
+    Definition {
+        name: "late_responses",
+        label: "Late responses",
+        key: "late_responses",
+        definition: "Responses in datagrams that arrived after the loss threshold. Their transactions failed.",
+        limits: "Recognized for the last 4096 failed transactions of a flow.",
+        path: "transactions.late_responses",
+        read: Read::Flow(|f| number(f.transactions.as_ref()?.late_responses), Fold::Sum),
+        is_compared: false,
+        ..FAILURES
+    },
+    Definition {
+        name: "duplicate_responses",
+        label: "Duplicate responses",
+        key: "duplicate_responses",
+        definition: "Responses in datagrams to requests that had been answered.",
+        limits: "Datagrams name their request by as many bytes as both hold, 8 at most: with 1 byte the number repeats after 256 requests.",
+        path: "transactions.duplicate_responses",
+        read: Read::Flow(|f| number(f.transactions.as_ref()?.duplicate_responses), Fold::Sum),
+        is_compared: false,
+        ..FAILURES
+    },
+    Definition {
+        name: "response_time",
+        label: "Response time",
+        key: "response_time",
+        source: "RFC 2681, between applications",
+        definition: "Time from sending a request to the last byte of its response, at the client. With a connection for each transaction: from the start of connecting to the close by the server.",
+        limits: "Between the system calls of the client, so that it includes both hosts' stacks, wake-ups and the server's work. Completed transactions only.",
+        path: "transactions.response_time",
+        read: Read::Flows(|f| f.transactions.as_ref()?.response_time.as_ref(), |_| None),
+        is_headline: true,
+        ..RESPONSES
+    },
+    Definition {
+        name: "response_time_deviation",
+        label: "Standard deviation of the response time",
+        key: "response_time_deviation_seconds",
+        definition: "Sample standard deviation of the response time; of several flows the largest.",
+        limits: "A few slow responses dominate it.",
+        path: "transactions.response_time_deviation_seconds",
+        group: Group::Transactions,
+        read: Read::Flow(
+            |f| f.transactions.as_ref()?.response_time_deviation_seconds,
+            Fold::Largest,
+        ),
+        is_compared: false,
+        ..RESPONSES
+    },
+    Definition {
+        name: "response_time_from_scheduled",
+        label: "Response time from schedule",
+        key: "response_time_from_scheduled",
+        source: "RFC 2681, between applications",
+        definition: "Response time from the scheduled time of the request, where requests are sent at a rate. It includes the time for which a request waited for its turn, which avoids coordinated omission.",
+        limits: "As the response time.",
+        path: "transactions.response_time_from_scheduled",
+        read: Read::Flows(
+            |f| f.transactions.as_ref()?.response_time_from_scheduled.as_ref(),
+            |_| None,
+        ),
+        applies: |f| {
+            f.transactions.as_ref().is_some_and(|t| t.response_time_from_scheduled.is_some())
+        },
+        is_compared: false,
+        ..RESPONSES
+    },
+    Definition {
+        name: "setup_time",
+        label: "Connection set-up time",
+        key: "setup_time",
+        definition: "Time from the start of connecting to an established connection, where each transaction has one.",
+        limits: "As the client's program sees it: the kernel may have established the connection earlier.",
+        path: "transactions.setup_time",
+        read: Read::Flows(|f| f.transactions.as_ref()?.setup_time.as_ref(), |_| None),
+        applies: |f| f.transactions.as_ref().is_some_and(|t| t.setup_time.is_some()),
+        ..RESPONSES
     },
     Definition {
         name: "round_trip",

@@ -177,6 +177,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => "bits_per_second",
             Unit::PacketsPerSecond => "packets_per_second",
+            Unit::TransactionsPerSecond => "transactions_per_second",
             Unit::Seconds => "seconds",
             Unit::Ratio => "ratio",
             Unit::Bytes => "bytes",
@@ -191,6 +192,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => "bit/s",
             Unit::PacketsPerSecond => "packets/s",
+            Unit::TransactionsPerSecond => "transactions/s",
             Unit::Seconds => "s",
             Unit::Ratio => "ratio",
             Unit::Bytes => "B",

@@ -57,6 +57,8 @@ pub enum Group {
     Tcp,
     /// Slots of a paced sender.
     Pacing,
+    /// Transactions: requests and responses, or connections.
+    Transactions,
     /// The path and the hosts, not a flow.
     Run,
 }
@@ -260,7 +262,10 @@ impl Definition {
     /// Whether it is a rate.
     #[must_use]
     pub(crate) fn is_rate(&self) -> bool {
-        matches!(self.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
+        matches!(
+            self.unit,
+            Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::TransactionsPerSecond
+        )
     }
 }
 

@@ -9,6 +9,8 @@ pub enum Unit {
     BitsPerSecond,
     /// Packets per second.
     PacketsPerSecond,
+    /// Transactions per second.
+    TransactionsPerSecond,
     /// Seconds.
     Seconds,
     /// A ratio, written as a percentage.
@@ -38,6 +40,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => scaled(RATE) + "bit/s",
             Unit::PacketsPerSecond => scaled(RATE) + "packets/s",
+            Unit::TransactionsPerSecond => scaled(RATE) + "transactions/s",
             Unit::Bytes => {
                 const SIZE: &[(f64, &str)] =
                     &[(1_073_741_824.0, "Gi"), (1_048_576.0, "Mi"), (1024.0, "Ki"), (1.0, "")];
@@ -56,6 +59,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => "bits_per_second",
             Unit::PacketsPerSecond => "packets_per_second",
+            Unit::TransactionsPerSecond => "transactions_per_second",
             Unit::Bytes => "bytes",
             Unit::Seconds => "seconds",
             Unit::Ratio => "ratio",
@@ -95,6 +99,7 @@ impl Unit {
         let factor: f64 = match self {
             Unit::BitsPerSecond => prefixed(&["bit/s", "bits/s", "bps"])?,
             Unit::PacketsPerSecond => prefixed(&["packets/s", "pps"])?,
+            Unit::TransactionsPerSecond => prefixed(&["transactions/s", "tps"])?,
             // As in all sizes, K is 1024.
             Unit::Bytes => match suffix {
                 "bytes" => 1.0,
@@ -137,6 +142,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
             Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
+            Unit::TransactionsPerSecond => "transactions per second such as 10000 or 10 ktps",
             Unit::Bytes => "bytes such as 1460, 64K or 10M (K is 1024)",
             Unit::Seconds => "a time with its unit, such as 30 ms or 250 us",
             Unit::Ratio => "per cent with its sign, such as 0.1 %, 1 % or 100 %",
@@ -173,6 +179,7 @@ mod tests {
             (Unit::BitsPerSecond, "95 Mbit/s", 95e6),
             (Unit::BitsPerSecond, "1.5G", 1.5e9),
             (Unit::PacketsPerSecond, "50 kpps", 50e3),
+            (Unit::TransactionsPerSecond, "10 ktps", 10e3),
             (Unit::Seconds, "30 ms", 0.03),
             (Unit::Seconds, "250us", 0.00025),
             (Unit::Seconds, "-1e-3 s", -0.001),

@@ -172,6 +172,16 @@ impl Connection {
                 accepted: "a rate above 0: delays from the scheduled send time need one".into(),
             });
         }
+        if self.shape.has_transactions() && is_unlimited != was_unlimited {
+            return Err(ModelError::Field {
+                field: "rate".into(),
+                given: format!("{rate} with shape {}", self.shape),
+                accepted: match was_unlimited {
+                    true => "no rate: each request waits for a response".into(),
+                    false => "a rate above 0: requests have scheduled times".into(),
+                },
+            });
+        }
         let family = Some(Family::Ipv6);
         Connection { rate: Some(rate), rate_schedule: None, ..self.clone() }
             .check("connection", family)
@@ -244,6 +254,10 @@ impl Connection {
         if let Some((field, given, accepted)) =
             self.header.refused(&self.transport, smallest, self.verify)
         {
+            return refuse(field, given, &accepted);
+        }
+        let (_, most) = self.transport.payload_bytes(family);
+        if let Some((field, given, accepted)) = self.refused_by_shape(most) {
             return refuse(field, given, &accepted);
         }
         if let Some((field, given, accepted)) = self.misplaced_option() {

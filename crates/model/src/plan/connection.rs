@@ -47,6 +47,9 @@ impl Connection {
         if let Some(packets) = self.spacing.packets_per_second() {
             return SendRate { limit: RateLimit::Packets(packets), burst: 1 };
         }
+        if self.shape.has_transactions() {
+            return self.rate.unwrap_or(SendRate::UNLIMITED);
+        }
         let payload = self.max_payload().map(ByteSize);
         self.rate.unwrap_or_else(|| self.transport.default_rate(payload))
     }

@@ -2,7 +2,7 @@
 //! are generated from these declarations.
 
 use super::transport::{Refusal, connection};
-use super::{CatchUp, Direction, HeaderFormat, RateSchedule, Size, Spacing, Switch};
+use super::{CatchUp, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch};
 use crate::content::Content;
 use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
@@ -19,6 +19,22 @@ connection! {
         /// Which side sends.
         #[schemars(extend("x-group" = "what"))]
         direction: Direction = Direction::Forward,
+        /// Shape of the traffic: a stream of data, or transactions.
+        #[serde(skip_serializing_if = "is_default")]
+        #[schemars(extend("x-group" = "what"))]
+        shape: Shape = Shape::Stream,
+        /// Bytes of a request (shape `rr` or `crr`), up to a payload's maximum. Absent: 1 over a stream, 8 in a datagram.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Request size", extend("x-group" = "how-much"))]
+        request: Option<ByteSize> = None,
+        /// Bytes of a response, likewise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Response size", extend("x-group" = "how-much"))]
+        response: Option<ByteSize> = None,
+        /// Transactions in progress at the same time, 1 to 1024, where no rate is stated. Absent: 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Transactions in progress", extend("x-group" = "how-much"))]
+        outstanding: Option<u32> = None,
         /// Number of such flows, 1 to 100 000.
         #[schemars(title = "Number of flows", extend("x-group" = "what"))]
         count: u32 = 1,
@@ -30,7 +46,7 @@ connection! {
         #[serde(skip_serializing_if = "is_native")]
         #[schemars(title = "Data header")]
         header: HeaderFormat = HeaderFormat::default(),
-        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
+        /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-group" = "how-much"))]
         rate: Option<SendRate> = None,
@@ -50,7 +66,7 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Byte limit", extend("x-group" = "how-long"))]
         bytes: Option<ByteSize> = None,
-        /// Stop after this many datagrams or writes.
+        /// Stop after this many datagrams, writes or transactions.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Packet limit", extend("x-group" = "how-long", "x-unit" = "packets"))]
         packets: Option<u64> = None,
@@ -69,7 +85,7 @@ connection! {
         #[serde(skip_serializing_if = "is_false")]
         #[schemars(title = "Verify the payload")]
         verify: bool = false,
-        /// How a paced sender treats late slots.
+        /// How a paced sender treats late slots. Transactions with the default send late requests immediately.
         catch_up: CatchUp = CatchUp::default(),
         /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Crossing;
+use super::{Crossing, Transactions};
 use crate::plan::{self, Direction, Family, Size, TransportName};
 use crate::units::SendRate;
 
@@ -48,6 +48,9 @@ record! {
         /// The receiving side, whose figures are the result.
         #[serde(skip_serializing_if = "Option::is_none")]
         receiver: Option<Receiver>,
+        /// Transactions, if the flow consists of them: the sender sends requests.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transactions: Option<Transactions>,
         /// Round trip of this flow, if it was measured.
         #[serde(skip_serializing_if = "Option::is_none")]
         round_trip: Option<Delay>,

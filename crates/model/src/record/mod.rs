@@ -28,6 +28,7 @@ mod host;
 mod path;
 pub mod stage;
 mod total;
+mod transactions;
 
 pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
@@ -45,6 +46,8 @@ pub use total::{
     DirectionTotal, Histogram, Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals,
     Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
+
+pub use transactions::Transactions;
 
 /// The schema name of a record.
 pub const RUN_SCHEMA: &str = "weir.run/1";

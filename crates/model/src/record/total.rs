@@ -188,6 +188,12 @@ record! {
         /// Smoothed round trip at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_seconds: Option<f64>,
+        /// Transactions completed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transactions: Option<u64>,
+        /// Transactions completed per second.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transactions_per_second: Option<f64>,
     }
 }
 

@@ -6,7 +6,7 @@ use weir_model::document::{DocumentCode, DocumentError};
 use weir_model::experiment::Scenario;
 use weir_model::plan::{
     CatchUp, Connection, ConnectionFields, Family, FlowSpec, HeaderFormat, IpOptions, MAX_FLOWS,
-    Plan, Switch, TcpOptions, Transport, TransportName,
+    Plan, Shape, Switch, TcpOptions, Transport, TransportName,
 };
 use weir_model::record::{DirectionTotal, Record, Totals};
 use weir_model::units::{ByteSize, RateLimit, Seed, Span};
@@ -256,6 +256,88 @@ fn options_of_a_connection() {
     ] {
         assert_eq!(tcp(|o| o.congestion = Some(name.into())).is_empty(), ok, "{name:?}");
     }
+}
+
+#[test]
+fn shapes_refuse_what_they_do_not_have() {
+    let rr = |change: fn(&mut Connection)| {
+        connection(|c| {
+            c.shape = Shape::Rr;
+            change(c);
+        })
+    };
+    let udp_rr = |change: fn(&mut Connection)| {
+        udp(|c| {
+            c.shape = Shape::Rr;
+            change(c);
+        })
+    };
+    let size = |bytes| Some(ByteSize(bytes));
+    for (found, field) in [
+        (rr(|_| {}), ""),
+        (rr(|c| c.request = Some(ByteSize(16 << 20))), ""),
+        (rr(|c| c.request = Some(ByteSize((16 << 20) + 1))), "request"),
+        (rr(|c| c.response = Some(ByteSize(0))), "response"),
+        (rr(|c| c.outstanding = Some(1024)), ""),
+        (rr(|c| c.outstanding = Some(1025)), "outstanding"),
+        (rr(|c| c.outstanding = Some(0)), "outstanding"),
+        (rr(|c| c.rate = Some("100pps".parse().unwrap())), ""),
+        (rr(|c| c.rate = Some("0".parse().unwrap())), ""),
+        (rr(|c| c.rate = Some("10M".parse().unwrap())), "rate"),
+        (rr(|c| c.direction = Direction::Reverse), "direction"),
+        (rr(|c| c.payload = Some(ByteSize(8).into())), "payload"),
+        (rr(|c| c.bytes = Some(ByteSize(8))), "bytes"),
+        (rr(|c| c.verify = true), "verify"),
+        (udp_rr(|c| c.header = HeaderFormat::None), "header"),
+        (udp_rr(|c| c.request = Some(ByteSize(65_507))), ""),
+        (udp_rr(|c| c.request = Some(ByteSize(65_508))), "request"),
+        (udp_rr(|c| c.response = Some(ByteSize(1))), ""),
+        // Several datagrams in flight need whole numbers.
+        (udp_rr(|c| (c.response, c.outstanding) = (Some(ByteSize(3)), Some(2))), "response"),
+        (udp_rr(|c| (c.response, c.outstanding) = (Some(ByteSize(4)), Some(2))), ""),
+        (
+            udp_rr(|c| {
+                c.rate = Some("10pps".parse().unwrap());
+                c.request = Some(ByteSize(3));
+            }),
+            "request",
+        ),
+        (
+            udp_rr(|c| {
+                c.rate = Some("10pps".parse().unwrap());
+                c.outstanding = Some(2);
+            }),
+            "outstanding",
+        ),
+        (connection(|c| c.request = size(1)), "request"),
+        (connection(|c| c.outstanding = Some(1)), "outstanding"),
+        (connection(|c| c.shape = Shape::Cc), ""),
+        (connection(|c| (c.shape, c.response) = (Shape::Cc, size(1))), "response"),
+        (connection(|c| (c.shape, c.response) = (Shape::Crr, size(1))), ""),
+        (udp(|c| c.shape = Shape::Crr), "shape"),
+        (udp(|c| c.shape = Shape::Cc), "shape"),
+    ] {
+        assert_eq!(found, field);
+    }
+    // One port can't have many connections to one server.
+    let fixed = |shape| {
+        connection(|c| {
+            c.shape = shape;
+            ip(c).client_port = Some(5000);
+        })
+    };
+    assert_eq!((fixed(Shape::Rr).as_str(), fixed(Shape::Crr).as_str()), ("", "client_port"));
+}
+
+/// A closed loop has no rate that could be changed, and an open loop keeps one.
+#[test]
+fn the_loop_of_transactions_stays_open_or_closed() {
+    let closed = Connection { shape: Shape::Rr, ..Connection::default() };
+    let open = Connection { rate: Some("10pps".parse().unwrap()), ..closed.clone() };
+    let rate = |text: &str| text.parse().unwrap();
+    assert!(closed.check_rate(rate("10pps")).is_err() && open.check_rate(rate("0")).is_err());
+    assert!(open.check_rate(rate("10M")).is_err());
+    assert!(open.check_rate(rate("20pps")).is_ok());
 }
 
 fn flows(connections: Vec<Connection>, mtu: u32) -> Vec<FlowSpec> {

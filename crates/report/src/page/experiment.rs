@@ -266,6 +266,7 @@ pub(crate) fn quantity(metric: &str) -> Quantity {
     match metric.parse::<Metric>().map(|m| m.unit()) {
         Ok(Unit::BitsPerSecond) => Quantity::BitsPerSecond,
         Ok(Unit::PacketsPerSecond) => Quantity::PacketsPerSecond,
+        Ok(Unit::TransactionsPerSecond) => Quantity::TransactionsPerSecond,
         Ok(Unit::Seconds) => Quantity::Seconds,
         Ok(Unit::Ratio) => Quantity::Ratio,
         Ok(Unit::Bytes) => Quantity::Bytes,
@@ -282,6 +283,7 @@ pub(crate) fn suffix(quantity: Quantity) -> &'static str {
         Quantity::BitsPerSecond => "_bits_per_second",
         Quantity::BytesPerSecond => "_bytes_per_second",
         Quantity::PacketsPerSecond => "_packets_per_second",
+        Quantity::TransactionsPerSecond => "_transactions_per_second",
         Quantity::Bytes => "_bytes",
         Quantity::Ratio => "_ratio",
         Quantity::PerMinute => "_per_minute",
@@ -294,6 +296,7 @@ fn variance(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::BitsPerSecond => "Variance, (bit/s)²",
         Quantity::PacketsPerSecond => "Variance, (packets/s)²",
+        Quantity::TransactionsPerSecond => "Variance, (transactions/s)²",
         Quantity::Seconds => "Variance, s²",
         Quantity::Bytes => "Variance, B²",
         Quantity::PerMinute => "Variance, (per minute)²",

@@ -58,7 +58,9 @@ fn loss(count: &IntervalCount) -> Option<f64> {
 pub fn figures_of_run(record: &Record) -> Vec<Figure> {
     let mut figures = over_time(record);
     figures.extend(tcp_over_time(record));
-    figures.extend(distributions(&[(String::new(), record)]));
+    for times in TIMES {
+        figures.extend(distributions(&[(String::new(), record)], times));
+    }
     figures.extend(loss_periods(record));
     figures.retain(|f| !f.is_empty());
     colours::bind(&mut figures);
@@ -120,7 +122,9 @@ pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
         }
         figures.push(figure);
     }
-    figures.extend(distributions(runs));
+    for times in TIMES {
+        figures.extend(distributions(runs, times));
+    }
     figures.retain(|f| !f.is_empty());
     colours::bind(&mut figures);
     figures
@@ -326,6 +330,16 @@ fn over_time(record: &Record) -> Vec<Figure> {
             throughput = throughput.reference("nominal rate", ReferenceLine::Horizontal(nominal));
         }
     }
+    let transactions = intervals(
+        record,
+        ("transactions", "Transactions", "Transactions completed in each interval."),
+        Axis::new("Transactions", "transactions_per_second", Quantity::TransactionsPerSecond),
+        (End::Sender, |c| c.transactions_per_second),
+        true,
+    );
+    if !transactions.is_empty() {
+        out.push(transactions);
+    }
     out.push(throughput);
     if record.flows.iter().any(|f| f.transport.datagrams()) {
         out.push(packets(record));
@@ -482,20 +496,58 @@ struct Distribution {
     cells: Vec<Cell>,
 }
 
-/// Histogram, CDF and tail of one-way delay.
-fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
-    let metrics = [
-        ("one_way_delay", "actual send time"),
-        ("one_way_delay_from_intended", "intended send time"),
-    ];
+/// Times whose distributions are drawn together.
+struct Times {
+    /// Start of the figures' ids.
+    id: &'static str,
+    title: &'static str,
+    key: &'static str,
+    /// What each of them is a time of.
+    of: &'static str,
+    /// Their metrics and names; runs are compared by the first one.
+    metrics: &'static [(&'static str, &'static str)],
+}
+
+const TIMES: &[Times] = &[
+    Times {
+        id: "delay",
+        title: "One-way delay",
+        key: "one_way_delay_seconds",
+        of: "packets",
+        metrics: &[
+            ("one_way_delay", "actual send time"),
+            ("one_way_delay_from_intended", "intended send time"),
+        ],
+    },
+    Times {
+        id: "response-time",
+        title: "Response time",
+        key: "response_time_seconds",
+        of: "transactions",
+        metrics: &[
+            ("response_time", "actual send time"),
+            ("response_time_from_scheduled", "scheduled time"),
+        ],
+    },
+    Times {
+        id: "setup-time",
+        title: "Connection set-up time",
+        key: "setup_time_seconds",
+        of: "connections",
+        metrics: &[("setup_time", "set-up")],
+    },
+];
+
+/// Histogram, CDF and tail of some times.
+fn distributions(runs: &[(String, &Record)], times: &Times) -> Vec<Figure> {
+    let Times { id, title, key, of, metrics } = times;
     let mut all = vec![];
     for (n, (name, record)) in runs.iter().enumerate() {
-        for (metric, words) in metrics {
-            // Runs are compared by the delay from the actual send time only.
-            if runs.len() > 1 && metric != "one_way_delay" {
+        for (metric, words) in *metrics {
+            if runs.len() > 1 && *metric != metrics[0].0 {
                 continue;
             }
-            let of_metric = || record.histograms.iter().filter(|h| h.metric == metric);
+            let of_metric = || record.histograms.iter().filter(|h| h.metric == *metric);
             let read = || of_metric().filter_map(|h| Some((h.flow, hdr::cells(h)?)));
             let many = runs.len() > 1 || of_metric().count() > DISTRIBUTIONS;
             if many {
@@ -525,18 +577,22 @@ fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
     };
     let log = high / low > 20;
     let axis = || {
-        let axis = Axis::new("One-way delay", "one_way_delay_seconds", Quantity::Seconds);
+        let axis = Axis::new(title, key, Quantity::Seconds);
         if log { axis.log() } else { axis }
     };
-    let mut histogram = Figure::histogram("delay-histogram", "One-way delay, distribution", axis())
-        .caption(format!(
-            "Fraction of packets in each of {BINS} bins of equal {}.",
-            if log { "ratio" } else { "width" }
-        ));
-    let mut cdf = Figure::cdf("delay-cdf", "One-way delay, cumulative", axis())
-        .caption("Fraction of packets with at most this delay.");
-    let mut ccdf = Figure::ccdf("delay-tail", "One-way delay, tail", axis())
-        .caption("Fraction of packets with a longer delay: the slow ones.");
+    let figure = |kind: &str, what: &str| (format!("{id}-{kind}"), format!("{title}, {what}"));
+    let (name, heading) = figure("histogram", "distribution");
+    let mut histogram = Figure::histogram(&name, &heading, axis()).caption(format!(
+        "Fraction of {of} in each of {BINS} bins of equal {}.",
+        if log { "ratio" } else { "width" }
+    ));
+    let noun = if *id == "delay" { "delay" } else { "time" };
+    let (name, heading) = figure("cdf", "cumulative");
+    let mut cdf = Figure::cdf(&name, &heading, axis())
+        .caption(format!("Fraction of {of} with at most this {noun}."));
+    let (name, heading) = figure("tail", "tail");
+    let mut ccdf = Figure::ccdf(&name, &heading, axis())
+        .caption(format!("Fraction of {of} with a longer {noun}: the slow ones."));
     let edges = edges(low, high, log);
     for d in &all {
         let total: f64 = d.cells.iter().map(|c| c.count as f64).sum();

@@ -46,18 +46,22 @@ fn servers(record: &Record) -> Option<String> {
 
 /// The test in a sentence.
 pub(super) fn what_ran(record: &Record) -> String {
-    let mut kinds: Vec<(TransportName, Direction, usize)> = vec![];
+    let mut kinds: Vec<(TransportName, String, usize)> = vec![];
     for f in &record.flows {
-        match kinds.iter_mut().find(|(t, d, _)| (*t, *d) == (f.transport, f.direction)) {
+        let what = match &f.transactions {
+            Some(t) => format!("of transactions ({})", t.shape),
+            None => f.direction.to_string(),
+        };
+        match kinds.iter_mut().find(|(t, of, _)| *t == f.transport && *of == what) {
             Some(kind) => kind.2 += 1,
-            None => kinds.push((f.transport, f.direction, 1)),
+            None => kinds.push((f.transport, what, 1)),
         }
     }
     let flows: Vec<String> = kinds
         .iter()
-        .map(|(t, d, n)| {
+        .map(|(t, what, n)| {
             let t = t.title();
-            format!("{n} {t} flow{} {d}", if *n == 1 { "" } else { "s" })
+            format!("{n} {t} flow{} {what}", if *n == 1 { "" } else { "s" })
         })
         .collect();
     let who = record.local.as_ref().map(|h| h.host.as_str()).filter(|h| !h.is_empty());
@@ -94,6 +98,10 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
             false => format!("{units} of {payload} bytes"),
         });
     }
+    if connection.shape.has_data() {
+        let (request, response) = (connection.request_bytes(), connection.response_bytes());
+        parts.push(format!("{request}-byte requests, {response}-byte responses"));
+    }
     let of_law = || connection.spacing.moments().mean_ns.map(|_| connection.send_rate());
     if let Some(rate) = connection.rate.or_else(of_law) {
         let schedule = connection.rate_schedule.as_ref();
@@ -111,10 +119,14 @@ fn asked(connection: &weir_model::plan::Connection) -> String {
 /// The results, a sentence for each direction.
 pub(super) fn what_came_out(record: &Record) -> Vec<String> {
     let mut out = vec![];
+    out.extend(transactions(record).map(|text| format!("{}.", capital(&text))));
     for direction in DIRECTIONS {
         let Some(total) = record.direction(direction) else { continue };
         let members: Vec<&Flow> =
             record.flows.iter().filter(|f| f.direction == direction).collect();
+        if !members.is_empty() && members.iter().all(|f| f.transactions.is_some()) {
+            continue;
+        }
         let rate = |s: &Option<Sums>| {
             s.as_ref()?.bits_per_second.map(|r| Quantity::BitsPerSecond.format(r))
         };
@@ -191,7 +203,10 @@ pub(crate) fn in_one_sentence(record: &Record) -> String {
         });
     }
     let is_both = DIRECTIONS.iter().all(|d| record.direction(*d).is_some());
-    let arrived = DIRECTIONS.iter().filter_map(|direction| {
+    let of_transactions = transactions(record);
+    let has_streams = record.flows.iter().any(|f| f.transactions.is_none());
+    let directions = DIRECTIONS.iter().filter(|_| has_streams || of_transactions.is_none());
+    let arrived = directions.filter_map(|direction| {
         let total = record.direction(*direction)?;
         let of = if is_both { format!("{direction} ") } else { String::new() };
         let rate = |sums: &Option<Sums>| {
@@ -212,7 +227,7 @@ pub(crate) fn in_one_sentence(record: &Record) -> String {
         };
         Some(format!("{of}{got} arrived{loss}"))
     });
-    let arrived: Vec<String> = arrived.collect();
+    let arrived: Vec<String> = of_transactions.iter().cloned().chain(arrived).collect();
     parts.push(match arrived.is_empty() {
         true => "no rate was measured".into(),
         false => arrived.join(", "),
@@ -224,6 +239,27 @@ pub(crate) fn in_one_sentence(record: &Record) -> String {
     }
     parts.extend(warned(record));
     capital(&parts.join("; ")) + "."
+}
+
+/// The transactions of all flows: their rate, failures and response time; `None` without any.
+fn transactions(record: &Record) -> Option<String> {
+    let flows: Vec<&Flow> = record.flows.iter().filter(|f| f.transactions.is_some()).collect();
+    let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
+    all().next()?;
+    let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
+    let mut text = match rate {
+        Some(rate) => Quantity::TransactionsPerSecond.format(rate),
+        None => "no rate of transactions was measured".into(),
+    };
+    let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
+    text += &match failed {
+        0 => " without a failure".into(),
+        n => format!(" with {} failed", Quantity::Count.format(n as f64)),
+    };
+    if let Some(times) = delays(&flows, |f| f.transactions.as_ref()?.response_time.as_ref()) {
+        text += &format!(", response time {times}");
+    }
+    Some(text)
 }
 
 /// How many errors and warnings affect the figures; absent if none does.
@@ -307,6 +343,11 @@ pub(super) fn trust(record: &Record) -> String {
 
 /// What limited the rate, as far as the record shows.
 pub(crate) fn bottleneck(record: &Record) -> String {
+    let mut transactions = record.flows.iter().map(|f| f.transactions.as_ref());
+    if !record.flows.is_empty() && transactions.all(|t| t.is_some_and(|t| t.outstanding.is_some()))
+    {
+        return "The limit was the response time: a request was sent when an earlier one had been answered.".into();
+    }
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
     for (code, words) in [
@@ -400,7 +441,7 @@ fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
 pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
     let flows = &record.flows;
     let any = |has: fn(&Flow) -> bool| flows.iter().any(has);
-    let udp = any(|f| f.transport.datagrams());
+    let udp = any(|f| f.transport.datagrams() && f.transactions.is_none());
     let mut out = vec![];
     let mut absent = |missing: bool, what| {
         if missing {

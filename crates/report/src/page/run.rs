@@ -108,6 +108,10 @@ fn headlines(record: &Record) -> Vec<Headline> {
         let both = record.total.forward.is_some() && record.total.reverse.is_some();
         let label =
             |what: &str| if both { format!("{what}, {direction}") } else { what.to_string() };
+        if !members.is_empty() && members.iter().all(|f| f.transactions.is_some()) {
+            out.extend(transactions(&members));
+            continue;
+        }
         let rate = total.receiver.as_ref().and_then(|r| r.bits_per_second);
         let sent = total.sender.as_ref().and_then(|s| s.bits_per_second);
         let mut note: Vec<String> =
@@ -179,6 +183,36 @@ fn headlines(record: &Record) -> Vec<Headline> {
     out
 }
 
+/// The headlines of flows of transactions.
+fn transactions(flows: &[&Flow]) -> [Headline; 2] {
+    let all = || flows.iter().filter_map(|f| f.transactions.as_ref());
+    let rate = all().filter_map(|t| t.transactions_per_second).reduce(|sum, rate| sum + rate);
+    let failed = all().map(|t| t.failed).fold(0, u64::saturating_add);
+    let times: Vec<_> = all().filter_map(|t| t.response_time.as_ref()).collect();
+    let slowest = times.iter().max_by(|a, b| phrases::middle(a).total_cmp(&phrases::middle(b)));
+    let kind = match slowest.is_none_or(|d| d.p50_seconds.is_some()) {
+        true => "Response time, median",
+        false => "Response time, mean",
+    };
+    let p99 = slowest.and_then(|d| d.p99_seconds).map(|p99| Quantity::Seconds.format(p99));
+    let mut note: Vec<String> = p99.map(|p99| format!("p99 {p99}")).into_iter().collect();
+    if times.len() > 1 {
+        note.push("slowest flow".into());
+    }
+    [
+        Headline::new(
+            "Transactions",
+            rate.map(|rate| Quantity::TransactionsPerSecond.format(rate)),
+            format!("{} failed", Quantity::Count.format(failed as f64)),
+        ),
+        Headline::new(
+            kind,
+            slowest.map(|d| Quantity::Seconds.format(phrases::middle(d))),
+            note.join(", "),
+        ),
+    ]
+}
+
 fn summary(record: &Record) -> Section {
     let mut blocks = vec![Block::Text(phrases::what_ran(record))];
     blocks.extend(phrases::what_came_out(record).into_iter().map(Block::Text));
@@ -217,6 +251,7 @@ fn results(record: &Record) -> Section {
     } else {
         blocks.push(Block::Grid(tables::flows(record)));
     }
+    blocks.extend(tables::transactions(record).map(Block::Grid));
     blocks.extend(tables::tcp(record).map(Block::Grid));
     blocks.extend(tables::pacing(record).map(Block::Grid));
     blocks.extend(tables::link_usage(record).map(Block::Grid));

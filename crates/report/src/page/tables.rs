@@ -30,6 +30,7 @@ pub(super) fn quantity(unit: Unit) -> Quantity {
         Unit::Ratio => Ratio,
         Unit::Bytes => Bytes,
         Unit::Count => Count,
+        Unit::TransactionsPerSecond => TransactionsPerSecond,
         Unit::PerMinute => PerMinute,
     }
 }
@@ -333,6 +334,38 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
             spacing.map(|p| p.max_seconds).into(),
             s.scheduling.as_deref().unwrap_or("").into(),
         ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// Transactions of each flow that consists of them.
+pub(super) fn transactions(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Transactions of each flow", record.flows.len()),
+        flow_columns()
+            .into_iter()
+            .chain([
+                Column::text("Shape"),
+                figures("Request", Bytes),
+                figures("Response", Bytes),
+                figures("In progress", Count),
+            ])
+            .chain(metrics(Group::Transactions).map(column))
+            .chain([Column::text("Failed by reason")]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let Some(t) = &f.transactions else { continue };
+        let reasons: Vec<String> =
+            t.failures.iter().map(|(why, n)| format!("{why}: {n}")).collect();
+        let head = [
+            Cell::Text(t.shape.to_string()),
+            t.request_bytes.into(),
+            t.response_bytes.into(),
+            t.outstanding.map(u64::from).into(),
+        ];
+        let values = metrics(Group::Transactions).map(|m| cell(m, m.of_flow(f)));
+        let reasons = [Cell::Text(reasons.join(", "))];
+        grid.row(flow_head(f).into_iter().chain(head).chain(values).chain(reasons));
     }
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }

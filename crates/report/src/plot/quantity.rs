@@ -12,6 +12,8 @@ pub enum Quantity {
     BitsPerSecond,
     /// A rate, in packets/s.
     PacketsPerSecond,
+    /// A rate, in transactions/s.
+    TransactionsPerSecond,
     /// A rate, in bytes per second, shown in kB/s (1000 bytes), as studies do.
     BytesPerSecond,
     /// A volume in bytes; prefixes are powers of 1024.
@@ -48,6 +50,9 @@ impl Quantity {
             ],
             Quantity::PacketsPerSecond => {
                 &[(1.0, "packets/s"), (1e3, "kpackets/s"), (1e6, "Mpackets/s")]
+            }
+            Quantity::TransactionsPerSecond => {
+                &[(1.0, "transactions/s"), (1e3, "ktransactions/s"), (1e6, "Mtransactions/s")]
             }
             Quantity::BytesPerSecond => &[(1e3, "kB/s")],
             Quantity::Bytes => &[

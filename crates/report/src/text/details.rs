@@ -6,6 +6,7 @@ mod arrivals;
 mod host;
 mod sending;
 mod times;
+mod transactions;
 
 use weir_model::counted;
 use weir_model::impairment::COUNTERS;
@@ -18,6 +19,7 @@ use arrivals::{loss, packets, plain_values, verified};
 use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation};
+use transactions::transactions;
 
 use super::TextOptions;
 use super::wrap::hanging;
@@ -73,6 +75,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let each = options.verbose || record.flows.len() <= FLOWS_DETAILED;
     let mut items = Items { out: String::new(), options, each };
     let flows = &record.flows;
+    transactions(&mut items, flows);
     let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);
@@ -179,7 +182,7 @@ fn spread(values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Option<
 }
 
 /// Packets per second to a tenth of a per mille, the resolution needed to judge pacing.
-fn pps(value: f64) -> String {
+pub(super) fn pps(value: f64) -> String {
     if !value.is_finite() {
         "-".into()
     } else if value >= 10_000.0 {

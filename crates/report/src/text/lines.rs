@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use weir_model::plan::Direction;
 use weir_model::record::{Interval, IntervalCount, IntervalEnds};
 
+use super::details::pps;
 use super::{FLOWS_SHOWN, TextOptions};
 use crate::meta::FlowMeta;
 use crate::number::{duration, percent, volume};
@@ -28,6 +29,7 @@ pub(super) struct Line {
     pub(super) retransmits: Option<u64>,
     pub(super) cwnd_bytes: Option<u64>,
     pub(super) rtt_seconds: Option<f64>,
+    pub(super) transactions_per_second: Option<f64>,
     pub(super) jitter_seconds: Option<f64>,
     pub(super) lost_packets: Option<u64>,
     pub(super) total_packets: u64,
@@ -55,6 +57,7 @@ pub(super) enum Values {
 pub(super) struct Layout {
     tcp: bool,
     udp: bool,
+    transactions: bool,
     both_directions: bool,
     options: TextOptions,
 }
@@ -65,15 +68,19 @@ impl Layout {
         options: &TextOptions,
     ) -> Self {
         let (mut tcp, mut udp, mut forward, mut reverse) = (false, false, false, false);
+        let mut transactions = false;
         for flow in flows {
-            tcp |= flow.transport.tcp_info();
-            udp |= flow.transport.datagrams();
+            let (has_tcp, has_udp) = flow.kinds();
+            tcp |= has_tcp;
+            udp |= has_udp;
+            transactions |= flow.shape.has_transactions();
             match flow.direction {
                 Direction::Forward => forward = true,
                 Direction::Reverse => reverse = true,
             }
         }
-        Layout { tcp, udp, both_directions: forward && reverse, options: *options }
+        let both_directions = forward && reverse;
+        Layout { tcp, udp, transactions, both_directions, options: *options }
     }
 
     /// The line of column names. Round trip and congestion window are last values of an interval, but means of a flow.
@@ -84,6 +91,9 @@ impl Layout {
         }
         out += " Interval           Transfer  ";
         out += &format!("{:<width$}", "Bitrate", width = self.options.units.rate_width());
+        if self.transactions {
+            out += "  Transactions/s";
+        }
         if self.tcp {
             let of = match values {
                 Values::Last => "last",
@@ -119,6 +129,9 @@ impl Layout {
         let cell = |shown: bool, value: Option<String>| {
             value.unwrap_or_else(|| if shown { "-".into() } else { String::new() })
         };
+        if self.transactions {
+            out += &format!("  {:>14}", cell(false, line.transactions_per_second.map(pps)));
+        }
         let tcp = line.tcp && line.end != Some(End::Receiver);
         if self.tcp {
             out += &format!(
@@ -195,7 +208,7 @@ impl IntervalTable {
                     receiver: flow.receiver.clone(),
                     ..IntervalEnds::default()
                 };
-                let kinds = (meta.transport.tcp_info(), meta.transport.datagrams());
+                let kinds = meta.kinds();
                 let host = meta.host.as_deref().map(clean).unwrap_or_default();
                 let note = [&*host, note].join(" ");
                 out +=
@@ -211,10 +224,7 @@ impl IntervalTable {
             if let Some(ends) = ends
                 && (members().count() > 1 || !self.show_flows)
             {
-                let kinds = (
-                    members().any(|f| f.transport.tcp_info()),
-                    members().any(|f| f.transport.datagrams()),
-                );
+                let kinds = (members().any(|f| f.kinds().0), members().any(|f| f.kinds().1));
                 out += &self.line(None, direction, kinds, interval, ends, note);
             }
         }
@@ -251,6 +261,7 @@ impl IntervalTable {
             retransmits: sender.and_then(|s| s.retransmits),
             cwnd_bytes: sender.and_then(|s| s.cwnd_bytes),
             rtt_seconds: sender.and_then(|s| s.rtt_seconds),
+            transactions_per_second: sender.and_then(|s| s.transactions_per_second),
             jitter_seconds: receiver.and_then(|r| r.jitter_seconds),
             lost_packets: lost,
             end: None,

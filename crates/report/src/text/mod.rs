@@ -97,7 +97,11 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
 
 /// `udp forward 198.18.0.1:40000 -> 198.18.0.2:9347, 1472-byte datagrams, 10M`.
 fn describe(flow: &FlowMeta) -> String {
-    let mut text = format!("{} {}", flow.transport, flow.direction);
+    let is_stream = !flow.shape.has_transactions();
+    let mut text = match is_stream {
+        true => format!("{} {}", flow.transport, flow.direction),
+        false => format!("{} {}", flow.transport, flow.shape),
+    };
     if let Some(host) = &flow.host {
         text += &format!(" with {}", clean(host));
     }
@@ -108,10 +112,13 @@ fn describe(flow: &FlowMeta) -> String {
     let units = flow.transport.unit_of_payload();
     text += &match &flow.payload_law {
         Some(law) => format!(", {units} of {law} bytes"),
-        None => format!(", {}-byte {units}", flow.payload_bytes),
+        None if is_stream => format!(", {}-byte {units}", flow.payload_bytes),
+        None if flow.shape.has_data() => format!(", {}-byte requests", flow.payload_bytes),
+        None => String::new(),
     };
     match flow.rate.as_str() {
         "" => {}
+        "0" if !is_stream => {}
         "0" => text += ", unlimited",
         rate => {
             text += ", ";
@@ -175,7 +182,10 @@ fn length(start: &Start) -> String {
             (_, Some(bytes), _) => counted(bytes.0, "byte"),
             (_, _, Some(packets)) => {
                 // -k counts writes of a stream.
-                let units = c.transport.name().unit_of_payload();
+                let units = match c.shape.has_transactions() {
+                    true => "transactions",
+                    false => c.transport.name().unit_of_payload(),
+                };
                 counted(packets, units.trim_end_matches('s'))
             }
             (Some(Span(0)), ..) => "until stopped".into(),

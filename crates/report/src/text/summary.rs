@@ -148,7 +148,7 @@ fn sum_rows(
 }
 
 fn flow_rows(flow: &Flow, layout: &Layout) -> String {
-    let (tcp, udp) = (flow.transport.tcp_info(), flow.transport.datagrams());
+    let (tcp, udp) = FlowMeta::from(flow).kinds();
     let line =
         || Line { id: Some(flow.id), direction: flow.direction, tcp, udp, ..Default::default() };
     let mut out = String::new();
@@ -163,6 +163,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             retransmits: flow.tcp.as_ref().map(|t| t.retransmits),
             cwnd_bytes: flow.tcp.as_ref().and_then(|t| t.cwnd_bytes),
             rtt_seconds: flow.tcp.as_ref().and_then(|t| t.rtt_seconds),
+            transactions_per_second: rate_of_transactions(&[flow]),
             total_packets: s.packets,
             note: sender(&[flow]) + &host,
             ..line()
@@ -224,8 +225,9 @@ fn sum_line(
         },
         bytes: sums.bytes,
         bits_per_second: sums.bits_per_second,
-        tcp: members.iter().any(|f| f.transport.tcp_info()),
-        udp: members.iter().any(|f| f.transport.datagrams()),
+        tcp: members.iter().any(|f| FlowMeta::from(*f).kinds().0),
+        udp: members.iter().any(|f| FlowMeta::from(*f).kinds().1),
+        transactions_per_second: rate_of_transactions(members).filter(|_| !receiver),
         retransmits: if receiver { None } else { sums.retransmits },
         lost_packets: lost,
         total_packets: match lost {
@@ -235,6 +237,12 @@ fn sum_line(
         note,
         ..Default::default()
     }
+}
+
+/// Transactions per second of some flows, if any has transactions.
+fn rate_of_transactions(flows: &[&Flow]) -> Option<f64> {
+    let rates = flows.iter().filter_map(|f| f.transactions.as_ref()?.transactions_per_second);
+    rates.reduce(|sum, rate| sum + rate)
 }
 
 /// `sender`, and whether it sent super-packets, which the path may have segmented.

@@ -39,6 +39,7 @@ fn text() {
     golden("udp_loss_kbytes_narrow.txt", &terminal(&support::udp_loss(), &bytes));
     golden("tcp_bidir.txt", &terminal(&support::tcp_bidir(), &plain));
     golden("tcp_bidir_verbose.txt", &terminal(&support::tcp_bidir(), &verbose));
+    golden("transactions.txt", &terminal(&support::transactions(), &plain));
     golden("partial.txt", &terminal(&support::partial(), &plain));
     golden("thousand.txt", &terminal(&support::thousand(), &plain));
 }

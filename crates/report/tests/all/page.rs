@@ -6,7 +6,9 @@ use serde_json::Value;
 use support::golden;
 use weir_model::experiment::{Experiment, HostUse, ResultTable, TableCell};
 use weir_model::record::{Host, Record};
-use weir_report::page::{headings, html, markdown, of_experiments, of_run, of_runs};
+use weir_report::page::{
+    figures_of_run, headings, html, markdown, of_experiments, of_run, of_runs,
+};
 use weir_report::{CsvWriter, TextOptions, csv_columns, escape, json_pretty, summary};
 
 /// The visible text of a page: without elements, with references resolved.
@@ -227,6 +229,19 @@ fn figures_that_were_not_measured_are_listed_and_never_zero() {
         assert!(!text.contains(unwanted), "{unwanted:?} is in the page");
     }
     golden("partial.md", &markdown(&of_run(&record)));
+}
+
+/// Transactions have a rate, failures by reason, response times and their distribution, and no losses.
+#[test]
+fn golden_of_transactions() {
+    let record = support::transactions();
+    let figures: Vec<_> = figures_of_run(&record).into_iter().map(|f| f.id).collect();
+    for id in ["transactions", "response-time-histogram", "response-time-cdf", "response-time-tail"]
+    {
+        assert!(figures.iter().any(|figure| figure == id), "{id}: {figures:?}");
+    }
+    assert!(!figures.iter().any(|figure| figure.starts_with("delay-")), "{figures:?}");
+    golden("transactions.md", &markdown(&of_run(&record)));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use weir_wire::preface::{DATA_LEN, DataPreface};
 
 use super::connect::bind_address;
 use crate::channel::Meter;
-use crate::engine::{Engine, Events};
+use crate::engine::{Dial, Engine, Events, Link};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::{ClientSignals, Feedback};
@@ -96,7 +96,7 @@ impl Setup<'_> {
             let remote = self.at(port).ip_or_none();
             let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
             let any = UdpOptions::connect(remote).bind;
-            let receives = spec.connection.direction == Direction::Reverse;
+            let receives = receives(spec);
             let options = UdpOptions {
                 connect: Some(remote),
                 device: self.plan.device.clone(),
@@ -128,7 +128,9 @@ impl Setup<'_> {
     fn on_socket(&self, spec: &FlowSpec, socket: Arc<dyn DatagramSocket>) -> Flow {
         let key = DatagramKey::for_session(&self.facts.key);
         let sends = spec.connection.direction == Direction::Forward;
-        let feedback = (!sends)
+        // A server sends responses that are longer than the requests only to a client that proves to be there.
+        let is_amplified = spec.connection.response_bytes() > spec.connection.request_bytes();
+        let feedback = (!sends || is_amplified)
             .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
         let signals = ClientSignals {
             key,
@@ -138,6 +140,11 @@ impl Setup<'_> {
             next_ns: 0,
             last: 0,
         };
+        if spec.connection.shape.has_transactions() {
+            let link = Link::Datagrams { socket, signals: Box::new(signals), proof: None };
+            let (spec, events) = (spec.clone(), self.events.clone());
+            return Flow::transactions(self.engine, &self.facts, spec, true, link, None, events);
+        }
         Flow::datagrams(
             self.engine,
             &self.facts,
@@ -154,7 +161,7 @@ impl Setup<'_> {
     /// A datagram flow whose socket is passed to the server; `None` for transports that pass none.
     fn passed(&self, spec: &FlowSpec) -> Result<Option<Flow>, TrafficError> {
         let Some(transport) = transport::passed(spec) else { return Ok(None) };
-        let receives = spec.connection.direction == Direction::Reverse;
+        let receives = receives(spec);
         let pass = || {
             let mut stream = transport::connect_unix(self.server)?;
             stream.write_all(&self.preface(spec))?;
@@ -170,25 +177,62 @@ impl Setup<'_> {
         DataPreface { session: self.facts.session, flow: spec.id, token }.encode()
     }
 
+    /// The options of a stream to `remote`.
+    fn stream_options(
+        &self,
+        spec: &FlowSpec,
+        transport: &dyn StreamTransport,
+        remote: Address,
+    ) -> TcpOptions {
+        let sends = spec.connection.direction == Direction::Forward;
+        let port = spec.connection.client_port().unwrap_or(0);
+        TcpOptions {
+            bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, port)),
+            device: self.plan.device.clone(),
+            nonblocking: true,
+            ..transport.options(spec, sends)
+        }
+    }
+
+    /// A flow on its connected stream.
+    fn on_stream(
+        &self,
+        spec: &FlowSpec,
+        transport: &'static dyn StreamTransport,
+        stream: TcpStream,
+        remote: Address,
+    ) -> Flow {
+        let sends = spec.connection.direction == Direction::Forward;
+        let socket = transport.socket(spec, stream);
+        let (engine, facts, events) = (self.engine, &self.facts, self.events.clone());
+        let shape = spec.connection.shape;
+        if !shape.has_transactions() {
+            return Flow::stream(engine, facts, spec.clone(), sends, socket, events);
+        }
+        let dial = shape.connects().then(|| {
+            Box::new(Dial {
+                transport,
+                spec: spec.clone(),
+                server: remote,
+                options: self.stream_options(spec, transport, remote),
+                preface: self.preface(spec),
+            })
+        });
+        Flow::transactions(engine, facts, spec.clone(), true, Link::Stream(socket), dial, events)
+    }
+
     fn streams(
         &self,
-        specs: &[(&FlowSpec, &dyn StreamTransport)],
+        specs: &[(&FlowSpec, &'static dyn StreamTransport)],
     ) -> Result<Vec<Flow>, TrafficError> {
         let remote = self.at(self.opened.tcp_port);
         let poller = Poller::new().map_err(|e| TrafficError::system("setting up streams", e))?;
         let clock = self.clock();
-        let mut waiting: HashMap<u64, (&FlowSpec, &dyn StreamTransport, TcpStream, u64)> =
-            HashMap::new();
+        type Waiting<'s> = (&'s FlowSpec, &'static dyn StreamTransport, TcpStream, u64);
+        let mut waiting: HashMap<u64, Waiting> = HashMap::new();
         let mut flows = vec![];
         for (spec, transport) in specs {
-            let sends = spec.connection.direction == Direction::Forward;
-            let port = spec.connection.client_port().unwrap_or(0);
-            let options = TcpOptions {
-                bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, port)),
-                device: self.plan.device.clone(),
-                nonblocking: true,
-                ..transport.options(spec, sends)
-            };
+            let options = self.stream_options(spec, *transport, remote);
             let begun = clock.monotonic_ns();
             let stream =
                 transport.start_connect(remote, &options).map_err(|e| Self::failed(spec, e))?;
@@ -240,21 +284,18 @@ impl Setup<'_> {
                     }
                 }
                 let seconds = clock.monotonic_ns().saturating_sub(begun) as f64 / 1e9;
-                let sends = spec.connection.direction == Direction::Forward;
-                let mut flow = Flow::stream(
-                    self.engine,
-                    &self.facts,
-                    spec.clone(),
-                    sends,
-                    transport.socket(spec, stream),
-                    self.events.clone(),
-                );
+                let mut flow = self.on_stream(spec, transport, stream, remote);
                 flow.connect_seconds = Some(seconds);
                 flows.push(flow);
             }
         }
         Ok(flows)
     }
+}
+
+/// Whether this end receives data: the client of a transaction receives responses.
+fn receives(spec: &FlowSpec) -> bool {
+    spec.connection.direction == Direction::Reverse || spec.connection.shape.has_transactions()
 }
 
 /// Sends hellos until each socket has received an acknowledgement. `Some`: the first flow without one, after none has

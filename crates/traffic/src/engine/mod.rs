@@ -11,6 +11,7 @@ mod send;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod transact;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,7 @@ pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::ReceiveFlow;
 pub(crate) use send::{NO_ROUTE, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
+pub(crate) use transact::{Accepted, Dial, Link, Side, TransactFlow};
 use worker::Worker;
 
 use crate::TrafficError;
@@ -87,6 +89,7 @@ enum Role {
     Send,
     Receive,
     Stream,
+    Transact,
 }
 
 /// Warnings that concern the host's clocks, raised by the workers.
@@ -97,6 +100,7 @@ pub(crate) struct Engine {
     senders: Vec<Worker<send::Command>>,
     receivers: Vec<Worker<receive::Command>>,
     streams: Vec<Worker<stream::Command>>,
+    transactions: Vec<Worker<transact::Command>>,
     next: AtomicUsize,
     clock: Clock,
     notes: Notes,
@@ -123,7 +127,8 @@ impl Engine {
     ) -> Result<Engine, TrafficError> {
         let cpu = |i: usize| cpus.filter(|c| !c.is_empty()).map(|c| c[i % c.len()]);
         let (notes, asked) = (Notes::default(), asked.into());
-        let (mut senders, mut receivers, mut streams) = (vec![], vec![], vec![]);
+        let (mut senders, mut receivers) = (vec![], vec![]);
+        let (mut streams, mut transactions) = (vec![], vec![]);
         for i in 0..count.max(1) {
             let c = clock.clone();
             senders.push(Worker::start(&format!("weir-tx-{i}"), cpu(i), move |inbox| {
@@ -140,8 +145,20 @@ impl Engine {
             streams.push(Worker::start(&format!("weir-tcp-{i}"), cpu(i), move |inbox| {
                 stream::work(inbox, &c)
             })?);
+            let c = clock.clone();
+            transactions.push(Worker::start(&format!("weir-rr-{i}"), cpu(i), move |inbox| {
+                transact::work(inbox, &c)
+            })?);
         }
-        Ok(Engine { senders, receivers, streams, next: AtomicUsize::new(1), clock, notes })
+        Ok(Engine {
+            senders,
+            receivers,
+            streams,
+            transactions,
+            next: AtomicUsize::new(1),
+            clock,
+            notes,
+        })
     }
 
     /// The clock of the engine and its workers.
@@ -177,12 +194,27 @@ impl Engine {
         slot
     }
 
+    pub(crate) fn add_transactions(&self, flow: TransactFlow) -> WorkerSlot {
+        let slot = self.slot(Role::Transact);
+        self.transactions[slot.worker].tell(transact::Command::Add(slot.token, Box::new(flow)));
+        slot
+    }
+
+    /// Hands over a connection of one transaction to the worker of its flow.
+    pub(crate) fn accept(&self, slot: WorkerSlot, accepted: Accepted) {
+        let command = transact::Command::Accepted(slot.token, Box::new(accepted));
+        self.transactions[slot.worker].tell(command);
+    }
+
     /// Has the worker serve a flow whose state has changed.
     pub(crate) fn poke(&self, slot: WorkerSlot) {
         match slot.role {
             Role::Send => self.senders[slot.worker].tell(send::Command::Poke(slot.token)),
             Role::Receive => self.receivers[slot.worker].tell(receive::Command::Poke(slot.token)),
             Role::Stream => self.streams[slot.worker].tell(stream::Command::Poke(slot.token)),
+            Role::Transact => {
+                self.transactions[slot.worker].tell(transact::Command::Poke(slot.token));
+            }
         }
     }
 
@@ -192,6 +224,9 @@ impl Engine {
             Role::Send => self.senders[slot.worker].tell(send::Command::Remove(slot.token)),
             Role::Receive => self.receivers[slot.worker].tell(receive::Command::Remove(slot.token)),
             Role::Stream => self.streams[slot.worker].tell(stream::Command::Remove(slot.token)),
+            Role::Transact => {
+                self.transactions[slot.worker].tell(transact::Command::Remove(slot.token));
+            }
         }
     }
 }

@@ -71,6 +71,11 @@ impl Proof {
         let missing = now.saturating_sub(self.alive.load(Ordering::Relaxed));
         (missing > MISSING_FEEDBACK * self.period_ns).then_some(missing)
     }
+
+    /// Whether feedback has been missing for too long.
+    pub(super) fn is_missing(&self, now: u64) -> bool {
+        self.missing(now).is_some()
+    }
 }
 
 impl Drop for SendFlow {

@@ -217,3 +217,75 @@ fn a_silent_stream_is_given_up_and_reports_what_is_missing() {
     assert_eq!(ending(&mut bench.inbox, 1), (None, FlowEvent::ReceiverDone(1)));
     assert_eq!(lock(&state).report("copy", None).undelivered_bytes, Some(4000));
 }
+
+/// Adds a server of datagrams whose client has proved itself at time 0 only; returns its state, and the client's socket.
+fn server(
+    bench: &Bench,
+    request: usize,
+    response: usize,
+) -> (Arc<Mutex<StreamReceiving>>, UdpSocket) {
+    let near = UdpSocket::open(&UdpOptions::bind("127.0.0.1:0".parse().unwrap())).unwrap();
+    let options =
+        UdpOptions { nonblocking: true, ..UdpOptions::connect(near.local_addr().unwrap()) };
+    let far = UdpSocket::open(&options).unwrap();
+    near.connect(far.local_addr().unwrap()).unwrap();
+    let alive = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let signals = crate::signals::ServerSignals {
+        key: weir_wire::datagram::DatagramKey::from_bytes(&[0; 16]),
+        session: 1,
+        flow: 1,
+        alive: alive.clone(),
+        last: 0,
+    };
+    let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
+    bench.engine.add_transactions(TransactFlow {
+        id: 1,
+        link: Link::Datagrams {
+            socket: Arc::new(far),
+            signals: Box::new(signals),
+            proof: Some(Proof { alive, period_ns: 1 }),
+        },
+        side: Side::Server(state.clone()),
+        content: Content::Zeros,
+        seed: 1,
+        request,
+        response,
+        number: request.min(response).min(8),
+        events: bench.events.clone(),
+    });
+    (state, near)
+}
+
+#[test]
+fn a_server_amplifies_only_for_a_client_that_proves_itself() {
+    let bench = Bench::new();
+    for (request, response, is_answered) in [(16, 16, true), (16, 4, true), (16, 17, false)] {
+        let (state, client) = server(&bench, request, response);
+        // Of another size: no request.
+        client.send(&[7; 15]).unwrap();
+        client.send(&[9; 16]).unwrap();
+        while lock(&state).bytes() < 16 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Its state was locked until it had answered.
+        let got = weir_net::udp::RecvBatch::new(2, 64)
+            .recv(&client, weir_net::udp::RecvMode::DontWait)
+            .map_or(0, |got| got);
+        assert_eq!(got, usize::from(is_answered), "{request} {response}");
+        assert_eq!(lock(&state).bytes(), 16);
+    }
+}
+
+#[test]
+fn a_transaction_worker_s_panic_fails_its_flow_and_not_the_next() {
+    let mut bench = Bench::new();
+    let (_, _client) = server(&bench, 1, 1);
+    bench.engine.transactions[0].tell(transact::Command::Panic);
+    let lost = (Some(LOST.to_string()), FlowEvent::ReceiverDone(1));
+    assert_eq!(ending(&mut bench.inbox, 1), lost);
+    let (state, client) = server(&bench, 1, 1);
+    client.send(&[1]).unwrap();
+    while lock(&state).bytes() < 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -27,7 +27,7 @@ use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
 pub(crate) use front::{Front, Registry};
 pub(crate) use ports::DataPortPool;
-use session::Session;
+use session::{Admitted, Session};
 pub(crate) use session::{Load, Share};
 
 use crate::engine::{Engine, check_scheduling, lock};
@@ -391,7 +391,19 @@ async fn connection(
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
             // An unknown connection is closed without a message.
             let Some(session) = session else { return };
-            let Ok(spec) = session.admit(&shared.engine, &preface) else { return };
+            let spec = match session.admit(&shared.engine, &preface) {
+                Ok(Admitted::Flow(spec)) => spec,
+                Ok(Admitted::Transaction(spec)) => {
+                    let most = shared.config.limits.flows;
+                    let share = Share::take(&shared.load, |l| &l.flows, 1, most);
+                    if let (Some(share), Ok(stream)) = (share, stream.into_std()) {
+                        let stream = stream.into();
+                        let _ = session.transaction(&shared.engine, spec, stream, share);
+                    }
+                    return;
+                }
+                Err(_) => return,
+            };
             let Some(transport) = transport::passed(spec) else {
                 if let Ok(stream) = stream.into_std() {
                     let _ = session.attach_stream(&shared.engine, spec, stream.into());

@@ -14,7 +14,7 @@ use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
 use crate::Address;
-use crate::engine::{Engine, Events, FlowEvent, lock};
+use crate::engine::{Accepted, Engine, Events, FlowEvent, Link, Proof, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::signals::ServerSignals;
@@ -25,6 +25,14 @@ const TOKEN_NS: u64 = 10_000_000_000;
 
 /// A client probes from one socket; the others are for a client behind a NAT that changes its mapping.
 const MAX_PROBE_SOCKETS: u32 = 4;
+
+/// A stream whose preface was admitted.
+pub(crate) enum Admitted<'s> {
+    /// The stream of a flow.
+    Flow(&'s FlowSpec),
+    /// The connection of one transaction of a flow.
+    Transaction(&'s FlowSpec),
+}
 
 /// One session.
 pub(crate) struct Session {
@@ -80,23 +88,27 @@ impl Session {
         spec.connection.direction == Direction::Reverse
     }
 
-    /// The flow of a stream's preface, once for each flow. The error is the reason for a refusal.
+    /// The flow of a stream's preface. The error is the reason for a refusal.
     pub(crate) fn admit(
         &self,
         engine: &Engine,
         preface: &DataPreface,
-    ) -> Result<&FlowSpec, &'static str> {
+    ) -> Result<Admitted<'_>, &'static str> {
         if !preface.token_matches(&self.facts.token(preface.flow)) {
             return Err("wrong token");
         }
         let spec = self.specs.get(&preface.flow).ok_or("no such flow")?;
+        // Where each transaction has a connection, all of them show the token of the flow.
+        if spec.connection.shape.connects() && lock(&self.used).contains(&preface.flow) {
+            return Ok(Admitted::Transaction(spec));
+        }
         if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
             return Err("token expired");
         }
         if !lock(&self.used).insert(preface.flow) {
             return Err("token used");
         }
-        Ok(spec)
+        Ok(Admitted::Flow(spec))
     }
 
     /// Attaches a stream whose preface was admitted. The error is the reason for a refusal.
@@ -109,7 +121,7 @@ impl Session {
         let opened_by = transport::stream(spec).ok_or("no such flow")?;
         let transport = &spec.connection.transport;
         let ip = transport.ip().cloned().unwrap_or_default();
-        if transport.tcp_options().is_some_and(|o| o.no_delay) {
+        if spec.connection.no_delay() && transport.tcp_options().is_some() {
             let _ = stream.set_nodelay(true);
         }
         let sends = Self::sends(spec);
@@ -135,8 +147,14 @@ impl Session {
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
         let socket = opened_by.socket(spec, stream);
-        let flow =
-            Flow::stream(engine, &self.facts, spec.clone(), sends, socket, self.events.clone());
+        let (facts, spec, events) = (&self.facts, spec.clone(), self.events.clone());
+        let flow = match spec.connection.shape.has_transactions() {
+            true => {
+                let link = Link::Stream(socket);
+                Flow::transactions(engine, facts, spec, false, link, None, events)
+            }
+            false => Flow::stream(engine, facts, spec, sends, socket, events),
+        };
         self.add(engine, flow);
         Ok(())
     }
@@ -144,6 +162,25 @@ impl Session {
     /// Fails a flow; the client gets the reason.
     pub(crate) fn fail(&self, flow: u32, reason: String) {
         let _ = self.events.send(FlowEvent::Failed(flow, reason));
+    }
+
+    /// Hands over a connection of one transaction to its flow. `share`: its part of the server's limit of flows. The error
+    /// is the reason for a refusal.
+    pub(crate) fn transaction(
+        &self,
+        engine: &Engine,
+        spec: &FlowSpec,
+        stream: TcpStream,
+        share: Share,
+    ) -> Result<(), &'static str> {
+        let transport = transport::stream(spec).ok_or("no such flow")?;
+        let flow = self.flow(spec.id).ok_or("no such flow")?;
+        if spec.connection.transport.tcp_options().is_some() {
+            let _ = stream.set_nodelay(true);
+        }
+        stream.set_nonblocking(true).map_err(|_| "socket")?;
+        flow.accept(engine, Accepted { socket: transport.socket(spec, stream), _share: share });
+        Ok(())
     }
 
     /// Opens the socket that serves a UDP flow, or the session's probes, from now on: bound to the address that the
@@ -211,6 +248,13 @@ impl Session {
             alive: alive.clone(),
             last: 0,
         };
+        if spec.connection.shape.has_transactions() {
+            let proof = Some(Proof { alive, period_ns: self.facts.feedback_ns });
+            let link = Link::Datagrams { socket, signals: Box::new(signals), proof };
+            let (facts, spec, events) = (&self.facts, spec.clone(), self.events.clone());
+            self.add(engine, Flow::transactions(engine, facts, spec, false, link, None, events));
+            return;
+        }
         let flow = Flow::datagrams(
             engine,
             &self.facts,

@@ -35,6 +35,8 @@ pub(crate) trait StreamSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn recv_discard(&self, most: usize) -> io::Result<usize>;
     /// Closes the sending direction.
     fn half_close(&self) -> io::Result<()>;
+    /// Has the connection reset when it is closed, so that its port is free immediately.
+    fn reset_on_close(&self) {}
     /// Takes the pending error, if any.
     fn take_error(&self) -> io::Result<Option<io::Error>>;
     /// The kernel's information about the connection; `None` where it has none.

@@ -40,7 +40,7 @@ pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
         receive_buffer: window,
         mss: tcp.and_then(|o| o.mss).map(|m| m as u16),
         congestion_control: tcp.and_then(|o| o.congestion.clone()),
-        nodelay: tcp.is_some_and(|o| o.no_delay),
+        nodelay: spec.connection.no_delay(),
         user_timeout_ms: tcp.and_then(|o| o.user_timeout).map(|t| (t.0 / 1_000_000) as u32),
         cork: sends && tcp.is_some_and(|o| o.cork),
         priority: ip.priority.filter(|_| sends),
@@ -107,6 +107,10 @@ impl StreamSocket for Socket {
 
     fn half_close(&self) -> io::Result<()> {
         self.stream.half_close()
+    }
+
+    fn reset_on_close(&self) {
+        let _ = self.stream.set_reset_on_close();
     }
 
     fn take_error(&self) -> io::Result<Option<io::Error>> {

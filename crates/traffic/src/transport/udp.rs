@@ -68,6 +68,9 @@ fn options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
 /// Whether a receiver requests coalesced datagrams: where spacing does not matter, or as configured.
 pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
     let Some(options) = spec.connection.transport.udp_options() else { return false };
+    if spec.connection.shape.has_transactions() {
+        return false;
+    }
     match options.gro {
         Switch::On => true,
         Switch::Off => false,

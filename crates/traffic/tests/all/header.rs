@@ -21,13 +21,13 @@ const OVERTAKEN: u32 = 12;
 const COPIED: u32 = 15;
 
 /// A path for datagrams to a server, at the address of a proxy for its streams.
-struct Path {
+pub(crate) struct Path {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Path {
-    fn open(at: SocketAddr, server: SocketAddr) -> Path {
+    pub(crate) fn open(at: SocketAddr, server: SocketAddr) -> Path {
         let socket = UdpSocket::bind(at).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let inner = stop.clone();

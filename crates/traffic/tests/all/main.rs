@@ -10,4 +10,5 @@ mod hostile;
 mod loopback;
 mod mptcp;
 mod several;
+mod transactions;
 mod unix;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_model::ModelError;
-use weir_model::plan::{Connection, Direction, Plan, Transport};
+use weir_model::plan::{Connection, Direction, Plan, Shape, Transport};
 use weir_model::record::Record;
 use weir_model::units::{BitRate, ByteSize, Span};
 use weir_model::warning::Warning;
@@ -152,4 +152,22 @@ fn a_path_and_unix_sockets_require_each_other() {
     assert_eq!(refused("unix:", |_| {}), "host");
     assert_eq!(refused(&format!("unix:/{}", "x".repeat(107)), |_| {}), "host");
     assert_eq!(refused("unix:/run/x", |p| p.device = Some("eth0".into())), "device");
+}
+
+#[test]
+fn transactions_over_unix_sockets_count_every_one() {
+    for (name, shape, transport) in [
+        ("rr", Shape::Rr, Transport::unix()),
+        ("rr-datagram", Shape::Rr, Transport::unix_datagram()),
+        ("crr", Shape::Crr, Transport::unix()),
+    ] {
+        let connection =
+            Connection { shape, transport, packets: Some(200), ..Connection::default() };
+        let plan = Plan { connections: vec![connection], ..Plan::default() };
+        let record = Server::start(name).test(plan);
+        let flow = &record.flows[0];
+        let t = flow.transactions.as_ref().unwrap();
+        assert_eq!((t.completed, t.failed), (200, 0), "{name}: {:?}", t.failures);
+        assert_eq!(flow.receiver.as_ref().unwrap().packets, 200, "{name}");
+    }
 }

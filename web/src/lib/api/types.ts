@@ -1635,7 +1635,7 @@ export interface components {
              */
             bytes?: components["schemas"]["ByteSize"] | null;
             /**
-             * @description How a paced sender treats late slots.
+             * @description How a paced sender treats late slots. Transactions with the default send late requests immediately.
              * @default spread:5%
              */
             catch_up: components["schemas"]["CatchUp"];
@@ -1725,9 +1725,15 @@ export interface components {
              */
             no_delay?: boolean;
             /**
+             * Transactions in progress
+             * Format: uint32
+             * @description Transactions in progress at the same time, 1 to 1024, where no rate is stated. Absent: 1.
+             */
+            outstanding?: number | null;
+            /**
              * Packet limit
              * Format: uint64
-             * @description Stop after this many datagrams or writes.
+             * @description Stop after this many datagrams, writes or transactions.
              */
             packets?: number | null;
             /**
@@ -1740,8 +1746,20 @@ export interface components {
              * @description Its port, 1 to 65535. Absent: that of `host`, else the test's.
              */
             port?: number | null;
-            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
+            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. */
             rate?: components["schemas"]["SendRate"] | null;
+            /**
+             * Request size
+             * @description Bytes of a request (shape `rr` or `crr`), up to a payload's maximum. Absent: 1 over a stream, 8 in a datagram.
+             */
+            request?: components["schemas"]["ByteSize"] | null;
+            /**
+             * Response size
+             * @description Bytes of a response, likewise.
+             */
+            response?: components["schemas"]["ByteSize"] | null;
+            /** @description Shape of the traffic: a stream of data, or transactions. */
+            shape?: components["schemas"]["Shape"];
             /**
              * Packet intervals
              * @description Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
@@ -2888,6 +2906,8 @@ export interface components {
              * @default null
              */
             time_source: string | null;
+            /** @description Transactions, if this end sent the requests. */
+            transactions?: components["schemas"]["Transactions"] | null;
         };
         /** @description The report of one end. */
         EndReport: {
@@ -3386,6 +3406,8 @@ export interface components {
             tcp?: components["schemas"]["Tcp"] | null;
             /** @description TCP information over time, of the sending side. */
             tcp_samples?: components["schemas"]["TcpSample"][];
+            /** @description Transactions, if the flow consists of them: the sender sends requests. */
+            transactions?: components["schemas"]["Transactions"] | null;
             /**
              * @description Transport.
              * @default tcp
@@ -3433,6 +3455,8 @@ export interface components {
             payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The requested rate as understood (`10M`, `50000pps`, `0`: unlimited); empty if unknown. */
             rate?: string;
+            /** @description Shape of the traffic. */
+            shape?: components["schemas"]["Shape"];
             /** @description The sender's address and port; unknown when a test starts. */
             source?: string;
             /** @description The law of the intervals between packets, if they vary. */
@@ -3613,10 +3637,11 @@ export interface components {
          *     - `variation`: Variation of delay.
          *     - `tcp`: TCP information of the sender.
          *     - `pacing`: Slots of a paced sender.
+         *     - `transactions`: Transactions: requests and responses, or connections.
          *     - `run`: The path and the hosts, not a flow.
          * @enum {string}
          */
-        Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
+        Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "transactions" | "run";
         /**
          * @description Format of the data header of each datagram.
          *
@@ -4118,6 +4143,16 @@ export interface components {
              * @description Smoothed round trip at the end of the interval.
              */
             rtt_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Transactions completed.
+             */
+            transactions?: number | null;
+            /**
+             * Format: double
+             * @description Transactions completed per second.
+             */
+            transactions_per_second?: number | null;
         };
         /** @description Both ends of one direction in one interval. */
         IntervalEnds: {
@@ -6355,6 +6390,16 @@ export interface components {
          * @enum {string}
          */
         Severity: "info" | "warning" | "error";
+        /**
+         * @description The shape of a connection's traffic.
+         *
+         *     - `stream`: One end sends data.
+         *     - `rr`: Request and response: the client sends requests, and the server answers each.
+         *     - `crr`: Connect, request and response: each transaction has a connection of its own.
+         *     - `cc`: Connect and close: a transaction is a connection without data.
+         * @enum {string}
+         */
+        Shape: "stream" | "rr" | "crr" | "cc";
         /** @description One side of a figure. */
         SideFigure: {
             /**
@@ -7392,6 +7437,96 @@ export interface components {
             forward?: components["schemas"]["DirectionTotal"] | null;
             /** @description The other side sends. */
             reverse?: components["schemas"]["DirectionTotal"] | null;
+        };
+        /** @description Transactions of a flow, measured by the client. Those whose request was sent in an omitted start are left out. */
+        Transactions: {
+            /**
+             * Format: uint64
+             * @description Transactions that were completed: the whole response arrived, or the connection was closed.
+             * @default 0
+             */
+            completed: number;
+            /**
+             * Format: uint64
+             * @description Responses in datagrams to requests that had been answered.
+             */
+            duplicate_responses?: number | null;
+            /**
+             * Format: uint64
+             * @description Transactions that failed.
+             * @default 0
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Failed transactions whose connection was not established.
+             */
+            failed_connections?: number | null;
+            /** @description These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `error`. */
+            failures?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: uint64
+             * @description Datagrams that are no response: of another size, or with a number that was not used.
+             */
+            invalid_responses?: number | null;
+            /**
+             * Format: uint64
+             * @description Responses in datagrams that arrived after the timeout; their transactions failed.
+             */
+            late_responses?: number | null;
+            /**
+             * Format: uint32
+             * @description Maximum number of transactions in progress; absent if requests were sent at a rate.
+             */
+            outstanding?: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes of a request; absent if there is none.
+             */
+            request_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Bytes of a response; absent if there is none.
+             */
+            response_bytes?: number | null;
+            /**
+             * @description Response time: from sending the request to the last byte of the response. With a connection for each
+             *     transaction: from the start of connecting to the close of the connection.
+             */
+            response_time?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: double
+             * @description Standard deviation of the response time.
+             */
+            response_time_deviation_seconds?: number | null;
+            /** @description Response time from the scheduled time of the request, if requests were sent at a rate. */
+            response_time_from_scheduled?: components["schemas"]["Delay"] | null;
+            /**
+             * Format: double
+             * @description From the first request to the end of sending or the last response, whichever is later.
+             * @default 0
+             */
+            seconds: number;
+            /** @description Time from the start of connecting to an established connection, if each transaction has one. */
+            setup_time?: components["schemas"]["Delay"] | null;
+            /**
+             * @description Shape of the traffic.
+             * @default stream
+             */
+            shape: components["schemas"]["Shape"];
+            /**
+             * Format: double
+             * @description Time after which a transaction without a response failed; absent for requests on one stream, whose responses
+             *     can't be lost.
+             */
+            timeout_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Completed transactions over this time.
+             */
+            transactions_per_second?: number | null;
         };
         /**
          * @description The transport of a connection.

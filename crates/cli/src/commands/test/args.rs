@@ -8,8 +8,8 @@ use clap::Args;
 use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
-    CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Size, Spacing, Switch, Transport,
-    TransportName,
+    CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
+    Transport, TransportName,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -103,8 +103,8 @@ flags! {
         /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3 counts all connections together)
         #[arg(short = 'n', long, value_name = "SIZE")]
         bytes: Option<ByteSize> => connection.bytes,
-        /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are powers of ten
-        /// (iperf3 counts all connections together)
+        /// Instead of -t: stop each connection after this many datagrams, writes or transactions, at least 1; K, M, G are powers
+        /// of ten (iperf3 counts all connections together)
         #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
         packets: Option<u64> => connection.packets,
         /// Connections in each direction, 1 to 100 000 [default: 1]
@@ -116,6 +116,15 @@ flags! {
         /// Both ends send: one connection (or -P) in each direction
         #[arg(long)]
         bidir: bool => direction,
+        /// Transactions instead of a stream: rr (request and response), crr (connect, request and response) or cc (connect and close) [default: stream]
+        #[arg(long, value_name = "SHAPE", value_parser = values::shape(), conflicts_with = "rr")]
+        shape: Option<Shape> => connection.shape,
+        /// Requests and responses; the same as --shape rr. A request is sent when the one before it is answered, or with -b 1000pps at that rate
+        #[arg(long)]
+        rr: bool => connection.shape = |_| Shape::Rr,
+        /// Transactions in progress at the same time, 1 to 1024 [default: 1]
+        #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=1024))]
+        outstanding: Option<u32> => connection.outstanding,
         /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
         #[arg(short = 'O', long, value_name = "TIME")]
         omit: Option<Span> => plan.omit,
@@ -156,6 +165,12 @@ flags! {
         fq_rate: Option<BitRate> => connection.kernel_pacing,
         #[arg(short = 'l', long, visible_alias = "size", value_name = "SIZE", value_parser = values::size, help = length())]
         length: Option<Size> => connection.payload,
+        /// Size of a request of --rr or --shape crr [default: 1 byte, in a datagram 8]
+        #[arg(long, value_name = "SIZE")]
+        request: Option<ByteSize> => connection.request,
+        /// Size of a response [default: 1 byte, in a datagram 8]
+        #[arg(long, value_name = "SIZE")]
+        response: Option<ByteSize> => connection.response,
         /// Header at the start of each datagram's payload; none: packets are only counted [default: native]
         #[arg(long, value_name = "FORMAT", value_parser = values::header())]
         header: Option<HeaderFormat> => connection.header,

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 35] = [
+const LINES: [&str; 39] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -66,6 +66,10 @@ const LINES: [&str; 35] = [
     "h --no-latency --nominal 100M",
     "h --nominal auto --connect-timeout 500ms",
     "h -A 0,2-3 --no-store --label site=lab --csv f --json --packet-log p --control-socket s -V -f M",
+    "h --rr --request 100 --response 8K --outstanding 16",
+    "h -u --rr -b 1000pps -k 1000",
+    "h --shape crr --response 1K",
+    "h --shape cc -P 4",
     "--save-plan f -u",
 ];
 

@@ -281,6 +281,9 @@ impl Room<'_> {
         if flows.iter().any(|f| !f.connection.transport.datagrams()) {
             return self.refuse("test", "a stream: a search counts datagrams");
         }
+        if flows.iter().any(|f| f.connection.shape.has_transactions()) {
+            return self.refuse("test", "transactions: a search counts datagrams");
+        }
         if self.step.nominal.is_some()
             && !flows.iter().all(|f| f.size == flows[0].size && f.size.is_constant())
         {

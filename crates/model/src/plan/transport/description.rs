@@ -39,6 +39,11 @@ pub trait Description: Sync {
         false
     }
 
+    /// Whether a server can answer each request of a client on its socket.
+    fn transactions(&self) -> bool {
+        self.connected() && !self.multicast()
+    }
+
     /// Whether it splits a stream into segments of its own size (TCP's MSS) and retransmits them.
     fn segments(&self) -> bool {
         false

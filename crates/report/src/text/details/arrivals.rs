@@ -200,7 +200,10 @@ fn shown(unit: Unit, value: f64) -> String {
         Unit::Ratio => percent(value),
         Unit::Seconds => duration(value),
         Unit::Bytes => counted(value as u64, "byte"),
-        Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::PerMinute => unit.show(value),
+        Unit::BitsPerSecond
+        | Unit::PacketsPerSecond
+        | Unit::TransactionsPerSecond
+        | Unit::PerMinute => unit.show(value),
     }
 }
 

@@ -96,9 +96,12 @@ fn delay(d: &Delay, verbose: bool) -> String {
 pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
     let verbose = items.options.verbose;
     type Pick = fn(&Flow) -> Option<&Delay>;
-    let kinds: [(&str, Pick); 3] = [
+    let kinds: [(&str, Pick); 6] = [
         ("One-way delay", |f| f.receiver.as_ref()?.one_way_delay.as_ref()),
         ("  from schedule", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
+        ("Response time", |f| f.transactions.as_ref()?.response_time.as_ref()),
+        ("  from schedule", |f| f.transactions.as_ref()?.response_time_from_scheduled.as_ref()),
+        ("Set-up time", |f| f.transactions.as_ref()?.setup_time.as_ref()),
         ("Round trip", |f| f.round_trip.as_ref()),
     ];
     for (label, pick) in kinds {

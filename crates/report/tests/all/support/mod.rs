@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use weir_model::plan::{Connection, Direction, Family, Plan, Transport, TransportName};
+use weir_model::plan::{Connection, Direction, Family, Plan, Shape, Transport, TransportName};
 use weir_model::record::*;
 use weir_model::units::{BitRate, ByteSize, Seed, Span};
 use weir_model::warning::{Severity, Warning};
@@ -341,6 +341,123 @@ pub(crate) fn udp_loss() -> Record {
         ],
         ..base("20261121-203009-ab12cd", vec![])
     }
+}
+
+/// Requests and responses over UDP, of which two failed, and connections at a rate.
+pub(crate) fn transactions() -> Record {
+    let mut record = base(
+        "20261121-203113-00beef",
+        vec![
+            Connection {
+                transport: Transport::udp(),
+                shape: Shape::Rr,
+                outstanding: Some(4),
+                ..Connection::default()
+            },
+            Connection {
+                shape: Shape::Crr,
+                rate: Some("1000pps".parse().unwrap()),
+                request: Some(ByteSize(100)),
+                response: Some(ByteSize(1000)),
+                ..Connection::default()
+            },
+        ],
+    );
+    let flow = |id, name: &str, transport, each: u64, completed: u64, measured| Flow {
+        id,
+        name: name.into(),
+        transport,
+        family: Some(Family::Ipv4),
+        source: "198.18.0.1:50001".into(),
+        destination: "198.18.0.2:9347".into(),
+        payload_bytes: each,
+        sender: Some(Sender {
+            bytes: each * completed,
+            packets: completed,
+            seconds: 10.0,
+            bits_per_second: Some((each * completed) as f64 * 0.8),
+            packets_per_second: Some(completed as f64 / 10.0),
+            method: "request".into(),
+            ..Default::default()
+        }),
+        receiver: Some(Receiver {
+            bytes: each * completed,
+            packets: completed,
+            seconds: 10.0,
+            bits_per_second: Some((each * completed) as f64 * 0.8),
+            method: "respond".into(),
+            ..Default::default()
+        }),
+        transactions: Some(measured),
+        ..Default::default()
+    };
+    let rr = Transactions {
+        shape: Shape::Rr,
+        request_bytes: Some(8),
+        response_bytes: Some(8),
+        outstanding: Some(4),
+        completed: 400_000,
+        failed: 2,
+        failures: [("timeout".to_owned(), 2)].into(),
+        late_responses: Some(1),
+        duplicate_responses: Some(0),
+        invalid_responses: Some(0),
+        timeout_seconds: Some(2.0),
+        seconds: 10.0,
+        transactions_per_second: Some(40_000.0),
+        response_time: Some(delay(400_000, 8e-5, 1e-4, 1.9e-4, 2.1e-3, None)),
+        response_time_deviation_seconds: Some(1.3e-5),
+        ..Default::default()
+    };
+    let crr = Transactions {
+        shape: Shape::Crr,
+        request_bytes: Some(100),
+        response_bytes: Some(1000),
+        completed: 10_000,
+        failed_connections: Some(0),
+        timeout_seconds: Some(2.0),
+        seconds: 10.0,
+        transactions_per_second: Some(1000.0),
+        response_time: Some(delay(10_000, 1.5e-4, 2e-4, 3.9e-4, 2.5e-3, None)),
+        response_time_deviation_seconds: Some(2.3e-5),
+        response_time_from_scheduled: Some(delay(10_000, 1.6e-4, 2.1e-4, 4.9e-4, 2.9e-3, None)),
+        setup_time: Some(delay(10_000, 5e-5, 7e-5, 1e-4, 1.1e-3, None)),
+        ..Default::default()
+    };
+    record.flows = vec![
+        flow(1, "udp-rr-1", TransportName::Udp, 8, 400_000, rr),
+        flow(2, "tcp-crr-2", TransportName::Tcp, 100, 10_000, crr),
+    ];
+    let counts = [count(320_000, 40_000, 1.0), count(100_000, 1000, 1.0)];
+    let of = |(id, received): (u32, &IntervalCount)| IntervalFlow {
+        id,
+        sender: Some(IntervalCount {
+            transactions: Some(received.packets),
+            transactions_per_second: received.packets_per_second,
+            ..received.clone()
+        }),
+        receiver: Some(received.clone()),
+    };
+    let sum = count(420_000, 41_000, 1.0);
+    let sent = IntervalCount {
+        transactions: Some(41_000),
+        transactions_per_second: Some(41_000.0),
+        ..sum.clone()
+    };
+    let ends = IntervalEnds { sender: Some(sent), receiver: Some(sum), ..IntervalEnds::default() };
+    record.intervals = vec![Interval {
+        end_seconds: 1.0,
+        flows: (1..).zip(&counts).map(of).collect(),
+        total: IntervalTotals { forward: Some(ends), reverse: None },
+        ..Default::default()
+    }];
+    record.total.forward = Some(DirectionTotal {
+        sender: Some(sums(4_200_000, 410_000, 10.0)),
+        receiver: Some(sums(4_200_000, 410_000, 10.0)),
+    });
+    record.histograms =
+        vec![histogram(1, "response_time", (1..40).map(|n| (80_000 + n * 3000, 50 - n)))];
+    record
 }
 
 /// Four TCP connections in each direction.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{NATIVE_PEER, Parts, assemble};
 use weir_flow::budget::StatedRate;
 use weir_flow::{IntervalClock, MAX_DRAIN_NS, PeerReports, SenderClock};
-use weir_model::plan::{Direction, Family, FlowSpec};
+use weir_model::plan::{Direction, Family, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
@@ -148,6 +148,7 @@ pub(super) async fn run(
             reason,
         })?;
     }
+    check_ports(&config.plan)?;
     let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
     let mut connected = tokio::select! {
         connected = connect::connect(&config, &meter) => connected?,
@@ -355,6 +356,22 @@ pub(super) fn start_engine(config: &ClientConfig) -> Result<Engine, TrafficError
         crate::engine::asked(config.scheduling, config.spin),
         config.clock.clone(),
     )
+}
+
+/// Refuses a plan whose connections of transactions need more ports at the same time than this host has. Those that were
+/// closed need none, since the server closes first.
+fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
+    let of_ip =
+        plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());
+    let needed: u64 = of_ip.map(|c| u64::from(c.count) * (1 + u64::from(c.outstanding()))).sum();
+    let ports = host::local_ports().filter(|ports| needed > *ports);
+    ports.map_or(Ok(()), |ports| {
+        Err(TrafficError::AddressSpace {
+            field: "outstanding",
+            given: format!("{needed} connections at the same time"),
+            accepted: format!("up to {ports}, the ports of net.ipv4.ip_local_port_range"),
+        })
+    })
 }
 
 /// How long a test of streams alone waits for the answer to a probe's hello: at least three hellos, longer on a long

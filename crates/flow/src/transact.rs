@@ -1,0 +1,440 @@
+//! The client's side of transactions: when to send a request, which request a response answers, and how long that took.
+//!
+//! Without a rate the loop is closed: a request is sent when fewer than `outstanding` wait for a response. With a rate it is
+//! open: requests are sent at their scheduled times, whatever has been answered, so that a slow server does not slow down
+//! the client that measures it (coordinated omission).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_model::plan::{CatchUp, FlowSpec, Shape};
+use weir_model::record::{Histogram, IntervalCount, Sender, Transactions};
+use weir_stats::DelaySummary;
+use weir_wire::header::TagKey;
+
+use crate::intervals::IntervalClock;
+use crate::receive::delay_record;
+use crate::send::{NextSend, Sending};
+
+/// Maximum number of requests without a response where the loop is open: later ones wait, at their scheduled times.
+const MAX_WAITING: u64 = 65_536;
+/// Timed-out requests whose late responses are recognized.
+const MAX_EXPIRED: usize = 4096;
+/// Longest time that a stream may take for the responses that are missing when sending ends, ns.
+const STREAM_QUIET_NS: u64 = 10_000_000_000;
+
+/// Why a transaction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failure {
+    /// No response, or no connection, within the timeout.
+    Timeout,
+    /// The connection was refused.
+    Refused,
+    /// The connection was reset.
+    Reset,
+    /// The connection was closed before the whole response had arrived.
+    Closed,
+    /// More bytes arrived than the response has.
+    Invalid,
+    /// No local port was free.
+    NoPort,
+    /// Another error of the system.
+    Error,
+}
+
+impl Failure {
+    /// Its name in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Timeout => "timeout",
+            Failure::Refused => "refused",
+            Failure::Reset => "reset",
+            Failure::Closed => "closed",
+            Failure::Invalid => "invalid",
+            Failure::NoPort => "no-port",
+            Failure::Error => "error",
+        }
+    }
+}
+
+/// The flow with its policy for late requests: by default they are sent immediately, since their users would not wait.
+fn with_catch_up(spec: &FlowSpec) -> FlowSpec {
+    let mut spec = spec.clone();
+    if spec.connection.catch_up == CatchUp::default() {
+        spec.connection.catch_up = CatchUp::Burst(u32::MAX);
+    }
+    spec
+}
+
+/// A request without a response, or an answered one behind an older one without.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    scheduled_ns: u64,
+    sent_ns: u64,
+    is_open: bool,
+    /// Its connection is established.
+    is_set_up: bool,
+}
+
+/// The client's side of the transactions of one flow.
+#[derive(Debug, Clone)]
+pub struct Transacting {
+    /// Its requests: schedule, limits, intervals and totals.
+    pub sending: Sending,
+    shape: Shape,
+    request_bytes: u64,
+    response_bytes: u64,
+    /// Maximum number of requests in flight, if the loop is closed.
+    outstanding: Option<u32>,
+    /// Bytes of the number in each datagram; 0 for streams.
+    number_bytes: usize,
+    timeout_ns: u64,
+    omit_ns: u64,
+    counts_from_ns: u64,
+    /// From `base` on.
+    requests: VecDeque<Request>,
+    base: u64,
+    in_flight: u64,
+    /// Requests whose time is up, not yet fetched by the caller.
+    timed_out: Vec<u64>,
+    expired: BTreeSet<u64>,
+    /// Whether no further request is sent, and since when.
+    done_ns: Option<u64>,
+    completed: u64,
+    failures: BTreeMap<Failure, u64>,
+    failed_connections: u64,
+    late: u64,
+    duplicates: u64,
+    invalid: u64,
+    last_ns: u64,
+    response: DelaySummary,
+    squares: f64,
+    from_scheduled: DelaySummary,
+    setup: DelaySummary,
+}
+
+impl Transacting {
+    /// A flow that has not started. A request without a response fails after `timeout_ns`.
+    #[must_use]
+    pub fn new(spec: &FlowSpec, omit_ns: u64, timeout_ns: u64) -> Self {
+        let spec = with_catch_up(spec);
+        let connection = &spec.connection;
+        Transacting {
+            // Requests have no tag.
+            sending: Sending::new(&spec, TagKey::for_flow(&[0; 16], spec.id), omit_ns, false),
+            shape: connection.shape,
+            request_bytes: connection.request_bytes(),
+            response_bytes: connection.response_bytes(),
+            outstanding: (!spec.is_paced()).then(|| connection.outstanding()),
+            number_bytes: connection.number_bytes(),
+            timeout_ns,
+            omit_ns,
+            counts_from_ns: 0,
+            requests: VecDeque::new(),
+            base: 0,
+            in_flight: 0,
+            timed_out: vec![],
+            expired: BTreeSet::new(),
+            done_ns: None,
+            completed: 0,
+            failures: BTreeMap::new(),
+            failed_connections: 0,
+            late: 0,
+            duplicates: 0,
+            invalid: 0,
+            last_ns: 0,
+            response: DelaySummary::new(),
+            squares: 0.0,
+            from_scheduled: DelaySummary::new(),
+            setup: DelaySummary::new(),
+        }
+    }
+
+    /// Sets when it starts, and the intervals of the test.
+    pub fn start(&mut self, at_ns: u64, intervals: IntervalClock) {
+        self.counts_from_ns = match self.omit_ns {
+            0 => 0,
+            omit => intervals.start_ns.saturating_add(omit),
+        };
+        self.sending.start(at_ns, intervals);
+    }
+
+    /// Stops sending requests; responses to those that were sent are still awaited.
+    pub fn stop(&mut self) {
+        self.sending.stop();
+    }
+
+    /// Changes the rate of an open loop.
+    #[must_use]
+    pub fn set_rate(&mut self, spec: &FlowSpec, now_ns: u64) -> bool {
+        self.sending.set_rate(&with_catch_up(spec), now_ns)
+    }
+
+    /// Number of the next request.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.base + self.requests.len() as u64
+    }
+
+    /// Requests without a response.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The next action at `now_ns`: `Now` is a number of requests to send, `Done` that all were answered or given up.
+    pub fn next(&mut self, now_ns: u64) -> NextSend {
+        self.expire(now_ns);
+        if self.done_ns.is_none() {
+            match self.sending.next(now_ns) {
+                NextSend::At(at) => return NextSend::At(at.min(self.deadline_ns())),
+                NextSend::Now(count) => {
+                    let most = self.outstanding.map_or(MAX_WAITING, u64::from);
+                    let room = most.saturating_sub(self.in_flight).min(u64::from(count)) as u32;
+                    return match room {
+                        0 => NextSend::At(self.deadline_ns().min(self.sending.end_ns())),
+                        room => NextSend::Now(room),
+                    };
+                }
+                NextSend::Done => self.done_ns = Some(now_ns),
+            }
+            self.expire(now_ns);
+        } else {
+            self.sending.advance(now_ns);
+        }
+        match self.in_flight {
+            0 => NextSend::Done,
+            _ => NextSend::At(self.deadline_ns()),
+        }
+    }
+
+    /// When the oldest request without a response fails.
+    fn deadline_ns(&self) -> u64 {
+        // Answered requests in front of it are removed.
+        let oldest = self.requests.front();
+        let by_timeout = oldest.map_or(u64::MAX, |r| r.sent_ns.saturating_add(self.timeout_ns));
+        match (self.may_time_out(), self.done_ns) {
+            (true, _) => by_timeout,
+            (false, None) => u64::MAX,
+            (false, Some(done)) => {
+                let quiet = self.timeout_ns.max(STREAM_QUIET_NS);
+                done.max(self.last_ns).saturating_add(quiet)
+            }
+        }
+    }
+
+    /// Whether a response may be lost: a stream delivers it, however late, or breaks.
+    fn may_time_out(&self) -> bool {
+        self.number_bytes > 0 || self.shape.connects()
+    }
+
+    /// Fails the requests whose time is up.
+    fn expire(&mut self, now_ns: u64) {
+        while self.in_flight > 0 && self.deadline_ns() <= now_ns {
+            let number = self.base;
+            self.failed(number, Failure::Timeout);
+            self.timed_out.push(number);
+            if self.number_bytes > 0 {
+                self.expired.insert(number);
+                if self.expired.len() > MAX_EXPIRED {
+                    self.expired.pop_first();
+                }
+            }
+        }
+    }
+
+    /// Numbers of requests that timed out since the last call.
+    pub fn take_timed_out(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.timed_out)
+    }
+
+    /// A request is being sent, or a connection opened, at `now_ns`. Returns its number.
+    pub fn sent(&mut self, now_ns: u64) -> u64 {
+        let number = self.next_number();
+        let scheduled_ns = self.sending.intended_ns().unwrap_or(now_ns);
+        let is_set_up = !self.shape.connects();
+        let request = Request { scheduled_ns, sent_ns: now_ns, is_open: true, is_set_up };
+        self.requests.push_back(request);
+        self.in_flight += 1;
+        self.sending.sent(1, 1, now_ns);
+        number
+    }
+
+    /// The connection of a request was established.
+    pub fn set_up(&mut self, number: u64, now_ns: u64) {
+        let index = number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        let Some(request) = index.and_then(|index| self.requests.get_mut(index)) else { return };
+        request.is_set_up = true;
+        if request.sent_ns >= self.counts_from_ns {
+            self.setup.record(now_ns.saturating_sub(request.sent_ns) as i64);
+        }
+    }
+
+    /// Closes an open request.
+    fn close(&mut self, number: u64) -> Option<Request> {
+        let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let request = self.requests.get_mut(index).filter(|request| request.is_open)?;
+        request.is_open = false;
+        let closed = *request;
+        self.in_flight -= 1;
+        while self.requests.front().is_some_and(|request| !request.is_open) {
+            self.requests.pop_front();
+            self.base += 1;
+        }
+        Some(closed)
+    }
+
+    /// A request was answered at `now_ns`; `false` if it was not waiting for a response.
+    pub fn answered(&mut self, number: u64, now_ns: u64) -> bool {
+        let Some(request) = self.close(number) else { return false };
+        self.last_ns = now_ns;
+        self.sending.transaction(now_ns);
+        if request.sent_ns >= self.counts_from_ns {
+            let took = now_ns.saturating_sub(request.sent_ns) as i64;
+            self.completed += 1;
+            self.response.record(took);
+            self.squares += (took as f64).powi(2);
+            if self.outstanding.is_none() {
+                let took = now_ns.saturating_sub(request.scheduled_ns.min(request.sent_ns));
+                self.from_scheduled.record(took as i64);
+            }
+        }
+        true
+    }
+
+    /// The oldest request was answered: responses on a stream are in the order of the requests. `false`: there is none.
+    pub fn answered_next(&mut self, now_ns: u64) -> bool {
+        self.answered(self.base, now_ns)
+    }
+
+    /// A transaction failed.
+    pub fn failed(&mut self, number: u64, why: Failure) {
+        let Some(request) = self.close(number) else { return };
+        if request.sent_ns >= self.counts_from_ns {
+            *self.failures.entry(why).or_insert(0) += 1;
+            self.failed_connections += u64::from(!request.is_set_up);
+        }
+    }
+
+    /// Ends all transactions that are in flight.
+    pub fn fail_all(&mut self, why: Failure) {
+        for number in self.base..self.next_number() {
+            self.failed(number, why);
+        }
+    }
+
+    /// Writes the number of a request into its datagram.
+    pub fn write_number(&self, number: u64, datagram: &mut [u8]) {
+        let bytes = number.to_be_bytes();
+        let width = self.number_bytes.min(datagram.len());
+        datagram[..width].copy_from_slice(&bytes[bytes.len() - width..]);
+    }
+
+    /// A datagram arrived at `now_ns`. It answers the latest request with the number in it.
+    pub fn on_datagram(&mut self, datagram: &[u8], now_ns: u64) {
+        let width = self.number_bytes;
+        let Some(number) = datagram
+            .get(..width)
+            .filter(|_| datagram.len() as u64 == self.response_bytes)
+            .and_then(|low| self.whole_number(low))
+        else {
+            self.invalid += 1;
+            return;
+        };
+        if self.answered(number, now_ns) {
+            return;
+        }
+        if self.expired.remove(&number) {
+            self.late += 1;
+        } else {
+            self.duplicates += 1;
+        }
+    }
+
+    /// The latest number that ends in these bytes; `None` if none was used.
+    fn whole_number(&self, low: &[u8]) -> Option<u64> {
+        let last = self.next_number().checked_sub(1)?;
+        let value = low.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        let mask = if low.len() >= 8 { u64::MAX } else { (1 << (8 * low.len())) - 1 };
+        let back = last.wrapping_sub(value) & mask;
+        last.checked_sub(back)
+    }
+
+    /// Closes the last interval at the end of the test.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.sending.finish(now_ns);
+    }
+
+    /// The transactions' part of the record, next to the sender's.
+    #[must_use]
+    pub fn report(&self, sender: &Sender) -> Transactions {
+        let end_ns = self.sending.log.start_ns().zip(sender.end_seconds);
+        let end_ns = end_ns.map_or(0, |(zero, end)| zero.saturating_add((end * 1e9) as u64));
+        let seconds = sender.seconds + self.last_ns.saturating_sub(end_ns) as f64 / 1e9;
+        let count = self.response.count();
+        let mean = self.response.mean_ns();
+        let deviation = mean.filter(|_| count > 1).map(|mean| {
+            let n = count as f64;
+            ((self.squares - n * mean * mean).max(0.0) / (n - 1.0)).sqrt() / 1e9
+        });
+        let has_data = self.shape.has_data();
+        let of_datagrams = |count: u64| (self.number_bytes > 0).then_some(count);
+        Transactions {
+            shape: self.shape,
+            request_bytes: has_data.then_some(self.request_bytes),
+            response_bytes: has_data.then_some(self.response_bytes),
+            outstanding: self.outstanding,
+            completed: self.completed,
+            failed: self.failures.values().sum(),
+            failures: self.failures.iter().map(|(why, n)| (why.name().into(), *n)).collect(),
+            failed_connections: self.shape.connects().then_some(self.failed_connections),
+            late_responses: of_datagrams(self.late),
+            duplicate_responses: of_datagrams(self.duplicates),
+            invalid_responses: of_datagrams(self.invalid),
+            timeout_seconds: self.may_time_out().then_some(self.timeout_ns as f64 / 1e9),
+            seconds,
+            transactions_per_second: (seconds > 0.0).then(|| self.completed as f64 / seconds),
+            response_time: delay_record(&self.response, None),
+            response_time_deviation_seconds: deviation,
+            response_time_from_scheduled: delay_record(&self.from_scheduled, None),
+            setup_time: delay_record(&self.setup, None),
+        }
+    }
+
+    /// Distributions for the record.
+    #[must_use]
+    pub fn histograms(&self, flow: u32) -> Vec<Histogram> {
+        let all = [
+            ("response_time", &self.response),
+            ("response_time_from_scheduled", &self.from_scheduled),
+            ("setup_time", &self.setup),
+        ];
+        all.into_iter()
+            .filter(|(_, delays)| delays.count() > 0)
+            .filter_map(|(metric, delays)| {
+                Some(Histogram {
+                    flow: Some(flow),
+                    metric: metric.into(),
+                    encoding: "hdr-v2".into(),
+                    data: delays.to_hdr_v2()?,
+                })
+            })
+            .collect()
+    }
+
+    /// This end's intervals in the form of the record.
+    #[must_use]
+    pub fn interval_counts(&self) -> Vec<IntervalCount> {
+        let count = |index| self.interval_count(index);
+        (0..self.sending.log.closed().len()).filter_map(count).collect()
+    }
+
+    /// One closed interval.
+    #[must_use]
+    pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
+        let clock = self.sending.log.clock()?;
+        let mut count = *self.sending.log.closed().get(index)?;
+        count.transactions.get_or_insert(0);
+        Some(count.count(clock.seconds(index)))
+    }
+}

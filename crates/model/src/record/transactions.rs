@@ -1,0 +1,67 @@
+//! Results of the transactions of a flow.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Delay;
+use crate::plan::Shape;
+
+record! {
+    /// Transactions of a flow, measured by the client. Those whose request was sent in an omitted start are left out.
+    Transactions {
+        /// Shape of the traffic.
+        shape: Shape,
+        /// Bytes of a request; absent if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_bytes: Option<u64>,
+        /// Bytes of a response; absent if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response_bytes: Option<u64>,
+        /// Maximum number of transactions in progress; absent if requests were sent at a rate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outstanding: Option<u32>,
+        /// Transactions that were completed: the whole response arrived, or the connection was closed.
+        completed: u64,
+        /// Transactions that failed.
+        failed: u64,
+        /// These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `error`.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        failures: BTreeMap<String, u64>,
+        /// Failed transactions whose connection was not established.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        failed_connections: Option<u64>,
+        /// Responses in datagrams that arrived after the timeout; their transactions failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        late_responses: Option<u64>,
+        /// Responses in datagrams to requests that had been answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        duplicate_responses: Option<u64>,
+        /// Datagrams that are no response: of another size, or with a number that was not used.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        invalid_responses: Option<u64>,
+        /// Time after which a transaction without a response failed; absent for requests on one stream, whose responses
+        /// can't be lost.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout_seconds: Option<f64>,
+        /// From the first request to the end of sending or the last response, whichever is later.
+        seconds: f64,
+        /// Completed transactions over this time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transactions_per_second: Option<f64>,
+        /// Response time: from sending the request to the last byte of the response. With a connection for each
+        /// transaction: from the start of connecting to the close of the connection.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response_time: Option<Delay>,
+        /// Standard deviation of the response time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response_time_deviation_seconds: Option<f64>,
+        /// Response time from the scheduled time of the request, if requests were sent at a rate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        response_time_from_scheduled: Option<Delay>,
+        /// Time from the start of connecting to an established connection, if each transaction has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        setup_time: Option<Delay>,
+    }
+}

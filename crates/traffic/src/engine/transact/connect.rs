@@ -1,0 +1,226 @@
+//! The client's end where each transaction has a connection of its own.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_flow::{Failure, NextSend};
+use weir_model::plan::FlowSpec;
+use weir_net::poll::Interest;
+use weir_net::tcp::TcpOptions;
+use weir_wire::preface::DATA_LEN;
+
+use super::client::finish;
+use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, lock};
+use crate::Address;
+use crate::transport::{StreamSocket, StreamTransport};
+
+/// How connections are made.
+pub(crate) struct Dial {
+    pub(crate) transport: &'static dyn StreamTransport,
+    pub(crate) spec: FlowSpec,
+    pub(crate) server: Address,
+    pub(crate) options: TcpOptions,
+    /// Shows the server to which flow a connection belongs.
+    pub(crate) preface: [u8; DATA_LEN],
+}
+
+/// The connection of one transaction.
+pub(super) struct Dialled {
+    pub(super) socket: Arc<dyn StreamSocket>,
+    number: u64,
+    is_connected: bool,
+    /// Bytes of preface and request that were written, and of the response that have arrived.
+    sent: usize,
+    have: usize,
+    interest: Option<Interest>,
+}
+
+/// What a connection waits for, or how its transaction ended.
+enum Progress {
+    Waits(Interest),
+    Answered,
+    Failed(Failure),
+}
+
+/// Opens connections that are due.
+pub(super) fn serve(
+    token: u64,
+    slot: &mut Slot,
+    is_readable: bool,
+    context: &mut Context,
+) -> Outcome {
+    let (Side::Client { state, .. }, Link::Stream(idle)) = (&slot.flow.side, &slot.flow.link)
+    else {
+        return Outcome::Done;
+    };
+    let (state, idle) = (state.clone(), idle.clone());
+    if is_readable {
+        match idle.recv(&mut context.shared.buffer) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Outcome::Failed("the server closed the flow".into()),
+        }
+    }
+    for _ in 0..64 {
+        let now = context.clock.monotonic_ns();
+        let (next, timed_out) = {
+            let mut state = lock(&state);
+            (state.next(now), state.take_timed_out())
+        };
+        if !timed_out.is_empty() {
+            abandon(slot, &timed_out, context);
+        }
+        match next {
+            NextSend::At(at) => return Outcome::Later(at),
+            NextSend::Now(_) => {}
+            NextSend::Done => {
+                finish(slot, &mut lock(&state), now);
+                return match idle.half_close() {
+                    Ok(()) => Outcome::Done,
+                    Err(e) => Outcome::Failed(format!("closing the flow: {e}")),
+                };
+            }
+        }
+        let Side::Client { dial: Some(dial), .. } = &slot.flow.side else { return Outcome::Done };
+        let number = lock(&state).sent(now);
+        match dial.transport.start_connect(dial.server, &dial.options) {
+            Ok(stream) => {
+                let socket = dial.transport.socket(&dial.spec, stream);
+                let dialled = Dialled {
+                    socket,
+                    number,
+                    is_connected: false,
+                    sent: 0,
+                    have: 0,
+                    interest: None,
+                };
+                let connection = context.shared.connection_token(token);
+                slot.connections.insert(connection, Connection::Dialled(dialled));
+                advance(slot, connection, context);
+            }
+            Err(e) => {
+                lock(&state).failed(number, reason(kind(&e)));
+                return Outcome::Later(now + RETRY_NS);
+            }
+        }
+    }
+    Outcome::TurnOver
+}
+
+/// Closes the connections of transactions that timed out, without leaving a port in TIME_WAIT.
+fn abandon(slot: &mut Slot, numbers: &[u64], context: &mut Context) {
+    let is_over = |connection: &Connection| matches!(connection, Connection::Dialled(dialled) if numbers.contains(&dialled.number));
+    let over: Vec<u64> =
+        slot.connections.iter().filter(|(_, c)| is_over(c)).map(|(token, _)| *token).collect();
+    for token in over {
+        close(slot, token, true, context);
+    }
+}
+
+fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Context) {
+    context.shared.owners.remove(&token);
+    let Some(connection) = slot.connections.remove(&token) else { return };
+    let Connection::Dialled(dialled) = &connection else { return };
+    if dialled.interest.is_some() {
+        let _ = context.inbox.poller.remove(&*dialled.socket);
+    }
+    if reset {
+        dialled.socket.reset_on_close();
+    }
+}
+
+/// Continues the transaction of a connection as far as its socket allows.
+pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
+    let Some(Connection::Dialled(dialled)) = slot.connections.get_mut(&token) else { return };
+    let Side::Client { state, .. } = &slot.flow.side else { return };
+    let was_connected = dialled.is_connected;
+    let before = context.clock.monotonic_ns();
+    let mut progress = dialled.write(&slot.opening);
+    if matches!(progress, Progress::Answered) {
+        progress = dialled.read(slot.flow.response, &mut context.shared.buffer);
+    }
+    let number = dialled.number;
+    let is_set_up = dialled.is_connected && !was_connected;
+    let poller = &context.inbox.poller;
+    if let Progress::Waits(wanted) = progress {
+        let socket = &*dialled.socket;
+        let waits = match dialled.interest {
+            None => poller.add(socket, token, wanted),
+            Some(now) if now != wanted => poller.modify(socket, token, wanted),
+            Some(_) => Ok(()),
+        };
+        match waits {
+            Ok(()) => dialled.interest = Some(wanted),
+            Err(_) => progress = Progress::Failed(Failure::Error),
+        }
+    }
+    let mut state = lock(state);
+    if is_set_up {
+        state.set_up(number, before);
+    }
+    let reset = match progress {
+        Progress::Waits(_) => return,
+        Progress::Answered => {
+            state.answered(number, context.clock.monotonic_ns());
+            false
+        }
+        Progress::Failed(why) => {
+            state.failed(number, why);
+            true
+        }
+    };
+    drop(state);
+    close(slot, token, reset, context);
+}
+
+impl Dialled {
+    /// Writes preface and request; `Answered` when they are written.
+    fn write(&mut self, opening: &[u8]) -> Progress {
+        while self.sent < opening.len() {
+            match self.socket.send(&opening[self.sent..]) {
+                Ok(sent) => {
+                    self.is_connected = true;
+                    self.sent += sent;
+                }
+                Err(e) if is_waiting(&e) => return Progress::Waits(Interest::WRITE),
+                Err(e) => return Progress::Failed(reason(e.kind())),
+            }
+        }
+        Progress::Answered
+    }
+
+    /// Reads the response until the server closes.
+    fn read(&mut self, response: usize, buffer: &mut [u8]) -> Progress {
+        loop {
+            match self.socket.recv(buffer) {
+                Ok(0) if self.have == response => return Progress::Answered,
+                Ok(0) => return Progress::Failed(Failure::Closed),
+                Ok(n) => {
+                    self.have += n;
+                    if self.have > response {
+                        return Progress::Failed(Failure::Invalid);
+                    }
+                }
+                Err(e) if is_waiting(&e) => return Progress::Waits(Interest::READ),
+                Err(e) => return Progress::Failed(reason(e.kind())),
+            }
+        }
+    }
+}
+
+fn kind(e: &weir_net::Error) -> io::ErrorKind {
+    e.raw_os_error().map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind())
+}
+
+fn is_waiting(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}
+
+fn reason(kind: io::ErrorKind) -> Failure {
+    match kind {
+        io::ErrorKind::ConnectionRefused => Failure::Refused,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Reset,
+        io::ErrorKind::TimedOut => Failure::Timeout,
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse => Failure::NoPort,
+        _ => Failure::Error,
+    }
+}

@@ -1,0 +1,465 @@
+//! The worker of transactions: the client's requests, the server's responses, and a connection for each transaction where
+//! the shape demands one. What is sent next, and how long it took, is [`Transacting`]'s; sockets are here.
+
+mod client;
+mod connect;
+mod server;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+
+use weir_flow::{Failure, MAX_MESSAGE, StreamPool, StreamReceiving, Transacting};
+use weir_model::content::Content;
+use weir_net::clock::{Clock, set_timer_slack};
+use weir_net::poll::{Events as PollEvents, Interest};
+use weir_net::socket::{BorrowedSocket, borrow};
+use weir_net::udp::RecvBatch;
+use weir_net::waiting::{SPIN_NS, spin_until};
+
+pub(crate) use connect::Dial;
+pub(crate) use server::Accepted;
+
+use super::worker::{INBOX, Inbox, LOST};
+use super::{ContentKey, Events, FlowEvent, Proof, content_key, lock, sender_total};
+use crate::signals::Signals;
+use crate::transport::{DatagramSocket, StreamSocket};
+
+/// Housekeeping: intervals, timed messages, the end of a server's wait.
+const TICK_NS: u64 = 50_000_000;
+/// Bytes per read of a stream.
+const READ_BYTES: usize = 64 << 10;
+/// Datagrams per call, and calls for one socket before the others are served.
+const BATCH: usize = 8;
+const TURN: usize = 16;
+/// Datagrams up to this size use the small batch, whose buffers stay in the cache.
+const SMALL_BYTES: usize = 2048;
+/// Delay before a failed send or connect is repeated.
+const RETRY_NS: u64 = 1_000_000;
+/// Maximum number of cached contents.
+const MAX_POOLS: usize = 16;
+/// First token of the connections of single transactions; those of flows count from 1.
+const FIRST_CONNECTION: u64 = 1 << 48;
+
+/// The socket of a flow; where each transaction has a connection, the one that stays open for the whole flow.
+pub(crate) enum Link {
+    Stream(Arc<dyn StreamSocket>),
+    Datagrams {
+        socket: Arc<dyn DatagramSocket>,
+        signals: Box<dyn Signals>,
+        /// Proof that the client still wants responses that are longer than their requests; required by a server.
+        proof: Option<Proof>,
+    },
+}
+
+impl Link {
+    fn as_socket(&self) -> BorrowedSocket<'_> {
+        match self {
+            Link::Stream(socket) => borrow(&**socket),
+            Link::Datagrams { socket, .. } => borrow(&**socket),
+        }
+    }
+}
+
+/// The end of a flow.
+pub(crate) enum Side {
+    Client {
+        state: Arc<Mutex<Transacting>>,
+        /// How a connection is made for each transaction.
+        dial: Option<Box<Dial>>,
+    },
+    Server(Arc<Mutex<StreamReceiving>>),
+}
+
+/// A flow of transactions.
+pub(crate) struct TransactFlow {
+    pub(crate) id: u32,
+    pub(crate) link: Link,
+    pub(crate) side: Side,
+    pub(crate) content: Content,
+    pub(crate) seed: u64,
+    /// Bytes of a request and of a response.
+    pub(crate) request: usize,
+    pub(crate) response: usize,
+    /// Bytes of the number at the start of each datagram.
+    pub(crate) number: usize,
+    pub(crate) events: Events,
+}
+
+impl Drop for TransactFlow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
+            let done = match &self.side {
+                Side::Client { state, .. } => {
+                    let mut state = lock(state);
+                    state.stop();
+                    FlowEvent::SenderDone(sender_total(self.id, &state.sending))
+                }
+                Side::Server(_) => FlowEvent::ReceiverDone(self.id),
+            };
+            let _ = self.events.send(done);
+        }
+    }
+}
+
+pub(super) enum Command {
+    Add(u64, Box<TransactFlow>),
+    /// A connection of a single transaction that the server has accepted.
+    Accepted(u64, Box<Accepted>),
+    Poke(u64),
+    Remove(u64),
+    /// Panics, as a bug would.
+    #[cfg(test)]
+    Panic,
+}
+
+/// What follows when a flow was served.
+enum Outcome {
+    /// Nothing to send before this time.
+    Later(u64),
+    /// The socket has no room.
+    Blocked,
+    /// The other sockets are served first.
+    TurnOver,
+    /// There is nothing more to do.
+    Done,
+    Failed(String),
+}
+
+struct Slot {
+    flow: Box<TransactFlow>,
+    pool: Arc<StreamPool>,
+    /// The time of its valid heap entry.
+    at: u64,
+    waits_writable: bool,
+    done: bool,
+    /// Bytes of a started request, or of responses, that are still to be written.
+    left: u64,
+    /// Bytes of an incomplete incoming message.
+    have: u64,
+    /// Numbers of datagrams that the socket had no room to answer.
+    unanswered: VecDeque<[u8; 8]>,
+    /// Since when the system has had no route to the server.
+    unreachable_ns: Option<u64>,
+    /// The connections of single transactions, by their tokens.
+    connections: HashMap<u64, Connection>,
+    /// What a client writes to each of them: preface and request.
+    opening: Vec<u8>,
+}
+
+/// A connection of one transaction, at either end.
+enum Connection {
+    Dialled(connect::Dialled),
+    Accepted(server::Serving),
+}
+
+/// What all flows of a worker share.
+struct Shared {
+    pools: HashMap<(ContentKey, u64, usize), Arc<StreamPool>>,
+    buffer: Vec<u8>,
+    datagram: Vec<u8>,
+    small: Option<RecvBatch>,
+    large: Option<RecvBatch>,
+    /// Flows of connections of single transactions.
+    owners: HashMap<u64, u64>,
+    next_connection: u64,
+}
+
+impl Shared {
+    fn pool(&mut self, flow: &TransactFlow) -> Arc<StreamPool> {
+        let most = flow.request.max(flow.response);
+        let key = (content_key(flow.content), flow.seed, most);
+        // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
+        if self.pools.len() >= MAX_POOLS && !self.pools.contains_key(&key) {
+            self.pools.clear();
+        }
+        let new = || Arc::new(StreamPool::new(flow.content, flow.seed, most));
+        self.pools.entry(key).or_insert_with(new).clone()
+    }
+
+    /// A batch for datagrams of up to `bytes`, and the buffer of those to send.
+    fn batch(&mut self, bytes: usize) -> (&mut RecvBatch, &mut Vec<u8>) {
+        let batch = match bytes <= SMALL_BYTES {
+            true => self.small.get_or_insert_with(|| RecvBatch::new(BATCH, SMALL_BYTES)),
+            false => self.large.get_or_insert_with(|| RecvBatch::new(BATCH, MAX_MESSAGE + 64)),
+        };
+        (batch, &mut self.datagram)
+    }
+
+    fn connection_token(&mut self, flow: u64) -> u64 {
+        self.next_connection += 1;
+        let token = FIRST_CONNECTION + self.next_connection;
+        self.owners.insert(token, flow);
+        token
+    }
+}
+
+type Heap = BinaryHeap<Reverse<(u64, u64)>>;
+
+/// What a worker needs to serve a flow.
+struct Context<'w> {
+    shared: Shared,
+    heap: Heap,
+    inbox: &'w Inbox<Command>,
+    clock: &'w Clock,
+}
+
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
+    let _ = set_timer_slack(1);
+    let mut flows: HashMap<u64, Slot> = HashMap::new();
+    let mut events = PollEvents::new(256);
+    let shared = Shared {
+        pools: HashMap::new(),
+        buffer: vec![0; READ_BYTES],
+        datagram: vec![],
+        small: None,
+        large: None,
+        owners: HashMap::new(),
+        next_connection: 0,
+    };
+    let mut context = Context { shared, heap: Heap::new(), inbox, clock };
+    let mut next_tick = 0u64;
+    loop {
+        let timeout = timeout(&flows, &mut context, next_tick);
+        let _ = inbox.poller.wait(&mut events, timeout);
+        for event in events.iter() {
+            if event.token == INBOX {
+                inbox.waker.clear();
+                continue;
+            }
+            if let Some(owner) = context.shared.owners.get(&event.token).copied() {
+                if let Some(slot) = flows.get_mut(&owner) {
+                    connection_event(owner, slot, event.token, &mut context);
+                }
+                continue;
+            }
+            let Some(slot) = flows.get_mut(&event.token) else { continue };
+            let is_readable = event.readable || event.error || event.hang_up;
+            serve(event.token, slot, is_readable, &mut context);
+            if !context.heap.is_empty() {
+                // Requests at a rate must not wait for the turns of all others.
+                serve_due(&mut flows, &mut context, 0);
+            }
+        }
+        loop {
+            match inbox.commands.try_recv() {
+                Ok(Command::Add(token, flow)) => {
+                    add(token, flow, &mut flows, &mut context);
+                    next_tick = 0;
+                }
+                Ok(Command::Accepted(token, accepted)) => {
+                    if let Some(slot) = flows.get_mut(&token) {
+                        server::accept(token, slot, *accepted, &mut context);
+                    }
+                }
+                Ok(Command::Poke(token)) => {
+                    if let Some(slot) = flows.get_mut(&token).filter(|slot| !slot.done) {
+                        serve(token, slot, false, &mut context);
+                    }
+                }
+                Ok(Command::Remove(token)) => {
+                    if let Some(mut slot) = flows.remove(&token) {
+                        retire(&mut slot, &mut context);
+                    }
+                    if flows.is_empty() {
+                        context.shared.pools.clear();
+                        context.heap.clear();
+                    }
+                }
+                #[cfg(test)]
+                Ok(Command::Panic) => panic!("asked to"),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        serve_due(&mut flows, &mut context, SPIN_NS);
+        let now = clock.monotonic_ns();
+        if now >= next_tick {
+            next_tick = now + TICK_NS;
+            for slot in flows.values_mut() {
+                tick(slot, now);
+            }
+        }
+    }
+}
+
+/// How long to wait for events: until the first deadline or the next housekeeping.
+fn timeout(flows: &HashMap<u64, Slot>, context: &mut Context, next_tick: u64) -> Option<u64> {
+    if flows.is_empty() {
+        return None;
+    }
+    let now = context.clock.monotonic_ns();
+    let mut timeout = next_tick.saturating_sub(now);
+    while let Some(Reverse((at, token))) = context.heap.peek().copied() {
+        if flows.get(&token).is_some_and(|slot| slot.at == at) {
+            timeout = timeout.min(at.saturating_sub(now).saturating_sub(SPIN_NS));
+            break;
+        }
+        context.heap.pop();
+    }
+    Some(timeout)
+}
+
+fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, context: &mut Context) {
+    if let Err(e) = context.inbox.poller.add(flow.link.as_socket(), token, Interest::READ) {
+        let text = format!("waiting for messages: {e}");
+        let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
+        return;
+    }
+    let pool = context.shared.pool(&flow);
+    let opening = match &flow.side {
+        Side::Client { dial: Some(dial), .. } => {
+            [&dial.preface[..], pool.at(0, flow.request)].concat()
+        }
+        _ => vec![],
+    };
+    let slot = Slot {
+        pool,
+        opening,
+        flow,
+        at: u64::MAX,
+        waits_writable: false,
+        done: false,
+        left: 0,
+        have: 0,
+        unanswered: VecDeque::new(),
+        unreachable_ns: None,
+        connections: HashMap::new(),
+    };
+    serve(token, flows.entry(token).insert_entry(slot).into_mut(), false, context);
+}
+
+/// Serves flows that are due, and spins for those due within `spin_ns`.
+fn serve_due(flows: &mut HashMap<u64, Slot>, context: &mut Context, spin_ns: u64) {
+    while let Some(Reverse((at, token))) = context.heap.peek().copied() {
+        if at > context.clock.monotonic_ns() + spin_ns {
+            break;
+        }
+        context.heap.pop();
+        let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else { continue };
+        spin_until(context.clock, at);
+        slot.at = u64::MAX;
+        serve(token, slot, false, context);
+    }
+}
+
+/// Serves a flow until its socket is full or empty, its turn is over, or its next deadline.
+fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) {
+    if slot.done {
+        // Its hang-up would be reported forever.
+        let _ = context.inbox.poller.remove(slot.flow.link.as_socket());
+        return;
+    }
+    let outcome = match (&slot.flow.side, &slot.flow.link) {
+        (Side::Client { dial: Some(_), .. }, _) => {
+            connect::serve(token, slot, is_readable, context)
+        }
+        (Side::Client { .. }, Link::Stream(_)) => client::stream(slot, is_readable, context),
+        (Side::Client { .. }, Link::Datagrams { .. }) => {
+            client::datagrams(slot, is_readable, context)
+        }
+        (Side::Server(_), Link::Stream(_)) => server::stream(slot, is_readable, context),
+        (Side::Server(_), Link::Datagrams { .. }) => server::datagrams(slot, is_readable, context),
+    };
+    match outcome {
+        Outcome::Later(at) => {
+            // An earlier deadline that is set already wakes up in vain: timeouts move with each response.
+            if at < slot.at {
+                slot.at = at;
+                context.heap.push(Reverse((at, token)));
+            }
+            set_interest(slot, token, context, false);
+        }
+        Outcome::Blocked => set_interest(slot, token, context, true),
+        Outcome::TurnOver => {
+            // The poller reports what is left of incoming data; a sender continues in its next turn.
+            slot.at = context.clock.monotonic_ns();
+            context.heap.push(Reverse((slot.at, token)));
+        }
+        Outcome::Done => slot.done = true,
+        Outcome::Failed(text) => {
+            slot.done = true;
+            end_early(&slot.flow, context.clock.monotonic_ns());
+            let _ = slot.flow.events.send(FlowEvent::Failed(slot.flow.id, text));
+        }
+    }
+    if slot.done {
+        retire(slot, context);
+    }
+}
+
+/// Serves the connection of one transaction.
+fn connection_event(owner: u64, slot: &mut Slot, token: u64, context: &mut Context) {
+    match slot.connections.get_mut(&token) {
+        Some(Connection::Dialled(_)) => {
+            connect::advance(slot, token, context);
+            if !slot.done {
+                // Another transaction may be due.
+                serve(owner, slot, false, context);
+            }
+        }
+        Some(Connection::Accepted(_)) => server::advance(slot, token, context),
+        None => {}
+    }
+}
+
+/// Sets what the poller waits for; a system call is made only on a change.
+fn set_interest(slot: &mut Slot, token: u64, context: &Context, writable: bool) {
+    if slot.waits_writable != writable {
+        slot.waits_writable = writable;
+        let interest = Interest { readable: true, writable, edge: false };
+        let _ = context.inbox.poller.modify(slot.flow.link.as_socket(), token, interest);
+    }
+}
+
+/// Stops waiting for a flow's sockets, and closes the connections of its transactions.
+fn retire(slot: &mut Slot, context: &mut Context) {
+    let _ = context.inbox.poller.remove(slot.flow.link.as_socket());
+    for (token, connection) in slot.connections.drain() {
+        context.shared.owners.remove(&token);
+        let _ = context.inbox.poller.remove(connection.socket());
+    }
+}
+
+impl Connection {
+    fn socket(&self) -> BorrowedSocket<'_> {
+        match self {
+            Connection::Dialled(dialled) => borrow(&*dialled.socket),
+            Connection::Accepted(serving) => borrow(&*serving.accepted.socket),
+        }
+    }
+}
+
+/// Ends a client that can't continue, and reports what it has sent.
+fn end_early(flow: &TransactFlow, now: u64) {
+    if let Side::Client { state, .. } = &flow.side {
+        let mut state = lock(state);
+        state.stop();
+        state.fail_all(Failure::Closed);
+        state.finish(now);
+        let total = sender_total(flow.id, &state.sending);
+        let _ = flow.events.send(FlowEvent::SenderDone(total));
+    }
+}
+
+/// Handles intervals, timed messages, and the end of a server's wait.
+fn tick(slot: &mut Slot, now: u64) {
+    let flow = &mut slot.flow;
+    if let Link::Datagrams { socket, signals, .. } = &mut flow.link {
+        signals.tick(&**socket, now);
+    }
+    match &flow.side {
+        // A client that waits is not served, but its intervals end.
+        Side::Client { state, .. } => lock(state).sending.advance(now.saturating_sub(TICK_NS)),
+        Side::Server(state) => {
+            let mut state = lock(state);
+            state.advance(now.saturating_sub(TICK_NS));
+            if !slot.done && state.is_over(now) {
+                slot.done = true;
+                let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The server's end: responses to requests, on a stream, in datagrams, or on a connection for each.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_net::poll::Interest;
+
+use super::{Connection, Context, Link, Outcome, Side, Slot, TURN};
+use super::{FlowEvent, lock};
+use crate::server::Share;
+use crate::signals::Signal;
+use crate::transport::StreamSocket;
+
+/// Bytes of responses that a client may leave unread before its further requests are not read.
+const MAX_OWED: u64 = 1 << 20;
+
+/// A connection of one transaction whose preface was admitted.
+pub(crate) struct Accepted {
+    /// Its part of the server's limit of flows, released before the client sees the close.
+    pub(crate) _share: Share,
+    pub(crate) socket: Arc<dyn StreamSocket>,
+}
+
+/// A connection of one transaction that is being served.
+pub(super) struct Serving {
+    pub(super) accepted: Accepted,
+    /// Bytes of the request that have arrived.
+    have: usize,
+    /// Bytes of the response that are still to be written, once the request is complete.
+    left: Option<usize>,
+    interest: Option<Interest>,
+}
+
+/// Serves a stream.
+pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
+    let (Side::Server(state), Link::Stream(socket)) = (&slot.flow.side, &slot.flow.link) else {
+        return Outcome::Done;
+    };
+    let (request, response) = (slot.flow.request as u64, slot.flow.response as u64);
+    let mut state = lock(state);
+    let mut may_read = is_readable;
+    for _ in 0..TURN {
+        while slot.left > 0 {
+            let length = slot.left.min(response.max(1)) as usize;
+            match socket.send(slot.pool.at(0, length)) {
+                Ok(sent) => slot.left -= sent as u64,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Outcome::Failed(format!("writing to the stream: {e}")),
+            }
+        }
+        if !may_read || slot.left >= MAX_OWED {
+            break;
+        }
+        let buffer = &mut context.shared.buffer;
+        match socket.recv(buffer) {
+            Ok(0) => {
+                state.on_end();
+                let _ = slot.flow.events.send(FlowEvent::ReceiverDone(slot.flow.id));
+                return Outcome::Done;
+            }
+            // Where each transaction has a connection, this one carries nothing.
+            Ok(_) if request == 0 => return Outcome::Failed("data on an idle connection".into()),
+            Ok(n) => {
+                slot.have += n as u64;
+                let now = context.clock.monotonic_ns();
+                while slot.have >= request {
+                    slot.have -= request;
+                    slot.left = slot.left.saturating_add(response);
+                    state.on_read(request as usize, None, now);
+                }
+                may_read = n == buffer.len();
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => may_read = false,
+            Err(e) => return Outcome::Failed(format!("reading from the stream: {e}")),
+        }
+    }
+    match slot.left {
+        0 if may_read && is_readable => Outcome::TurnOver,
+        0 => Outcome::Later(u64::MAX),
+        _ => Outcome::Blocked,
+    }
+}
+
+/// Serves datagrams. A response that is longer than its request is sent only while the client proves that it is there.
+pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
+    let (request, response, number) = (slot.flow.request, slot.flow.response, slot.flow.number);
+    let (Side::Server(state), Link::Datagrams { socket, signals, proof }) =
+        (&slot.flow.side, &mut slot.flow.link)
+    else {
+        return Outcome::Done;
+    };
+    let (batch, datagram) = context.shared.batch(request.max(response));
+    datagram.clear();
+    datagram.extend_from_slice(slot.pool.at(0, response));
+    let mut state = lock(state);
+    for turn in 0..TURN {
+        while let Some(bytes) = slot.unanswered.front() {
+            datagram[..number].copy_from_slice(&bytes[..number]);
+            match socket.send_control(datagram) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
+                // A datagram that can't be sent is one that may be lost.
+                Ok(_) | Err(_) => slot.unanswered.pop_front(),
+            };
+        }
+        if turn == 0 && !is_readable {
+            break;
+        }
+        let got = match socket.recv_batch(batch) {
+            Ok(got) => got,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            // Reading a pending ICMP error clears it.
+            Err(_) => continue,
+        };
+        let now = context.clock.monotonic_ns();
+        let is_proved = response <= request || proof.as_ref().is_none_or(|p| !p.is_missing(now));
+        for message in batch.messages() {
+            if signals.classify(&**socket, message.data, now) != Signal::Data
+                || message.data.len() != request
+            {
+                continue;
+            }
+            state.on_read(request, None, now);
+            if is_proved {
+                let mut bytes = [0; 8];
+                bytes[..number].copy_from_slice(&message.data[..number]);
+                slot.unanswered.push_back(bytes);
+            }
+        }
+        if got < batch.capacity() && slot.unanswered.is_empty() {
+            break;
+        }
+    }
+    match slot.unanswered.is_empty() {
+        true => Outcome::Later(u64::MAX),
+        false => Outcome::TurnOver,
+    }
+}
+
+/// Takes a connection of one transaction.
+pub(super) fn accept(flow: u64, slot: &mut Slot, accepted: Accepted, context: &mut Context) {
+    let Side::Server(state) = &slot.flow.side else { return };
+    if slot.flow.request == 0 {
+        // Connect and close: the server closes first, so that the client's port is free immediately.
+        lock(state).on_read(0, None, context.clock.monotonic_ns());
+        return;
+    }
+    let token = context.shared.connection_token(flow);
+    let serving = Serving { accepted, have: 0, left: None, interest: None };
+    slot.connections.insert(token, Connection::Accepted(serving));
+    advance(slot, token, context);
+}
+
+/// Reads the request of a connection, writes the response and closes.
+pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
+    let (request, response) = (slot.flow.request, slot.flow.response);
+    let Some(Connection::Accepted(serving)) = slot.connections.get_mut(&token) else { return };
+    let Side::Server(state) = &slot.flow.side else { return };
+    let socket = &*serving.accepted.socket;
+    let wanted = loop {
+        let Some(left) = &mut serving.left else {
+            let buffer = &mut context.shared.buffer;
+            let most = buffer.len().min(request - serving.have);
+            match socket.recv(&mut buffer[..most]) {
+                // The client gave up.
+                Ok(0) => break None,
+                Ok(n) => serving.have += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Some(Interest::READ),
+                Err(_) => break None,
+            }
+            if serving.have == request {
+                lock(state).on_read(request, None, context.clock.monotonic_ns());
+                serving.left = Some(response);
+            }
+            continue;
+        };
+        if *left == 0 {
+            // Closed by the server first, so that the client's port is free immediately.
+            break None;
+        }
+        match socket.send(slot.pool.at(0, *left)) {
+            Ok(sent) => *left -= sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Some(Interest::WRITE),
+            Err(_) => break None,
+        }
+    };
+    let poller = &context.inbox.poller;
+    let is_waiting = match (wanted, serving.interest) {
+        (None, _) => false,
+        (Some(wanted), None) => poller.add(socket, token, wanted).is_ok(),
+        (Some(wanted), Some(now)) if wanted != now => poller.modify(socket, token, wanted).is_ok(),
+        (Some(_), Some(_)) => true,
+    };
+    if is_waiting {
+        serving.interest = wanted;
+        return;
+    }
+    if serving.interest.is_some() {
+        let _ = poller.remove(socket);
+    }
+    slot.connections.remove(&token);
+    context.shared.owners.remove(&token);
+}
