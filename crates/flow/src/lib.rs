@@ -19,6 +19,8 @@ pub mod assemble;
 pub mod budget;
 mod drain;
 mod emulated;
+#[doc(hidden)]
+pub mod fuzz;
 mod gaps;
 mod intervals;
 mod ledger;
