@@ -66,6 +66,19 @@ class Parsers(unittest.TestCase):
         line = "megabytes=11.2 real_seconds=2.00 rate_Mbps=94 tx_cpu=61 rx_cpu=19 drop=100 pkt=1100 data_loss=9"
         self.assertEqual(tools.parse_nuttcp_udp("", line), {"packets_per_second": 500.0, "lost_packets": 100})
 
+    def test_sockperf_ping_pong_is_the_valid_duration(self):
+        text = ("sockperf: [Total Run] RunTime=1.001 sec; SentMessages=26392; ReceivedMessages=26391\n"
+                "sockperf: [Valid Duration] RunTime=0.500 sec; SentMessages=16484; ReceivedMessages=16484\n")
+        self.assertEqual(tools.parse_sockperf("", text), {"transactions_per_second": 32968.0})
+        with self.assertRaises(tools.RunFailed):
+            tools.parse_sockperf("", "sockperf: ERROR")
+
+    def test_transactions_that_failed_are_no_sample(self):
+        record = '{"status":"complete","flows":[{"transactions":{"failed":%d,"transactions_per_second":9.5}}]}'
+        self.assertEqual(tools.parse_weir_transactions("", record % 0), {"transactions_per_second": 9.5})
+        with self.assertRaises(tools.RunFailed):
+            tools.parse_weir_transactions("", record % 1)
+
     def test_weir_partial_run_is_no_sample(self):
         with self.assertRaises(tools.RunFailed):
             tools.parse_weir("", '{"schema":"weir.run/1","status":"partial"}')

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 PPS, BPS, LOST = "packets_per_second", "bits_per_second", "lost_packets"
 CPU, ROUND_TRIP = "cpu_nanoseconds_per_packet", "round_trip_seconds"
+TPS = "transactions_per_second"
 DEVIATION, RATE_ERROR = "spacing_deviation_seconds", "rate_error_ratio"
 
 
@@ -75,7 +76,7 @@ def against_before(scenario):
     rules = {}
     for rule in scenario.rules:
         for name in (rule.a, getattr(rule, "b", None)):
-            if name and is_weir(name) and rule.metric in (PPS, BPS, CPU, DEVIATION):
+            if name and is_weir(name) and rule.metric in (PPS, BPS, TPS, CPU, DEVIATION):
                 less = rule.metric in (CPU, DEVIATION)
                 rules[name, rule.metric] = Ratio(name, BEFORE + name, rule.metric, 1 / NOT_WORSE if less else NOT_WORSE, "<=" if less else ">=")
     return replace(scenario, rules=tuple(rules.values()))
@@ -116,6 +117,10 @@ def scenarios():
             Ratio("bare-tcp-copy", "iperf3-tcp", BPS),
             Ratio("bare-tcp-best", "iperf3-new-tcp-best", BPS),
         )))
+    # The smallest message of sockperf.
+    for transport in ("tcp", "udp"):
+        found.append(Scenario("rr", f"rr-{transport}", True, {"payload": "14"}, (
+            Ratio(f"weir-{transport}-rr", f"sockperf-{transport}-rr", TPS, 1.0),)))
     for pps in ("1000", "50000", "997"):
         found.append(Scenario("pacing", f"pacing-{pps}", True, {"payload": "160", "pps": pps}, (
             Best("weir-paced", ("nuttcp-paced", "mgen-paced", "sockperf-paced"), DEVIATION, 0.8, "<="),

@@ -1,7 +1,7 @@
 """The contenders: how each is started, and how what it says becomes one sample.
 
 A sample is a dict: `packets_per_second` and `lost_packets` (UDP), `bits_per_second` (TCP),
-`spacing_deviation_seconds` and `rate_error_ratio` (pacing). Delivered packets are counted, not sent ones.
+`spacing_deviation_seconds` and `rate_error_ratio` (pacing), `transactions_per_second`. Delivered packets are counted, not sent ones.
 """
 
 import json
@@ -169,6 +169,22 @@ def parse_nuttcp_udp(_server, client):
     return {"packets_per_second": delivered / float(found["real_seconds"]), "lost_packets": int(found["drop"])}
 
 
+def parse_sockperf(_server, client):
+    """Ping-pong: responses received in the time without warm-up."""
+    found = re.search(r"\[Valid Duration\] RunTime=([\d.]+) sec;.*ReceivedMessages=(\d+)", client)
+    if not found or float(found[1]) <= 0:
+        raise RunFailed(f"sockperf: {client.strip()[-200:]!r}")
+    return {"transactions_per_second": int(found[2]) / float(found[1])}
+
+
+def parse_weir_transactions(_server, client):
+    """weir.run/1: transactions completed by the client."""
+    record = whole_json(client, "weir")
+    if record.get("status") != "complete" or record["flows"][0]["transactions"]["failed"]:
+        raise RunFailed(f"weir: status {record.get('status')}: {record.get('end_reason')}")
+    return {"transactions_per_second": record["flows"][0]["transactions"]["transactions_per_second"]}
+
+
 def parse_weir(_server, client):
     """weir.run/1: what arrived, as the receiver saw it."""
     record = whole_json(client, "weir")
@@ -239,6 +255,11 @@ def catalogue(bare_directory, weir, iperf3_new):
              ["sockperf", "tp", "-i", "{host}", "-p", "5002", "-m", "{payload}", "-t", "{whole_seconds}", "--mps", "{pps}"],
              ("udp", 5002)), "sockperf")
 
+    for name, options in (("sockperf-udp-rr", []), ("sockperf-tcp-rr", ["--tcp"])):
+        add(Tool(name, ["sockperf", "sr", "-p", "5002"] + options,
+                 ["sockperf", "pp", "-i", "{host}", "-p", "5002", "-m", "{payload}", "-t", "{whole_seconds}"] + options,
+                 ("tcp" if options else "udp", 5002), parse_sockperf), "sockperf")
+
     serve = [WEIR, "serve", "-1"]
     test = [WEIR, "test", "{host}", "-t", "{seconds}", "--json", "--no-store"]
     weir_udp = test + ["-u", "-l", "{payload}"]
@@ -254,6 +275,9 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-tcp", test + ["-P", "{streams}"]),
             ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):
         add(Tool(name, serve, client, tcp, parse_weir, server_ends=True), weir_if_real(weir))
+    for name, options in (("weir-udp-rr", ["-u"]), ("weir-tcp-rr", [])):
+        sizes = ["--rr", "--request", "{payload}", "--response", "{payload}", "--no-latency"]
+        add(Tool(name, serve, test + options + sizes, tcp, parse_weir_transactions, server_ends=True), weir_if_real(weir))
     if "weir-packet" in tools:
         paced = weir_udp + ["-b", "{asked}pps", "--spacing", "exponential", "--gro", "off"]
         paced = Tool("weir-exponential", serve, paced, tcp, parse_weir, server_ends=True)
