@@ -17,6 +17,8 @@ use crate::send::{NextSend, Sending};
 
 /// Maximum number of requests without a response where the loop is open: later ones wait, at their scheduled times.
 const MAX_WAITING: u64 = 65_536;
+/// Maximum number of requests since the oldest one without a response; later ones wait, too.
+const MAX_SPAN: u64 = 1 << 20;
 /// Timed-out requests whose late responses are recognized.
 const MAX_EXPIRED: usize = 4096;
 /// Longest time that a stream may take for the responses that are missing when sending ends, ns.
@@ -190,7 +192,9 @@ impl Transacting {
                 NextSend::At(at) => return NextSend::At(at.min(self.deadline_ns())),
                 NextSend::Now(count) => {
                     let most = self.outstanding.map_or(MAX_WAITING, u64::from);
-                    let room = most.saturating_sub(self.in_flight).min(u64::from(count)) as u32;
+                    let span = MAX_SPAN.saturating_sub(self.requests.len() as u64);
+                    let room = most.saturating_sub(self.in_flight).min(span);
+                    let room = room.min(u64::from(count)) as u32;
                     return match room {
                         0 => NextSend::At(self.deadline_ns().min(self.sending.end_ns())),
                         room => NextSend::Now(room),

@@ -5,7 +5,7 @@ use std::io;
 use weir_flow::{Failure, NextSend, Transacting};
 
 use super::super::NO_ROUTE;
-use super::{Context, Link, Outcome, RETRY_NS, Side, Slot, TURN};
+use super::{Context, Link, Outcome, RETRY_NS, Side, Slot, TURN, WRITE_BYTES};
 use super::{FlowEvent, lock, sender_total};
 use crate::signals::Signal;
 use crate::transport::DatagramSocket;
@@ -28,6 +28,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
     };
     let (state, socket) = (state.clone(), socket.clone());
     let mut state = lock(&state);
+    let pool = context.shared.pool(&slot.flow);
     let response = slot.flow.response as u64;
     if is_readable {
         for _ in 0..TURN {
@@ -71,7 +72,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
             }
         }
         state.sending.called(1, 0);
-        match socket.send(slot.pool.at(0, slot.left as usize)) {
+        match socket.send(pool.at(0, slot.left.min(WRITE_BYTES as u64) as usize)) {
             Ok(sent) => slot.left -= sent as u64,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
             Err(e) => return Outcome::Failed(format!("writing to the stream: {e}")),
@@ -83,6 +84,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
 pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
     let request = slot.flow.request;
     let largest = request.max(slot.flow.response);
+    let pool = context.shared.pool(&slot.flow);
     let (Side::Client { state, .. }, Link::Datagrams { socket, signals, .. }) =
         (&slot.flow.side, &mut slot.flow.link)
     else {
@@ -111,7 +113,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         }
     }
     datagram.clear();
-    datagram.extend_from_slice(slot.pool.at(0, request));
+    datagram.extend_from_slice(pool.at(0, request));
     for _ in 0..1024 {
         let now = context.clock.monotonic_ns();
         match state.next(now) {

@@ -3,14 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use weir_flow::{Failure, NextSend};
+use weir_flow::{Failure, NextSend, StreamPool};
 use weir_model::plan::FlowSpec;
 use weir_net::poll::Interest;
 use weir_net::tcp::TcpOptions;
 use weir_wire::preface::DATA_LEN;
 
 use super::client::finish;
-use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, lock};
+use super::{Connection, Context, Link, Outcome, RETRY_NS, Side, Slot, WRITE_BYTES, lock};
 use crate::Address;
 use crate::transport::{StreamSocket, StreamTransport};
 
@@ -130,11 +130,12 @@ fn close(slot: &mut Slot, token: u64, reset: bool, context: &mut Context) {
 
 /// Continues the transaction of a connection as far as its socket allows.
 pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
+    let pool = context.shared.pool(&slot.flow);
     let Some(Connection::Dialled(dialled)) = slot.connections.get_mut(&token) else { return };
     let Side::Client { state, .. } = &slot.flow.side else { return };
     let was_connected = dialled.is_connected;
     let before = context.clock.monotonic_ns();
-    let mut progress = dialled.write(&slot.opening);
+    let mut progress = dialled.write(&slot.opening, DATA_LEN + slot.flow.request, &pool);
     if matches!(progress, Progress::Answered) {
         progress = dialled.read(slot.flow.response, &mut context.shared.buffer);
     }
@@ -173,10 +174,14 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
 }
 
 impl Dialled {
-    /// Writes preface and request; `Answered` when they are written.
-    fn write(&mut self, opening: &[u8]) -> Progress {
-        while self.sent < opening.len() {
-            match self.socket.send(&opening[self.sent..]) {
+    /// Writes preface and request, `all` bytes that begin with `opening`; `Answered` when they are written.
+    fn write(&mut self, opening: &[u8], all: usize, pool: &StreamPool) -> Progress {
+        while self.sent < all {
+            let part = match opening.get(self.sent..) {
+                Some(part) if !part.is_empty() => part,
+                _ => pool.at(0, (all - self.sent).min(WRITE_BYTES)),
+            };
+            match self.socket.send(part) {
                 Ok(sent) => {
                     self.is_connected = true;
                     self.sent += sent;

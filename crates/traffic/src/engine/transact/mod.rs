@@ -37,8 +37,10 @@ const TURN: usize = 16;
 const SMALL_BYTES: usize = 2048;
 /// Delay before a failed send or connect is repeated.
 const RETRY_NS: u64 = 1_000_000;
-/// Maximum number of cached contents.
+/// Maximum number of cached contents, 192 KiB each.
 const MAX_POOLS: usize = 16;
+/// Bytes per write, and of a content: no datagram is longer.
+const WRITE_BYTES: usize = 64 << 10;
 /// First token of the connections of single transactions; those of flows count from 1.
 const FIRST_CONNECTION: u64 = 1 << 48;
 
@@ -130,7 +132,6 @@ enum Outcome {
 
 struct Slot {
     flow: Box<TransactFlow>,
-    pool: Arc<StreamPool>,
     /// The time of its valid heap entry.
     at: u64,
     waits_writable: bool,
@@ -145,7 +146,7 @@ struct Slot {
     unreachable_ns: Option<u64>,
     /// The connections of single transactions, by their tokens.
     connections: HashMap<u64, Connection>,
-    /// What a client writes to each of them: preface and request.
+    /// What a client writes to each of them first: the preface, and the start of the request in the same segment.
     opening: Vec<u8>,
 }
 
@@ -168,8 +169,9 @@ struct Shared {
 }
 
 impl Shared {
+    /// Up to [`WRITE_BYTES`] of the content of a flow's messages.
     fn pool(&mut self, flow: &TransactFlow) -> Arc<StreamPool> {
-        let most = flow.request.max(flow.response);
+        let most = flow.request.max(flow.response).min(WRITE_BYTES);
         let key = (content_key(flow.content), flow.seed, most);
         // A cache: sessions choose their seeds, and a busy worker would collect pools forever.
         if self.pools.len() >= MAX_POOLS && !self.pools.contains_key(&key) {
@@ -308,15 +310,14 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
         return;
     }
-    let pool = context.shared.pool(&flow);
     let opening = match &flow.side {
         Side::Client { dial: Some(dial), .. } => {
-            [&dial.preface[..], pool.at(0, flow.request)].concat()
+            let pool = context.shared.pool(&flow);
+            [&dial.preface[..], pool.at(0, flow.request.min(WRITE_BYTES))].concat()
         }
         _ => vec![],
     };
     let slot = Slot {
-        pool,
         opening,
         flow,
         at: u64::MAX,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_net::poll::Interest;
 
-use super::{Connection, Context, Link, Outcome, Side, Slot, TURN};
+use super::{Connection, Context, Link, Outcome, Side, Slot, TURN, WRITE_BYTES};
 use super::{FlowEvent, lock};
 use crate::server::Share;
 use crate::signals::Signal;
@@ -37,12 +37,13 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
         return Outcome::Done;
     };
     let (request, response) = (slot.flow.request as u64, slot.flow.response as u64);
+    let pool = context.shared.pool(&slot.flow);
     let mut state = lock(state);
     let mut may_read = is_readable;
     for _ in 0..TURN {
         while slot.left > 0 {
-            let length = slot.left.min(response.max(1)) as usize;
-            match socket.send(slot.pool.at(0, length)) {
+            let length = slot.left.min(response).min(WRITE_BYTES as u64) as usize;
+            match socket.send(pool.at(0, length)) {
                 Ok(sent) => slot.left -= sent as u64,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Outcome::Failed(format!("writing to the stream: {e}")),
@@ -83,6 +84,7 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
 
 /// Serves datagrams. A response that is longer than its request is sent only while the client proves that it is there.
 pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Context) -> Outcome {
+    let pool = context.shared.pool(&slot.flow);
     let (request, response, number) = (slot.flow.request, slot.flow.response, slot.flow.number);
     let (Side::Server(state), Link::Datagrams { socket, signals, proof }) =
         (&slot.flow.side, &mut slot.flow.link)
@@ -91,7 +93,7 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
     };
     let (batch, datagram) = context.shared.batch(request.max(response));
     datagram.clear();
-    datagram.extend_from_slice(slot.pool.at(0, response));
+    datagram.extend_from_slice(pool.at(0, response));
     let mut state = lock(state);
     for turn in 0..TURN {
         while let Some(bytes) = slot.unanswered.front() {
@@ -153,6 +155,7 @@ pub(super) fn accept(flow: u64, slot: &mut Slot, accepted: Accepted, context: &m
 /// Reads the request of a connection, writes the response and closes.
 pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
     let (request, response) = (slot.flow.request, slot.flow.response);
+    let pool = context.shared.pool(&slot.flow);
     let Some(Connection::Accepted(serving)) = slot.connections.get_mut(&token) else { return };
     let Side::Server(state) = &slot.flow.side else { return };
     let socket = &*serving.accepted.socket;
@@ -177,7 +180,7 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
             // Closed by the server first, so that the client's port is free immediately.
             break None;
         }
-        match socket.send(slot.pool.at(0, *left)) {
+        match socket.send(pool.at(0, (*left).min(WRITE_BYTES))) {
             Ok(sent) => *left -= sent,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Some(Interest::WRITE),
             Err(_) => break None,
