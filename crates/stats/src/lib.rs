@@ -10,6 +10,7 @@
 //! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
 //!   [`Time32Unwrapper`] for short headers.
 //! - Volume: [`LinkShape`].
+//! - Voice by the E-model: [`VoicePath`].
 //! - Repetitions: [`Sample`]; [`compare`] tests whether two sets of figures differ and computes effective
 //!   sample sizes and the saturation point of a sweep.
 //!
@@ -41,6 +42,7 @@ mod linkusage;
 mod sequence;
 mod signed;
 mod spacing;
+mod voice;
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -57,3 +59,4 @@ pub use sequence::{
     SequenceExtender, SequenceSummary, SequenceTracker,
 };
 pub use spacing::Spacing;
+pub use voice::{VoicePath, burst_ratio, mean_opinion_score};
