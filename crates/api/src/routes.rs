@@ -96,7 +96,7 @@ pub(crate) fn routes<const DOCUMENTED: bool>() -> Routes<DOCUMENTED> {
         .add(&Method::GET, "/emulators/{id}/history", get(emulators::history), || Operation::new("getEmulatorHistory", "emulators", "Its counters over time, while a client reads its samples.").query::<HistoryQuery>().answers::<EmulatorHistory>(200))
         .add(&Method::GET, "/emulators/{id}/log", get(emulators::log), || Operation::new("getEmulatorLog", "emulators", "Its messages, and who changed it.").answers::<EmulatorLog>(200))
         .add(&Method::POST, "/laws/preview", post(laws::preview), || Operation::new("previewLaws", "emulators", "What a flow's laws do to packets, by the engine on the virtual clock with the configuration's seed.").body::<PreviewRequest>().answers::<Preview>(200))
-        .add(&Method::GET, "/profiles", get(laws::profiles), || Operation::new("listProfiles", "emulators", "Presets for a flow's laws.").answers::<ProfileList>(200))
+        .add(&Method::GET, "/profiles", get(laws::profiles), || Operation::new("listProfiles", "emulators", "Profiles: links for a flow's laws, and traffic for plans.").answers::<ProfileList>(200))
         .add(&Method::GET, "/labs", get(labs::list), || Operation::new("listLabs", "labs", "Labs of this user.").answers::<LabList>(200))
         .add(&Method::POST, "/labs", post(labs::make), || Operation::new("makeLab", "labs", "Creates a lab of network namespaces.").body::<LabRequest>().answers::<LabEntry>(201))
         .add(&Method::POST, "/labs/{name}/hosts/{host}/server", post(labs::serve), || Operation::new("startLabServer", "labs", "Starts a test server in a host of a lab, as `weir serve` does; answers when it listens. It ends with this server.").answers::<LabServer>(201))

@@ -126,6 +126,11 @@ pub(crate) fn main() -> ExitCode {
 
 fn dispatch(command: Command, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
+    // Plans of clients and jobs come with their profiles in place; a client can't name a file of this user.
+    let is_server = matches!(&command, Command::Serve(args) if args.ui.ui.is_none());
+    if !is_server && !matches!(command, Command::Job { .. }) {
+        crate::user_data::find_profiles();
+    }
     let done = match command {
         // These print their own errors, after the results measured so far.
         Command::Test(args) if args.later.is_repeated() => {

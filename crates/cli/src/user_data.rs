@@ -1,5 +1,9 @@
-//! This user's stored data: runs, and the calibration that is added to them.
+//! This user's stored data: runs, the calibration that is added to them, and traffic profiles.
 
+use std::io::Read;
+use std::path::PathBuf;
+
+use weir_model::plan::{TrafficProfile, UserProfiles};
 use weir_model::record::Record;
 use weir_runs::{DataDirectory, Store, StoreError};
 
@@ -20,4 +24,55 @@ pub(crate) fn add_calibration(record: &mut Record) {
         .flatten()
         .and_then(|store| store.latest_calibration(&host).ok().flatten());
     record.calibration = kept.and_then(|k| calibrate::reference(&k.calibration));
+}
+
+/// The directory of plans, profiles, scenarios and keys: `WEIR_CONFIG_DIR`, else under sudo `~/.config/weir` of the user whose runs
+/// are stored, else `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
+pub(crate) fn config_directory(data: &DataDirectory) -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
+        return own;
+    }
+    let home_of_runs = data.directory().ancestors().nth(3).filter(|_| {
+        std::env::var_os("SUDO_UID").is_some() && data.directory().ends_with(".local/share/weir")
+    });
+    if let Some(home) = home_of_runs {
+        return home.join(".config/weir");
+    }
+    let absolute = |p: &PathBuf| p.is_absolute();
+    variable("XDG_CONFIG_HOME")
+        .filter(absolute)
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))
+        .unwrap_or_else(|| data.directory().to_owned())
+        .join("weir")
+}
+
+/// Maximum length of a profile, bytes.
+const MAX_PROFILE: u64 = 1 << 20;
+
+/// The directory of this user's traffic profiles.
+pub(crate) fn profile_directory() -> Option<PathBuf> {
+    Some(config_directory(&DataDirectory::of_this_user().ok()?).join("profiles"))
+}
+
+/// Lets plans name this user's traffic profiles.
+pub(crate) fn find_profiles() {
+    TrafficProfile::find_users(UserProfiles { text: profile, names: profiles });
+}
+
+/// The text of a profile's file.
+fn profile(name: &str) -> Option<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(profile_directory()?.join(format!("{name}.toml"))).ok()?;
+    file.take(MAX_PROFILE).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The names of all files of profiles.
+fn profiles() -> Vec<String> {
+    let entries = profile_directory().and_then(|directory| std::fs::read_dir(directory).ok());
+    let files = entries.into_iter().flatten().flatten();
+    let names = files
+        .filter_map(|file| file.file_name().to_str()?.strip_suffix(".toml").map(ToOwned::to_owned));
+    names.collect()
 }

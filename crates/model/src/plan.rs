@@ -11,12 +11,14 @@ mod fields;
 mod header;
 #[cfg(test)]
 mod laws_page;
+mod profiles;
 mod schedule;
 mod servers;
 mod shape;
 mod size;
 mod spacing;
 mod transport;
+mod voice;
 
 use std::net::IpAddr;
 
@@ -30,6 +32,7 @@ use crate::units::{BitRate, ByteSize, Seed, SendRate, Span};
 pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
 pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
+pub use profiles::{ProfileName, TrafficProfile, UserProfiles};
 pub use schedule::RateSchedule;
 pub use servers::Server;
 pub use shape::Shape;
@@ -39,6 +42,7 @@ pub use transport::{
     Description, Headers, IpOptions, Misplaced, StreamOptions, TcpOptions, Transport,
     TransportName, UdpOptions,
 };
+pub use voice::{CodecFacts, DEFAULT_JITTER_BUFFER, VoiceCodec};
 
 /// The schema name of a plan.
 pub(crate) const PLAN_SCHEMA: &str = "weir.plan/1";
@@ -109,7 +113,7 @@ pub struct Plan {
     #[schemars(title = "Nominal rate of the link", extend("x-group" = "how-much"))]
     pub nominal: Option<BitRate>,
     /// The connections.
-    #[serde(rename = "connection")]
+    #[serde(rename = "connection", deserialize_with = "profiles::expanded")]
     pub connections: Vec<Connection>,
 }
 

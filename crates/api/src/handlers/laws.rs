@@ -3,7 +3,7 @@
 use axum::extract::State;
 use weir_model::impairment::profiles::PROFILES;
 use weir_model::impairment::{Impairment, Laws, OTHER};
-use weir_model::plan::Direction;
+use weir_model::plan::{Direction, TrafficProfile};
 
 use super::{Answer, Json200, heavy};
 use crate::app::Shared;
@@ -18,7 +18,12 @@ pub(crate) async fn preview(
     heavy(&app, move || preview::preview(&request)).await.map(Json200)
 }
 
-pub(crate) async fn profiles() -> Json200<ProfileList> {
+pub(crate) async fn profiles(State(app): State<Shared>) -> Answer<ProfileList> {
+    heavy(&app, || Ok(profile_list())).await.map(Json200)
+}
+
+/// Links and traffic; the latter may be files of the user's.
+fn profile_list() -> ProfileList {
     let entry = |p: &weir_model::impairment::profiles::Profile| ProfileEntry {
         name: p.name.into(),
         title: p.title.into(),
@@ -26,7 +31,20 @@ pub(crate) async fn profiles() -> Json200<ProfileList> {
         a_to_b: p.up.into(),
         b_to_a: p.down.into(),
     };
-    Json200(ProfileList { profiles: PROFILES.iter().map(entry).collect() })
+    let traffic = |p: &TrafficProfile| {
+        let plan = p.plan().ok()?;
+        Some(TrafficEntry {
+            name: p.name.to_string(),
+            title: plan.title.clone().unwrap_or_default(),
+            source: p.source(),
+            own: p.is_users,
+            plan,
+        })
+    };
+    ProfileList {
+        profiles: PROFILES.iter().map(entry).collect(),
+        traffic: TrafficProfile::all().iter().filter_map(traffic).collect(),
+    }
 }
 
 /// The laws that flows have from a preset or an aggregate, in addition to their own.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::impairment::Impairment;
-use weir_model::plan::Direction;
+use weir_model::plan::{Direction, Plan};
 
 /// A request to send packets through one flow's laws.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -190,9 +190,26 @@ pub(crate) struct ProfileEntry {
     pub b_to_a: String,
 }
 
+/// A traffic profile.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct TrafficEntry {
+    /// Its name in a connection's `profile`.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Source of its figures.
+    pub source: String,
+    /// Whether it is a file of this user's, not of the program.
+    pub own: bool,
+    /// Its plan.
+    pub plan: Plan,
+}
+
 /// Presets.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ProfileList {
-    /// All of them.
+    /// Links.
     pub profiles: Vec<ProfileEntry>,
+    /// Traffic of applications. Files of this user's that are not plans are omitted.
+    pub traffic: Vec<TrafficEntry>,
 }

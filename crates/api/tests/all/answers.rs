@@ -52,6 +52,25 @@ fn the_server_reports_what_it_is() {
     }
 }
 
+/// Profiles are plans, by themselves and by name.
+#[test]
+fn traffic_profiles_are_valid_plans() {
+    let s = serve(|_| {});
+    let list = get(s.address, "/profiles").expect(200);
+    let traffic = list["traffic"].as_array().unwrap();
+    assert!(traffic.len() > 10 && traffic.iter().all(|one| one["own"] == false));
+    for one in traffic {
+        let named = json!({ "schema": "weir.plan/1", "connection": [{ "profile": one["name"], "count": 2 }] });
+        for plan in [&one["plan"], &named] {
+            let found = ask(s.address, "POST", "/validate/plan", &[], Some(plan)).expect(200);
+            assert_eq!(found["valid"], true, "{plan}: {found}");
+        }
+    }
+    let unknown = json!({ "schema": "weir.plan/1", "connection": [{ "profile": "voip-g712" }] });
+    let found = ask(s.address, "POST", "/validate/plan", &[], Some(&unknown)).expect(200);
+    assert_eq!(found["errors"][0]["field"], "/connection/0/profile", "{found}");
+}
+
 #[test]
 fn what_is_not_there_is_said_as_a_problem() {
     let s = serve(|_| {});

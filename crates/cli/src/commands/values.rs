@@ -10,7 +10,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::ModelError;
 use weir_model::names::is_device;
-use weir_model::plan::{DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName};
+use weir_model::plan::{
+    DataPorts, HeaderFormat, Shape, Size, Spacing, Switch, TransportName, VoiceCodec,
+};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
@@ -34,6 +36,12 @@ pub(crate) fn header() -> impl TypedValueParser<Value = HeaderFormat> {
 pub(crate) fn shape() -> impl TypedValueParser<Value = Shape> {
     PossibleValuesParser::new(Shape::ALL.iter().map(|shape| shape.label()))
         .try_map(|text| text.parse::<Shape>())
+}
+
+/// A voice codec by its name.
+pub(crate) fn codec() -> impl TypedValueParser<Value = VoiceCodec> {
+    PossibleValuesParser::new(VoiceCodec::ALL.iter().map(|codec| codec.label()))
+        .try_map(|text| text.parse::<VoiceCodec>())
 }
 
 /// Maximum size of a file of values, bytes.

@@ -40,3 +40,4 @@ mod sweep;
 mod tshark;
 mod ttcp;
 mod ui;
+mod voice;

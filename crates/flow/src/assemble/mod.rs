@@ -6,6 +6,7 @@ mod servers;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod voice;
 
 use std::collections::BTreeMap;
 
@@ -95,6 +96,9 @@ pub fn assemble(parts: Parts) -> Record {
     if let Some(peer_reports) = peer_reports {
         flows.iter_mut().for_each(|f| add_reported(f, peer_reports));
     }
+    for ((spec, ..), flow) in pairs.iter().zip(&mut flows) {
+        flow.voice = voice::voice(spec, flow, parts.latency.as_ref());
+    }
     let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, peer_reports);
     let mut record = Record {
         schema: RUN_SCHEMA.into(),
@@ -173,6 +177,7 @@ fn flow(
         round_trip: None,
         tcp: sender.and_then(|s| s.tcp.clone()),
         tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),
+        voice: None,
         connect_seconds: near.and_then(|n| n.connect_seconds),
     };
     if let (Some(tcp), Some(window)) =

@@ -134,6 +134,8 @@ pub struct Receiving {
     jitter: Jitter,
     delay: DelaySummary,
     delay_intended: Option<DelaySummary>,
+    /// Depth of the jitter buffer of a voice connection, ns.
+    jitter_buffer_ns: Option<u64>,
     paced: bool,
     ipdv: Ipdv,
     verify: Option<PayloadRing>,
@@ -248,6 +250,7 @@ impl Receiving {
             jitter: Jitter::new(),
             delay: DelaySummary::new(),
             delay_intended: None,
+            jitter_buffer_ns: spec.connection.jitter_buffer().map(|depth| depth.0),
             paced: rate.is_some(),
             ipdv: Ipdv::new(),
             verify,

@@ -129,6 +129,7 @@ impl Receiving {
                 .delay_intended
                 .as_ref()
                 .and_then(|d| delay_record(d, Some(self.worst_error_ns)));
+            out.discarded_packets = self.jitter_buffer_ns.map(|depth| self.delay.later_than(depth));
             out.delay_variation = Some(DelayVariation {
                 pdv_mean_seconds: self.delay.pdv_mean_ns().map(|v| v / 1e9),
                 pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),

@@ -56,6 +56,15 @@ const TCP: Definition = Definition {
     ..PLAIN
 };
 
+/// A figure of a voice connection.
+const VOICE: Definition = Definition {
+    group: Group::Voice,
+    applies: |f| f.voice.is_some(),
+    needs_both_ends: true,
+    is_compared: true,
+    ..DATAGRAMS
+};
+
 /// Bursts of losses and the gaps between them.
 const BURSTS: Definition = Definition {
     source: "RFC 3611 section 4.7.2",
@@ -916,6 +925,69 @@ pub const METRICS: &[Definition] = &[
         read: Read::Flows(|f| f.round_trip.as_ref(), |f| f.tcp.as_ref()?.rtt_seconds),
         applies: |f| f.round_trip.is_some() || f.tcp.is_some(),
         ..PLAIN
+    },
+    Definition {
+        name: "r_factor",
+        label: "R factor",
+        key: "r_factor",
+        source: "ITU-T G.107",
+        definition: "Transmission rating factor of the E-model with its default parameters: R = Ro − Is − Id − Ie,eff. Id is of the delay from mouth to ear; Ie,eff of the codec (ITU-T G.113 Appendix I), the packets that the decoder lacks, and their burst ratio.",
+        limits: "0 to 93.2, for narrow-band telephones. An estimate for planning, not a listening test. Echo is that of the default telephone (TELR 65 dB). Discards count as independent losses.",
+        better: Better::Higher,
+        path: "voice.r_factor",
+        also: &["voice.codec", "voice.burst_ratio", "voice.jitter_buffer_seconds"],
+        read: Read::Flow(|f| Some(f.voice.as_ref()?.r_factor), Fold::Smallest),
+        ..VOICE
+    },
+    Definition {
+        name: "mos",
+        label: "MOS",
+        key: "mos",
+        source: "ITU-T G.107 Annex B",
+        definition: "Mean opinion score of a conversation (MOS-CQE), computed from R: 1 (bad) to 4.5.",
+        limits: "As the R factor. Below R = 6.5, where the formula falls below 1, it is 1.",
+        better: Better::Higher,
+        path: "voice.mos",
+        read: Read::Flow(|f| Some(f.voice.as_ref()?.mos), Fold::Smallest),
+        ..VOICE
+    },
+    Definition {
+        name: "voice_delay",
+        label: "Mouth-to-ear delay",
+        key: "voice_delay_seconds",
+        unit: Unit::Seconds,
+        source: "ITU-T G.114",
+        definition: "Frames of a packet + look-ahead and concealment of the codec + delay of the fastest packet + depth of the jitter buffer. Clocks that agree within 10 ms give the one-way delay; otherwise it is half of the shortest idle round trip, and `path_delay_from` says so.",
+        limits: "The buffer is fixed: it plays each packet at the delay of the fastest one + its depth. Half a round trip is wrong on asymmetric paths.",
+        path: "voice.delay_seconds",
+        also: &["voice.path_delay_seconds", "voice.path_delay_from"],
+        read: Read::Flow(|f| Some(f.voice.as_ref()?.delay_seconds), Fold::Largest),
+        ..VOICE
+    },
+    Definition {
+        name: "voice_missing",
+        label: "Missing at the decoder",
+        key: "voice_missing_ratio",
+        unit: Unit::Ratio,
+        source: "RFC 3611 section 4.7.1",
+        definition: "Packets lost on the path or discarded by the jitter buffer ÷ packets sent.",
+        limits: "As loss and discards.",
+        path: "voice.missing_ratio",
+        read: Read::Flow(|f| Some(f.voice.as_ref()?.missing_ratio), Fold::Largest),
+        ..VOICE
+    },
+    Definition {
+        name: "discarded",
+        label: "Discarded by the jitter buffer",
+        key: "discarded_packets",
+        source: "RFC 3611 section 4.7.1",
+        definition: "Packets of a voice connection whose delay exceeds that of the fastest packet by more than the depth of the jitter buffer. They arrived, and are not counted as lost.",
+        limits: "Exact up to 256 packets; then to 1/1024 of the depth. Without a send time in the header it is absent.",
+        path: "receiver.discarded_packets",
+        read: received!(discarded_packets),
+        applies: |f| f.receiver.as_ref().is_some_and(|r| r.discarded_packets.is_some()),
+        is_compared: false,
+        ..VOICE
     },
     Definition {
         name: "retransmits",

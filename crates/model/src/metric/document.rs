@@ -83,6 +83,7 @@ impl Definition {
             Read::Run(_) | Read::RunDelay(_) => "of the run",
             Read::Flow(_, Fold::Sum) => "sum",
             Read::Flow(_, Fold::Largest) => "largest",
+            Read::Flow(_, Fold::Smallest) => "smallest",
             Read::Flow(_, Fold::Quotient(_)) => "over all flows",
             Read::Flow(_, Fold::Total(_)) if self.is_rate() => "sum over their common time",
             Read::Flow(_, Fold::Total(_)) => "sum",

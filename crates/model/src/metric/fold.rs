@@ -85,6 +85,7 @@ impl Definition {
                 match fold {
                     Fold::Sum | Fold::Total(_) => sum(each),
                     Fold::Largest => largest(each),
+                    Fold::Smallest => smallest(each),
                     Fold::Quotient(parts) => {
                         let parts: Option<Vec<(f64, f64)>> =
                             flows.iter().map(|f| parts(f)).collect();

@@ -55,6 +55,8 @@ pub enum Group {
     Variation,
     /// TCP information of the sender.
     Tcp,
+    /// Quality of voice.
+    Voice,
     /// Slots of a paced sender.
     Pacing,
     /// Transactions: requests and responses, or connections.
@@ -97,6 +99,8 @@ pub enum Fold {
     Sum,
     /// The largest value: the worst flow's.
     Largest,
+    /// The smallest value, where that is the worst flow's.
+    Smallest,
     /// The quotient of two sums over the flows: a ratio over all packets, or a mean over all events.
     Quotient(fn(&Flow) -> Option<(f64, f64)>),
     /// From the record's sums of a direction, whose rates cover the time in which any flow ran.

@@ -9,7 +9,7 @@ use super::{
 use crate::ModelError;
 use crate::names::{Host, is_device};
 use crate::one_of;
-use crate::units::{BitRate, ByteSize, RateLimit, SendRate};
+use crate::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 
 /// Maximum number of laws that draw from a table.
 const MAX_TABLES: usize = 32;
@@ -193,6 +193,24 @@ impl Connection {
             })
     }
 
+    /// The first invalid field of those for voice: field, given value, accepted values.
+    fn voice_refused(&self) -> Option<(&'static str, String, &'static str)> {
+        let max = Span::from_seconds(10);
+        match (self.voice, self.jitter_buffer) {
+            (None, Some(depth)) => {
+                Some(("jitter_buffer", depth.to_string(), "`voice` with its codec in addition"))
+            }
+            (_, Some(depth)) if depth > max => {
+                Some(("jitter_buffer", depth.to_string(), "0 to 10s"))
+            }
+            (Some(codec), _) if !self.transport.datagrams() => {
+                let given = format!("{codec} with transport {}", self.transport.name());
+                Some(("voice", given, "a transport of datagrams"))
+            }
+            _ => None,
+        }
+    }
+
     /// Checks one connection; `at` is its path in the document.
     fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
         let refuse = |field: &str, given: String, accepted: &str| {
@@ -226,6 +244,14 @@ impl Connection {
                 let accepted = "auto or off: datagrams of one message have the same size";
                 return refuse("gso", format!("on with payload {payload}"), accepted);
             }
+        }
+        if let Some(profile) = &self.profile {
+            let accepted =
+                "a connection read from a document, where it becomes those of the profile";
+            return refuse("profile", profile.to_string(), accepted);
+        }
+        if let Some((field, given, accepted)) = self.voice_refused() {
+            return refuse(field, given, accepted);
         }
         self.spacing.check(&format!("{at}.spacing"))?;
         if let (Some(rate), Some(_)) = (self.rate, self.spacing.packets_per_second()) {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 
 use super::fields::{Connection, ConnectionFields};
 use super::transport::TransportName;
-use crate::units::{ByteSize, RateLimit, SendRate};
+use super::voice::DEFAULT_JITTER_BUFFER;
+use crate::units::{ByteSize, RateLimit, SendRate, Span};
 
 /// The schema of the flat table, with `x-transports` at each option that only some transports have.
 impl JsonSchema for Connection {
@@ -52,6 +53,12 @@ impl Connection {
         }
         let payload = self.max_payload().map(ByteSize);
         self.rate.unwrap_or_else(|| self.transport.default_rate(payload))
+    }
+
+    /// Depth of the jitter buffer of a voice connection.
+    #[must_use]
+    pub fn jitter_buffer(&self) -> Option<Span> {
+        self.voice.map(|_| self.jitter_buffer.unwrap_or(DEFAULT_JITTER_BUFFER))
     }
 
     /// The client's port, if the plan states one and the transport has ports.

@@ -2,7 +2,10 @@
 //! are generated from these declarations.
 
 use super::transport::{Refusal, connection};
-use super::{CatchUp, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch};
+use super::{
+    CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Shape, Size, Spacing, Switch,
+    VoiceCodec,
+};
 use crate::content::Content;
 use crate::law::is_default;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
@@ -10,6 +13,10 @@ use crate::units::{BitRate, ByteSize, SendRate, Span};
 connection! {
     // Fields of all transports.
     common {
+        /// Name of a traffic profile, whose connections take the place of this one. Other fields that are given here replace theirs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Traffic profile")]
+        profile: Option<ProfileName> = None,
         /// The server of this connection: a name or address, with or without its port, or unix:PATH. Absent: the test's.
         #[serde(skip_serializing_if = "Option::is_none")]
         host: Option<String> = None,
@@ -91,6 +98,14 @@ connection! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(title = "Socket buffer")]
         window: Option<ByteSize> = None,
+        /// Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Voice codec")]
+        voice: Option<VoiceCodec> = None,
+        /// Depth of the receiver's jitter buffer, up to 10 s; with `voice` only. Packets that arrive later than this after the fastest one are too late for the decoder. Absent: 60 ms.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(title = "Jitter buffer", example = "60ms")]
+        jitter_buffer: Option<Span> = None,
     }
     // A transport's options are those of the groups that it includes.
     options {

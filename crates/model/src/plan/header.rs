@@ -14,6 +14,8 @@ struct Facts {
     label: &'static str,
     /// Minimum payload of a datagram, bytes.
     min_payload_bytes: u64,
+    /// Bytes that an application's media follow; 0 for headers that stand for media themselves.
+    before_media_bytes: u64,
     /// Whether streams may have it.
     streams: bool,
     /// Whether datagrams carry a sequence number.
@@ -45,15 +47,15 @@ macro_rules! formats {
 formats! {
     /// Weir's own: sequence, send time, flow and a keyed tag, as far as they fit into the payload.
     #[default]
-    Native: "native" { min_payload_bytes: 0, streams: true, numbered: true },
+    Native: "native" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: true },
     /// No header: packets are only counted, and loss is the difference of the ends' counts.
-    None: "none" { min_payload_bytes: 0, streams: true, numbered: false },
+    None: "none" { min_payload_bytes: 0, before_media_bytes: 0, streams: true, numbered: false },
     /// iperf3's: send time in microseconds, and a 32-bit sequence number.
-    Iperf3: "iperf3" { min_payload_bytes: 16, streams: false, numbered: true },
+    Iperf3: "iperf3" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true },
     /// iperf3's with a 64-bit sequence number (`iperf3 --udp-counters-64bit`).
-    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, streams: false, numbered: true },
+    Iperf3Wide: "iperf3-64bit" { min_payload_bytes: 16, before_media_bytes: 0, streams: false, numbered: true },
     /// RTP's (RFC 3550), with Weir's own behind it.
-    Rtp: "rtp" { min_payload_bytes: 13, streams: false, numbered: true },
+    Rtp: "rtp" { min_payload_bytes: 13, before_media_bytes: 12, streams: false, numbered: true },
 }
 
 impl HeaderFormat {
@@ -61,6 +63,12 @@ impl HeaderFormat {
     #[must_use]
     pub fn label(self) -> &'static str {
         self.facts().label
+    }
+
+    /// Bytes of a payload that an application's media follow: 12 of RTP. Weir's own headers stand for media.
+    #[must_use]
+    pub fn before_media_bytes(self) -> u64 {
+        self.facts().before_media_bytes
     }
 
     /// Minimum payload of a datagram, bytes.

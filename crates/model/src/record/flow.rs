@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Crossing, Transactions};
-use crate::plan::{self, Direction, Family, Size, TransportName};
+use crate::plan::{self, Direction, Family, Size, TransportName, VoiceCodec};
 use crate::units::SendRate;
 
 record! {
@@ -60,6 +60,9 @@ record! {
         /// TCP information over time, of the sending side.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tcp_samples: Vec<TcpSample>,
+        /// Quality of the voice that it imitates.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        voice: Option<Voice>,
         /// Time from connect to established.
         #[serde(skip_serializing_if = "Option::is_none")]
         connect_seconds: Option<f64>,
@@ -158,6 +161,41 @@ impl Flow {
 }
 
 record! {
+    /// Quality of voice by the E-model (ITU-T G.107).
+    Voice {
+        /// Codec.
+        codec: VoiceCodec,
+        /// Transmission rating factor R, 0 to 93.2.
+        r_factor: f64,
+        /// Mean opinion score of a conversation, estimated from R (MOS-CQE): 1 to 4.5.
+        mos: f64,
+        /// Delay from mouth to ear: codec, path and jitter buffer.
+        delay_seconds: f64,
+        /// The path's part of it, of the fastest packet.
+        path_delay_seconds: f64,
+        /// How the path's part was measured.
+        path_delay_from: PathDelaySource,
+        /// Depth of the jitter buffer.
+        jitter_buffer_seconds: f64,
+        /// Packets that the decoder lacked, lost or discarded, of those sent.
+        missing_ratio: f64,
+        /// Mean length of the loss periods ÷ that of independent losses of the same ratio (BurstR), 1 to 8.
+        burst_ratio: f64,
+    }
+}
+
+/// How the delay of a path was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathDelaySource {
+    /// One-way delay: the clocks are related well enough.
+    #[default]
+    OneWayDelay,
+    /// Half of the shortest idle round trip.
+    HalfRoundTrip,
+}
+
+record! {
     /// Spacing error of a paced sender: actual minus intended gap.
     Spacing {
         /// Intended gap.
@@ -216,6 +254,9 @@ record! {
         /// Lost / sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_ratio: Option<f64>,
+        /// Arrived, but too late for the jitter buffer of a voice connection (RFC 3611). Not counted as lost.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        discarded_packets: Option<u64>,
         /// Arrived after the loss threshold; also counted as lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_packets: Option<u64>,

@@ -273,6 +273,7 @@ fn delays(record: &Record, mut distributions: Vec<Figure>) -> Option<Section> {
     let mut blocks: Vec<Block> = vec![];
     blocks.extend(tables::times(record).map(Block::Grid));
     blocks.extend(tables::variation(record).map(Block::Grid));
+    blocks.extend(tables::voice(record).map(Block::Grid));
     if !distributions.is_empty() {
         blocks.push(Block::Figures(distributions));
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit};
 use weir_model::plan::Direction;
 use weir_model::record::{
-    CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Record, Sums, Triangulation, stage,
+    CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, PathDelaySource, Record, Sums,
+    Triangulation, stage,
 };
 
 use super::grid::{Cell, Column, Grid};
@@ -295,6 +296,34 @@ pub(super) fn variation(record: &Record) -> Option<Grid> {
             between.into(),
             r.user_timed_messages.into(),
         ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// Quality of voice connections.
+pub(super) fn voice(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Voice by the E-model", record.flows.len()),
+        flow_columns()
+            .into_iter()
+            .chain([Column::text("Codec")])
+            .chain(metrics(Group::Voice).map(column))
+            .chain([Column::text("Path delay from"), figures("Burst ratio", Count)]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let Some(v) = &f.voice else { continue };
+        let from = match v.path_delay_from {
+            PathDelaySource::OneWayDelay => "one-way delay",
+            PathDelaySource::HalfRoundTrip => "half the round trip",
+        };
+        let values = metrics(Group::Voice).map(|m| cell(m, m.of_flow(f)));
+        grid.row(
+            flow_head(f)
+                .into_iter()
+                .chain([Cell::code(v.codec.label())])
+                .chain(values)
+                .chain([from.into(), Some(v.burst_ratio).into()]),
+        );
     }
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }

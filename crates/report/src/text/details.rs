@@ -18,7 +18,7 @@ use weir_model::record::{
 use arrivals::{loss, packets, plain_values, verified};
 use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
-use times::{delays, latency, variation};
+use times::{delays, latency, variation, voice};
 use transactions::transactions;
 
 use super::TextOptions;
@@ -85,6 +85,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     }
     verified(&mut items, flows);
     delays(&mut items, flows);
+    voice(&mut items, flows);
     latency(&mut items, record);
     tcp(&mut items, flows);
     pacing(&mut items, flows);

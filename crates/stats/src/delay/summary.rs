@@ -119,6 +119,13 @@ impl DelaySummary {
         })
     }
 
+    /// Delays that exceed the minimum by more than `depth_ns`: packets that a jitter buffer of this depth discards. Exact up to
+    /// 256 delays; then by the cells of the histogram.
+    pub fn later_than(&self, depth_ns: u64) -> u64 {
+        let is_late = |delay_ns: i64| delay_ns.abs_diff(self.min) > depth_ns;
+        self.values().filter(|(delay_ns, _)| is_late(*delay_ns)).map(|(_, count)| count).sum()
+    }
+
     /// Adds the delays of `other`; exact figures stay exact.
     pub fn merge(&mut self, other: &Self) {
         if other.first.len() < EXACT {

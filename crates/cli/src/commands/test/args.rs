@@ -9,7 +9,7 @@ use weir_model::content::Content;
 use weir_model::names::UNIX;
 use weir_model::plan::{
     CatchUp, DataPorts, Direction, HeaderFormat, RateSchedule, Shape, Size, Spacing, Switch,
-    Transport, TransportName,
+    Transport, TransportName, VoiceCodec,
 };
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -65,6 +65,9 @@ pub(crate) struct GeneralArgs {
     /// Read the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
+    /// Send the traffic of an application by its profile (`weir profiles`); flags of size, rate, time and the like replace its values
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    pub(crate) profile: Option<String>,
     /// Write the plan of these flags as TOML; without HOST no test is run
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
@@ -286,6 +289,13 @@ flags! {
         /// The receiver checks every payload byte: bit errors and truncation are counted
         #[arg(long)]
         verify: bool => connection.verify,
+        /// Codec of the voice that the datagrams imitate: the result has the R factor and MOS of ITU-T G.107
+        #[arg(long, value_name = "CODEC", value_parser = values::codec())]
+        voice: Option<VoiceCodec> => connection.voice,
+        /// Depth of the receiver's jitter buffer for --voice, 0 to 10s: packets that arrive later than this after the fastest one
+        /// are missing in the speech [default: 60ms]
+        #[arg(long, value_name = "TIME")]
+        jitter_buffer: Option<Span> => connection.jitter_buffer,
         /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed [default: none]
         #[arg(long, value_name = "RATE|auto")]
         nominal: Option<Nominal> => plan.nominal = Nominal::stated,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use weir_model::ModelError;
 use weir_model::names::Host;
-use weir_model::plan::{Connection, ConnectionFields, Family, Plan, TransportName};
+use weir_model::plan::{Connection, ConnectionFields, Family, Plan, TrafficProfile, TransportName};
 use weir_model::units::{RateLimit, Seed};
 
 use super::args::{LaterArgs, TestArgs};
-use super::flags::{flag_of_field, spelled, with_flags};
+use super::flags::{Flag, flag_of_field, spelled, with_flags};
 use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
 use crate::error::CliError;
@@ -62,7 +62,10 @@ pub(crate) fn plan(
             }
             plan
         }
-        (None, _) => shape(args, &hosts, fresh_seed)?,
+        (None, _) => match &args.general.profile {
+            Some(name) => profiled(args, name, &hosts, fresh_seed)?,
+            None => shape(args, &hosts, fresh_seed)?,
+        },
     };
     let targets = match &hosts[..] {
         [] => parsed(plan.host.as_slice())?,
@@ -167,13 +170,72 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
             Ok(own.into())
         })
         .collect::<Result<Vec<Connection>, CliError>>()?;
-    plan.family = match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
+    plan.family = family(args);
+    plan.device = device(args)?;
+    Ok(plan)
+}
+
+/// The plan of a traffic profile. The given flags replace fields of its connections; each of several hosts has them all.
+fn profiled(
+    args: &TestArgs,
+    name: &str,
+    hosts: &[Host],
+    fresh_seed: Seed,
+) -> Result<Plan, CliError> {
+    let refused = |reason: String| {
+        CliError::flag("--profile", format!("{name}: {reason}"), "a valid file of `weir.plan/1`")
+    };
+    let profile = TrafficProfile::named(name)
+        .ok_or_else(|| CliError::flag("--profile", name, &TrafficProfile::accepted()))?;
+    let flags = args.flags();
+    let of_profile = |flag: &&Flag| {
+        flag.is_given
+            && matches!(flag.id, "udp" | "transport" | "reverse" | "bidir" | "total_rate" | "cport")
+    };
+    if let Some(flag) = flags.iter().find(of_profile) {
+        let accepted = format!(
+            "`{}` of the profile; `weir profiles show {name}` prints it as a plan to edit",
+            flag.field
+        );
+        return Err(CliError::flag(&spelled(flag.id), "given with --profile", &accepted));
+    }
+    let mut plan = profile.plan().map_err(|e| refused(e.to_string()))?;
+    if !Seed::is_named_in(&profile.text) {
+        plan.seed = fresh_seed;
+    }
+    let mut own = ConnectionFields::default();
+    args.apply(&mut plan, &mut own);
+    let given: Vec<&str> = flags.iter().filter(|f| f.is_given).map(|f| f.field).collect();
+    let connections = profile.connections(&own, &given).map_err(|e| refused(e.to_string()))?;
+    plan.connections = match hosts {
+        [] | [_] => connections.into_iter().map(Connection::from).collect(),
+        several => several
+            .iter()
+            .flat_map(|server| {
+                connections.iter().map(|fields| {
+                    let name = match &*fields.name {
+                        "" => String::new(),
+                        name => format!("{name} {}", server.name),
+                    };
+                    let (host, port) = (Some(server.name.clone()), server.port);
+                    ConnectionFields { name, host, port, ..fields.clone() }.into()
+                })
+            })
+            .collect(),
+    };
+    plan.family = family(args).or(plan.family);
+    plan.device = device(args)?.or(plan.device);
+    Ok(plan)
+}
+
+/// The IP version that the flags name; a flow label implies IPv6.
+fn family(args: &TestArgs) -> Option<Family> {
+    let socket = &args.socket;
+    match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
         (true, _) => Some(Family::Ipv4),
         (_, true) => Some(Family::Ipv6),
         _ => None,
-    };
-    plan.device = device(args)?;
-    Ok(plan)
+    }
 }
 
 /// The interface of `-B %IF` and `--bind-dev`, which must agree.

@@ -71,6 +71,10 @@ const LINES: [&str; 39] = [
     "h --shape crr --response 1K",
     "h --shape cc -P 4",
     "--save-plan f -u",
+    "h -u --voice g729a --jitter-buffer 40ms -l 32 --header rtp --idt 20ms",
+    "h --profile voip-g711",
+    "h --profile imix -b 2000pps -k 50 -P 3 --dscp af41 -6",
+    "h other:5000 --profile quake3 -t 3",
 ];
 
 #[test]
@@ -146,6 +150,11 @@ fn a_refusal_has_the_flag_and_what_was_given() {
         ("h --scheduling rr", "value", "--scheduling", "rr"),
         ("h --spin 11ms", "value", "--spin", "11ms"),
         ("h --plan f -b 1M", "usage", "--bitrate", "given with --plan"),
+        ("h --profile voip", "usage", "--profile", "voip"),
+        ("h --profile dns -R", "usage", "--reverse", "given with --profile"),
+        ("h --profile dns -b 1M", "usage", "--bitrate", "1M with spacing 1785714286ns"),
+        ("h --voice g7", "value", "--voice", "g7"),
+        ("h --plan f --profile dns", "usage", "--plan", "given with --profile"),
         ("h --plan f -i 1 --bidir", "usage", "--bidir", "given with --plan"),
     ] {
         let refused = try_planned(line, None).expect_err(line);

@@ -62,6 +62,14 @@ fn set(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
     let mut raw = serde_json::to_value(plan).unwrap_or_default();
     let only = name.rsplit_once('.').map(|(connection, _)| connection);
     let field = field_of(name);
+    if field == "profile" {
+        // All fields of a plan that was read are given: none would be the profile's.
+        return Err(ModelError::Field {
+            field: name.into(),
+            given: "no parameter of a plan".into(),
+            accepted: "a step for each profile".into(),
+        });
+    }
     // A number or a boolean if it is one; fields with units accept both.
     let number: Value = match value {
         "true" => Value::Bool(true),
@@ -144,7 +152,7 @@ fn known(name: &str, error: &DocumentError) -> String {
         let short = short.filter(|_| !matches!(field, "rate" | "congestion"));
         short.map_or_else(|| field.to_owned(), |(short, _)| (*short).to_owned())
     };
-    let fields = fields.filter(|field| *field != "name").map(called);
+    let fields = fields.filter(|field| !matches!(*field, "name" | "profile")).map(called);
     let names: Vec<String> = fields.chain(OF_PLAN.iter().map(|n| (*n).to_owned())).collect();
     let all = names.iter().map(String::as_str).chain(SHORT.iter().map(|(short, _)| *short));
     let hint = crate::nearest(name, all)
@@ -164,6 +172,12 @@ mod tests {
         let both = [("zero_copy", "true"), ("transport", "tcp")];
         let set = set_parameters(&plan, both).unwrap();
         assert!(set.connections[0].transport.stream().unwrap().zero_copy);
+        // All fields of a plan that was read are given: none would be a profile's.
+        let Err(ModelError::Field { field, .. }) = set_parameters(&plan, [("profile", "dns")])
+        else {
+            panic!("a profile was set")
+        };
+        assert_eq!(field, "profile");
         let refused = |values: &[(&str, &str)]| match set_parameters(&plan, values.iter().copied())
             .unwrap_err()
         {

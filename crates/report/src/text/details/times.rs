@@ -1,10 +1,10 @@
 //! Lines about times: jitter, delay variation, delays, round trips under load.
 
 use weir_model::counted;
-use weir_model::record::{Delay, Flow, Latency, Receiver, Record};
+use weir_model::record::{Delay, Flow, Latency, PathDelaySource, Receiver, Record};
 
 use super::{Items, receivers, spread};
-use crate::number::{duration, significant};
+use crate::number::{duration, percent, significant};
 use crate::style::clean;
 
 pub(super) fn variation(items: &mut Items, flows: &[Flow]) {
@@ -91,6 +91,43 @@ fn delay(d: &Delay, verbose: bool) -> String {
         );
     }
     text
+}
+
+/// R and MOS of voice connections, with what they follow from.
+pub(super) fn voice(items: &mut Items, flows: &[Flow]) {
+    items.per_flow(
+        "Voice",
+        flows,
+        |f| {
+            let v = f.voice.as_ref()?;
+            let from = match v.path_delay_from {
+                PathDelaySource::OneWayDelay => "one-way delay",
+                PathDelaySource::HalfRoundTrip => "half the round trip",
+            };
+            let mut text = format!(
+                "MOS {:.2}, R {:.1} (ITU-T G.107, {}): mouth to ear {} ({from} {}, buffer {})",
+                v.mos,
+                v.r_factor,
+                v.codec,
+                duration(v.delay_seconds),
+                duration(v.path_delay_seconds),
+                duration(v.jitter_buffer_seconds),
+            );
+            if v.missing_ratio > 0.0 {
+                text += &format!(
+                    ", {} missing at the decoder, burst ratio {:.2}",
+                    percent(v.missing_ratio),
+                    v.burst_ratio
+                );
+            }
+            Some(text)
+        },
+        |flows| {
+            let scores = flows.iter().filter_map(|f| Some(f.voice.as_ref()?.mos));
+            let text = spread(scores, |mos| format!("{mos:.2}"))?;
+            Some(format!("MOS {text}, ITU-T G.107"))
+        },
+    );
 }
 
 pub(super) fn delays(items: &mut Items, flows: &[Flow]) {

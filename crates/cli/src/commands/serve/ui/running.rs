@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use crate::job::{report, warn};
 use crate::output::Sink;
 use crate::signals;
 use crate::stamp::VERSION;
+use crate::user_data;
 
 /// Time for the launcher to end the processes that it started.
 const END: Duration = Duration::from_secs(5);
@@ -228,30 +229,9 @@ pub(crate) fn is_for_another(data: &DataDirectory) -> bool {
     owner.is_some_and(|owner| owner != weir_net::namespace::effective_user_id())
 }
 
-/// The directory of plans, scenarios and keys: `WEIR_CONFIG_DIR`, else under sudo `~/.config/weir` of the user whose runs
-/// are stored, else `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
-fn config_directory(data: &DataDirectory) -> PathBuf {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
-        return own;
-    }
-    let home_of_runs = data.directory().ancestors().nth(3).filter(|_| {
-        std::env::var_os("SUDO_UID").is_some() && data.directory().ends_with(".local/share/weir")
-    });
-    if let Some(home) = home_of_runs {
-        return home.join(".config/weir");
-    }
-    let absolute = |p: &PathBuf| p.is_absolute();
-    variable("XDG_CONFIG_HOME")
-        .filter(absolute)
-        .or_else(|| variable("HOME").map(|home| home.join(".config")))
-        .unwrap_or_else(|| data.directory().to_owned())
-        .join("weir")
-}
-
 fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
     let data = DataDirectory::of_this_user().map_err(RunsError::from)?;
-    let directory = config_directory(&data);
+    let directory = user_data::config_directory(&data);
     let scripts = args.ui.allow_commands.as_ref().map(|dir| {
         std::fs::canonicalize(dir).ok().filter(|d| d.is_dir()).ok_or_else(|| {
             CliError::flag("--allow-commands", dir.display().to_string(), "a directory")
