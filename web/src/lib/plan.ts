@@ -57,5 +57,4 @@ export const STARTERS: { label: string; help: string; connection: JsonObject }[]
   { label: 'TCP, to the host', help: 'One stream, as fast as possible.', connection: { name: 'tcp', transport: 'tcp' } },
   { label: 'TCP, from the host', help: 'One stream from the host, as fast as possible.', connection: { name: 'tcp-back', transport: 'tcp', direction: 'reverse' } },
   { label: 'UDP 10 Mbit/s', help: 'Paced datagrams: loss, jitter and delay.', connection: { name: 'udp', transport: 'udp', rate: '10M' } },
-  { label: 'Voice, G.711', help: '160 bytes and an RTP header, 50 times a second.', connection: { name: 'voice', transport: 'udp', payload: '172', rate: '50pps', tos: 184 } },
 ];

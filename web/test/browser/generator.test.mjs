@@ -33,6 +33,24 @@ test('a newcomer starts a test with one key, and sees figures with units', optio
   site.quiet();
 });
 
+test('an application is chosen by its profile, and added to a plan', options, async () => {
+  const page = await site.page();
+  await page.getByLabel('Host where').fill('192.0.2.7');
+  await page.getByLabel('Application').selectOption({ label: 'VoIP call, G.711, 20 ms' });
+  await page.getByText('ITU-T G.711: 64 kbit/s.').waitFor();
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  const table = page.getByRole('table', { name: 'Connections' });
+  await table.getByRole('row', { name: /caller/ }).waitFor();
+  await table.getByRole('row', { name: /callee/ }).waitFor();
+  const plan = () => page.evaluate(() => JSON.parse(localStorage.getItem('weir.draft')).connection);
+  assert.deepEqual((await plan()).map((one) => [one.direction, one.voice, one.header]), [['forward', 'g711-plc', 'rtp'], ['reverse', 'g711-plc', 'rtp']]);
+
+  await page.getByRole('button', { name: '+ Connection' }).click();
+  await page.getByRole('dialog', { name: 'Add a connection' }).getByLabel('Application').selectOption('voip-g711');
+  await comes(async () => (await plan()).map((one) => one.name).join(), 'caller,callee,caller-2,callee-2');
+  site.quiet();
+});
+
 test('everything is done by keys: add, edit, copy, start one, remove, undo', options, async () => {
   const page = await site.page();
   await page.keyboard.press('Enter');

@@ -112,6 +112,16 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
   };
 }
 
+const TRAFFIC = [
+  {
+    name: 'voip-g711',
+    title: 'VoIP call, G.711, 20 ms',
+    source: 'ITU-T G.711: 64 kbit/s.',
+    own: false,
+    plan: { schema: 'weir.plan/1', connection: ['forward', 'reverse'].map((direction) => ({ name: direction === 'forward' ? 'caller' : 'callee', transport: 'udp', direction, header: 'rtp', payload: 172, spacing: '20ms', tos: 184, voice: 'g711-plc' })) },
+  },
+];
+
 const PROFILES = [
   { name: '3g-good', title: '3G (UMTS), good', source: 'a table', a_to_b: 'rate 420k, delay 100ms', b_to_a: 'rate 850k, delay 90ms' },
   { name: 'dsl', title: 'DSL', source: 'a table', a_to_b: 'rate 256k, delay 5ms', b_to_a: 'rate 2M, delay 5ms' },
@@ -719,7 +729,7 @@ export class Mock {
         return { body: preview(body) };
       }
       case 'GET profiles':
-        return { body: { profiles: PROFILES } };
+        return { body: { profiles: PROFILES, traffic: TRAFFIC } };
       case 'GET labs':
         return { body: { labs: this.labs } };
       case 'POST labs':
