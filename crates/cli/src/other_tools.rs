@@ -98,6 +98,13 @@ const FLAGS: &[Flag] = &[
         "--content pattern:30313233343536373839 repeats the digits 0 to 9",
     ),
     ("test", &["-m", "--mptcp"], any, "--transport mptcp"),
+    ("test", &["--ssm-host"], any, "--multicast GROUP --source-specific: the sender is the source"),
+    (
+        "serve",
+        &["--ssm-host"],
+        any,
+        "no flag: weir test HOST --multicast GROUP lets the server join",
+    ),
     ("test", &["--udp-counters-64bit"], any, "--header iperf3-64bit"),
     ("test", &["--rcv-timeout"], any, "not needed: a test without its peer ends by itself"),
     ("test", &["--cntl-ka"], any, "not needed: the control connection is kept alive"),

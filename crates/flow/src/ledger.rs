@@ -23,6 +23,8 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         // The two ends cut an omitted start at slightly different packets: the receiver's own figure is used.
         let of_flow = match (record.omitted_seconds, r.lost_packets) {
             (Some(_), Some(lost)) => lost as i64,
+            // What was sent while the receiver was not in the group is not missing.
+            (None, Some(lost)) if r.is_part() => lost as i64,
             _ => (s.packets as i64).saturating_sub(r.packets as i64),
         };
         missing = missing.saturating_add(of_flow);

@@ -46,7 +46,7 @@ pub use payload::{
     FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, segments_per_message,
 };
 pub use peer_reports::{PeerInterval, PeerReports};
-pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
+pub use receive::{Logged, MembershipReport, ReceiveCount, Receiving, SenderClock, delay_record};
 pub use scheduling::{Asked, Class, Demand, Scheduling, WakeupLatency, Waking, waking};
 pub use send::{NextSend, SendCount, Sending};
 pub use sizes::Sizes;

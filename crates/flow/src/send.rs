@@ -610,6 +610,7 @@ impl Sending {
                 .collect(),
             spacing: paced.and_then(|p| self.spacing_report(p, asked)),
             buffer_bytes,
+            checksum_coverage_bytes: None,
             queue_full: (self.queue_full > 0).then_some(self.queue_full),
             scheduling: self.class.map(|c| c.name().into()),
             reported_until_seconds: None,

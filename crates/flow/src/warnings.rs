@@ -415,7 +415,11 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
         && r.reported_until_seconds.is_none()
         && f.sender.as_ref().is_some_and(|s| s.packets > 0)
     {
-        out.push(Warning::new("nothing-arrived", Severity::Error, "no datagram arrived, although the session's hello did: look for a firewall or an MTU on the path").for_flow(f.id));
+        let text = match &r.membership {
+            Some(member) => format!("no datagram to {} arrived: look for a TTL (`ttl`) that does not reach the receiver, a switch or router that does not forward the group, and a firewall", member.group),
+            None => "no datagram arrived, although the session's hello did: look for a firewall or an MTU on the path".into(),
+        };
+        out.push(Warning::new("nothing-arrived", Severity::Error, text).for_flow(f.id));
     }
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
         && got < asked.0

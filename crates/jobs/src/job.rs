@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::{HostSpec, Variables};
 use weir_model::impairment::Impairment;
-use weir_model::plan::{DEFAULT_PORT, Plan};
+use weir_model::plan::{DEFAULT_PORT, Plan, Scope};
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
@@ -124,6 +124,12 @@ pub struct ServeJob {
     pub max_half_open: u32,
     /// A session without a message of its client for this time is closed, whole seconds from 5.
     pub silence_time: Span,
+    /// Widest scope of multicast groups that clients may let the server join; null: none.
+    pub multicast_scope: Option<Scope>,
+    /// Maximum number of multicast and broadcast flows that a session receives.
+    pub max_session_joins: u32,
+    /// The same of all sessions.
+    pub max_joins: u32,
     /// End after this time without a client; absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Span>,
@@ -169,6 +175,9 @@ impl Default for ServeJob {
             hello_time: Span::from_seconds(10),
             max_half_open: 20_000,
             silence_time: Span::from_seconds(30),
+            multicast_scope: Some(Scope::Admin),
+            max_session_joins: 32,
+            max_joins: 256,
             idle_timeout: None,
             speed_test: None,
             peers: BTreeMap::new(),

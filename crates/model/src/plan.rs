@@ -13,6 +13,7 @@ mod header;
 mod laws_page;
 mod profiles;
 mod schedule;
+mod scope;
 mod servers;
 mod shape;
 mod size;
@@ -34,13 +35,14 @@ pub use fields::{Connection, ConnectionFields};
 pub use header::HeaderFormat;
 pub use profiles::{ProfileName, TrafficProfile, UserProfiles};
 pub use schedule::RateSchedule;
+pub use scope::Scope;
 pub use servers::Server;
 pub use shape::Shape;
 pub use size::{Size, SizeLaw, SizeMoments};
 pub use spacing::{Spacing, SpacingLaw, SpacingMoments};
 pub use transport::{
-    Description, Headers, IpOptions, Misplaced, StreamOptions, TcpOptions, Transport,
-    TransportName, UdpOptions,
+    CoverageOptions, Description, GroupOptions, Headers, IpOptions, Misplaced, StreamOptions,
+    TcpOptions, Transport, TransportName, UdpOptions,
 };
 pub use voice::{CodecFacts, DEFAULT_JITTER_BUFFER, VoiceCodec};
 
@@ -48,6 +50,8 @@ pub use voice::{CodecFacts, DEFAULT_JITTER_BUFFER, VoiceCodec};
 pub(crate) const PLAN_SCHEMA: &str = "weir.plan/1";
 /// The port of Weir: "WEIR" on a telephone keypad.
 pub const DEFAULT_PORT: u16 = 9347;
+/// The default port of multicast and broadcast datagrams: not the server's, whose socket would receive them too.
+pub const DEFAULT_GROUP_PORT: u16 = 9348;
 /// Largest UDP payload over IPv4: 65 535 minus the headers of IP (20 B) and UDP (8 B).
 pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms: the 16-bit length minus the 8 B UDP header.
@@ -274,6 +278,13 @@ impl Plan {
         out
     }
 
+    /// The IP version of its tests: as stated, or that of a group; absent: what the name resolves to.
+    #[must_use]
+    pub fn wanted_family(&self) -> Option<Family> {
+        let groups = || self.connections.iter().filter_map(|c| c.transport.group()?.group);
+        self.family.or_else(|| groups().next().map(check::family_of))
+    }
+
     /// The name of flow `id`, the only one of a connection without a name.
     fn unnamed(&self, connection: &Connection, id: u32) -> String {
         let base = connection.kind();
@@ -323,6 +334,58 @@ mod tests {
         assert_eq!(crate::Refusal::from(&other).field.as_deref(), Some("schema"));
         let twice = refused("[[connection]]\nname='a'\n[[connection]]\nname='a'");
         assert_eq!((twice.0.as_str(), twice.2), ("connection[1].name", Some(5)));
+    }
+
+    #[test]
+    fn groups_and_coverage_are_refused_by_field() {
+        let to = "transport = \"multicast\"\ngroup = ";
+        let groups = |text: &str| plan(&format!("[[connection]]\n{to}{text}"));
+        for good in [
+            "\"239.1.1.1\"\njoin_after = \"1s\"\nleave_after = \"2s\"\npayload = 32",
+            "\"ff35::8000:1\"\nsource_specific = true\nttl = 4\ngroup_port = 5000",
+            "\"ff02::7\"\ninterface = \"eth0\"",
+            "\"239.1.1.1\"\nheader = \"none\"",
+        ] {
+            assert!(groups(good).is_ok(), "{good}: {:?}", groups(good));
+        }
+        for (text, field) in [
+            ("\"192.0.2.1\"", "group"),
+            ("\"239.1.1.1\"\ngroup_port = 0", "group_port"),
+            ("\"239.1.1.1\"\ndirection = \"reverse\"", "direction"),
+            ("\"224.0.0.7\"", "interface"),
+            ("\"ff02::7\"", "interface"),
+            ("\"239.1.1.1\"\ninterface = \"a/b\"", "interface"),
+            ("\"239.1.1.1\"\njoin_after = \"2s\"\nleave_after = \"2s\"", "leave_after"),
+            ("\"239.1.1.1\"\njoin_after = \"2s\"\npayload = 31", "join_after"),
+            ("\"239.1.1.1\"\nleave_after = \"2s\"\nheader = \"none\"", "leave_after"),
+            ("\"239.1.1.1\"\njoin_after = \"2s\"\nheader = \"rtp\"", "join_after"),
+            ("\"239.1.1.1\"\ndont_fragment = true", "dont_fragment"),
+            (
+                "\"239.1.1.1\"\n[[connection]]\ntransport = \"multicast\"\ngroup = \"ff15::1\"",
+                "group",
+            ),
+        ] {
+            let ModelError::Document(error) = groups(text).unwrap_err() else { panic!("{text}") };
+            assert_eq!(error.field.rsplit('.').next(), Some(field), "{text}: {error:?}");
+        }
+        for (text, field) in [
+            ("transport = \"multicast\"", "group"),
+            ("transport = \"broadcast\"\ngroup = \"ff15::1\"", "group"),
+            (
+                "transport = \"broadcast\"\ngroup = \"192.0.2.255\"\njoin_after = \"1s\"",
+                "join_after",
+            ),
+            ("transport = \"udp\"\ngroup = \"239.1.1.1\"", "group"),
+            ("transport = \"udp\"\nchecksum_coverage = 20", "checksum_coverage"),
+            ("transport = \"udp-lite\"\nchecksum_coverage = 7", "checksum_coverage"),
+            ("transport = \"udp-lite\"\ngso = \"on\"", "gso"),
+        ] {
+            let error = plan(&format!("[[connection]]\n{text}")).unwrap_err();
+            let ModelError::Document(error) = error else { panic!("{text}") };
+            assert_eq!(error.field.rsplit('.').next(), Some(field), "{text}: {error:?}");
+        }
+        let shared = plan("data_ports = \"shared\"\n[[connection]]\ntransport = \"udp-lite\"");
+        assert!(matches!(shared, Err(ModelError::Document(e)) if e.field == "data_ports"));
     }
 
     #[test]

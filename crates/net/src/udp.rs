@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use crate::sys::recv_batch::{RecvBatch, RecvMessages};
 pub use crate::sys::send_batch::{Filling, SendBatch};
-pub use crate::sys::udp::{UdpSocket, gso_max_segments};
+pub use crate::sys::udp::{UdpSocket, gso_max_segments, try_lite};
+pub use crate::sys::watch::{WATCHED_BYTES, watch_group, watched_payload};
 
 /// Largest UDP payload over IPv4: 65 535 less the IP (20) and UDP (8) headers.
 pub const MAX_PAYLOAD_IPV4: usize = 65_507;
@@ -23,8 +24,20 @@ pub struct UdpOptions {
     pub bind: SocketAddr,
     /// Remote address, of the same family; then only its datagrams are received, and its refusals are reported.
     pub connect: Option<SocketAddr>,
+    /// UDP-Lite (RFC 3828) instead of UDP: how many bytes of each datagram the checksum covers, from its header on;
+    /// 0: all. Received datagrams with a smaller coverage are dropped.
+    pub lite_coverage: Option<u16>,
     /// Lets several sockets of this user share the local address (`SO_REUSEPORT`).
     pub reuse_port: bool,
+    /// Lets sockets of any user share the local address, if all of them request it (`SO_REUSEADDR`): each receives a copy
+    /// of multicast and broadcast datagrams.
+    pub reuse_address: bool,
+    /// May send to broadcast addresses (`SO_BROADCAST`).
+    pub broadcast: bool,
+    /// Index of the interface through which multicast datagrams are sent (`IP_MULTICAST_IF`).
+    pub multicast_interface: Option<u32>,
+    /// Receives multicast datagrams only of groups that this socket has joined (`IP_MULTICAST_ALL` off).
+    pub own_groups_only: bool,
     /// Keeps an IPv6 socket bound to `::` from also accepting IPv4 (`IPV6_V6ONLY`).
     pub v6_only: bool,
     /// Requested bytes of send buffer, beyond `wmem_max` if the process may.
@@ -68,7 +81,12 @@ impl UdpOptions {
         UdpOptions {
             bind: address,
             connect: None,
+            lite_coverage: None,
             reuse_port: false,
+            reuse_address: false,
+            broadcast: false,
+            multicast_interface: None,
+            own_groups_only: false,
             v6_only: false,
             send_buffer: None,
             receive_buffer: None,
@@ -96,6 +114,17 @@ impl UdpOptions {
         };
         UdpOptions { connect: Some(remote), ..UdpOptions::bind(SocketAddr::new(any, 0)) }
     }
+}
+
+/// A membership of a multicast group on one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The group.
+    pub group: IpAddr,
+    /// The only sender to receive from (source-specific multicast, RFC 4607); `None`: any.
+    pub source: Option<IpAddr>,
+    /// Index of the interface.
+    pub interface: u32,
 }
 
 /// Result of one send call.

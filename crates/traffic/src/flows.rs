@@ -1,6 +1,6 @@
 //! One flow of a session at one end: its socket, its counters, its workers, and its report.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
@@ -8,7 +8,7 @@ use weir_flow::{
     SenderClock, Sending, StreamPool, StreamReceiving, Transacting,
 };
 use weir_model::plan::FlowSpec;
-use weir_model::record::{IntervalCount, Tcp};
+use weir_model::record::{IntervalCount, Membership, Tcp};
 use weir_model::report::FlowReport;
 use weir_model::units::SendRate;
 use weir_net::tcp::TcpInfo;
@@ -23,7 +23,7 @@ use crate::log::PacketLog;
 use crate::session::Arrival;
 use crate::signals::Signals;
 use crate::transport::{
-    DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
+    self, DatagramSocket, StreamSocket, byte_stream, wants_coalescing, wants_segmentation,
 };
 
 /// Parameters that both ends of a session know.
@@ -67,6 +67,7 @@ impl SessionFacts {
     }
 }
 
+#[derive(Clone)]
 enum Part {
     DatagramSend(Arc<Mutex<Sending>>),
     DatagramReceive { state: Arc<Mutex<Receiving>>, base_overflow: Option<u32> },
@@ -76,6 +77,7 @@ enum Part {
     Server { state: Arc<Mutex<StreamReceiving>> },
 }
 
+#[derive(Clone)]
 enum Socket {
     Datagrams(Arc<dyn DatagramSocket>),
     Stream(Arc<dyn StreamSocket>),
@@ -93,6 +95,60 @@ pub(crate) struct Flow {
     alive: Option<Arc<AtomicU64>>,
     any_size: bool,
     error: Mutex<Option<String>>,
+    /// The part in a sender that several sessions share.
+    stream: Option<StreamPart>,
+    /// The group that a receiver is a member of, for its report.
+    membership: Mutex<Option<Membership>>,
+}
+
+/// A sender to a group, shared by the sessions of its receivers: it stops when all of them have stopped it.
+#[derive(Debug, Default)]
+pub(crate) struct SharedStream {
+    /// What the receivers must know to join.
+    pub(crate) join: Join,
+    /// Sessions, those that have not stopped it, and those that have not removed it from the engine.
+    shared: AtomicUsize,
+    running: AtomicUsize,
+    used: AtomicUsize,
+}
+
+/// What a receiver must know to join a stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Join {
+    pub(crate) source: Option<std::net::SocketAddr>,
+    pub(crate) name: String,
+    pub(crate) key: [u8; 16],
+}
+
+impl SharedStream {
+    pub(crate) fn new(join: Join) -> Self {
+        SharedStream { join, ..SharedStream::default() }
+    }
+
+    fn share(self: Arc<Self>) -> StreamPart {
+        self.running.fetch_add(1, Ordering::AcqRel);
+        self.used.fetch_add(1, Ordering::AcqRel);
+        StreamPart {
+            is_first: self.shared.fetch_add(1, Ordering::AcqRel) == 0,
+            stream: self,
+            is_stopped: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
+        }
+    }
+}
+
+/// One session's part in a shared sender.
+struct StreamPart {
+    stream: Arc<SharedStream>,
+    /// The session that changes its rate.
+    is_first: bool,
+    is_stopped: AtomicBool,
+    is_removed: AtomicBool,
+}
+
+/// Marks one of several parts as done; returns whether all are.
+fn is_last(done: &AtomicBool, left: &AtomicUsize) -> bool {
+    !done.swap(true, Ordering::AcqRel) && left.fetch_sub(1, Ordering::AcqRel) == 1
 }
 
 impl Flow {
@@ -110,7 +166,9 @@ impl Flow {
         events: Events,
         log: Option<PacketLog>,
     ) -> Flow {
-        let key = TagKey::for_flow(&facts.key, spec.id);
+        // A group's stream has a key of its own, whatever its number in this session.
+        let number = if transport::group(&spec).is_some() { 0 } else { spec.id };
+        let key = TagKey::for_flow(&facts.key, number);
         let content = spec.connection.content;
         let mut slots = vec![];
         let segmented = sends && wants_segmentation(&spec, &*socket);
@@ -154,8 +212,12 @@ impl Flow {
                 .connection
                 .verify
                 .then(|| PayloadRing::new(content, facts.seed, spec.max_payload() as usize));
-            let state =
-                Arc::new(Mutex::new(Receiving::new(&spec, key, facts.loss_threshold_ns, ring)));
+            let mut state = Receiving::new(&spec, key, facts.loss_threshold_ns, ring);
+            let group = spec.connection.transport.group();
+            if let Some(group) = group.filter(|g| g.join_after.or(g.leave_after).is_some()) {
+                state.expect_membership(group.join_after.is_none());
+            }
+            let state = Arc::new(Mutex::new(state));
             let base_overflow = socket.overflow();
             let most = if facts.any_size { MAX_MESSAGE } else { spec.max_payload() as usize };
             slots.push(engine.add_receiver(receive(
@@ -177,6 +239,25 @@ impl Flow {
             alive,
             any_size: facts.any_size,
             error: Mutex::new(None),
+            stream: None,
+            membership: Mutex::default(),
+        }
+    }
+
+    /// The same sender as part of another session, which has a receiver of its own.
+    pub(crate) fn of_session(&self, spec: FlowSpec, stream: Arc<SharedStream>) -> Flow {
+        Flow {
+            spec,
+            part: self.part.clone(),
+            socket: self.socket.clone(),
+            slots: self.slots.clone(),
+            coalesced: self.coalesced,
+            connect_seconds: None,
+            alive: None,
+            any_size: self.any_size,
+            error: Mutex::new(None),
+            stream: Some(stream.share()),
+            membership: Mutex::default(),
         }
     }
 
@@ -222,6 +303,8 @@ impl Flow {
             alive: None,
             any_size: facts.any_size,
             error: Mutex::new(None),
+            stream: None,
+            membership: Mutex::default(),
         }
     }
 
@@ -271,6 +354,8 @@ impl Flow {
             alive,
             any_size: facts.any_size,
             error: Mutex::new(None),
+            stream: None,
+            membership: Mutex::default(),
         }
     }
 
@@ -361,6 +446,10 @@ impl Flow {
 
     /// Stops a sender.
     pub(crate) fn stop(&self, engine: &Engine) {
+        let shared = self.stream.as_ref();
+        if shared.is_some_and(|part| !is_last(&part.is_stopped, &part.stream.running)) {
+            return;
+        }
         if let Part::DatagramSend(state) | Part::StreamSend { state, .. } = &self.part {
             lock(state).stop();
             self.poke(engine);
@@ -371,8 +460,42 @@ impl Flow {
         }
     }
 
+    /// What a receiver must know to join the stream that this end sends to a group.
+    pub(crate) fn join(&self) -> Option<&Join> {
+        self.stream.as_ref().map(|part| &part.stream.join)
+    }
+
+    /// The receiver asks to join its group now.
+    pub(crate) fn joins(&self, now_ns: u64, membership: Membership) {
+        lock(&self.membership).get_or_insert(membership);
+        if let Part::DatagramReceive { state, .. } = &self.part {
+            lock(state).joined(now_ns);
+        }
+    }
+
+    /// The receiver asks to leave its group now. `is_watched`: what still arrives is observed.
+    pub(crate) fn leaves(&self, now_ns: u64, is_watched: bool) {
+        if let Part::DatagramReceive { state, .. } = &self.part {
+            let mut state = lock(state);
+            state.left(now_ns);
+            if is_watched {
+                state.watched();
+            }
+        }
+    }
+
+    /// A datagram that arrived after leaving, or its beginning.
+    pub(crate) fn arrived_after_leaving(&self, datagram: &[u8], at_ns: u64) {
+        if let Part::DatagramReceive { state, .. } = &self.part {
+            lock(state).arrived_after_leaving(datagram, at_ns);
+        }
+    }
+
     /// Changes the rate of a sender. False without effect: it has no more changes, or this end does not send.
     pub(crate) fn set_rate(&self, engine: &Engine, rate: SendRate) -> bool {
+        if self.stream.as_ref().is_some_and(|part| !part.is_first) {
+            return self.sends();
+        }
         let mut spec = self.spec.clone();
         spec.rate = rate;
         let now = engine.clock().monotonic_ns();
@@ -482,9 +605,15 @@ impl Flow {
         match &self.part {
             Part::DatagramSend(state) => {
                 let mut state = lock(state);
-                state.finish(now_ns);
+                // Other sessions may still send it.
+                let is_last = |part: &StreamPart| part.stream.used.load(Ordering::Acquire) <= 1;
+                if state.has_finished() || self.stream.as_ref().is_none_or(is_last) {
+                    state.finish(now_ns);
+                }
                 let method = if state.has_coalesced() { "gso" } else { "sendmmsg" };
-                out.sender = Some(state.report(method, self.buffer(true)));
+                let mut sender = state.report(method, self.buffer(true));
+                sender.checksum_coverage_bytes = self.checksum_coverage(true);
+                out.sender = Some(sender);
                 out.intervals = state.interval_counts();
             }
             Part::StreamSend { state, samples } => {
@@ -531,6 +660,19 @@ impl Flow {
                 let method = if self.coalesced { "gro" } else { "recvmmsg" };
                 let mut receiver = state.report(method, self.buffer(false), dropped);
                 receiver.truncated_packets = receiver.truncated_packets.filter(|_| !self.any_size);
+                receiver.membership = lock(&self.membership).clone().map(|known| {
+                    let part = state.membership().unwrap_or_default();
+                    Membership {
+                        joined_seconds: part.joined_seconds,
+                        left_seconds: part.left_seconds,
+                        join_latency_seconds: part.join_latency_seconds,
+                        leave_latency_seconds: part.leave_latency_seconds,
+                        leave_latency_is_bound: part.leave_latency_is_bound,
+                        unjoined_packets: part.unjoined_packets,
+                        ..known
+                    }
+                });
+                receiver.checksum_coverage_bytes = self.checksum_coverage(false);
                 out.receiver = Some(receiver);
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
@@ -556,6 +698,10 @@ impl Flow {
 
     /// Removes the flow from the engine.
     pub(crate) fn remove(&self, engine: &Engine) {
+        let shared = self.stream.as_ref();
+        if shared.is_some_and(|part| !is_last(&part.is_removed, &part.stream.used)) {
+            return;
+        }
         for slot in &self.slots {
             engine.remove(*slot);
         }
@@ -565,6 +711,16 @@ impl Flow {
         match &self.socket {
             Socket::Datagrams(s) => s.addresses(),
             Socket::Stream(s) => s.addresses(),
+        }
+    }
+
+    /// Checksum coverage in effect, bytes; 0: all. `None`: the checksum always covers all.
+    fn checksum_coverage(&self, send: bool) -> Option<u16> {
+        // Sockets of UDP answer as well.
+        self.spec.connection.transport.coverage()?;
+        match &self.socket {
+            Socket::Datagrams(s) => s.checksum_coverage(send),
+            Socket::Stream(_) => None,
         }
     }
 

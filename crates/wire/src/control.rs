@@ -288,6 +288,18 @@ pub enum ClientMessage {
     },
     /// The current relation of the clocks.
     Clock(ClockState),
+    /// Request to receive a flow that is sent to a group. The server sends nothing to `source`: datagrams of other
+    /// addresses are not received.
+    Join {
+        /// Which.
+        flow: u32,
+        /// The address from which the client sends.
+        source: std::net::SocketAddr,
+        /// The name by which the sender draws sizes: its stream may have receivers in other sessions.
+        name: String,
+        /// The key of its tags, 16 bytes in hexadecimal.
+        key: String,
+    },
     /// Time zero of the test, on the server's clock. Flows with autostart start at this time plus their own
     /// delay.
     Start {

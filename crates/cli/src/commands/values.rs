@@ -137,6 +137,36 @@ pub(crate) fn tos(text: &str) -> Result<u8, String> {
     })
 }
 
+/// A multicast group or a broadcast address, with the port that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupAddress {
+    pub(crate) address: IpAddr,
+    pub(crate) port: Option<u16>,
+}
+
+/// `ADDRESS` or `ADDRESS:PORT`.
+pub(crate) fn group_address(text: &str) -> Result<GroupAddress, String> {
+    if let Ok(both) = text.parse::<SocketAddr>() {
+        return Ok(GroupAddress { address: both.ip(), port: Some(both.port()) });
+    }
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().map_err(|_| {
+        "expected an address such as 239.1.1.1, 239.1.1.1:5000, ff15::1 or [ff15::1]:5000"
+            .to_string()
+    })?;
+    Ok(GroupAddress { address, port: None })
+}
+
+/// A checksum coverage: bytes from the header on, or 0 for the whole datagram.
+pub(crate) fn coverage(text: &str) -> Result<u16, String> {
+    match text {
+        "full" => Ok(0),
+        _ => text.parse().ok().filter(|bytes| *bytes >= 8).ok_or_else(|| {
+            "expected full, or bytes from the header of 8 bytes on, 8 to 65535".to_string()
+        }),
+    }
+}
+
 /// A congestion control by the kernel's name.
 pub(crate) fn congestion(text: &str) -> Result<String, String> {
     match text.parse::<f64>() {

@@ -9,6 +9,7 @@ mod http;
 mod impair_path;
 
 mod campaigns;
+mod cast;
 mod cli;
 mod clocks;
 mod control_socket;

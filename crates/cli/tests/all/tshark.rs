@@ -11,7 +11,7 @@ use weir_model::record::Record;
 const MARKER: &str = "all of it is here";
 
 /// A running dumpcap on host b's interface.
-struct Capture {
+pub(crate) struct Capture {
     file: PathBuf,
     running: Running,
     said: PathBuf,
@@ -19,13 +19,15 @@ struct Capture {
 
 impl Capture {
     fn start(bench: &Bench) -> Capture {
+        Capture::of(bench, "udp or tcp")
+    }
+
+    /// Captures what `filter` selects, which must include UDP.
+    pub(crate) fn of(bench: &Bench, filter: &str) -> Capture {
         let (file, said) = (bench.file("capture.pcapng"), bench.file("dumpcap.said"));
         let mut command = bench.lab.command("b", "sh").unwrap();
-        command.args([
-            "-c",
-            "exec dumpcap -q -s 400 -B 16 -i eth0 -f 'udp or tcp' -w \"$0\" 2>\"$1\"",
-        ]);
-        command.arg(&file).arg(&said);
+        command.args(["-c", "exec dumpcap -q -s 400 -B 16 -i eth0 -f \"$2\" -w \"$0\" 2>\"$1\""]);
+        command.arg(&file).arg(&said).arg(filter);
         let running = Running::start(command);
         let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         // It prints the file's name once the interface is open.
@@ -34,7 +36,7 @@ impl Capture {
     }
 
     /// Ends it after it has written all earlier packets; it must not have dropped any.
-    fn stop(self, bench: &Bench) -> PathBuf {
+    pub(crate) fn stop(self, bench: &Bench) -> PathBuf {
         let send = format!("printf '{MARKER}' >/dev/udp/{}/9", bench.b());
         bench.tool("a", "bash", &["-c", &send]);
         until("the marker is in the capture", || {

@@ -108,8 +108,13 @@ pub fn assemble(parts: Parts) -> Record {
         peer: parts.peer,
         seconds: run_seconds(&flows),
         total: Totals {
-            forward: total(&flows, Direction::Forward, peer_reports.and_then(|h| h.receiver(0))),
-            reverse: total(&flows, Direction::Reverse, None),
+            forward: total(
+                &flows,
+                Direction::Forward,
+                &[],
+                peer_reports.and_then(|h| h.receiver(0)),
+            ),
+            reverse: total(&flows, Direction::Reverse, &[], None),
         },
         intervals,
         histograms: pairs
@@ -185,7 +190,9 @@ fn flow(
     {
         tcp.receive_window_bytes = Some(window);
     }
-    if let (Some(sent), Some(received)) = (&out.sender, &mut out.receiver) {
+    if let (Some(sent), Some(received)) = (&out.sender, &mut out.receiver)
+        && !received.is_part()
+    {
         rate_over_sending(sent, received);
     }
     out

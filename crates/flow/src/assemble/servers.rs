@@ -2,13 +2,13 @@
 
 use weir_model::plan::{Direction, Plan, TransportName};
 use weir_model::record::{
-    ClockRelation, CpuUse, Host, Interval, IntervalCount, IntervalEnds, LedgerRow, LossLedger,
-    RUN_SCHEMA, Record, Server, Status, TimeSource, Totals,
+    ClockRelation, CpuUse, Host, Interval, IntervalCount, IntervalEnds, IntervalFlow, LedgerRow,
+    LossLedger, RUN_SCHEMA, Record, Server, Status, TimeSource, Totals,
 };
 
 use super::link_usage::link_usage;
 use super::rows::{add_interval, drop_partial};
-use super::totals::{run_seconds, total};
+use super::totals::{representatives, run_seconds, total};
 use crate::ledger::ledger;
 
 /// One server's part of a test.
@@ -64,6 +64,7 @@ pub fn merge(plan: Plan, mut parts: Vec<ServerPart>) -> Record {
     let records = || parts.iter().map(|part| &part.record);
     let mut flows: Vec<_> = records().flat_map(|r| r.flows.iter().cloned()).collect();
     flows.sort_by_key(|flow| flow.id);
+    let shared = plan.shared_streams();
     let (status, end_reason) = end(&parts);
     let sum_of_control = records().filter_map(|r| r.control_bytes).reduce(u64::saturating_add);
     let local_cpu = records().filter_map(|r| r.cpu.as_ref()?.local.clone());
@@ -76,10 +77,10 @@ pub fn merge(plan: Plan, mut parts: Vec<ServerPart>) -> Record {
         peer: records().next().map(|r| r.peer.clone()).unwrap_or_default(),
         seconds: run_seconds(&flows),
         total: Totals {
-            forward: total(&flows, Direction::Forward, None),
-            reverse: total(&flows, Direction::Reverse, None),
+            forward: total(&flows, Direction::Forward, &shared, None),
+            reverse: total(&flows, Direction::Reverse, &shared, None),
         },
-        intervals: intervals(&parts, &flows),
+        intervals: intervals(&parts, &flows, &shared),
         histograms: records().flat_map(|r| r.histograms.iter().cloned()).collect(),
         cpu: local_cpu.map(|local| CpuUse { local: Some(local), remote: None }),
         clock: worst_clock(records()),
@@ -248,14 +249,18 @@ fn warnings(parts: &[ServerPart]) -> Vec<weir_model::warning::Warning> {
     out
 }
 
-fn intervals(parts: &[ServerPart], flows: &[weir_model::record::Flow]) -> Vec<Interval> {
+fn intervals(
+    parts: &[ServerPart],
+    flows: &[weir_model::record::Flow],
+    shared: &[Vec<u32>],
+) -> Vec<Interval> {
     let kind = |id| {
         let index = flows.binary_search_by_key(&id, |flow| flow.id).ok()?;
         Some((flows[index].direction, flows[index].transport))
     };
     let count = parts.iter().map(|part| part.record.intervals.len()).max().unwrap_or(0);
     let at = |i| parts.iter().filter_map(move |part| part.record.intervals.get(i));
-    (0..count).map(|i| merge_intervals(at(i), kind)).collect()
+    (0..count).map(|i| merge_intervals(at(i), kind, shared)).collect()
 }
 
 /// The time that the rates of a sum are over, within an interval of `length` seconds.
@@ -311,10 +316,11 @@ fn merge_ends<'a>(parts: impl Iterator<Item = (&'a IntervalEnds, u32, f64)>) -> 
 }
 
 /// One interval of all servers, of those in which they have it. `kind`: direction and transport of a flow by its number
-/// in the whole test, as the intervals have it.
+/// in the whole test, as the intervals have it. `shared`: numbers of the flows that share a sender.
 pub fn merge_intervals<'a>(
     parts: impl Iterator<Item = &'a Interval> + Clone,
     kind: impl Fn(u32) -> Option<(Direction, TransportName)>,
+    shared: &[Vec<u32>],
 ) -> Interval {
     let mut out = Interval {
         start_seconds: parts.clone().map(|i| i.start_seconds).fold(f64::INFINITY, f64::min),
@@ -345,15 +351,55 @@ pub fn merge_intervals<'a>(
             Direction::Reverse => out.total.reverse = sums,
         }
     }
+    if let Some(forward) = &mut out.total.forward {
+        remove_copies(forward, &out.flows, shared);
+    }
     out
+}
+
+/// Removes what sums count several times: the sender of a stream with several receivers, and all receivers but the one with
+/// the fewest packets.
+fn remove_copies(sums: &mut IntervalEnds, flows: &[IntervalFlow], shared: &[Vec<u32>]) {
+    if shared.is_empty() {
+        return;
+    }
+    let packets = |f: &IntervalFlow| f.receiver.as_ref().map(|r| r.packets);
+    for (flow, [sends, receives]) in representatives(flows.iter(), shared, |f| f.id, packets) {
+        let ends = [
+            (&mut sums.sender, flow.sender.as_ref(), sends),
+            (&mut sums.receiver, flow.receiver.as_ref(), receives),
+        ];
+        for (sum, own, is_counted) in ends {
+            if let (Some(sum), Some(own), false) = (sum.as_mut(), own, is_counted) {
+                subtract(sum, own);
+            }
+        }
+    }
+}
+
+/// Subtracts one flow's counts from a sum of the same time.
+fn subtract(sum: &mut IntervalCount, own: &IntervalCount) {
+    let seconds = seconds_of(sum, 0.0);
+    sum.bytes = sum.bytes.saturating_sub(own.bytes);
+    sum.packets = sum.packets.saturating_sub(own.packets);
+    for (sum, own) in [
+        (&mut sum.lost_packets, own.lost_packets),
+        (&mut sum.lost_before_packets, own.lost_before_packets),
+        (&mut sum.duplicate_packets, own.duplicate_packets),
+        (&mut sum.reordered_packets, own.reordered_packets),
+    ] {
+        *sum = sum.map(|sum| sum.saturating_sub(own.unwrap_or(0)));
+    }
+    if seconds > 0.0 {
+        sum.bits_per_second = Some(8.0 * sum.bytes as f64 / seconds);
+        sum.packets_per_second = Some(sum.packets as f64 / seconds);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{
-        CpuEnd, Flow, IntervalFlow, IntervalTotals, Latency, Receiver, Sender,
-    };
+    use weir_model::record::{CpuEnd, Flow, IntervalTotals, Latency, Receiver, Sender};
     use weir_model::warning::{Severity, Warning};
 
     /// A datagram flow that sent 1000 packets of 1000 bytes in a second, of which `lost` were lost.
@@ -480,7 +526,7 @@ mod tests {
     #[test]
     fn what_depends_on_the_server_is_stated_for_each() {
         let mut parts = both();
-        let total = total(&parts[1].record.flows, Direction::Forward, None);
+        let total = total(&parts[1].record.flows, Direction::Forward, &[], None);
         parts[1].record.total.forward.clone_from(&total);
         let record = merge(Plan::default(), parts);
         assert_eq!(record.clock.as_ref().map(|c| c.error_seconds), Some(0.5));
@@ -536,9 +582,8 @@ mod tests {
         ends.receiver = None;
         (ends.flows, ends.sender_flows, ends.receiver_flows) = (Some(1), Some(1), Some(0));
         partial.flows[0].receiver = None;
-        let merged = merge_intervals([&whole, &partial].into_iter(), |_| {
-            Some((Direction::Forward, TransportName::Udp))
-        });
+        let kind = |_| Some((Direction::Forward, TransportName::Udp));
+        let merged = merge_intervals([&whole, &partial].into_iter(), kind, &[]);
         let ends = merged.total.forward.unwrap();
         let counts = (ends.flows, ends.sender_flows, ends.receiver_flows);
         assert_eq!(counts, (Some(3), Some(3), Some(2)));
@@ -553,7 +598,7 @@ mod tests {
             i.total.forward.as_mut().unwrap().sender = Some(count(100, seconds));
         }
         second.end_seconds = 0.5;
-        let merged = merge_intervals([&first, &second].into_iter(), |_| None);
+        let merged = merge_intervals([&first, &second].into_iter(), |_| None, &[]);
         assert_eq!((merged.start_seconds, merged.end_seconds), (0.0, 1.0));
         let sender = merged.total.forward.unwrap().sender.unwrap();
         assert_eq!(sender.bits_per_second, Some(3.2e6));

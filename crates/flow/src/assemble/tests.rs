@@ -25,7 +25,7 @@ fn received(bytes: u64, start: Option<f64>, seconds: f64) -> Flow {
 }
 
 fn sums(flows: &[Flow]) -> Sums {
-    total(flows, flows[0].direction, None).unwrap().receiver.unwrap()
+    total(flows, flows[0].direction, &[], None).unwrap().receiver.unwrap()
 }
 
 #[test]

@@ -110,18 +110,48 @@ pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
     union_seconds(&ends)
 }
 
-/// Sums of one direction. `reported`: its receivers' sum during the test, if they reported no single flows and no
+/// The flows whose senders and receivers make the sums. Of a stream with several receivers, which are flows of their own
+/// in `shared`, they are its sender, once, and the receiver with the fewest packets.
+pub(super) fn representatives<'a, T>(
+    flows: impl Iterator<Item = &'a T>,
+    shared: &[Vec<u32>],
+    id: impl Fn(&T) -> u32,
+    received: impl Fn(&T) -> Option<u64>,
+) -> Vec<(&'a T, [bool; 2])> {
+    let flows: Vec<&T> = flows.collect();
+    let by_id = |wanted: &u32| flows.iter().find(|f| id(f) == *wanted);
+    let mut out = vec![];
+    for flow in &flows {
+        let own = id(flow);
+        let Some(stream) = shared.iter().find(|ids| ids.contains(&own)) else {
+            out.push((*flow, [true, true]));
+            continue;
+        };
+        let there = || stream.iter().filter_map(by_id);
+        let is_first = there().next().is_some_and(|first| id(first) == own);
+        let fewest = there().filter(|f| received(f).is_some()).min_by_key(|f| received(f));
+        let is_fewest = fewest.is_some_and(|f| id(f) == own);
+        out.push((*flow, [is_first, is_fewest]));
+    }
+    out
+}
+
+/// Sums of one direction. `shared`: numbers of the flows that share a sender. `reported`: its receivers' sum during the test, if they reported no single flows and no
 /// end.
 pub(super) fn total(
     flows: &[Flow],
     direction: Direction,
+    shared: &[Vec<u32>],
     reported: Option<Receiver>,
 ) -> Option<DirectionTotal> {
+    let of_direction = flows.iter().filter(|f| f.direction == direction);
+    let packets = |f: &Flow| f.receiver.as_ref().map(|r| r.packets);
+    let counted = representatives(of_direction, shared, |f| f.id, packets);
     let mut out = DirectionTotal::default();
     let (mut senders, mut receivers) = (vec![], vec![]);
     let last = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).max_by(f64::total_cmp);
-    for f in flows.iter().filter(|f| f.direction == direction) {
-        if let Some(s) = &f.sender {
+    for &(f, [sends, receives]) in &counted {
+        if let Some(s) = f.sender.as_ref().filter(|_| sends) {
             let sums = out.sender.get_or_insert_with(Sums::default);
             add_sender(sums, s);
             sums.end_seconds = last(sums.end_seconds, s.end_seconds);
@@ -131,7 +161,7 @@ pub(super) fn total(
                 *sum = sum.saturating_add(tcp.retransmits);
             }
         }
-        if let Some(r) = &f.receiver {
+        if let Some(r) = f.receiver.as_ref().filter(|_| receives) {
             let sums = out.receiver.get_or_insert_with(Sums::default);
             add_receiver(sums, r);
             sums.end_seconds = last(sums.end_seconds, r.end_seconds);
@@ -140,7 +170,9 @@ pub(super) fn total(
     }
     let mut partial = flows.iter().any(|f| {
         f.direction == direction
-            && f.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
+            && f.receiver
+                .as_ref()
+                .is_some_and(|r| r.reported_until_seconds.is_some() || r.is_part())
     });
     if let Some(reported) = reported.filter(|_| flows.iter().any(|f| f.direction == direction)) {
         partial = true;
@@ -149,7 +181,8 @@ pub(super) fn total(
         sums.end_seconds = last(sums.end_seconds, reported.end_seconds);
         receivers.push(Counted::receiver(&reported));
     }
-    // Sending after the last report of an unreachable receiver is not time in which it received nothing.
+    // Sending after the last report of an unreachable receiver, or while a receiver was not in the group, is not time in
+    // which it received nothing.
     let sending = if senders.is_empty() || partial { 0.0 } else { union_seconds(&senders) };
     for (sums, counted, at_least) in
         [(&mut out.sender, &senders, 0.0), (&mut out.receiver, &receivers, sending)]
@@ -162,8 +195,9 @@ pub(super) fn total(
         }
     }
     if let Some(sums) = &mut out.receiver {
-        let datagrams = |f: &&Flow| f.direction == direction && f.transport.datagrams();
-        let receivers = flows.iter().filter(datagrams).filter_map(|f| f.receiver.as_ref());
+        let datagrams =
+            counted.iter().filter(|(f, [_, receives])| f.transport.datagrams() && *receives);
+        let receivers = datagrams.filter_map(|(f, _)| f.receiver.as_ref());
         receivers.for_each(|r| drop_partial(sums, r));
     }
     if let Some(r) = &mut out.receiver

@@ -4,6 +4,7 @@
 //! that may have gone wrong, only the number of datagrams is accounted for. Times are those of packets that crossed
 //! individually; a coalesced message has one arrival time, so that it counts as one batch.
 
+mod membership;
 mod report;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
 use crate::sizes::Sizes;
 
+pub use membership::MembershipReport;
 pub use report::delay_record;
 
 /// The sender's clock as seen from the receiver: sender minus receiver, linear in the receiver's time.
@@ -159,6 +161,8 @@ pub struct Receiving {
     drain: Option<Drain>,
     start_after_ns: u64,
     sender_end_ns: Option<u64>,
+    /// Present if it joins or leaves a group while the flow is sent.
+    window: Option<membership::Window>,
     /// Counts by interval.
     pub log: IntervalLog<ReceiveCount>,
 }
@@ -272,6 +276,7 @@ impl Receiving {
             drain: None,
             start_after_ns: spec.connection.start_after.0,
             sender_end_ns: None,
+            window: None,
             log: IntervalLog::default(),
         }
     }
@@ -408,6 +413,7 @@ impl Receiving {
         if matches!(self.tracking, Tracking::Full(_))
             && self.verify.is_none()
             && self.sizes.is_constant()
+            && self.window.is_none()
             && chunks.len() > 1
         {
             self.on_coalesced(codec, message, segment, now_ns, each);
@@ -532,6 +538,7 @@ impl Receiving {
                 return;
             }
         };
+        let Some(number) = self.counted_number(header.sequence, now_ns) else { return };
         let quiet_ns = std::mem::take(&mut self.quiet_ns);
         let (sequence, arrival) = match &mut self.tracking {
             Tracking::Counted => (self.sum.packets, Arrival::InOrder),
@@ -544,7 +551,7 @@ impl Receiving {
                 }
                 (extended.sequence, arrival)
             }
-            Tracking::Full(t) => (header.sequence, t.on_packet(header.sequence, now_ns)),
+            Tracking::Full(t) => (header.sequence, t.on_packet(number, now_ns)),
         };
         let sent = match header.send_time {
             Some(SendTime::Full(t)) => Some(t),
@@ -581,7 +588,8 @@ impl Receiving {
             self.count(ReceiveCount { corrupted: 1, ..none });
         }
         if timed && let Some(sent) = sent {
-            self.on_time(sequence, sent, header.lateness_ns, now_ns);
+            let number = if self.window.is_some() { number } else { sequence };
+            self.on_time(number, sent, header.lateness_ns, now_ns);
         }
     }
 
@@ -670,7 +678,7 @@ impl Receiving {
 
     /// Whether all that was sent is accounted for, so that waiting longer changes nothing.
     pub fn is_complete(&self) -> bool {
-        let Some(sent) = self.sent_total else { return false };
+        let Some(sent) = self.sent_while_joined() else { return false };
         match &self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) if !self.is_by_count() => {
                 t.is_complete(sent)
@@ -726,7 +734,7 @@ impl Receiving {
         }
         match &self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => {
-                self.finished = Some(t.clone().finish(self.sent_total, now_ns))
+                self.finished = Some(t.clone().finish(self.sent_while_joined(), now_ns))
             }
             Tracking::Counted => {}
         }

@@ -205,7 +205,12 @@ impl Receiving {
         out.gap_lost_packets = Some(bursts.gap_lost);
         out.gap_density_ratio = bursts.gap_density();
         let begin = self.log.start_ns().map(|zero| zero.saturating_add(self.start_after_ns));
-        if let (Some(begin), Some(end)) = (begin, self.sender_end_ns)
+        // A member for a part of the flow: the time in which it received.
+        let (begin, end) = match self.window {
+            Some(_) => (self.first_ns, Some(self.last_ns)),
+            None => (begin, self.sender_end_ns),
+        };
+        if let (Some(begin), Some(end)) = (begin, end)
             && end > begin
             && s.counts.lost > 0
         {

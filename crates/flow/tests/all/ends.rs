@@ -519,6 +519,67 @@ fn datagrams_before_the_clocks_relation_have_a_delay() {
     }
 }
 
+/// A member of a group for a part of a flow accounts for that part: from the first packet after joining to the highest
+/// before leaving.
+#[test]
+fn a_member_accounts_for_what_was_sent_while_it_was_one() {
+    let new = |from_start: bool| {
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(100).into()));
+        r.expect_membership(from_start);
+        r.start(IntervalClock { start_ns: 10 * SECOND, interval_ns: SECOND, omit_ns: 0 });
+        r
+    };
+    let arrive = |r: &mut Receiving, n: u64| {
+        r.on_message(&datagram(100, n, 0, 0), None, 10 * SECOND + n * MS, |_| {});
+    };
+    let mut r = new(false);
+    r.joined(10 * SECOND + 498 * MS);
+    // 503 is lost, and 499 was overtaken before the first arrival: it may have been sent before the report arrived.
+    [500, 499, 501, 502, 504, 505].into_iter().for_each(|n| arrive(&mut r, n));
+    r.left(10 * SECOND + 506 * MS);
+    arrive(&mut r, 506);
+    r.watched();
+    let after = |n: u64| (datagram(100, n, 0, 0), 10 * SECOND + n * MS);
+    [506, 516, 515].map(after).iter().for_each(|(bytes, at)| r.arrived_after_leaving(bytes, *at));
+    r.arrived_after_leaving(&[0; 100], 11 * SECOND);
+    r.set_sent_total(1000);
+    assert!(!r.is_complete(), "one is awaited");
+    r.finish(20 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.lost_packets), (5, Some(1)));
+    assert_eq!((report.loss_ratio, report.reordered_packets), (Some(1.0 / 6.0), Some(0)));
+    assert_eq!(r.interval_counts().iter().filter_map(|i| i.lost_packets).sum::<u64>(), 1);
+    let member = r.membership().unwrap();
+    assert_eq!((member.joined_seconds, member.left_seconds), (Some(0.498), Some(0.506)));
+    assert_eq!((member.join_latency_seconds, member.unjoined_packets), (Some(0.002), Some(994)));
+    let leave = (member.leave_latency_seconds, member.leave_latency_is_bound);
+    assert_eq!(leave, (Some(0.01), Some(false)));
+    let (bytes, at) = after(999);
+    r.arrived_after_leaving(&bytes, at);
+    assert_eq!(r.membership().unwrap().leave_latency_is_bound, Some(true), "the last one sent");
+
+    // A member before the start that leaves: what it missed at the start is lost.
+    let mut r = new(true);
+    [2, 3].into_iter().for_each(|n| arrive(&mut r, n));
+    r.left(10 * SECOND + 4 * MS);
+    r.set_sent_total(1000);
+    r.finish(20 * SECOND);
+    assert_eq!(r.report("", None, None).lost_packets, Some(2));
+    let member = r.membership().unwrap();
+    assert_eq!((member.joined_seconds, member.join_latency_seconds), (None, None));
+    assert_eq!(member.unjoined_packets, Some(996));
+
+    // Nothing arrived after joining: no packet is known to be lost.
+    let mut r = new(false);
+    r.joined(11 * SECOND);
+    r.set_sent_total(1000);
+    assert!(r.is_complete());
+    r.finish(20 * SECOND);
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.lost_packets, report.loss_ratio), (0, Some(0), None));
+    assert_eq!(r.membership().unwrap().unjoined_packets, Some(1000));
+}
+
 /// A sender that learns of the start late has a shorter time of sending, and no lower rate.
 #[test]
 fn the_time_of_sending_begins_with_the_first_datagram() {

@@ -689,6 +689,22 @@ pub const METRICS: &[Definition] = &[
         ..TIME
     },
     Definition {
+        name: "join_latency",
+        label: "Join latency",
+        key: "join_latency_seconds",
+        source: "as group join delay, RFC 2432",
+        definition: "From the receiver's request to join a multicast group until the first packet of the flow arrives. Only of a receiver that joins while the flow is sent.",
+        limits: "Includes up to one interval between packets.",
+        group: Group::Delay,
+        path: "receiver.membership.join_latency_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.membership.as_ref()?.join_latency_seconds,
+            Fold::Largest,
+        ),
+        is_compared: false,
+        ..TIME
+    },
+    Definition {
         name: "pdv_mean",
         label: "PDV, mean",
         key: "pdv_mean_seconds",

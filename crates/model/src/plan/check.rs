@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, Size, Switch,
-    TransportName,
+    Connection, DEFAULT_PORT, DataPorts, Direction, Family, HeaderFormat, IpOptions, MAX_FLOWS,
+    PLAN_SCHEMA, Plan, Size, Switch, TransportName,
 };
 use crate::ModelError;
 use crate::names::{Host, is_device};
@@ -75,6 +75,15 @@ impl Plan {
         let mut names = std::collections::HashSet::new();
         for (i, c) in self.connections.iter().enumerate() {
             c.check(&format!("connection[{i}]"), self.family)?;
+            c.check_group(&format!("connection[{i}]"), self.wanted_family())?;
+            if self.data_ports == DataPorts::Shared
+                && c.transport.name().ip()
+                && !c.transport.shares_port()
+                && !c.transport.multicast()
+            {
+                let given = format!("shared with transport {}", c.transport.name());
+                return refuse("data_ports", given, "auto, dedicated or range");
+            }
             flows += u64::from(c.count);
             if !c.name.is_empty() && !names.insert(&c.name) {
                 return refuse(
@@ -144,7 +153,7 @@ impl Plan {
 }
 
 /// The family of an address.
-fn family_of(address: IpAddr) -> Family {
+pub(super) fn family_of(address: IpAddr) -> Family {
     if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
 }
 
@@ -335,6 +344,45 @@ impl Connection {
                 "true".into(),
                 "a receiver that reads what it verifies: without `discard`",
             );
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Checks what only datagrams to several receivers must meet.
+    fn check_group(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
+        let refuse = |field: &str, given: String, accepted: &str| {
+            Err(ModelError::Field {
+                field: format!("{at}.{field}"),
+                given,
+                accepted: accepted.into(),
+            })
+        };
+        if self.transport.multicast() && self.direction != Direction::Forward {
+            let given = format!("{} with transport {}", self.direction, self.transport.name());
+            return refuse("direction", given, "forward: a group has one sender, the client");
+        }
+        let Some(options) = self.transport.group() else { return Ok(()) };
+        if let (Some(group), Some(family)) = (options.group, family)
+            && family_of(group) != family
+        {
+            return refuse("group", format!("{group} with {family}"), "a group of that family");
+        }
+        let joins = [("join_after", options.join_after), ("leave_after", options.leave_after)];
+        let Some((field, Some(at))) = joins.into_iter().find(|(_, at)| at.is_some()) else {
+            return Ok(());
+        };
+        // A member that joins late knows the number of its first packet only from the packet.
+        let is_narrow = self.payload.as_ref().is_some_and(|size| size.moments().min_bytes < 32);
+        if is_narrow || self.header != HeaderFormat::default() {
+            let given = match is_narrow {
+                true => format!("{at} with payloads below 32 bytes"),
+                false => format!("{at} with header {}", self.header),
+            };
+            let accepted =
+                "datagrams with full sequence numbers: header native, payload from 32 bytes";
+            return refuse(field, given, accepted);
         }
         Ok(())
     }

@@ -67,6 +67,12 @@ impl Connection {
         self.transport.ip().and_then(|ip| ip.client_port)
     }
 
+    /// The connection without its name and its server: of several alike to one group, each server receives the same stream.
+    #[must_use]
+    pub fn without_server(&self) -> Connection {
+        Connection { name: String::new(), host: None, port: None, ..self.clone() }
+    }
+
     /// Sets options of the IP layer; no effect if the transport has none.
     #[must_use]
     pub fn with_ip(mut self, change: impl FnOnce(&mut super::IpOptions)) -> Self {

@@ -1,13 +1,16 @@
 //! The fields of a connection. The flat table of documents, the typed connection and its transport options
 //! are generated from these declarations.
 
+use std::net::IpAddr;
+
 use super::transport::{Refusal, connection};
 use super::{
-    CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Shape, Size, Spacing, Switch,
-    VoiceCodec,
+    CatchUp, Direction, HeaderFormat, ProfileName, RateSchedule, Scope, Shape, Size, Spacing,
+    Switch, VoiceCodec,
 };
 use crate::content::Content;
 use crate::law::is_default;
+use crate::names::is_device;
 use crate::units::{BitRate, ByteSize, SendRate, Span};
 
 connection! {
@@ -225,6 +228,82 @@ connection! {
         }
         with {}
         impl {}
+
+        /// Options of datagrams that may reach several receivers.
+        GroupOptions {
+            /// Where the datagrams are sent: a multicast group, or a broadcast address.
+            #[schemars(title = "Group or broadcast address", example = "239.1.1.1")]
+            group: Option<IpAddr>,
+            /// The UDP port there. Absent: 9348.
+            #[schemars(title = "Port of the group")]
+            group_port: Option<u16>,
+            /// The receiver's interface, 1 to 15 bytes. Absent: that of its control connection. Required for a group of link-local scope.
+            #[schemars(title = "Interface of the receiver")]
+            interface: Option<String>,
+            /// The receiver joins for this sender only (source-specific multicast, RFC 4607).
+            #[schemars(with = "bool", title = "Source-specific")]
+            source_specific: bool,
+            /// The receiver joins this long after the start of the test. Absent: before the start.
+            #[schemars(example = "1s")]
+            join_after: Option<Span>,
+            /// The receiver leaves this long after the start of the test. Absent: at the end.
+            #[schemars(example = "5s")]
+            leave_after: Option<Span>,
+        }
+        with {}
+        impl {
+            fn check(&self) -> Result<(), Refusal> {
+                let Some(group) = self.group else {
+                    let accepted = "the address to which the datagrams are sent";
+                    return Err(("group", "missing".into(), accepted.into()));
+                };
+                if self.group_port == Some(0) {
+                    return Err(("group_port", "0".into(), "1 to 65535".into()));
+                }
+                if let Some(name) = self.interface.as_ref().filter(|name| !is_device(name)) {
+                    let accepted = "an interface name of 1 to 15 bytes";
+                    return Err(("interface", format!("'{name}'"), accepted.into()));
+                }
+                if Scope::of(group) == Some(Scope::Link) && self.interface.is_none() {
+                    let accepted = "the receiver's interface: link-local groups exist on each link";
+                    return Err(("interface", format!("missing with group {group}"), accepted.into()));
+                }
+                match (self.join_after, self.leave_after) {
+                    (join, Some(leave)) if leave <= join.unwrap_or(Span(0)) => {
+                        let given = format!("{leave} with join_after {}", join.unwrap_or(Span(0)));
+                        Err(("leave_after", given, "a time after that of joining".into()))
+                    }
+                    (Some(span), _) | (None, Some(span)) if span.0 > 7 * 86_400 * 1_000_000_000 => {
+                        let field = if self.join_after.is_some() { "join_after" } else { "leave_after" };
+                        Err((field, span.to_string(), "up to 7 days".into()))
+                    }
+                    _ => Ok(()),
+                }
+            }
+
+            fn group(&self) -> Option<&GroupOptions> {
+                Some(self)
+            }
+        }
+
+        /// Options of a checksum that may cover a part of the datagram.
+        CoverageOptions {
+            /// Bytes of each datagram that the checksum covers, from the header of 8 bytes on: 8 to 65 535, or 0 for all. The receiver drops datagrams with a smaller coverage. Absent: all.
+            #[schemars(title = "Checksum coverage", extend("x-unit" = "bytes"))]
+            checksum_coverage: Option<u16>,
+        }
+        with {}
+        impl {
+            fn check(&self) -> Result<(), Refusal> {
+                match self.checksum_coverage {
+                    Some(bytes @ 1..=7) => {
+                        let accepted = "0 (all) or 8 to 65535: the header is always covered";
+                        Err(("checksum_coverage", bytes.to_string(), accepted.into()))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
 
         /// Options of a byte stream.
         StreamOptions {

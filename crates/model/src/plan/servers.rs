@@ -1,6 +1,6 @@
 //! The servers of a plan: a connection may name its own host and port, else it goes to the test's.
 
-use super::{DEFAULT_PORT, Plan};
+use super::{Connection, DEFAULT_PORT, Plan};
 use crate::ModelError;
 use crate::names::{HOST_FORMS, Host};
 
@@ -123,6 +123,38 @@ impl Plan {
         Plan { host: Some(server.host.clone()), port: server.port, connections, ..self.clone() }
     }
 
+    /// Numbers of the flows that share a sender: streams to a group that several servers receive.
+    #[must_use]
+    pub fn shared_streams(&self) -> Vec<Vec<u32>> {
+        let mut streams: Vec<(Connection, usize, Vec<u32>)> = vec![];
+        let mut seen: Vec<(&Connection, Option<(String, u16)>)> = vec![];
+        let mut first = 1;
+        for (index, connection) in self.connections.iter().enumerate() {
+            let ids = first..first + connection.count;
+            first += connection.count;
+            if !connection.transport.multicast() {
+                continue;
+            }
+            let server = self.server_of(index).ok().flatten().map(|(host, port)| (host.name, port));
+            let own = connection.without_server();
+            // Of several alike with one server, each is a stream of its own.
+            let nth =
+                seen.iter().filter(|(c, s)| *s == server && c.without_server() == own).count();
+            seen.push((connection, server));
+            match streams.iter_mut().find(|(of, n, _)| *of == own && *n == nth) {
+                Some((.., of)) => of.extend(ids),
+                None => streams.push((own, nth, ids.collect())),
+            }
+        }
+        // The n-th flows of connections alike are one stream.
+        let split = |(connection, _, ids): (Connection, usize, Vec<u32>)| {
+            let count = connection.count as usize;
+            let every = move |n: usize| ids.iter().skip(n).step_by(count).copied().collect();
+            (0..count).map(every).collect::<Vec<Vec<u32>>>()
+        };
+        streams.into_iter().flat_map(split).filter(|ids| ids.len() > 1).collect()
+    }
+
     /// Numbers of one server's flows in the whole plan, in the order of [`Plan::of_server`].
     #[must_use]
     pub fn flows_of_server(&self, server: &Server) -> Vec<u32> {
@@ -198,6 +230,22 @@ mod tests {
         }
         seen.sort_unstable();
         assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn servers_share_the_streams_to_one_group() {
+        let to = |host: &str, more: &str| {
+            format!(
+                "[[connection]]\nhost = \"{host}\"\ntransport = \"multicast\"\ngroup = \"239.1.1.1\"\n{more}\n"
+            )
+        };
+        let two = "count = 2";
+        let text = [to("a", two), to("b", two), to("c", "rate = \"2M\""), to("c", two)].concat();
+        let plan = parsed(&text).unwrap();
+        assert_eq!(plan.shared_streams(), [vec![1, 3, 6], vec![2, 4, 7]]);
+        let own = parsed(&[to("a", ""), to("a", "name = \"x\"")].concat()).unwrap();
+        assert!(own.shared_streams().is_empty(), "each receiver counts a stream once");
+        assert!(parsed(THREE).unwrap().shared_streams().is_empty());
     }
 
     #[test]

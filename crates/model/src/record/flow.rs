@@ -132,6 +132,9 @@ record! {
         /// Spacing accuracy of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing: Option<Spacing>,
+        /// The sender's checksum covers this many bytes of each datagram, from its header on, as its socket reports; 0: all. Present for transports with a partial checksum.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        checksum_coverage_bytes: Option<u16>,
         /// Socket send buffer granted by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
@@ -216,6 +219,56 @@ record! {
 }
 
 record! {
+    /// A receiver's membership of a multicast group, or its place in a broadcast network.
+    Membership {
+        /// Address and port to which the datagrams were sent.
+        group: String,
+        /// The only sender for which it joined (source-specific multicast).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        /// Interface through which it received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+        /// When it joined, since the start of the test; absent if it had joined before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        joined_seconds: Option<f64>,
+        /// When it left, since the start of the test; absent if it stayed until the end.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        left_seconds: Option<f64>,
+        /// From the request to join to the first packet; absent unless it joined while the flow was sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        join_latency_seconds: Option<f64>,
+        /// From the request to leave to the last packet that still arrived at the interface; 0 if none did. Absent if that
+        /// could not be observed (CAP_NET_RAW), or the sender had ended before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        leave_latency_seconds: Option<f64>,
+        /// The leave latency is a lower bound: packets arrived until the sender ended.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        leave_latency_is_bound: Option<bool>,
+        /// Packets sent before the first one that arrived after joining, and after leaving, the omitted time included:
+        /// they are neither received nor lost. Absent if it was a member all the time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unjoined_packets: Option<u64>,
+    }
+}
+
+impl Membership {
+    /// Whether it covers only a part of the test.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.joined_seconds.is_some() || self.left_seconds.is_some()
+    }
+}
+
+impl Receiver {
+    /// Whether it was a member of the group for only a part of the test, so that its time is not the sender's.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        self.membership.as_ref().is_some_and(Membership::is_part)
+    }
+}
+
+record! {
     /// Figures of a receiver.
     Receiver {
         /// Payload bytes that arrived, without duplicates.
@@ -242,6 +295,9 @@ record! {
         io_calls: Option<u64>,
         /// `gro`, `recvmmsg`, `copy` or `discard`.
         method: String,
+        /// Its membership of the group, if the flow was sent to one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        membership: Option<Membership>,
         /// How its datagrams crossed the path; absent for TCP and if none arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
         crossing: Option<Crossing>,
@@ -357,6 +413,9 @@ record! {
         /// Dropped at the socket (SK_MEMINFO), because its buffer was full or the checksum was wrong. The loss ledger separates them by the counters of the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         socket_dropped_packets: Option<u64>,
+        /// The receiver's socket drops datagrams whose checksum covers fewer bytes than this; 0: drops partly covered ones. Present for transports with a partial checksum.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        checksum_coverage_bytes: Option<u16>,
         /// Socket receive buffer granted by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,

@@ -33,8 +33,8 @@ mod transactions;
 pub use command::{CommandTime, SurroundingCommand};
 pub use crossing::Crossing;
 pub use flow::{
-    Delay, DelayVariation, Flow, PathDelaySource, RateChange, Receiver, Sender, Spacing, Tcp,
-    TcpSample, Voice,
+    Delay, DelayVariation, Flow, Membership, PathDelaySource, RateChange, Receiver, Sender,
+    Spacing, Tcp, TcpSample, Voice,
 };
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,

@@ -25,3 +25,4 @@ pub(crate) mod thread;
 pub mod transparent;
 pub(crate) mod udp;
 pub mod unix;
+pub(crate) mod watch;

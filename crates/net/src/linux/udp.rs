@@ -11,7 +11,7 @@ use super::options::{Common, with_flow_label};
 use super::send_batch::segment_control;
 use super::{address::RawAddress, error_queue, sockopt};
 use crate::error::{Context, Error, Result};
-use crate::udp::{QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -60,8 +60,18 @@ impl UdpSocket {
         }
         let v6 = options.bind.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+        let protocol = match options.lite_coverage {
+            Some(_) => Protocol::from(libc::IPPROTO_UDPLITE),
+            None => Protocol::UDP,
+        };
+        let socket = Socket::new(domain, Type::DGRAM, Some(protocol))
             .context("open UDP socket for", &object)?;
+        if let Some(coverage) = options.lite_coverage {
+            for name in [UDPLITE_SEND_CSCOV, UDPLITE_RECV_CSCOV] {
+                sockopt::set(socket.as_fd(), libc::IPPROTO_UDPLITE, name, i32::from(coverage))
+                    .context("set the checksum coverage of", &object)?;
+            }
+        }
         let common = Common {
             v6,
             datagram: true,
@@ -77,6 +87,7 @@ impl UdpSocket {
             pacing_bytes_per_second: options.pacing_bytes_per_second,
         };
         common.apply(&socket, &object)?;
+        set_group_options(&socket, options, &object)?;
         let fd = socket.as_fd();
         if let Some(dont) = options.dont_fragment {
             set_dont_fragment(fd, v6, dont).context("set IP_MTU_DISCOVER on", &object)?;
@@ -116,6 +127,34 @@ impl UdpSocket {
             socket.connect(to).context("connect UDP socket to", to.to_string())?;
         }
         Ok(socket)
+    }
+
+    /// Joins a multicast group: the system reports the membership to the routers (IGMP, MLD).
+    pub fn join(&self, membership: &Membership) -> io::Result<()> {
+        self.set_membership(membership, [MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP])
+    }
+
+    /// Leaves a group that this socket has joined.
+    pub fn leave(&self, membership: &Membership) -> io::Result<()> {
+        self.set_membership(membership, [MCAST_LEAVE_GROUP, MCAST_LEAVE_SOURCE_GROUP])
+    }
+
+    /// `names`: the option without and with a source. Its value is `struct group_req` or `struct group_source_req`.
+    fn set_membership(&self, membership: &Membership, names: [i32; 2]) -> io::Result<()> {
+        const ADDRESS: usize = size_of::<libc::sockaddr_storage>();
+        let at = align_of::<libc::sockaddr_storage>();
+        let mut bytes = [0; 8 + 2 * ADDRESS];
+        bytes[..4].copy_from_slice(&membership.interface.to_ne_bytes());
+        put_address(&mut bytes[at..], membership.group);
+        let level = if membership.group.is_ipv4() { libc::SOL_IP } else { libc::SOL_IPV6 };
+        let (name, len) = match membership.source {
+            None => (names[0], at + ADDRESS),
+            Some(source) => {
+                put_address(&mut bytes[at + ADDRESS..], source);
+                (names[1], at + 2 * ADDRESS)
+            }
+        };
+        sockopt::set_slice(self.as_fd(), level, name, &bytes[..len])
     }
 
     /// Fixes the peer: from now on only its datagrams are received.
@@ -221,6 +260,13 @@ impl UdpSocket {
         sockopt::get_i32(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
     }
 
+    /// The checksum coverage in effect for sent (`true`) or received datagrams of UDP-Lite, bytes; 0: all.
+    pub fn lite_coverage(&self, send: bool) -> io::Result<u16> {
+        let name = if send { UDPLITE_SEND_CSCOV } else { UDPLITE_RECV_CSCOV };
+        let bytes = sockopt::get_i32(self.as_fd(), libc::IPPROTO_UDPLITE, name)?;
+        u16::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
     /// Turns `UDP_GRO` on or off.
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         sockopt::set(self.as_fd(), libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
@@ -251,6 +297,68 @@ impl UdpSocket {
 }
 
 use sockopt::retry;
+
+/// Options of linux/udp.h at the level of UDP-Lite: the coverage of sent datagrams, and the least of received ones.
+const UDPLITE_SEND_CSCOV: i32 = 10;
+const UDPLITE_RECV_CSCOV: i32 = 11;
+
+/// Whether the kernel opens UDP-Lite sockets.
+pub fn try_lite() -> io::Result<()> {
+    let protocol = Protocol::from(libc::IPPROTO_UDPLITE);
+    Socket::new(Domain::IPV4, Type::DGRAM, Some(protocol)).map(drop)
+}
+
+/// Options of RFC 3678 by linux/in.h: their values are the same for both families.
+const MCAST_JOIN_GROUP: i32 = 42;
+const MCAST_LEAVE_GROUP: i32 = 45;
+const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
+const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
+/// `IPV6_MULTICAST_ALL` of linux/in6.h.
+const IPV6_MULTICAST_ALL: i32 = 29;
+
+/// Writes an address without a port as `struct sockaddr_in` or `struct sockaddr_in6`.
+fn put_address(to: &mut [u8], address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            to[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            to[4..8].copy_from_slice(&v4.octets());
+        }
+        IpAddr::V6(v6) => {
+            to[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            to[8..24].copy_from_slice(&v6.octets());
+        }
+    }
+}
+
+/// The options of sockets that send to several receivers, or are one of them.
+fn set_group_options(socket: &Socket, options: &UdpOptions, object: &str) -> Result<()> {
+    let (fd, v6) = (socket.as_fd(), options.bind.is_ipv6());
+    if options.reuse_address {
+        socket.set_reuse_address(true).context("set SO_REUSEADDR on", object)?;
+    }
+    if options.broadcast {
+        socket.set_broadcast(true).context("set SO_BROADCAST on", object)?;
+    }
+    if let Some(index) = options.multicast_interface {
+        if v6 {
+            socket.set_multicast_if_v6(index).context("set IPV6_MULTICAST_IF on", object)?;
+        } else {
+            // struct ip_mreqn: no group, no address, the index.
+            sockopt::set(fd, libc::SOL_IP, libc::IP_MULTICAST_IF, [0, 0, index])
+                .context("set IP_MULTICAST_IF on", object)?;
+        }
+    }
+    if options.own_groups_only {
+        if v6 {
+            sockopt::set(fd, libc::SOL_IPV6, IPV6_MULTICAST_ALL, 0)
+                .context("set IPV6_MULTICAST_ALL on", object)?;
+        } else {
+            sockopt::set(fd, libc::SOL_IP, libc::IP_MULTICAST_ALL, 0)
+                .context("set IP_MULTICAST_ALL on", object)?;
+        }
+    }
+    Ok(())
+}
 
 fn set_dont_fragment(fd: BorrowedFd<'_>, v6: bool, dont: bool) -> io::Result<()> {
     if v6 {

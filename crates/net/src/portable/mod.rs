@@ -14,6 +14,7 @@ pub(crate) mod thread;
 pub(crate) mod udp;
 #[cfg(unix)]
 mod unix;
+pub(crate) mod watch;
 #[cfg(windows)]
 mod windows;
 

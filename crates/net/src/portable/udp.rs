@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{Context, Error, Result};
-use crate::udp::{QueuedError, SendFault, SocketMemory, UdpOptions};
+use crate::udp::{Membership, QueuedError, SendFault, SocketMemory, UdpOptions};
 
 /// A UDP socket, opened with all its settings by [`UdpSocket::open`].
 #[derive(Debug)]
@@ -26,7 +26,11 @@ impl UdpSocket {
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
         let object = options.bind.to_string();
         let missing = [
-            (options.reuse_port, "share the port of"),
+            (options.lite_coverage.is_some(), "use UDP-Lite on"),
+            (options.reuse_port || options.reuse_address, "share the port of"),
+            (options.broadcast, "broadcast from"),
+            (options.multicast_interface.is_some(), "choose the interface of multicast on"),
+            (options.own_groups_only, "limit the groups of"),
             (options.device.is_some(), "bind to a device"),
             (options.pacing_bytes_per_second.is_some(), "pace"),
             (options.dont_fragment.is_some(), "set \"don't fragment\" on"),
@@ -59,6 +63,16 @@ impl UdpSocket {
             socket.connect(to).context("connect UDP socket to", to.to_string())?;
         }
         Ok(UdpSocket { socket })
+    }
+
+    /// Not available.
+    pub fn join(&self, _: &Membership) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Not available.
+    pub fn leave(&self, _: &Membership) -> io::Result<()> {
+        unsupported()
     }
 
     /// Fixes the peer.
@@ -123,6 +137,11 @@ impl UdpSocket {
     }
 
     /// Not available.
+    pub fn lite_coverage(&self, _: bool) -> io::Result<u16> {
+        unsupported()
+    }
+
+    /// Not available.
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         if on { unsupported() } else { Ok(()) }
     }
@@ -162,6 +181,11 @@ pub(crate) fn send_fault(error: &io::Error) -> SendFault {
         io::ErrorKind::PermissionDenied => SendFault::NotPermitted,
         _ => SendFault::Other,
     }
+}
+
+/// Not available.
+pub fn try_lite() -> io::Result<()> {
+    unsupported()
 }
 
 /// No segmentation: 1.

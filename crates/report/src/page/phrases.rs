@@ -1,7 +1,7 @@
 //! Sentences about a result: the test, the figures, whether they can be trusted, and the bottleneck.
 
 use weir_model::plan::{Direction, TransportName};
-use weir_model::record::{Crossing, Delay, Flow, Record, Status, Sums};
+use weir_model::record::{Crossing, Delay, Flow, Receiver, Record, Status, Sums};
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
 
@@ -225,7 +225,16 @@ pub(crate) fn in_one_sentence(record: &Record) -> String {
             }
             Some((_, Some(ratio))) => format!(" with a loss of {}", Quantity::Ratio.format(ratio)),
         };
-        Some(format!("{of}{got} arrived{loss}"))
+        let receivers = record.flows.iter().filter(|f| f.direction == *direction);
+        let is_part = |f: &Flow| f.receiver.as_ref().is_some_and(Receiver::is_part);
+        let member = if receivers.clone().any(is_part) { " while in the group" } else { "" };
+        let shared = record.plan.shared_streams();
+        let most = shared.iter().map(Vec::len).max().filter(|_| *direction == Direction::Forward);
+        let at = match most {
+            Some(count) => format!(" at the receiver with the fewest packets, of {count},"),
+            None => String::new(),
+        };
+        Some(format!("{of}{got} arrived{at}{member}{loss}"))
     });
     let arrived: Vec<String> = of_transactions.iter().cloned().chain(arrived).collect();
     parts.push(match arrived.is_empty() {

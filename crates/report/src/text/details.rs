@@ -90,6 +90,8 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     tcp(&mut items, flows);
     pacing(&mut items, flows);
     ways(&mut items, flows);
+    checksums(&mut items, flows);
+    memberships(&mut items, flows);
     cpu(&mut items, record);
     link(&mut items, record);
     clocks(&mut items, record);
@@ -122,6 +124,73 @@ fn commands(items: &mut Items, record: &Record) {
             ran.output.lines().for_each(|line| items.item("", &clean(line)));
         }
     }
+}
+
+/// The checksum coverage at both ends, of transports that have one.
+fn checksums(items: &mut Items, flows: &[Flow]) {
+    let amount = |bytes: u16| match bytes {
+        0 => "the whole datagram".to_owned(),
+        bytes => format!("the first {bytes} bytes of each datagram"),
+    };
+    let one = |flow: &Flow| {
+        let covered = amount(flow.sender.as_ref()?.checksum_coverage_bytes?);
+        let required = flow.receiver.as_ref().and_then(|r| r.checksum_coverage_bytes);
+        Some(match required {
+            Some(bytes) if amount(bytes) != covered => {
+                format!("covers {covered}; the receiver requires {}", amount(bytes))
+            }
+            Some(_) => format!("covers {covered}, required by the receiver"),
+            None => format!("covers {covered}"),
+        })
+    };
+    // All flows of a test that is run by hand have the same.
+    items.per_flow("Checksum", flows, one, |flows| flows.first().and_then(one));
+}
+
+/// The group of each receiver, and when it joined and left.
+fn memberships(items: &mut Items, flows: &[Flow]) {
+    let one = |flow: &Flow| {
+        let member = flow.receiver.as_ref()?.membership.as_ref()?;
+        let mut text = clean(&member.group).into_owned();
+        if let Some(source) = &member.source {
+            text += &format!(" from {} only", clean(source));
+        }
+        if let Some(host) = &flow.host {
+            text += &format!(", received by {}", clean(host));
+        }
+        if let Some(interface) = &member.interface {
+            text += &format!(" on {}", clean(interface));
+        }
+        if let Some(at) = member.joined_seconds {
+            text += &format!("; joined at {at:.3} s");
+            text += &match member.join_latency_seconds {
+                Some(latency) => format!(", first packet after {}", duration(latency)),
+                None => ", no packet arrived".into(),
+            };
+        }
+        if let Some(at) = member.left_seconds {
+            text += &format!("; left at {at:.3} s");
+            let bound = if member.leave_latency_is_bound == Some(true) { "at least " } else { "" };
+            if let Some(latency) = member.leave_latency_seconds {
+                text += &format!(", packets still arrived for {bound}{}", duration(latency));
+            }
+        }
+        if let Some(packets) = member.unjoined_packets.filter(|packets| *packets > 0) {
+            text += &format!("; {} sent while it was no member", counted(packets, "packet"));
+        }
+        Some(text)
+    };
+    // Each receiver of a stream is a flow of its own.
+    let groups = |flows: &[Flow]| {
+        let mut names: Vec<&str> = flows
+            .iter()
+            .filter_map(|f| Some(f.receiver.as_ref()?.membership.as_ref()?.group.as_str()))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then(|| clean(&names.join(", ")).into_owned())
+    };
+    items.per_flow("Group", flows, one, groups);
 }
 
 /// The laws on the path, and their effect on all packets of the emulator's flow, including other traffic.

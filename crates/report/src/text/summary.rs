@@ -121,7 +121,10 @@ fn rows(record: &Record, options: &TextOptions) -> String {
         if (members.len() > 1 || (!show_flows && !members.is_empty()))
             && let Some(total) = record.direction(direction)
         {
-            out += &sum_rows(direction, &members, total, "", &layout);
+            let is_shared =
+                direction == Direction::Forward && !record.plan.shared_streams().is_empty();
+            let of = if is_shared { ", each stream once" } else { "" };
+            out += &sum_rows(direction, &members, total, of, &layout);
         }
     }
     out

@@ -58,7 +58,7 @@ pub(crate) async fn resolve_elsewhere(
     plan: &Plan,
 ) -> Result<Vec<SocketAddr>, TrafficError> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    let (host, port, family) = (name.to_owned(), plan.port, plan.family);
+    let (host, port, family) = (name.to_owned(), plan.port, plan.wanted_family());
     std::thread::Builder::new()
         .name("weir-resolve".into())
         .spawn(move || drop(sender.send(resolve(&host, port, family))))

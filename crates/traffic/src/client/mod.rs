@@ -6,9 +6,11 @@ pub(crate) mod connect;
 mod latency;
 mod setup;
 mod several;
+mod streams;
 mod test;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -149,7 +151,7 @@ pub fn run(
         if servers.len() > 1 {
             return several::run(config, servers, asked, stop, observe).await;
         }
-        let control = test::Control { asked, engine: None, gate: None };
+        let control = test::Control { asked, engine: None, gate: None, streams: Arc::default() };
         test::run(config, control, stop, observe).await
     })
 }

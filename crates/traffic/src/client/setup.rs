@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_model::plan::{Direction, FlowSpec, Plan};
+use weir_model::plan::{Connection, Direction, FlowSpec, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::socket::borrow;
@@ -16,6 +16,7 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, DatagramKind};
 use weir_wire::preface::{DATA_LEN, DataPreface};
 
 use super::connect::bind_address;
+use super::streams::{self, Streams};
 use crate::channel::Meter;
 use crate::engine::{Dial, Engine, Events, Link};
 use crate::flows::{Flow, SessionFacts};
@@ -40,6 +41,7 @@ pub(super) struct Setup<'a> {
     pub(super) connect_timeout_ns: u64,
     pub(super) log: Option<PacketLog>,
     pub(super) meter: Meter,
+    pub(super) streams: Arc<Streams>,
 }
 
 impl Setup<'_> {
@@ -64,8 +66,10 @@ impl Setup<'_> {
             specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
         let mut flows = self.datagrams(&datagrams, specs.len())?;
         flows.extend(self.streams(&streams)?);
+        let mut alike = vec![];
         for spec in specs {
             flows.extend(self.passed(spec)?);
+            flows.extend(self.to_group(spec, &mut alike)?);
         }
         flows.sort_by_key(|f| f.spec.id);
         Ok(flows.into_iter().map(Arc::new).collect())
@@ -169,6 +173,29 @@ impl Setup<'_> {
         };
         let socket = pass().map_err(|e| Self::failed(spec, e))?;
         Ok(Some(self.on_socket(spec, socket)))
+    }
+
+    /// A flow that is sent to a group; `None` for transports without groups. `alike`: flows with the same connection so
+    /// far.
+    fn to_group(
+        &self,
+        spec: &FlowSpec,
+        alike: &mut Vec<Connection>,
+    ) -> Result<Option<Flow>, TrafficError> {
+        let Some(transport) = transport::group(spec) else { return Ok(None) };
+        let connection = spec.connection.without_server();
+        let index = alike.iter().filter(|known| **known == connection).count();
+        alike.push(connection);
+        let request = streams::Request {
+            plan: self.plan,
+            spec,
+            index,
+            server: self.server.ip_or_none(),
+            facts: &self.facts,
+            engine: self.engine,
+            events: self.events,
+        };
+        self.streams.part(&request, transport).map(Some)
     }
 
     /// The first bytes of a stream, which identify its flow to the server.

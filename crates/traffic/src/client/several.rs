@@ -13,6 +13,7 @@ use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{Interval, Record};
 
 use super::commands::{NamedFlow, PendingRequest, Reply, Request, has_ended, unknown};
+use super::streams::Streams;
 use super::test::{self, Control, Gate, start_late};
 use super::{ClientConfig, Event, Failure};
 use crate::stop::Stop;
@@ -88,6 +89,7 @@ async fn run_here(
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
     let engine = Arc::new(test::start_engine(&config)?);
+    let streams = Arc::new(Streams::default());
     let (ready, mut are_ready) = mpsc::unbounded_channel();
     let (start, start_ns) = watch::channel(None);
     let (messages, mut reported) = mpsc::unbounded_channel();
@@ -97,7 +99,12 @@ async fn run_here(
     for (index, server) in servers.iter().enumerate() {
         let (requests, asked) = mpsc::unbounded_channel();
         let gate = Gate { ready: ready.clone(), index, start_ns: start_ns.clone() };
-        let control = Control { asked, engine: Some(engine.clone()), gate: Some(gate) };
+        let control = Control {
+            asked,
+            engine: Some(engine.clone()),
+            gate: Some(gate),
+            streams: streams.clone(),
+        };
         let own = ClientConfig {
             plan: config.plan.of_server(server),
             host: server.host.clone(),
@@ -124,7 +131,11 @@ async fn run_here(
         });
     }
     drop((ready, messages, start_ns));
-    let mut whole = Whole { rows: Rows::new(parts.len()), parts, states: HashMap::new() };
+    let mut whole = Whole {
+        rows: Rows::new(parts.len(), config.plan.shared_streams()),
+        parts,
+        states: HashMap::new(),
+    };
     let (mut waiting, mut late_ns) = (servers.len(), None);
     while whole.parts.iter().any(|part| !part.is_over()) {
         let is_started = waiting == 0;
@@ -327,16 +338,19 @@ struct Rows {
     /// Number of intervals shown.
     shown: usize,
     kinds: HashMap<u32, (Direction, TransportName)>,
+    /// Numbers of the flows that share a sender.
+    shared: Vec<Vec<u32>>,
 }
 
 impl Rows {
-    fn new(tests: usize) -> Rows {
+    fn new(tests: usize, shared: Vec<Vec<u32>>) -> Rows {
         Rows {
             rows: BTreeMap::new(),
             next: vec![0; tests],
             ended: vec![false; tests],
             shown: 0,
             kinds: HashMap::new(),
+            shared,
         }
     }
 
@@ -396,7 +410,7 @@ impl Rows {
     }
 
     fn merged<'a>(&self, parts: impl Iterator<Item = &'a Interval> + Clone) -> Interval {
-        merge_intervals(parts, |id| self.kinds.get(&id).copied())
+        merge_intervals(parts, |id| self.kinds.get(&id).copied(), &self.shared)
     }
 }
 
@@ -437,7 +451,7 @@ mod tests {
     }
 
     fn rows() -> Rows {
-        let mut rows = Rows::new(2);
+        let mut rows = Rows::new(2, vec![]);
         for id in [1, 2] {
             rows.kinds.insert(id, (Direction::Forward, TransportName::Udp));
         }

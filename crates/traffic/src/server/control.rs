@@ -21,6 +21,7 @@ use weir_wire::control::{
 };
 use weir_wire::frame::FrameError;
 
+use super::groups::{self, Groups, JoinRequest};
 use super::live::Live;
 use super::session::{Session, Share};
 use super::{ServerEvent, Shared};
@@ -160,7 +161,7 @@ impl Task<'_> {
             return false;
         };
         drop(half_open.take());
-        let specs = open.plan.flows(open.family, open.path_mtu_bytes);
+        let specs: Vec<FlowSpec> = open.plan.flows(open.family, open.path_mtu_bytes);
         let sending = specs.iter().filter(|s| s.connection.direction == Direction::Reverse);
         let mtu = self.peer.ip().map_or(u32::MAX, host::min_path_mtu);
         if let Some(o) = host::oversized(sending, open.family, mtu) {
@@ -171,8 +172,23 @@ impl Task<'_> {
             self.refuse("plan", &text).await;
             return false;
         }
+        let joins = match groups::needed(&specs, &shared.config.limits) {
+            Ok(joins) => joins,
+            Err(text) => {
+                self.refuse("limit", &text).await;
+                return false;
+            }
+        };
+        let most = shared.config.limits.joins;
+        let Some(join_share) = Share::take(&shared.load, |l| &l.joins, joins, most) else {
+            let text = format!(
+                "{joins} memberships: the limit of this server is {most} in all (--max-joins)"
+            );
+            self.refuse("limit", &text).await;
+            return false;
+        };
         let ran = self.run(reader, open, specs, local).await;
-        drop((session_share, flow_share));
+        drop((session_share, flow_share, join_share));
         ran
     }
 
@@ -423,15 +439,16 @@ impl Task<'_> {
         let datagrams: Vec<_> =
             specs.iter().filter_map(|s| Some((s, transport::datagrams(s)?))).collect();
         let mut sockets = vec![];
-        if ports == DataPorts::Dedicated
-            || (ports == DataPorts::Auto && datagrams.len() > SHARED_UDP_FLOWS)
-        {
-            for (spec, transport) in datagrams {
-                let socket = pool.open(|port| session.dedicated_socket(spec, transport, port))?;
-                let port = socket.local_addr().map_err(|e| e.to_string())?.port();
-                opened.flow_ports.push((spec.id, port));
-                sockets.push((spec.id, socket));
+        let is_dedicated = ports == DataPorts::Dedicated
+            || (ports == DataPorts::Auto && datagrams.len() > SHARED_UDP_FLOWS);
+        for (spec, transport) in datagrams {
+            if !is_dedicated && spec.connection.transport.shares_port() {
+                continue;
             }
+            let socket = pool.open(|port| session.dedicated_socket(spec, transport, port))?;
+            let port = socket.local_addr().map_err(|e| e.to_string())?.port();
+            opened.flow_ports.push((spec.id, port));
+            sockets.push((spec.id, socket));
         }
         for (flow, socket) in sockets {
             self.shared.front.await_dedicated(session, flow, socket);
@@ -468,6 +485,7 @@ impl Task<'_> {
         let mut heard = Instant::now();
         let mut references = None;
         let mut start_at = None;
+        let mut groups = Groups::default();
         loop {
             cpu.set_sending(!sending.is_empty());
             let live_at = live.at;
@@ -479,6 +497,13 @@ impl Task<'_> {
             };
             let cpu_starts = async {
                 match start_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let group_at = groups.next();
+            let group_due = async {
+                match group_at {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -514,11 +539,19 @@ impl Task<'_> {
                             session.start(&shared.engine, intervals);
                             let until = Duration::from_nanos(at_ns.saturating_sub(now));
                             start_at = Some(Instant::now() + until);
+                            groups.start(Instant::now() + until);
                             if open.live && open.plan.interval.0 > 0 {
                                 live.start(intervals, ControlBudget::new(&stated), self.meter.bytes(), now);
                             }
                             if !self.send(&ServerMessage::Started).await {
                                 return ("the client does not read".into(), report);
+                            }
+                        }
+                        Ok(ClientMessage::Join { flow, source, name, key }) => {
+                            let request = JoinRequest { flow, source, name, key };
+                            if let Err(text) = groups.add(session, &shared.engine, &request) {
+                                self.refuse("unavailable", &text).await;
+                                return (text, report);
                             }
                         }
                         Ok(ClientMessage::StartFlow { flow }) => {
@@ -552,6 +585,7 @@ impl Task<'_> {
                             if report.is_some() {
                                 return ("a second request for the report".into(), report);
                             }
+                            groups.read(&shared.engine);
                             let measured = cpu.report();
                             let Some(mut end) = self.report(session, &before, measured, &clock).await else {
                                 return ("the report could not be made".into(), report);
@@ -593,6 +627,11 @@ impl Task<'_> {
                     };
                     if !self.send(&message).await {
                         return ("the client does not read".into(), report);
+                    }
+                }
+                () = group_due => {
+                    for failed in groups.run(&shared.engine) {
+                        let _ = events.send(failed);
                     }
                 }
                 () = cpu_starts => {

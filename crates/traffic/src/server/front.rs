@@ -270,7 +270,7 @@ impl Loop {
                 let probes = hello.flow == 0;
                 let wanted = match probes {
                     true => session.take_probe_socket(),
-                    false => session.is_awaited(hello.flow),
+                    false => session.is_awaited_on_shared_port(hello.flow),
                 };
                 if !wanted {
                     return;

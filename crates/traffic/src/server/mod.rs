@@ -2,6 +2,7 @@
 
 mod control;
 mod front;
+mod groups;
 mod live;
 mod ports;
 mod session;
@@ -19,7 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use weir_flow::Scheduling;
-use weir_model::plan::DEFAULT_PORT;
+use weir_model::plan::{DEFAULT_PORT, Scope};
 use weir_net::clock::Clock;
 use weir_net::socket::borrow;
 use weir_net::tcp::{TcpListener, TcpOptions};
@@ -52,6 +53,12 @@ pub struct Limits {
     pub half_open: u64,
     /// Silence of a client after which its session ends.
     pub silence_seconds: u64,
+    /// Widest scope of multicast groups that a session may request to join; absent: none.
+    pub multicast_scope: Option<Scope>,
+    /// Maximum number of multicast memberships of a session.
+    pub session_joins: u64,
+    /// Maximum number of multicast memberships of all sessions.
+    pub joins: u64,
     /// How long a client may take to read its report: its session ends when it reads nothing, or not all, in time.
     pub report: ReportTimeout,
 }
@@ -65,6 +72,9 @@ impl Default for Limits {
             hello_seconds: 10,
             half_open: 20_000,
             silence_seconds: 30,
+            multicast_scope: Some(Scope::Admin),
+            session_joins: 32,
+            joins: 256,
             report: ReportTimeout::default(),
         }
     }

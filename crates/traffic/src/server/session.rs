@@ -142,7 +142,7 @@ impl Session {
             && stream.flow_label().ok().flatten() != Some(label)
         {
             let reason = "the server's system does not apply a flow label to accepted connections";
-            let _ = self.events.send(FlowEvent::Failed(spec.id, reason.into()));
+            self.fail(spec.id, reason.into());
             return Err(reason);
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
@@ -155,7 +155,7 @@ impl Session {
             }
             false => Flow::stream(engine, facts, spec, sends, socket, events),
         };
-        self.add(engine, flow);
+        self.add(engine, Arc::new(flow));
         Ok(())
     }
 
@@ -232,6 +232,12 @@ impl Session {
             && !lock(&self.flows).contains_key(&flow)
     }
 
+    /// Whether a datagram flow has no socket yet and may get one on the server's port.
+    pub(crate) fn is_awaited_on_shared_port(&self, flow: u32) -> bool {
+        self.specs.get(&flow).is_some_and(|s| s.connection.transport.shares_port())
+            && self.is_awaited(flow)
+    }
+
     /// Attaches a datagram flow to its socket.
     pub(crate) fn attach_datagrams(
         &self,
@@ -252,7 +258,8 @@ impl Session {
             let proof = Some(Proof { alive, period_ns: self.facts.feedback_ns });
             let link = Link::Datagrams { socket, signals: Box::new(signals), proof };
             let (facts, spec, events) = (&self.facts, spec.clone(), self.events.clone());
-            self.add(engine, Flow::transactions(engine, facts, spec, false, link, None, events));
+            let flow = Flow::transactions(engine, facts, spec, false, link, None, events);
+            self.add(engine, Arc::new(flow));
             return;
         }
         let flow = Flow::datagrams(
@@ -266,10 +273,11 @@ impl Session {
             self.events.clone(),
             self.log.clone(),
         );
-        self.add(engine, flow);
+        self.add(engine, Arc::new(flow));
     }
 
-    fn add(&self, engine: &Engine, flow: Flow) {
+    /// Adds a flow, which is then ready.
+    pub(crate) fn add(&self, engine: &Engine, flow: Arc<Flow>) {
         let id = flow.spec.id;
         if let Some(clock) = *lock(&self.clock) {
             flow.set_clock(sender_clock(&clock, engine.clock().monotonic_ns()));
@@ -283,7 +291,7 @@ impl Session {
             flow.remove(engine);
             return;
         }
-        flows.insert(id, Arc::new(flow));
+        flows.insert(id, flow);
         drop(flows);
         let _ = self.events.send(FlowEvent::Ready(id));
     }
@@ -358,6 +366,7 @@ pub(crate) struct Load {
     pub(crate) flows: AtomicU64,
     pub(crate) half_open: AtomicU64,
     pub(crate) large_plans: AtomicU64,
+    pub(crate) joins: AtomicU64,
 }
 
 /// A part of a limit, released when dropped.

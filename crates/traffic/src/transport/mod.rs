@@ -5,22 +5,29 @@
 //! and [`DatagramTransport`] are how client and server open them. No method assumes that a socket has one peer, or that
 //! a flow was greeted on the socket that carries it.
 
+mod broadcast;
+mod group;
 mod mptcp;
+mod multicast;
 mod tcp;
 mod udp;
+mod udp_lite;
 mod unix;
 mod unix_datagram;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
+use weir_net::interface::Interface;
 use weir_net::socket::{AsSocket, BorrowedSocket};
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
-use weir_net::udp::{Filling, RecvBatch, Sent, UdpOptions};
+use weir_net::udp::{Filling, Membership, RecvBatch, Sent, UdpOptions};
 
 use crate::Address;
 
+pub(crate) use group::{destination, group_options};
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
 /// A non-blocking byte stream.
@@ -65,6 +72,11 @@ pub trait DatagramSocket: AsSocket + Send + Sync + std::fmt::Debug {
     fn overflow(&self) -> Option<u32>;
     /// Addresses of this end and of the peer, as they are shown.
     fn addresses(&self) -> [String; 2];
+    /// Bytes that the checksum covers of sent datagrams (`true`), or must cover of received ones; 0: all. `None`: it
+    /// always covers all.
+    fn checksum_coverage(&self, _send: bool) -> Option<u16> {
+        None
+    }
     /// Bytes of send (`true`) or receive buffer in effect.
     fn buffer_bytes(&self, send: bool) -> Option<u64>;
 }
@@ -87,14 +99,39 @@ pub(crate) trait StreamTransport: Sync {
 
 /// How the datagram sockets of a transport are opened.
 pub(crate) trait DatagramTransport: Sync {
+    /// Why this host can't open one: what is missing, and where to look.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
     /// The options of a flow's socket. `receives`: data arrives on it; `flows`: how many the session has.
     fn options(
         &self,
         spec: &FlowSpec,
-        bind: std::net::SocketAddr,
+        bind: SocketAddr,
         receives: bool,
         flows: usize,
     ) -> UdpOptions;
+}
+
+/// How datagrams that may reach several receivers are sent and received. Nothing is ever sent back to the sender.
+pub(crate) trait GroupTransport: Sync {
+    /// The addresses that are accepted on this interface, if the flow's is not one of them.
+    fn refused(&self, _spec: &FlowSpec, _interface: &Interface) -> Option<String> {
+        None
+    }
+    /// The options of the sender's socket, which sends through `interface`.
+    fn sender(&self, spec: &FlowSpec, bind: SocketAddr, interface: &Interface) -> UdpOptions;
+    /// The options of a receiver's socket, which accepts only the sender's datagrams.
+    fn receiver(&self, spec: &FlowSpec, source: SocketAddr, interface: &Interface) -> UdpOptions;
+    /// The membership that a receiver needs; `None`: it receives without one.
+    fn membership(
+        &self,
+        _spec: &FlowSpec,
+        _source: SocketAddr,
+        _interface: &Interface,
+    ) -> Option<Membership> {
+        None
+    }
 }
 
 /// How the datagram sockets of a transport without ports reach both ends: the client creates them, and passes the
@@ -121,6 +158,7 @@ enum Implementation {
     Stream(&'static dyn StreamTransport),
     Datagrams(&'static dyn DatagramTransport),
     Passed(&'static dyn PassedTransport),
+    Group(&'static dyn GroupTransport),
 }
 
 /// The registration: a transport's line here and its `mod` line above.
@@ -131,6 +169,9 @@ fn implementation(name: TransportName) -> Implementation {
         TransportName::Mptcp => Implementation::Stream(&mptcp::Mptcp),
         TransportName::Unix => Implementation::Stream(&unix::Unix),
         TransportName::UnixDatagram => Implementation::Passed(&unix_datagram::UnixDatagram),
+        TransportName::Multicast => Implementation::Group(&multicast::Multicast),
+        TransportName::Broadcast => Implementation::Group(&broadcast::Broadcast),
+        TransportName::UdpLite => Implementation::Datagrams(&udp_lite::UdpLite),
     }
 }
 
@@ -158,11 +199,20 @@ pub(crate) fn passed(spec: &FlowSpec) -> Option<&'static dyn PassedTransport> {
     }
 }
 
+/// How a flow's datagrams are sent to a group; `None`: they are not.
+pub(crate) fn group(spec: &FlowSpec) -> Option<&'static dyn GroupTransport> {
+    match implementation(spec.connection.transport.name()) {
+        Implementation::Group(transport) => Some(transport),
+        _ => None,
+    }
+}
+
 /// Why this host lacks a transport: what is missing, and where to look.
 pub(crate) fn unavailable(name: TransportName) -> Option<String> {
     match implementation(name) {
         Implementation::Stream(transport) => transport.unavailable(),
-        Implementation::Datagrams(_) | Implementation::Passed(_) => None,
+        Implementation::Datagrams(transport) => transport.unavailable(),
+        Implementation::Passed(_) | Implementation::Group(_) => None,
     }
 }
 

@@ -31,43 +31,51 @@ impl DatagramTransport for Udp {
         receives: bool,
         flows: usize,
     ) -> UdpOptions {
-        let (c, udp) = (&spec.connection, options(spec));
-        let ip = &udp.ip;
-        let per_flow = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
-        let window = c.window.map(|w| w.0 as usize);
-        let receive_buffer =
-            if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
-        UdpOptions {
-            send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
-            receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
-            priority: ip.priority.filter(|_| !receives),
-            tos: ip.tos,
-            ttl: ip.ttl,
-            flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
-            // Without the flag the system fragments as usual, so that large payloads pass.
-            dont_fragment: udp.dont_fragment.then_some(true),
-            gro: receives && wants_coalescing(spec),
-            timestamps: receives,
-            rxq_overflow: receives,
-            pacing_bytes_per_second: if receives {
-                None
-            } else {
-                ip.kernel_pacing.map(|r| r.0 / 8)
-            },
-            nonblocking: true,
-            ..UdpOptions::bind(bind)
-        }
+        options(spec, bind, receives, flows)
+    }
+}
+
+/// The options of a socket of UDP, or of a transport that the kernel handles like UDP.
+pub(super) fn options(
+    spec: &FlowSpec,
+    bind: SocketAddr,
+    receives: bool,
+    flows: usize,
+) -> UdpOptions {
+    let (c, udp) = (&spec.connection, own_options(spec));
+    let ip = c.transport.ip().cloned().unwrap_or_default();
+    let per_flow = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
+    let window = c.window.map(|w| w.0 as usize);
+    let receive_buffer = if spec.is_paced() { RECEIVE_BUFFER } else { UNLIMITED_RECEIVE_BUFFER };
+    UdpOptions {
+        send_buffer: (!receives).then(|| window.unwrap_or(per_flow(SEND_BUFFER))),
+        receive_buffer: receives.then(|| window.unwrap_or(per_flow(receive_buffer))),
+        priority: ip.priority.filter(|_| !receives),
+        tos: ip.tos,
+        ttl: ip.ttl,
+        flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
+        // Without the flag the system fragments as usual, so that large payloads pass.
+        dont_fragment: udp.dont_fragment.then_some(true),
+        gro: receives && wants_coalescing(spec),
+        timestamps: receives,
+        rxq_overflow: receives,
+        pacing_bytes_per_second: if receives { None } else { ip.kernel_pacing.map(|r| r.0 / 8) },
+        nonblocking: true,
+        ..UdpOptions::bind(bind)
     }
 }
 
 /// The options of UDP, or their defaults.
-fn options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
+fn own_options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
     spec.connection.transport.udp_options().cloned().unwrap_or_default()
 }
 
 /// Whether a receiver requests coalesced datagrams: where spacing does not matter, or as configured.
 pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
-    let Some(options) = spec.connection.transport.udp_options() else { return false };
+    let transport = &spec.connection.transport;
+    let Some(options) = transport.udp_options().filter(|_| transport.coalesces()) else {
+        return false;
+    };
     if spec.connection.shape.has_transactions() {
         return false;
     }
@@ -82,11 +90,12 @@ pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
 pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -> bool {
     let payload = spec.max_payload();
     // The kernel segments a message into datagrams of one size.
-    let possible = spec.size.is_constant()
+    let possible = spec.connection.transport.coalesces()
+        && spec.size.is_constant()
         && payload > 0
         && payload * 2 <= 65_507
         && socket.max_segments() > 1;
-    match options(spec).gso {
+    match own_options(spec).gso {
         Switch::On => possible,
         Switch::Off => false,
         Switch::Auto => possible && !spec.is_paced(),
@@ -117,6 +126,10 @@ impl DatagramSocket for UdpSocket {
 
     fn addresses(&self) -> [String; 2] {
         [shown(self.local_addr()), shown(self.peer_addr())]
+    }
+
+    fn checksum_coverage(&self, send: bool) -> Option<u16> {
+        self.lite_coverage(send).ok()
     }
 
     fn buffer_bytes(&self, send: bool) -> Option<u64> {

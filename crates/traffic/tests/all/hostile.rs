@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use faults_common::*;
-use weir_model::plan::{Connection, DataPorts, Direction, Transport};
+use weir_model::plan::{Connection, ConnectionFields, DataPorts, Direction, Transport};
 use weir_model::record::Status;
 use weir_model::units::{ByteSize, Span};
 use weir_traffic::{
@@ -290,6 +290,70 @@ fn only_a_valid_hello_is_answered_and_at_its_own_length() {
     }
     assert_eq!(answered, 4);
     assert!(nothing_arrived(&stranger));
+}
+
+/// Flows to a group, and those of UDP-Lite, have no socket on the server's port: a hello there proves an address of UDP
+/// only. A join directs nothing to the address that it states.
+#[test]
+fn a_join_directs_no_packet_to_the_stated_source() {
+    let server = Server::start(ServerConfig::default());
+    let of = |transport: Transport, group: Option<&str>| {
+        let own = Connection { transport, ..endless_udp(Direction::Forward) };
+        let mut fields = ConnectionFields::from(own);
+        fields.group = group.map(|group| group.parse().unwrap());
+        Connection::from(fields)
+    };
+    let mut flows = vec![of(Transport::multicast(), Some("239.7.7.7"))];
+    if weir_net::udp::try_lite().is_ok() {
+        flows.push(of(Transport::udp_lite(), None));
+    }
+    let session = || Raw::session(server.address, plan(flows.clone()));
+    let (mut raw, opened) = session();
+    let key = datagram_key(&opened);
+    let client = udp("127.0.0.1", server.address);
+    // Received in order: the answer to the last one is the only one.
+    for flow in [1, 2, 0] {
+        client.send(&datagram(&opened, DatagramKind::Hello, flow).encode(&key)).unwrap();
+    }
+    let mut buffer = [0; 2048];
+    assert_eq!(client.recv(&mut buffer).unwrap(), LEN);
+    let answer = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
+    assert_eq!((answer.kind, answer.flow), (DatagramKind::HelloAck, 0));
+
+    let third = std::net::UdpSocket::bind("127.0.0.3:0").unwrap();
+    let join = |flow: u32, source: String, name: &str, key: &str| ClientMessage::Join {
+        flow,
+        source: source.parse().unwrap(),
+        name: name.into(),
+        key: key.into(),
+    };
+    let (good, of_third) = ("00".repeat(16), third.local_addr().unwrap().to_string());
+    raw.send(&join(1, of_third.clone(), "x", &good));
+    assert!(raw.read_until(|m| *m == ServerMessage::FlowReady { flow: 1 }).is_some());
+    // Even a hello that claims to come from the group's sender is no reason to answer.
+    let hello = datagram(&opened, DatagramKind::Hello, 1).encode(&key);
+    let _ = third.send_to(&hello, "239.7.7.7:9348");
+    raw.send(&ClientMessage::Probe { t1_ns: 5, reference: false });
+    assert!(raw.read_until(|m| matches!(m, ServerMessage::ProbeReply { .. })).is_some());
+    assert!(nothing_arrived(&third));
+
+    for message in [
+        join(1, of_third.clone(), "x", &good),
+        join(9, of_third.clone(), "x", &good),
+        join(1, of_third.clone(), "x", "00"),
+        join(1, of_third.clone(), &"x".repeat(1000), &good),
+        join(1, "[::1]:5000".into(), "x", &good),
+    ] {
+        // The first is a second join of the flow.
+        let (mut other, _) = session();
+        let again = message == join(1, of_third.clone(), "x", &good);
+        (0..=u32::from(again)).for_each(|_| other.send(&message));
+        let refused = other.read_until(|m| matches!(m, ServerMessage::Refused { .. }));
+        assert!(refused.is_some(), "{message:?}");
+    }
+    drop(raw);
+    server.idle();
+    server.still_serves();
 }
 
 /// A session whose only flow is sent to a socket of this test.

@@ -4,6 +4,7 @@
 
 mod faults_common;
 
+mod cast;
 mod faults;
 mod header;
 mod hostile;

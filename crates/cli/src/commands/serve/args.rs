@@ -8,7 +8,7 @@ use clap::Args;
 use weir_jobs::ServeJob;
 use weir_model::ModelError;
 use weir_model::names::{Host, UNIX};
-use weir_model::plan::DEFAULT_PORT;
+use weir_model::plan::{DEFAULT_PORT, Scope};
 use weir_model::threads::Threads;
 use weir_model::units::Span;
 
@@ -109,6 +109,16 @@ pub(crate) struct LimitArgs {
     /// Close a session after this time without a message of its client; clients send one every 2 s, or every 5 s at low rates
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub(crate) silence_time: Span,
+    /// Widest scope of multicast groups that clients may let this server join: none, link, admin (239.0.0.0/8, and the IPv6
+    /// scopes up to 8) or global
+    #[arg(long, value_name = "SCOPE", default_value = "admin", value_parser = ["none", "link", "admin", "global"])]
+    pub(crate) multicast_scope: String,
+    /// Maximum number of multicast and broadcast flows that a session receives
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = values::whole(0_u32..=10_000))]
+    pub(crate) max_session_joins: u32,
+    /// The same of all sessions
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = values::whole(0_u32..=100_000))]
+    pub(crate) max_joins: u32,
     /// Exit after this time without a client [default: never]
     #[arg(long, value_name = "TIME", value_parser = values::positive)]
     pub(crate) idle_timeout: Option<Span>,
@@ -191,6 +201,9 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
         hello_time: limits.hello_time,
         max_half_open: limits.max_half_open,
         silence_time: limits.silence_time,
+        multicast_scope: Scope::ALL.into_iter().find(|s| s.name() == limits.multicast_scope),
+        max_session_joins: limits.max_session_joins,
+        max_joins: limits.max_joins,
         idle_timeout: limits.idle_timeout,
         speed_test: args.speed.job(),
         peers: args.peers.0.clone(),
@@ -215,6 +228,9 @@ pub(crate) fn config(job: &ServeJob, key: Option<Key>) -> Result<ServerConfig, C
             hello_seconds: job.hello_time.0 / 1_000_000_000,
             half_open: job.max_half_open.into(),
             silence_seconds: job.silence_time.0 / 1_000_000_000,
+            multicast_scope: job.multicast_scope,
+            session_joins: job.max_session_joins.into(),
+            joins: job.max_joins.into(),
             ..Limits::default()
         },
         data_ports: job.data_ports.map(|(first, last)| first..=last),

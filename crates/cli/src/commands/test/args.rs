@@ -15,7 +15,7 @@ use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
 use super::flags::flags;
-use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
+use crate::commands::values::{self, Bind, Cpus, GroupAddress, Label, Nominal};
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
@@ -97,8 +97,27 @@ flags! {
         /// Send UDP datagrams; the same as --transport udp
         #[arg(short = 'u', long)]
         udp: bool => transport,
+        /// Send UDP-Lite datagrams; the same as --transport udp-lite
+        #[arg(long, conflicts_with = "udp")]
+        udp_lite: bool => transport,
+        /// Send UDP datagrams to this multicast group; each HOST joins it and is a receiver of the same stream [default port: 9348]
+        #[arg(long, value_name = "GROUP[:PORT]", value_parser = values::group_address, conflicts_with_all = ["udp_lite", "broadcast"])]
+        multicast: Option<GroupAddress> => group,
+        /// Send UDP datagrams to this broadcast address, 255.255.255.255 or that of a network; each HOST is a receiver of the
+        /// same stream [default port: 9348]
+        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = values::group_address, conflicts_with = "udp_lite")]
+        broadcast: Option<GroupAddress> => group,
+        /// Multicast: receivers join for this sender only (IGMPv3, MLDv2)
+        #[arg(long, visible_alias = "ssm")]
+        source_specific: bool => connection.source_specific,
+        /// Multicast: receivers join this long after the start [default: before it]
+        #[arg(long, value_name = "TIME")]
+        join_after: Option<Span> => connection.join_after,
+        /// Multicast: receivers leave this long after the start [default: at the end]
+        #[arg(long, value_name = "TIME")]
+        leave_after: Option<Span> => connection.leave_after,
         /// Transport [default: tcp]
-        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with = "udp")]
+        #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with_all = ["udp", "udp_lite", "multicast", "broadcast"])]
         transport: Option<TransportName> => transport,
         /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
         #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
@@ -216,6 +235,9 @@ flags! {
         /// Local interface to send through
         #[arg(long, value_name = "INTERFACE")]
         bind_dev: Option<String> => device,
+        /// Multicast and broadcast: interface of the receivers [default: that of the control connection]
+        #[arg(long, value_name = "INTERFACE")]
+        interface: Option<String> => connection.interface,
         /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
         #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
         cport: Option<u16> => client_port,
@@ -253,12 +275,15 @@ flags! {
         /// IPv6 flow label, 0 to 1048575 [default: chosen by the kernel]
         #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
         flowlabel: Option<u32> => connection.flow_label,
-        /// Time to live or hop limit, 1 to 255 [default: the kernel's]
+        /// Time to live or hop limit, 1 to 255 [default: the kernel's; multicast: 1]
         #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
         ttl: Option<u8> => connection.ttl,
         /// Set the don't-fragment bit, and do not fragment locally
         #[arg(long)]
         dont_fragment: bool => connection.dont_fragment,
+        /// UDP-Lite: bytes of each datagram that the checksum covers, from the header of 8 bytes on: 8 to 65535, or full [default: full]
+        #[arg(long, value_name = "BYTES|full", value_parser = values::coverage)]
+        checksum_coverage: Option<u16> => connection.checksum_coverage,
         /// TCP: zero-copy sending (MSG_ZEROCOPY)
         #[arg(short = 'Z', long)]
         zerocopy: bool => connection.zero_copy,
@@ -394,7 +419,10 @@ impl TrafficArgs {
         match (self.transport, of_path) {
             (Some(named), _) => named,
             (None, Some(of_path)) => *of_path,
+            (None, None) if self.multicast.is_some() => Transport::multicast().name(),
+            (None, None) if self.broadcast.is_some() => Transport::broadcast().name(),
             (None, None) if self.udp => Transport::udp().name(),
+            (None, None) if self.udp_lite => Transport::udp_lite().name(),
             (None, None) => TransportName::default(),
         }
     }

@@ -124,9 +124,14 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     let mut like = ConnectionFields::default();
     args.apply(&mut plan, &mut like);
     like.transport = traffic.transport(&args.host);
+    if let Some(group) = traffic.multicast.or(traffic.broadcast) {
+        (like.group, like.group_port) = (Some(group.address), group.port);
+    }
+    // Several hosts receive the same stream.
+    let senders = if like.transport.multicast() { 1 } else { hosts.len().max(1) };
     let count = like.count;
     let directions = traffic.directions();
-    let of_direction = count.saturating_mul(hosts.len().max(1) as u32);
+    let of_direction = count.saturating_mul(senders as u32);
     if rate.total_rate
         && let Some(total) = rate.bitrate
     {
@@ -163,6 +168,7 @@ fn shape(args: &TestArgs, hosts: &[Host], fresh_seed: Seed) -> Result<Plan, CliE
     plan.connections = groups
         .enumerate()
         .map(|(group, (server, direction))| {
+            let group = if senders == 1 { group % directions.len() } else { group };
             let client_port = socket.cport.map(|first| port_of(first, group)).transpose()?;
             let host = server.map(|server| server.name.clone());
             let port = server.and_then(|server| server.port);

@@ -31,7 +31,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Command lines that iperf3 users rely on, and each flag once.
-const LINES: [&str; 39] = [
+const LINES: [&str; 47] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -75,6 +75,10 @@ const LINES: [&str; 39] = [
     "h --profile voip-g711",
     "h --profile imix -b 2000pps -k 50 -P 3 --dscp af41 -6",
     "h other:5000 --profile quake3 -t 3",
+    "h --udp-lite --checksum-coverage 20",
+    "h other:5000 --multicast 239.1.1.1 --source-specific --ttl 4 --interface eth1 --join-after 1s --leave-after 3s --cport 6000",
+    "h --multicast [ff15::1]:5000 -u",
+    "h --broadcast 192.0.2.255:5000",
 ];
 
 #[test]

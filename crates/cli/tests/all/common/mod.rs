@@ -65,7 +65,7 @@ pub(crate) struct Bench {
     _turn: Turn,
 }
 
-struct Server {
+pub(crate) struct Server {
     child: Child,
     _stdout: BufReader<std::process::ChildStdout>,
 }
@@ -255,6 +255,11 @@ impl Bench {
         stdout.read_line(&mut line).unwrap();
         assert!(line.contains("listening"), "{line}");
         self.server = Some(Server { child, _stdout: stdout });
+    }
+
+    /// Hands over the running server, so that another one can be started.
+    pub(crate) fn keep_server(&mut self) -> Server {
+        self.server.take().unwrap()
     }
 
     /// Ends the server by SIGTERM, so that it completes its files.

@@ -39,6 +39,16 @@ pub trait Description: Sync {
         false
     }
 
+    /// Whether the system segments and coalesces its datagrams (UDP_SEGMENT, UDP_GRO).
+    fn coalesces(&self) -> bool {
+        false
+    }
+
+    /// Whether its flows can use the one port of the server; otherwise each gets a port of its own.
+    fn shares_port(&self) -> bool {
+        true
+    }
+
     /// Whether a server can answer each request of a client on its socket.
     fn transactions(&self) -> bool {
         self.connected() && !self.multicast()

@@ -4,11 +4,14 @@
 //! The rest of Weir depends on a transport's [`Description`], never on its name. A new transport needs a file
 //! here, its `mod` line and its line in `transports!`.
 
+mod broadcast;
 mod description;
 mod mptcp;
+mod multicast;
 mod options;
 mod tcp;
 mod udp;
+mod udp_lite;
 mod unix;
 mod unix_datagram;
 
@@ -16,7 +19,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fields::ConnectionFields;
-pub use super::fields::{IpOptions, StreamOptions, TcpOptions, UdpOptions};
+pub use super::fields::{
+    CoverageOptions, GroupOptions, IpOptions, StreamOptions, TcpOptions, UdpOptions,
+};
 use crate::ModelError;
 
 pub use description::{Description, Headers};
@@ -114,6 +119,12 @@ transports! {
     Unix: unix(unix::UnixOptions),
     /// Unix datagram socket; the host is unix:PATH.
     UnixDatagram: unix_datagram(unix_datagram::UnixDatagramOptions),
+    /// UDP-Lite: a checksum that may cover only the first bytes of a datagram.
+    UdpLite: udp_lite(udp_lite::UdpLiteOptions),
+    /// UDP datagrams to a multicast group, which the servers join.
+    Multicast: multicast(multicast::MulticastOptions),
+    /// UDP datagrams to a broadcast address of IPv4.
+    Broadcast: broadcast(broadcast::BroadcastOptions),
 }
 
 impl Transport {
@@ -144,6 +155,18 @@ impl Transport {
     #[must_use]
     pub fn udp_options(&self) -> Option<&UdpOptions> {
         self.options().udp()
+    }
+
+    /// Options of datagrams that may reach several receivers, if it sends such.
+    #[must_use]
+    pub fn group(&self) -> Option<&GroupOptions> {
+        self.options().group()
+    }
+
+    /// Options of the checksum's coverage, if the transport has any.
+    #[must_use]
+    pub fn coverage(&self) -> Option<&CoverageOptions> {
+        self.options().coverage()
     }
 
     /// Moves the transport's own options out of a document.

@@ -1,7 +1,10 @@
 //! Reading, writing and validation of options that only some transports have. They are declared in
 //! [`crate::plan::fields`].
 
-use crate::plan::{ConnectionFields, IpOptions, StreamOptions, Switch, TcpOptions, UdpOptions};
+use crate::plan::{
+    ConnectionFields, CoverageOptions, GroupOptions, IpOptions, StreamOptions, Switch, TcpOptions,
+    UdpOptions,
+};
 
 /// An invalid value: field, given value, accepted values.
 pub(crate) type Refusal = (&'static str, String, String);
@@ -31,6 +34,12 @@ pub(crate) trait Options {
         None
     }
     fn udp(&self) -> Option<&UdpOptions> {
+        None
+    }
+    fn coverage(&self) -> Option<&CoverageOptions> {
+        None
+    }
+    fn group(&self) -> Option<&GroupOptions> {
         None
     }
 }

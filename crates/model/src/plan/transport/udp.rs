@@ -28,6 +28,10 @@ impl Description for Udp {
         Some(Headers { bytes: 8, timestamp_bytes: 0 })
     }
 
+    fn coalesces(&self) -> bool {
+        true
+    }
+
     fn datagram_counters(&self) -> bool {
         true
     }
@@ -48,13 +52,18 @@ impl Description for Udp {
     }
 
     fn default_payload(&self, _: Option<SendRate>, family: Family, path_mtu_bytes: u32) -> u64 {
-        let headers = match family {
-            Family::Ipv4 => 28,
-            Family::Ipv6 => 48,
-        };
-        // Loopback's MTU of 65 536 would give datagrams that no other path carries; keep to Ethernet's.
-        u64::from(path_mtu_bytes.clamp(576, 9000)) - headers
+        largest_unfragmented(family, path_mtu_bytes)
     }
+}
+
+/// The largest datagram that a path carries without fragmentation.
+pub(super) fn largest_unfragmented(family: Family, path_mtu_bytes: u32) -> u64 {
+    let headers = match family {
+        Family::Ipv4 => 28,
+        Family::Ipv6 => 48,
+    };
+    // Loopback's MTU of 65 536 would give datagrams that no other path carries; keep to Ethernet's.
+    u64::from(path_mtu_bytes.clamp(576, 9000)) - headers
 }
 
 /// The default rate of datagrams.

@@ -30,6 +30,11 @@ impl Description for UnixDatagram {
         true
     }
 
+    /// It has no port.
+    fn shares_port(&self) -> bool {
+        false
+    }
+
     fn headers(&self) -> Option<Headers> {
         None
     }

@@ -30,6 +30,7 @@ use super::commands::{NamedFlow, PendingRequest, Reply, Request, has_ended, unkn
 use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
+use super::streams::Streams;
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_ROUTE, lock};
@@ -73,6 +74,8 @@ pub(super) struct Control {
     pub(super) engine: Option<Arc<Engine>>,
     /// The common start of several tests.
     pub(super) gate: Option<Gate>,
+    /// The streams to groups, which tests of one client share.
+    pub(super) streams: Arc<Streams>,
 }
 
 /// Where a test of several waits until all are ready.
@@ -131,7 +134,7 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
-    let Control { mut asked, engine, gate } = control;
+    let Control { mut asked, engine, gate, streams } = control;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     for connection in &config.plan.connections {
@@ -221,6 +224,7 @@ pub(super) async fn run(
                 connect_timeout_ns: timeout,
                 log,
                 meter: meter.clone(),
+                streams,
             };
             // Streams need no datagrams: where UDP is blocked, the test does not wait long for probes.
             let probe = |patience| {
@@ -289,6 +293,7 @@ pub(super) async fn run(
     if asked_reference {
         test.probe_control().await?;
     }
+    test.join_groups().await?;
     let mut remote_reference = None;
     // The server reports each data connection that it accepts; nothing starts before.
     let ready = async {
@@ -409,6 +414,23 @@ impl Test<'_> {
             Ok(Err(e)) => Err(broken(self.remote, "the test", &e)),
             Err(_) => Err(broken(self.remote, "the test", &ChannelError::Closed)),
         }
+    }
+
+    /// Requests the server to receive the flows that are sent to groups.
+    async fn join_groups(&mut self) -> Result<(), TrafficError> {
+        let joins = self.flows.iter().filter_map(|flow| {
+            let join = flow.join()?;
+            Some(ClientMessage::Join {
+                flow: flow.spec.id,
+                source: join.source?,
+                name: join.name.clone(),
+                key: crate::key::to_hex(&join.key),
+            })
+        });
+        for message in joins.collect::<Vec<_>>() {
+            self.send(&message).await?;
+        }
+        Ok(())
     }
 
     /// Waits for the probes of the idle path: the idle round trip, and the clocks' first relation.
