@@ -297,7 +297,7 @@ mod tests {
 
     /// Parts of a record that are not measurements: identity, request, hosts, verdicts. `servers` has the parts of
     /// the record for each server. Counters of emulators are defined in docs/emulator.md.
-    const NOT_MEASURED: [&str; 23] = [
+    const NOT_MEASURED: [&str; 24] = [
         "servers",
         "schema",
         "id",
@@ -308,6 +308,7 @@ mod tests {
         "status",
         "end_reason",
         "command",
+        "commands",
         "plan",
         "plan_sha256",
         "seed",

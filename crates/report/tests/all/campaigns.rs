@@ -1,4 +1,5 @@
-//! The tables of shipped campaigns, from results of real runs (`weir run --quick --json`, without their `runs`).
+//! The tables of shipped campaigns, from results of real runs (`weir run --quick --json`, without their `runs`,
+//! hosts and outputs of commands).
 // Clippy exempts test functions, but not their helpers.
 
 use crate::support;
@@ -15,7 +16,15 @@ fn stored(name: &str) -> Experiment {
 
 #[test]
 fn campaigns_are_rendered_from_their_stored_results() {
-    for name in ["link-throughput", "saturation", "ttcp-link"] {
+    for name in [
+        "emulator-packets",
+        "emulator-throughput",
+        "link-throughput",
+        "packet-rate",
+        "saturation",
+        "tools",
+        "ttcp-link",
+    ] {
         let experiment = stored(name);
         assert_eq!(experiment.name, name);
         let tables = &experiment.tables;

@@ -737,7 +737,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Presets for a flow's laws. */
+        /** Profiles: links for a flow's laws, and traffic for plans. */
         get: operations["listProfiles"];
         put?: never;
         post?: never;
@@ -1560,6 +1560,14 @@ export interface components {
              */
             run: string[];
         };
+        /**
+         * @description When a command ran.
+         *
+         *     - `before`: Before the test.
+         *     - `after`: After the test.
+         * @enum {string}
+         */
+        CommandTime: "before" | "after";
         /** @description Other tools over the same path. */
         CompareStep: {
             /** @description Weir may send and receive UDP in super-packets (GSO, GRO). Default: per-packet, like the other tools. */
@@ -1640,6 +1648,12 @@ export interface components {
              */
             catch_up: components["schemas"]["CatchUp"];
             /**
+             * Checksum coverage
+             * Format: uint16
+             * @description Bytes of each datagram that the checksum covers, from the header of 8 bytes on: 8 to 65 535, or 0 for all. The receiver drops datagrams with a smaller coverage. Absent: all.
+             */
+            checksum_coverage?: number | null;
+            /**
              * Format: uint16
              * @description Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
              */
@@ -1656,12 +1670,23 @@ export interface components {
              */
             content: components["schemas"]["Content2"];
             /**
+             * Cork (TCP_CORK)
+             * @description TCP_CORK: partial segments wait until they are full, 200 ms at most.
+             */
+            cork?: boolean;
+            /**
              * Number of flows
              * Format: uint32
              * @description Number of such flows, 1 to 100 000.
              * @default 1
              */
             count: number;
+            /**
+             * Delayed acknowledgements
+             * @description Whether the receiver delays acknowledgements (TCP_QUICKACK, set again after each read). `auto`: the kernel decides.
+             * @default auto
+             */
+            delayed_ack: components["schemas"]["Switch"];
             /**
              * @description Which side sends.
              * @default forward
@@ -1694,6 +1719,19 @@ export interface components {
              */
             gro: components["schemas"]["Switch"];
             /**
+             * Group or broadcast address
+             * Format: ip
+             * @description Where the datagrams are sent: a multicast group, or a broadcast address.
+             * @example 239.1.1.1
+             */
+            group?: string | null;
+            /**
+             * Port of the group
+             * Format: uint16
+             * @description The UDP port there. Absent: 9348.
+             */
+            group_port?: number | null;
+            /**
              * Segmentation offload (GSO)
              * @description Segmentation offload at the sender (UDP_SEGMENT).
              * @default auto
@@ -1706,8 +1744,29 @@ export interface components {
             header?: components["schemas"]["HeaderFormat"];
             /** @description The server of this connection: a name or address, with or without its port, or unix:PATH. Absent: the test's. */
             host?: string | null;
+            /**
+             * Interface of the receiver
+             * @description The receiver's interface, 1 to 15 bytes. Absent: that of its control connection. Required for a group of link-local scope.
+             */
+            interface?: string | null;
+            /**
+             * Jitter buffer
+             * @description Depth of the receiver's jitter buffer, up to 10 s; with `voice` only. Packets that arrive later than this after the fastest one are too late for the decoder. Absent: 60 ms.
+             * @example 60ms
+             */
+            jitter_buffer?: components["schemas"]["Span"] | null;
+            /**
+             * @description The receiver joins this long after the start of the test. Absent: before the start.
+             * @example 1s
+             */
+            join_after?: components["schemas"]["Span"] | null;
             /** @description The kernel paces as well (SO_MAX_PACING_RATE), bit/s. */
             kernel_pacing?: components["schemas"]["BitRate"] | null;
+            /**
+             * @description The receiver leaves this long after the start of the test. Absent: at the end.
+             * @example 5s
+             */
+            leave_after?: components["schemas"]["Span"] | null;
             /**
              * Maximum segment size
              * Format: uint32
@@ -1746,8 +1805,25 @@ export interface components {
              * @description Its port, 1 to 65535. Absent: that of `host`, else the test's.
              */
             port?: number | null;
+            /**
+             * Queueing priority
+             * Format: uint8
+             * @description Priority of sent packets in the queueing discipline of the sending host (SO_PRIORITY), 0 to 15; above 6 with
+             *     CAP_NET_ADMIN.
+             */
+            priority?: number | null;
+            /**
+             * Traffic profile
+             * @description Name of a traffic profile, whose connections take the place of this one. Other fields that are given here replace theirs.
+             */
+            profile?: components["schemas"]["ProfileName"] | null;
             /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. Transactions: requests/s, sent at their scheduled times; absent, each waits for a response. */
             rate?: components["schemas"]["SendRate"] | null;
+            /**
+             * Rate over time
+             * @description Changes of the rate while it sends, by time since its start. A change of a running test (`weir ctl rate`) ends them.
+             */
+            rate_schedule?: components["schemas"]["RateSchedule"] | null;
             /**
              * Request size
              * @description Bytes of a request (shape `rr` or `crr`), up to a payload's maximum. Absent: 1 over a stream, 8 in a datagram.
@@ -1760,6 +1836,11 @@ export interface components {
             response?: components["schemas"]["ByteSize"] | null;
             /** @description Shape of the traffic: a stream of data, or transactions. */
             shape?: components["schemas"]["Shape"];
+            /**
+             * Source-specific
+             * @description The receiver joins for this sender only (source-specific multicast, RFC 4607).
+             */
+            source_specific?: boolean;
             /**
              * Packet intervals
              * @description Law of the intervals between packets. Unless the law states their mean, it follows from the rate. Absent: equal intervals.
@@ -1798,6 +1879,11 @@ export interface components {
              */
             verify?: boolean;
             /**
+             * Voice codec
+             * @description Codec of the voice that these datagrams imitate: the result has the R factor and MOS of ITU-T G.107.
+             */
+            voice?: components["schemas"]["VoiceCodec"] | null;
+            /**
              * Socket buffer
              * @description Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
              */
@@ -1831,11 +1917,13 @@ export interface components {
             region?: components["schemas"]["Region"];
         };
         /**
-         * @description random, zeros, ascii or ratio:R (compressible by about R)
+         * @description random, zeros, ascii, ratio:R with R from 1 to 1000 (compressible by about R), pattern:HEX of 1 to 16 bytes, or prbs:N with N of 9, 11, 15, 20, 23, 29 or 31
          * @example random
          * @example zeros
          * @example ascii
          * @example ratio:2.5
+         * @example pattern:cafe
+         * @example prbs:15
          */
         Content2: string;
         /**
@@ -3413,6 +3501,8 @@ export interface components {
              * @default tcp
              */
             transport: components["schemas"]["Transport"];
+            /** @description Quality of the voice that it imitates. */
+            voice?: components["schemas"]["Voice"] | null;
         };
         /**
          * @description The directions in which a flow's filter is tried.
@@ -3455,6 +3545,8 @@ export interface components {
             payload_law?: components["schemas"]["SizeLaw"] | null;
             /** @description The requested rate as understood (`10M`, `50000pps`, `0`: unlimited); empty if unknown. */
             rate?: string;
+            /** @description Changes of that rate while it sends. */
+            rate_schedule?: components["schemas"]["RateSchedule"] | null;
             /** @description Shape of the traffic. */
             shape?: components["schemas"]["Shape"];
             /** @description The sender's address and port; unknown when a test starts. */
@@ -3636,12 +3728,13 @@ export interface components {
          *     - `delay`: Delays and round trips.
          *     - `variation`: Variation of delay.
          *     - `tcp`: TCP information of the sender.
+         *     - `voice`: Quality of voice.
          *     - `pacing`: Slots of a paced sender.
          *     - `transactions`: Transactions: requests and responses, or connections.
          *     - `run`: The path and the hosts, not a flow.
          * @enum {string}
          */
-        Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "transactions" | "run";
+        Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "voice" | "pacing" | "transactions" | "run";
         /**
          * @description Format of the data header of each datagram.
          *
@@ -4580,6 +4673,47 @@ export interface components {
              */
             u: number;
         };
+        /** @description A receiver's membership of a multicast group, or its place in a broadcast network. */
+        Membership: {
+            /**
+             * @description Address and port to which the datagrams were sent.
+             * @default
+             */
+            group: string;
+            /** @description Interface through which it received. */
+            interface?: string | null;
+            /**
+             * Format: double
+             * @description From the request to join to the first packet; absent unless it joined while the flow was sent.
+             */
+            join_latency_seconds?: number | null;
+            /**
+             * Format: double
+             * @description When it joined, since the start of the test; absent if it had joined before.
+             */
+            joined_seconds?: number | null;
+            /** @description The leave latency is a lower bound: packets arrived until the sender ended. */
+            leave_latency_is_bound?: boolean | null;
+            /**
+             * Format: double
+             * @description From the request to leave to the last packet that still arrived at the interface; 0 if none did. Absent if that
+             *     could not be observed (CAP_NET_RAW), or the sender had ended before.
+             */
+            leave_latency_seconds?: number | null;
+            /**
+             * Format: double
+             * @description When it left, since the start of the test; absent if it stayed until the end.
+             */
+            left_seconds?: number | null;
+            /** @description The only sender for which it joined (source-specific multicast). */
+            source?: string | null;
+            /**
+             * Format: uint64
+             * @description Packets sent before the first one that arrived after joining, and after leaving, the omitted time included:
+             *     they are neither received nor lost. Absent if it was a member all the time.
+             */
+            unjoined_packets?: number | null;
+        };
         /** @description A metric's entry in the API. */
         Metric: {
             /** @description Which values are better. */
@@ -4730,6 +4864,14 @@ export interface components {
              */
             shape: number;
         };
+        /**
+         * @description How the delay of a path was measured.
+         *
+         *     - `one-way-delay`: One-way delay: the clocks are related well enough.
+         *     - `half-round-trip`: Half of the shortest idle round trip.
+         * @enum {string}
+         */
+        PathDelaySource: "one-way-delay" | "half-round-trip";
         /** @description What this server may do on its host. */
         Permissions: {
             /** @description Effective capabilities of the web server itself; normally none. */
@@ -5127,9 +5269,13 @@ export interface components {
         };
         /** @description Presets. */
         ProfileList: {
-            /** @description All of them. */
+            /** @description Links. */
             profiles: components["schemas"]["ProfileEntry"][];
+            /** @description Traffic of applications. Files of this user's that are not plans are omitted. */
+            traffic: components["schemas"]["TrafficEntry"][];
         };
+        /** @description The name of a profile that exists. */
+        ProfileName: string;
         /**
          * @description an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255
          * @example udp
@@ -5260,6 +5406,12 @@ export interface components {
             /** @description The rate from now on; 0 is unlimited, for streams. */
             rate: components["schemas"]["SendRate"];
         };
+        /**
+         * @description changes in order of time, separated by commas: 5s:20M is a step after 5 s, 5s-10s:20M a ramp of 100 steps (up to 1000 steps in all)
+         * @example 5s:20M
+         * @example 0s-10s:100M,20s:1M
+         */
+        RateSchedule: string;
         /** @description When a command in the background is ready, within the step's `timeout` (default 20 s). One of them. */
         Readiness: {
             /** @description A line of its output contains this text. */
@@ -5322,6 +5474,11 @@ export interface components {
              */
             bytes: number;
             /**
+             * Format: uint16
+             * @description The receiver's socket drops datagrams whose checksum covers fewer bytes than this; 0: drops partly covered ones. Present for transports with a partial checksum.
+             */
+            checksum_coverage_bytes?: number | null;
+            /**
              * Format: uint64
              * @description Datagrams with a bad tag, bit errors or truncation.
              */
@@ -5330,6 +5487,11 @@ export interface components {
             crossing?: components["schemas"]["Crossing"] | null;
             /** @description Packet delay variation (RFC 5481). */
             delay_variation?: components["schemas"]["DelayVariation"] | null;
+            /**
+             * Format: uint64
+             * @description Arrived, but too late for the jitter buffer of a voice connection (RFC 3611). Not counted as lost.
+             */
+            discarded_packets?: number | null;
             /**
              * Format: uint64
              * @description Duplicates (RFC 5560).
@@ -5404,6 +5566,8 @@ export interface components {
              * @description Datagrams that did not arrive within the loss threshold (RFC 7680).
              */
             lost_packets?: number | null;
+            /** @description Its membership of the group, if the flow was sent to one. */
+            membership?: components["schemas"]["Membership"] | null;
             /**
              * @description `gro`, `recvmmsg`, `copy` or `discard`.
              * @default
@@ -5516,6 +5680,8 @@ export interface components {
              * @default []
              */
             command: string[];
+            /** @description Commands of the user before and after the test. */
+            commands?: components["schemas"]["SurroundingCommand"][];
             /**
              * Format: uint64
              * @description Bytes of control connection, probes and feedback, both directions.
@@ -6178,6 +6344,11 @@ export interface components {
              * @default 0
              */
             bytes: number;
+            /**
+             * Format: uint16
+             * @description The sender's checksum covers this many bytes of each datagram, from its header on, as its socket reports; 0: all. Present for transports with a partial checksum.
+             */
+            checksum_coverage_bytes?: number | null;
             /**
              * Format: double
              * @description End of sending, on the same clock: the planned end if sending lasted until then, else the last send.
@@ -6882,6 +7053,40 @@ export interface components {
             /** @description All flows that the other side sends. */
             reverse?: components["schemas"]["SumSoFar"] | null;
         };
+        /** @description A command that ran on this host before or after the test (`--before`, `--after`). */
+        SurroundingCommand: {
+            /**
+             * @description The command, for the shell.
+             * @default
+             */
+            command: string;
+            /**
+             * Format: int32
+             * @description Its exit code; absent if a signal ended it or it could not start.
+             */
+            exit_code?: number | null;
+            /**
+             * @description Whether it printed more than that.
+             * @default false
+             */
+            is_truncated: boolean;
+            /**
+             * @description Its standard output and standard error in the order of arrival, at most 64 KiB.
+             * @default
+             */
+            output: string;
+            /**
+             * Format: double
+             * @description How long it ran.
+             * @default 0
+             */
+            seconds: number;
+            /**
+             * @description When it ran.
+             * @default before
+             */
+            when: components["schemas"]["CommandTime"];
+        };
         /** @description A request to run a sweep, as `weir sweep` does. */
         SweepRequest: {
             /**
@@ -7438,6 +7643,19 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["DirectionTotal"] | null;
         };
+        /** @description A traffic profile. */
+        TrafficEntry: {
+            /** @description Its name in a connection's `profile`. */
+            name: string;
+            /** @description Whether it is a file of this user's, not of the program. */
+            own: boolean;
+            /** @description Its plan. */
+            plan: components["schemas"]["Plan"];
+            /** @description Source of its figures. */
+            source: string;
+            /** @description Its title. */
+            title: string;
+        };
         /** @description Transactions of a flow, measured by the client. Those whose request was sent in an omitted start are left out. */
         Transactions: {
             /**
@@ -7536,9 +7754,12 @@ export interface components {
          *     - `mptcp`: Multipath TCP; falls back to TCP if the peer or the path does not support it.
          *     - `unix`: Unix stream socket; the host is unix:PATH.
          *     - `unix-datagram`: Unix datagram socket; the host is unix:PATH.
+         *     - `udp-lite`: UDP-Lite: a checksum that may cover only the first bytes of a datagram.
+         *     - `multicast`: UDP datagrams to a multicast group, which the servers join.
+         *     - `broadcast`: UDP datagrams to a broadcast address of IPv4.
          * @enum {string}
          */
-        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram";
+        Transport: "tcp" | "udp" | "mptcp" | "unix" | "unix-datagram" | "udp-lite" | "multicast" | "broadcast";
         /** @description Comparison, packet by packet, of the prediction, the emulator's record and the receiver's record. */
         Triangulation: {
             /**
@@ -7613,6 +7834,72 @@ export interface components {
              */
             passed: boolean;
         };
+        /** @description Quality of voice by the E-model (ITU-T G.107). */
+        Voice: {
+            /**
+             * Format: double
+             * @description Mean length of the loss periods ÷ that of independent losses of the same ratio (BurstR), 1 to 8.
+             * @default 0
+             */
+            burst_ratio: number;
+            /**
+             * @description Codec.
+             * @default g711
+             */
+            codec: components["schemas"]["VoiceCodec"];
+            /**
+             * Format: double
+             * @description Delay from mouth to ear: codec, path and jitter buffer.
+             * @default 0
+             */
+            delay_seconds: number;
+            /**
+             * Format: double
+             * @description Depth of the jitter buffer.
+             * @default 0
+             */
+            jitter_buffer_seconds: number;
+            /**
+             * Format: double
+             * @description Packets that the decoder lacked, lost or discarded, of those sent.
+             * @default 0
+             */
+            missing_ratio: number;
+            /**
+             * Format: double
+             * @description Mean opinion score of a conversation, estimated from R (MOS-CQE): 1 to 4.5.
+             * @default 0
+             */
+            mos: number;
+            /**
+             * @description How the path's part was measured.
+             * @default one-way-delay
+             */
+            path_delay_from: components["schemas"]["PathDelaySource"];
+            /**
+             * Format: double
+             * @description The path's part of it, of the fastest packet.
+             * @default 0
+             */
+            path_delay_seconds: number;
+            /**
+             * Format: double
+             * @description Transmission rating factor R, 0 to 93.2.
+             * @default 0
+             */
+            r_factor: number;
+        };
+        /**
+         * @description A voice codec with its impairment factors of ITU-T G.113 Appendix I.
+         *
+         *     - `g711`: G.711, 64 kbit/s, without concealment of lost packets.
+         *     - `g711-plc`: G.711, 64 kbit/s, with the packet loss concealment of its Appendix I.
+         *     - `g729a`: G.729 Annex A, 8 kbit/s, with voice activity detection.
+         *     - `g723.1`: G.723.1, 6.3 kbit/s, with voice activity detection.
+         *     - `gsm-efr`: GSM enhanced full rate, 12.2 kbit/s.
+         * @enum {string}
+         */
+        VoiceCodec: "g711" | "g711-plc" | "g729a" | "g723.1" | "gsm-efr";
         /** @description A wait: for a time, for the end of a test in the background, or for a volume of it. */
         WaitStep: {
             /** @description Waits until this much payload was sent. */
