@@ -57,7 +57,8 @@ pub fn fuzz_transactions(data: &[u8]) {
     let t = state.report(&state.sending.report("request", None));
     assert_eq!(t.completed + t.failed, sent);
     assert_eq!(t.failures.values().sum::<u64>(), t.failed);
-    assert!(t.late_responses.is_some_and(|late| late <= t.failed));
+    // Beyond the memory of timed-out requests, every response to an old one counts as late.
+    assert!(t.late_responses.is_some_and(|late| late <= t.failed || t.failed > 4096));
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Pacer {
     slot: u64,
     burst: u32,
     catch_up: CatchUp,
+    /// A backlog beyond this is missed.
+    max_backlog_ns: u64,
     /// Under `spread`: no send before this.
     not_before_ns: u64,
     late: u64,
@@ -105,11 +107,19 @@ impl Pacer {
             slot: 0,
             burst: burst.max(1),
             catch_up,
+            max_backlog_ns: MAX_BACKLOG_NS,
             not_before_ns: start_ns,
             late: 0,
             missed: 0,
             drawn: None,
         }
+    }
+
+    /// The same without the limit of the backlog: a slot is skipped only by the policy, or at the end.
+    #[must_use]
+    pub(crate) fn with_unlimited_backlog(mut self) -> Self {
+        self.max_backlog_ns = u64::MAX;
+        self
     }
 
     /// The same with differing intervals, if any; `packet` is the first.
@@ -172,8 +182,8 @@ impl Pacer {
     /// What may be sent at `now_ns`. Skips slots that can't be made up.
     pub fn due(&mut self, now_ns: u64) -> Due {
         let mut intended = self.intended_ns(self.slot);
-        if now_ns > intended.saturating_add(MAX_BACKLOG_NS) {
-            self.skip_to(now_ns - MAX_BACKLOG_NS);
+        if now_ns > intended.saturating_add(self.max_backlog_ns) {
+            self.skip_to(now_ns - self.max_backlog_ns);
             intended = self.intended_ns(self.slot);
         }
         let period = self.period_ns();

@@ -55,6 +55,8 @@ struct TcpSums {
     max_cwnd_bytes: u64,
 }
 
+/// A packet that was due less than this before the end of sending is not overdue, ns: each send takes time.
+const PUNCTUAL_NS: u64 = 1_000_000;
 /// Maximum number of rate changes of one flow.
 const MAX_RATE_CHANGES: usize = 1000;
 
@@ -127,6 +129,8 @@ pub struct Sending {
     /// Its intervals, where they differ.
     gaps: Option<Gaps>,
     segmented: bool,
+    /// Whether a backlog of any length is sent: a request that is left out would hide the longest wait.
+    sends_whole_backlog: bool,
     /// Class of the sending thread; `Fifo` only if every packet so far was sent under it.
     class: Option<Class>,
     pacer: Option<Pacer>,
@@ -178,6 +182,7 @@ impl Sending {
             earlier: Slots::default(),
             gaps,
             segmented,
+            sends_whole_backlog: spec.connection.shape.has_transactions(),
             class: None,
             pacer: None,
             limit_packets: spec.connection.packets.unwrap_or(u64::MAX),
@@ -213,7 +218,9 @@ impl Sending {
 
     fn pacer_from(&self, at_ns: u64) -> Option<Pacer> {
         self.rate.map(|(pps, burst, policy)| {
-            Pacer::new(pps, burst, policy, at_ns).with_gaps(self.gaps.clone(), self.sequence)
+            let pacer = Pacer::new(pps, burst, policy, at_ns);
+            let pacer = pacer.with_gaps(self.gaps.clone(), self.sequence);
+            if self.sends_whole_backlog { pacer.with_unlimited_backlog() } else { pacer }
         })
     }
 
@@ -427,6 +434,21 @@ impl Sending {
     /// When the next packet is due by the schedule; `None` without one.
     pub(crate) fn intended_ns(&self) -> Option<u64> {
         self.pacer.as_ref().map(|pacer| pacer.intended_ns(pacer.slot()))
+    }
+
+    /// Slots that were skipped so far.
+    pub(crate) fn missed_slots(&self) -> u64 {
+        self.earlier.missed + self.pacer.as_ref().map_or(0, Pacer::missed)
+    }
+
+    /// If sending is over at `now_ns`: packets that were due more than [`PUNCTUAL_NS`] before that and were not sent.
+    pub(crate) fn overdue_at_end(&self, now_ns: u64) -> u64 {
+        let (true, Some(pacer)) = (self.stopped || now_ns >= self.end_ns, &self.pacer) else {
+            return 0;
+        };
+        let mut rest = pacer.clone();
+        rest.end(now_ns.min(self.end_ns).saturating_sub(PUNCTUAL_NS));
+        (rest.missed() - pacer.missed()).min(self.packets_left().into())
     }
 
     /// Counts system calls, and how many of them found the queue full.

@@ -19,7 +19,7 @@ use crate::send::{NextSend, Sending};
 const MAX_WAITING: u64 = 65_536;
 /// Maximum number of requests since the oldest one without a response; later ones wait, too.
 const MAX_SPAN: u64 = 1 << 20;
-/// Timed-out requests whose late responses are recognized.
+/// Timed-out requests that are remembered; every response to an older request counts as late.
 const MAX_EXPIRED: usize = 4096;
 /// Longest time that a stream may take for the responses that are missing when sending ends, ns.
 const STREAM_QUIET_NS: u64 = 10_000_000_000;
@@ -39,6 +39,8 @@ pub enum Failure {
     Invalid,
     /// No local port was free.
     NoPort,
+    /// The request was due before the end of sending, but was not sent.
+    Unsent,
     /// Another error of the system.
     Error,
 }
@@ -54,6 +56,7 @@ impl Failure {
             Failure::Closed => "closed",
             Failure::Invalid => "invalid",
             Failure::NoPort => "no-port",
+            Failure::Unsent => "unsent",
             Failure::Error => "error",
         }
     }
@@ -97,9 +100,15 @@ pub struct Transacting {
     requests: VecDeque<Request>,
     base: u64,
     in_flight: u64,
-    /// Requests whose time is up, not yet fetched by the caller.
+    /// Requests with a connection each whose time is up, not yet fetched by the caller.
     timed_out: Vec<u64>,
     expired: BTreeSet<u64>,
+    /// Requests below this number have left the memory of timed-out ones.
+    forgotten: u64,
+    /// The first request after the omitted start.
+    first_counted: Option<u64>,
+    /// Slots that were skipped in the omitted start.
+    missed_before: u64,
     /// Whether no further request is sent, and since when.
     done_ns: Option<u64>,
     completed: u64,
@@ -137,6 +146,9 @@ impl Transacting {
             in_flight: 0,
             timed_out: vec![],
             expired: BTreeSet::new(),
+            forgotten: 0,
+            first_counted: None,
+            missed_before: 0,
             done_ns: None,
             completed: 0,
             failures: BTreeMap::new(),
@@ -188,6 +200,11 @@ impl Transacting {
     pub fn next(&mut self, now_ns: u64) -> NextSend {
         self.expire(now_ns);
         if self.done_ns.is_none() {
+            if now_ns < self.counts_from_ns {
+                self.missed_before = self.sending.missed_slots();
+            }
+            let missed = self.sending.missed_slots() - self.missed_before;
+            let overdue = self.sending.overdue_at_end(now_ns);
             match self.sending.next(now_ns) {
                 NextSend::At(at) => return NextSend::At(at.min(self.deadline_ns())),
                 NextSend::Now(count) => {
@@ -200,7 +217,12 @@ impl Transacting {
                         room => NextSend::Now(room),
                     };
                 }
-                NextSend::Done => self.done_ns = Some(now_ns),
+                NextSend::Done => {
+                    self.done_ns = Some(now_ns);
+                    if missed + overdue > 0 {
+                        self.failures.insert(Failure::Unsent, missed + overdue);
+                    }
+                }
             }
             self.expire(now_ns);
         } else {
@@ -237,17 +259,21 @@ impl Transacting {
         while self.in_flight > 0 && self.deadline_ns() <= now_ns {
             let number = self.base;
             self.failed(number, Failure::Timeout);
-            self.timed_out.push(number);
+            if self.shape.connects() {
+                self.timed_out.push(number);
+            }
             if self.number_bytes > 0 {
                 self.expired.insert(number);
-                if self.expired.len() > MAX_EXPIRED {
-                    self.expired.pop_first();
+                if self.expired.len() > MAX_EXPIRED
+                    && let Some(oldest) = self.expired.pop_first()
+                {
+                    self.forgotten = oldest + 1;
                 }
             }
         }
     }
 
-    /// Numbers of requests that timed out since the last call.
+    /// Numbers of requests whose connection is to be closed, since they timed out after the last call.
     pub fn take_timed_out(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.timed_out)
     }
@@ -258,6 +284,9 @@ impl Transacting {
         let scheduled_ns = self.sending.intended_ns().unwrap_or(now_ns);
         let is_set_up = !self.shape.connects();
         let request = Request { scheduled_ns, sent_ns: now_ns, is_open: true, is_set_up };
+        if now_ns >= self.counts_from_ns {
+            self.first_counted.get_or_insert(number);
+        }
         self.requests.push_back(request);
         self.in_flight += 1;
         self.sending.sent(1, 1, now_ns);
@@ -342,16 +371,15 @@ impl Transacting {
             .filter(|_| datagram.len() as u64 == self.response_bytes)
             .and_then(|low| self.whole_number(low))
         else {
-            self.invalid += 1;
+            self.invalid += u64::from(now_ns >= self.counts_from_ns);
             return;
         };
         if self.answered(number, now_ns) {
             return;
         }
-        if self.expired.remove(&number) {
-            self.late += 1;
-        } else {
-            self.duplicates += 1;
+        let is_late = self.expired.remove(&number) || number < self.forgotten;
+        if self.first_counted.is_some_and(|first| number >= first) {
+            *(if is_late { &mut self.late } else { &mut self.duplicates }) += 1;
         }
     }
 

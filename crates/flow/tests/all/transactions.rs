@@ -298,3 +298,113 @@ fn connections_have_set_up_times_and_fail_by_reason() {
     assert_eq!((setup.count, setup.max_seconds), (3, 0.001));
     assert_eq!(t.response_time.unwrap().max_seconds, 0.004);
 }
+
+/// A client that is blocked for longer than any backlog of other traffic still sends each request that was due.
+#[test]
+fn a_blocked_client_of_an_open_loop_measures_its_whole_delay() {
+    for idt in [None, Some("exponential".parse().unwrap())] {
+        let connection = Connection {
+            rate: Some("1000pps".parse().unwrap()),
+            duration: Some(Span::from_seconds(3)),
+            spacing: idt.clone().unwrap_or_default(),
+            ..rr(Transport::udp())
+        };
+        let spec = spec(connection);
+        let (mut state, mut now) = (Transacting::new(&spec, 0, TIMEOUT), START);
+        state.start(START, intervals(0));
+        let blocked = START + SECOND..START + 2 * SECOND;
+        loop {
+            match state.next(now) {
+                NextSend::Done => break,
+                NextSend::At(at) => now = at,
+                NextSend::Now(_) => {
+                    let number = state.sent(now);
+                    assert!(state.answered(number, now));
+                }
+            }
+            if blocked.contains(&now) {
+                now = blocked.end;
+            }
+        }
+        let (t, sender) = report(&mut state, now);
+        assert_eq!((t.failed, sender.missed_slots), (0, Some(0)), "{idt:?}");
+        assert_eq!(t.response_time.unwrap().max_seconds, 0.0);
+        let scheduled = t.response_time_from_scheduled.unwrap();
+        assert_eq!(scheduled.count, sender.packets);
+        assert!(scheduled.max_seconds > 0.99, "{scheduled:?}");
+        if idt.is_none() {
+            assert_eq!((t.completed, scheduled.max_seconds), (3000, 1.0));
+            // A third of the requests met the pause, half a second on average.
+            assert!((scheduled.mean_seconds - 0.1665).abs() < 0.002, "{scheduled:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_were_due_but_not_sent_fail() {
+    let rate = Some("1000pps".parse().unwrap());
+    let spec = spec(Connection { rate, ..rr(Transport::udp()) });
+    for omit_ns in [0, 100 * MS] {
+        let mut state = Transacting::new(&spec, omit_ns, TIMEOUT);
+        state.start(START, intervals(omit_ns));
+        let (mut now, blocked_from) = (START, START + omit_ns + 600 * MS);
+        loop {
+            match state.next(now) {
+                NextSend::Done => break,
+                NextSend::At(at) if at >= blocked_from => now = START + omit_ns + SECOND,
+                NextSend::At(at) => now = at,
+                NextSend::Now(_) => {
+                    let number = state.sent(now);
+                    assert!(state.answered(number, now));
+                }
+            }
+        }
+        let (t, _) = report(&mut state, now);
+        // The last one was due 1 ms before the end: too short to be overdue.
+        assert_eq!((t.completed, t.failed, t.failures.get("unsent")), (600, 399, Some(&399)));
+    }
+}
+
+#[test]
+fn responses_to_requests_before_the_memory_are_late_and_never_duplicates() {
+    let connection = Connection { rate: Some("10000pps".parse().unwrap()), ..rr(Transport::udp()) };
+    let (mut state, sent) = run(&spec(connection), 0, |_| vec![TIMEOUT + 600 * MS]);
+    assert_eq!(sent.len(), 10_000);
+    let (mut t, _) = report(&mut state, START + 3 * SECOND);
+    // Those that arrive after the end are no longer read.
+    assert_eq!((t.completed, t.failed, t.duplicate_responses), (0, 10_000, Some(0)));
+    let late = t.late_responses.unwrap();
+    assert!(late > 0);
+    let mut response = [0; 8];
+    state.write_number(0, &mut response);
+    state.on_datagram(&response, START + 3 * SECOND);
+    (t, _) = report(&mut state, START + 3 * SECOND);
+    assert_eq!((t.late_responses, t.duplicate_responses), (Some(late + 1), Some(0)));
+    assert!(state.take_timed_out().is_empty(), "without connections there is none to close");
+}
+
+#[test]
+fn responses_to_requests_of_an_omitted_start_are_not_counted() {
+    let mut state = Transacting::new(&spec(rr(Transport::udp())), 200 * MS, TIMEOUT);
+    state.start(START, intervals(200 * MS));
+    let response = |n: u64| n.to_be_bytes();
+    let answer = |state: &mut Transacting, n, now| {
+        state.on_datagram(&response(n), now);
+        state.on_datagram(&response(n), now);
+    };
+    assert_eq!(state.sent(START), 0);
+    answer(&mut state, 0, START + MS);
+    state.on_datagram(&[], START + MS);
+    // This one times out.
+    assert_eq!(state.sent(START + 2 * MS), 1);
+    let after = START + 2 * MS + TIMEOUT;
+    assert!(matches!(state.next(after), NextSend::Now(1)));
+    assert_eq!(state.sent(after), 2);
+    answer(&mut state, 1, after + MS);
+    let (t, _) = report(&mut state, after + MS);
+    assert_eq!((t.late_responses, t.duplicate_responses), (Some(0), Some(0)));
+    assert_eq!((t.invalid_responses, t.completed, t.failed), (Some(0), 0, 0));
+    answer(&mut state, 2, after + 2 * MS);
+    let (t, _) = report(&mut state, after + 2 * MS);
+    assert_eq!((t.duplicate_responses, t.completed), (Some(1), 1));
+}

@@ -24,9 +24,9 @@ record! {
         outstanding: Option<u32>,
         /// Transactions that were completed: the whole response arrived, or the connection was closed.
         completed: u64,
-        /// Transactions that failed.
+        /// Transactions that failed, those included whose request was due but not sent.
         failed: u64,
-        /// These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `error`.
+        /// These by reason: `timeout`, `refused`, `reset`, `closed`, `invalid`, `no-port`, `unsent`, `error`.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         failures: BTreeMap<String, u64>,
         /// Failed transactions whose connection was not established.
@@ -42,7 +42,7 @@ record! {
         #[serde(skip_serializing_if = "Option::is_none")]
         invalid_responses: Option<u64>,
         /// Time after which a transaction without a response failed; absent for requests on one stream, whose responses
-        /// can't be lost.
+        /// can't be lost: those that are missing at the end are awaited for longer, and have then failed by `timeout`.
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout_seconds: Option<f64>,
         /// From the first request to the end of sending or the last response, whichever is later.
