@@ -14,6 +14,8 @@ const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 const FULL: f64 = 0.97;
 /// Loss ratio above which reaching the requested rate at the sender says little about the received rate.
 const MUCH_LOSS: f64 = 0.001;
+/// Fraction of the time spent waiting for timeouts from which they count as the limit of transactions.
+const MUCH_WAITING: f64 = 0.5;
 /// Fraction of the requested rate from which it counts as reached.
 const REACHED: f64 = 0.995;
 
@@ -355,7 +357,7 @@ pub(crate) fn bottleneck(record: &Record) -> String {
     let mut transactions = record.flows.iter().map(|f| f.transactions.as_ref());
     if !record.flows.is_empty() && transactions.all(|t| t.is_some_and(|t| t.outstanding.is_some()))
     {
-        return "The limit was the response time: a request was sent when an earlier one had been answered.".into();
+        return closed_loop_limit(record);
     }
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
@@ -403,12 +405,37 @@ pub(crate) fn bottleneck(record: &Record) -> String {
     }
 }
 
+/// What limited transactions that wait for each other.
+fn closed_loop_limit(record: &Record) -> String {
+    let (mut waited, mut all, mut completed) = (0.0, 0.0, 0);
+    for t in record.flows.iter().filter_map(|f| f.transactions.as_ref()) {
+        let timeouts = t.failures.get("timeout").copied().unwrap_or(0) as f64;
+        let places = t.seconds * f64::from(t.outstanding.unwrap_or(1));
+        waited += (timeouts * t.timeout_seconds.unwrap_or(0.0)).min(places);
+        all += places;
+        completed += t.completed;
+    }
+    if completed == 0 {
+        return "No transaction was completed.".into();
+    }
+    match waited / f64::max(all, f64::MIN_POSITIVE) {
+        by_timeout if by_timeout >= MUCH_WAITING => format!(
+            "The limit was the loss of requests or responses: {} of the time was spent waiting for responses that did not arrive within the timeout.",
+            Quantity::Ratio.format(by_timeout)
+        ),
+        _ => "The limit was the response time: a request was sent when an earlier one had been answered.".into(),
+    }
+}
+
 /// Whether every flow had a requested rate and reached it.
 fn asked_rate_was_reached(record: &Record) -> bool {
     let paced = |f: &Flow| {
         let sender = f.sender.as_ref()?;
         let asked = sender.asked_packets_per_second.filter(|a| *a > 0.0)?;
-        Some(sender.packets_per_second? / asked)
+        let reached = sender.packets_per_second? / asked;
+        // Requests that were not answered do not count.
+        let answered = f.transactions.as_ref().map(|t| t.completed as f64 / sender.packets as f64);
+        Some(answered.map_or(reached, |answered| reached * answered.min(1.0)))
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
@@ -494,7 +521,10 @@ pub(super) fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::record::{ClockRelation, Host, ImpairmentUse, Interface, TcpSample};
+    use weir_model::plan::{Connection, Plan};
+    use weir_model::record::{
+        ClockRelation, Host, ImpairmentUse, Interface, Sender, TcpSample, Transactions,
+    };
 
     use super::*;
 
@@ -511,6 +541,57 @@ mod tests {
             clock: Some(ClockRelation { method: clock.into(), ..Default::default() }),
             ..Default::default()
         }
+    }
+
+    /// A run of one flow of transactions.
+    fn of_transactions(transactions: Transactions, asked: Option<f64>) -> Record {
+        let connection =
+            Connection { rate: asked.map(|_| "100pps".parse().unwrap()), ..Connection::default() };
+        let sender = Sender {
+            packets: 1000,
+            packets_per_second: Some(100.0),
+            asked_packets_per_second: asked,
+            ..Sender::default()
+        };
+        let flow =
+            Flow { sender: Some(sender), transactions: Some(transactions), ..Flow::default() };
+        Record {
+            plan: Plan { connections: vec![connection], ..Plan::default() },
+            flows: vec![flow],
+            status: Status::Complete,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn timeouts_limit_a_closed_loop_if_it_mostly_waits_for_them() {
+        let limit = |completed, timeouts| {
+            bottleneck(&of_transactions(
+                Transactions {
+                    outstanding: Some(2),
+                    completed,
+                    failures: [("timeout".to_owned(), timeouts)].into(),
+                    timeout_seconds: Some(2.0),
+                    seconds: 10.0,
+                    ..Default::default()
+                },
+                None,
+            ))
+        };
+        assert!(limit(1000, 4).contains("response time"));
+        assert!(limit(1000, 6).contains("loss of requests or responses: 60"));
+        assert_eq!(limit(0, 10), "No transaction was completed.");
+    }
+
+    #[test]
+    fn an_open_loop_reaches_its_rate_by_responses() {
+        let reached = |completed| {
+            let t = Transactions { completed, seconds: 10.0, ..Default::default() };
+            asked_rate_was_reached(&of_transactions(t, Some(100.0)))
+        };
+        assert!(reached(1000));
+        assert!(!reached(900));
+        assert!(!reached(0));
     }
 
     #[test]
