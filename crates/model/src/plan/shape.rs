@@ -30,7 +30,7 @@ pub enum Shape {
     Rr,
     /// Connect, request and response: each transaction has a connection of its own.
     Crr,
-    /// Connect and close: a transaction is a connection without data.
+    /// Connect and close: a transaction is a connection without request and response.
     Cc,
 }
 

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use weir_flow::{Drain, IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
+use weir_flow::{
+    Drain, IntervalClock, Receiving, Scheduling, Sending, StreamReceiving, Transacting,
+};
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Direction, FlowSpec, TransportName};
-use weir_model::units::{ByteSize, Seed};
+use weir_model::plan::{Connection, Direction, Family, FlowSpec, Plan, Shape, TransportName};
+use weir_model::units::{ByteSize, Seed, Span};
 use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -16,7 +18,7 @@ use weir_wire::header::TagKey;
 use super::worker::LOST;
 use super::*;
 
-fn spec(id: u32, transport: TransportName) -> FlowSpec {
+pub(super) fn spec(id: u32, transport: TransportName) -> FlowSpec {
     FlowSpec {
         id,
         name: "x".into(),
@@ -34,7 +36,7 @@ fn socket() -> Arc<UdpSocket> {
     Arc::new(UdpSocket::open(&options).unwrap())
 }
 
-fn stream() -> (TcpStream, TcpStream) {
+pub(super) fn stream() -> (TcpStream, TcpStream) {
     let options = TcpOptions::default();
     let listener = TcpListener::open("127.0.0.1:0".parse().unwrap(), &options, 4).unwrap();
     let near =
@@ -56,6 +58,15 @@ fn ending(inbox: &mut UnboundedReceiver<FlowEvent>, id: u32) -> (Option<String>,
             }
             _ => {}
         }
+    }
+}
+
+/// Waits until something has happened, for as long as a loaded machine may need.
+fn wait_for(what: &str, mut has_happened: impl FnMut() -> bool) {
+    let limit = std::time::Instant::now() + Duration::from_secs(30);
+    while !has_happened() {
+        assert!(std::time::Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -264,9 +275,7 @@ fn a_server_amplifies_only_for_a_client_that_proves_itself() {
         // Of another size: no request.
         client.send(&[7; 15]).unwrap();
         client.send(&[9; 16]).unwrap();
-        while lock(&state).bytes() < 16 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("the request arrives", || lock(&state).bytes() >= 16);
         // Its state was locked until it had answered.
         let got = weir_net::udp::RecvBatch::new(2, 64)
             .recv(&client, weir_net::udp::RecvMode::DontWait)
@@ -285,7 +294,45 @@ fn a_transaction_worker_s_panic_fails_its_flow_and_not_the_next() {
     assert_eq!(ending(&mut bench.inbox, 1), lost);
     let (state, client) = server(&bench, 1, 1);
     client.send(&[1]).unwrap();
-    while lock(&state).bytes() < 1 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for("the request arrives", || lock(&state).bytes() >= 1);
+}
+
+#[test]
+fn a_client_whose_server_stops_reading_ends_all_the_same() {
+    let injected = InjectedClock::new();
+    let mut bench = Bench::on(injected.clock());
+    let (near, _far) = stream();
+    near.set_buffers(64 << 10).unwrap();
+    let connection = Connection {
+        shape: Shape::Rr,
+        request: Some(ByteSize(16 << 20)),
+        duration: Some(Span::from_seconds(1)),
+        ..Connection::default()
+    };
+    let plan = Plan { connections: vec![connection], ..Plan::default() };
+    let spec = plan.flows(Family::Ipv4, 1500).remove(0);
+    let mut state = Transacting::new(&spec, 0, 2_000_000_000);
+    state.start(bench.engine.clock().monotonic_ns(), INTERVALS);
+    let state = Arc::new(Mutex::new(state));
+    bench.engine.add_transactions(TransactFlow {
+        id: 1,
+        link: Link::Stream(crate::transport::stream(&spec).unwrap().socket(&spec, near)),
+        side: Side::Client { state: state.clone(), dial: None },
+        content: Content::Zeros,
+        seed: 1,
+        request: 16 << 20,
+        response: 1,
+        number: 0,
+        events: bench.events.clone(),
+    });
+    wait_for("a request is being sent", || lock(&state).in_flight() == 1);
+    let mut seconds = 0;
+    wait_for("the end", || {
+        seconds += 1;
+        injected.set_monotonic_offset_ns(seconds * 1_000_000_000);
+        matches!(bench.inbox.try_recv(), Ok(FlowEvent::SenderDone(_)))
+    });
+    let state = lock(&state);
+    let t = state.report(&state.sending.report("request", None));
+    assert_eq!((t.completed, t.failures.get("timeout")), (0, Some(&1)));
 }

@@ -401,14 +401,14 @@ async fn connection(
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
             // An unknown connection is closed without a message.
             let Some(session) = session else { return };
-            let spec = match session.admit(&shared.engine, &preface) {
+            let spec = match session.admit(&shared.engine, &preface, &peer) {
                 Ok(Admitted::Flow(spec)) => spec,
                 Ok(Admitted::Transaction(spec)) => {
                     let most = shared.config.limits.flows;
                     let share = Share::take(&shared.load, |l| &l.flows, 1, most);
                     if let (Some(share), Ok(stream)) = (share, stream.into_std()) {
                         let stream = stream.into();
-                        let _ = session.transaction(&shared.engine, spec, stream, share);
+                        let _ = session.transaction(&shared.engine, spec, stream, share, limit);
                     }
                     return;
                 }

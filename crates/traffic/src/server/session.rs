@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weir_flow::{IntervalClock, SenderClock};
 use weir_model::plan::{Direction, FlowSpec};
@@ -88,18 +89,22 @@ impl Session {
         spec.connection.direction == Direction::Reverse
     }
 
-    /// The flow of a stream's preface. The error is the reason for a refusal.
+    /// The flow of the preface of a stream from `peer`. The error is the reason for a refusal.
     pub(crate) fn admit(
         &self,
         engine: &Engine,
         preface: &DataPreface,
+        peer: &Address,
     ) -> Result<Admitted<'_>, &'static str> {
         if !preface.token_matches(&self.facts.token(preface.flow)) {
             return Err("wrong token");
         }
         let spec = self.specs.get(&preface.flow).ok_or("no such flow")?;
-        // Where each transaction has a connection, all of them show the token of the flow.
+        // Where each transaction has a connection, all of them show the token of the flow: it is valid for the client only.
         if spec.connection.shape.connects() && lock(&self.used).contains(&preface.flow) {
+            if peer.ip().map(|ip| ip.ip()) != self.peer.ip().map(|ip| ip.ip()) {
+                return Err("another address");
+            }
             return Ok(Admitted::Transaction(spec));
         }
         if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
@@ -164,14 +169,15 @@ impl Session {
         let _ = self.events.send(FlowEvent::Failed(flow, reason));
     }
 
-    /// Hands over a connection of one transaction to its flow. `share`: its part of the server's limit of flows. The error
-    /// is the reason for a refusal.
+    /// Hands over a connection of one transaction to its flow. `share`: its part of the server's limit of flows.
+    /// `patience`: the longest wait for a part of its request. The error is the reason for a refusal.
     pub(crate) fn transaction(
         &self,
         engine: &Engine,
         spec: &FlowSpec,
         stream: TcpStream,
         share: Share,
+        patience: Duration,
     ) -> Result<(), &'static str> {
         let transport = transport::stream(spec).ok_or("no such flow")?;
         let flow = self.flow(spec.id).ok_or("no such flow")?;
@@ -179,7 +185,9 @@ impl Session {
             let _ = stream.set_nodelay(true);
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
-        flow.accept(engine, Accepted { socket: transport.socket(spec, stream), _share: share });
+        let socket = transport.socket(spec, stream);
+        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        flow.accept(engine, Accepted { socket, _share: share, patience_ns });
         Ok(())
     }
 

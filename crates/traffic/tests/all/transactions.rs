@@ -226,6 +226,48 @@ fn connections_of_transactions_need_the_token_and_count_as_flows() {
 }
 
 #[test]
+fn connections_of_transactions_are_the_clients_own_and_bring_a_request() {
+    let limits = Limits { hello_seconds: 1, ..Limits::default() };
+    let server = Server::start(ServerConfig { limits, ..ServerConfig::default() });
+    let connection = Connection {
+        request: Some(ByteSize(4)),
+        response: Some(ByteSize(6)),
+        duration: Some(Span(0)),
+        packets: None,
+        ..transactions(Shape::Crr, TransportName::Tcp, 1)
+    };
+    let (mut raw, opened) = Raw::session(server.address, plan(vec![connection]));
+    let right = data_preface(&opened, 1).encode();
+    let show = |from: [u8; 4]| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.bind(&std::net::SocketAddr::from((from, 0)).into()).unwrap();
+        socket.connect(&server.address.into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.write_all(&right).unwrap();
+        stream
+    };
+    let (client, another) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    let _flow = show(client);
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    let mut replayed = show(another);
+    let _ = replayed.write_all(b"requ");
+    assert_eq!(rest(&mut replayed), b"");
+    let mut own = show(client);
+    own.write_all(b"requ").unwrap();
+    assert_eq!(rest(&mut own).len(), 6);
+    // Without a whole request they end before their session.
+    let mut silent = [show(client), show(client)];
+    silent[1].write_all(b"re").unwrap();
+    for stream in &mut silent {
+        assert_eq!(rest(stream), b"");
+    }
+    raw.send(&ClientMessage::Probe { t1_ns: 1, reference: false });
+    assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })));
+}
+
+#[test]
 fn more_connections_than_ports_are_refused_before_the_start() {
     let server = Server::start(ServerConfig::default());
     let connection = Connection {

@@ -364,7 +364,8 @@ pub(super) fn start_engine(config: &ClientConfig) -> Result<Engine, TrafficError
 }
 
 /// Refuses a plan whose connections of transactions need more ports at the same time than this host has. Those that were
-/// closed need none, since the server closes first.
+/// closed need none, since the server closes first. Where requests are sent at a rate, the number that is open depends on
+/// the server: those without a port fail.
 fn check_ports(plan: &Plan) -> Result<(), TrafficError> {
     let of_ip =
         plan.connections.iter().filter(|c| c.shape.connects() && c.transport.ip().is_some());

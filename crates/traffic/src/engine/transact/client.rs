@@ -62,21 +62,36 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
                     state.sent(now);
                     slot.left = slot.flow.request as u64;
                 }
-                NextSend::Done => {
-                    finish(slot, &mut state, now);
-                    return match socket.half_close() {
-                        Ok(()) => Outcome::Done,
-                        Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
-                    };
-                }
+                NextSend::Done => return end(slot, &mut state, now),
             }
         }
         state.sending.called(1, 0);
         match socket.send(pool.at(0, slot.left.min(WRITE_BYTES as u64) as usize)) {
             Ok(sent) => slot.left -= sent as u64,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
+            // A server that stops reading delays neither the end nor the limit of the wait after it.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let now = context.clock.monotonic_ns();
+                match state.next(now) {
+                    NextSend::At(at) => return Outcome::Blocked { reads: true, at },
+                    NextSend::Now(_) => {
+                        let at = state.sending.end_ns();
+                        return Outcome::Blocked { reads: true, at };
+                    }
+                    NextSend::Done => return end(slot, &mut state, now),
+                }
+            }
             Err(e) => return Outcome::Failed(format!("writing to the stream: {e}")),
         }
+    }
+}
+
+/// Ends a client on a stream.
+fn end(slot: &Slot, state: &mut Transacting, now: u64) -> Outcome {
+    finish(slot, state, now);
+    let Link::Stream(socket) = &slot.flow.link else { return Outcome::Done };
+    match socket.half_close() {
+        Ok(()) => Outcome::Done,
+        Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
     }
 }
 
@@ -131,7 +146,9 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
                 state.sent(now);
                 slot.unreachable_ns = None;
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Outcome::Blocked { reads: true, at: state.sending.end_ns() };
+            }
             Err(e) => {
                 let since = *slot.unreachable_ns.get_or_insert(now);
                 if now.saturating_sub(since) < UNREACHABLE_NS {

@@ -4,6 +4,8 @@
 mod client;
 mod connect;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -121,8 +123,11 @@ pub(super) enum Command {
 enum Outcome {
     /// Nothing to send before this time.
     Later(u64),
-    /// The socket has no room.
-    Blocked,
+    /// The socket has no room; the flow is served again when it has, or at this time. `reads`: input is read meanwhile.
+    Blocked {
+        reads: bool,
+        at: u64,
+    },
     /// The other sockets are served first.
     TurnOver,
     /// There is nothing more to do.
@@ -134,7 +139,8 @@ struct Slot {
     flow: Box<TransactFlow>,
     /// The time of its valid heap entry.
     at: u64,
-    waits_writable: bool,
+    /// What the poller waits for on the flow's socket.
+    interest: Interest,
     done: bool,
     /// Bytes of a started request, or of responses, that are still to be written.
     left: u64,
@@ -169,6 +175,18 @@ struct Shared {
 }
 
 impl Shared {
+    fn new() -> Shared {
+        Shared {
+            pools: HashMap::new(),
+            buffer: vec![0; READ_BYTES],
+            datagram: vec![],
+            small: None,
+            large: None,
+            owners: HashMap::new(),
+            next_connection: 0,
+        }
+    }
+
     /// Up to [`WRITE_BYTES`] of the content of a flow's messages.
     fn pool(&mut self, flow: &TransactFlow) -> Arc<StreamPool> {
         let most = flow.request.max(flow.response).min(WRITE_BYTES);
@@ -212,16 +230,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut events = PollEvents::new(256);
-    let shared = Shared {
-        pools: HashMap::new(),
-        buffer: vec![0; READ_BYTES],
-        datagram: vec![],
-        small: None,
-        large: None,
-        owners: HashMap::new(),
-        next_connection: 0,
-    };
-    let mut context = Context { shared, heap: Heap::new(), inbox, clock };
+    let mut context = Context { shared: Shared::new(), heap: Heap::new(), inbox, clock };
     let mut next_tick = 0u64;
     loop {
         let timeout = timeout(&flows, &mut context, next_tick);
@@ -282,6 +291,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
             next_tick = now + TICK_NS;
             for slot in flows.values_mut() {
                 tick(slot, now);
+                close_silent(slot, now, &mut context);
             }
         }
     }
@@ -321,7 +331,7 @@ fn add(token: u64, flow: Box<TransactFlow>, flows: &mut HashMap<u64, Slot>, cont
         opening,
         flow,
         at: u64::MAX,
-        waits_writable: false,
+        interest: Interest::READ,
         done: false,
         left: 0,
         have: 0,
@@ -366,14 +376,15 @@ fn serve(token: u64, slot: &mut Slot, is_readable: bool, context: &mut Context) 
     };
     match outcome {
         Outcome::Later(at) => {
-            // An earlier deadline that is set already wakes up in vain: timeouts move with each response.
-            if at < slot.at {
-                slot.at = at;
-                context.heap.push(Reverse((at, token)));
-            }
-            set_interest(slot, token, context, false);
+            wake_at(at, token, slot, context);
+            set_interest(slot, token, context, Interest::READ);
         }
-        Outcome::Blocked => set_interest(slot, token, context, true),
+        Outcome::Blocked { reads, at } => {
+            wake_at(at, token, slot, context);
+            // Input that is not read would be reported without end.
+            let interest = Interest { readable: reads, ..Interest::WRITE };
+            set_interest(slot, token, context, interest);
+        }
         Outcome::TurnOver => {
             // The poller reports what is left of incoming data; a sender continues in its next turn.
             slot.at = context.clock.monotonic_ns();
@@ -406,13 +417,34 @@ fn connection_event(owner: u64, slot: &mut Slot, token: u64, context: &mut Conte
     }
 }
 
+/// Serves a flow at a time, unless it is served before.
+fn wake_at(at: u64, token: u64, slot: &mut Slot, context: &mut Context) {
+    // An earlier deadline that is set already wakes up in vain: timeouts move with each response.
+    if at < slot.at {
+        slot.at = at;
+        context.heap.push(Reverse((at, token)));
+    }
+}
+
 /// Sets what the poller waits for; a system call is made only on a change.
-fn set_interest(slot: &mut Slot, token: u64, context: &Context, writable: bool) {
-    if slot.waits_writable != writable {
-        slot.waits_writable = writable;
-        let interest = Interest { readable: true, writable, edge: false };
+fn set_interest(slot: &mut Slot, token: u64, context: &Context, interest: Interest) {
+    if slot.interest != interest {
+        slot.interest = interest;
         let _ = context.inbox.poller.modify(slot.flow.link.as_socket(), token, interest);
     }
+}
+
+/// Closes accepted connections whose request does not arrive.
+fn close_silent(slot: &mut Slot, now: u64, context: &mut Context) {
+    slot.connections.retain(|token, connection| {
+        let Connection::Accepted(serving) = &*connection else { return true };
+        if !serving.is_silent(now) {
+            return true;
+        }
+        context.shared.owners.remove(token);
+        let _ = context.inbox.poller.remove(connection.socket());
+        false
+    });
 }
 
 /// Stops waiting for a flow's sockets, and closes the connections of its transactions.

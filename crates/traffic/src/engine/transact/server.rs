@@ -11,14 +11,18 @@ use crate::server::Share;
 use crate::signals::Signal;
 use crate::transport::StreamSocket;
 
-/// Bytes of responses that a client may leave unread before its further requests are not read.
+/// Bytes of responses that a client may leave unread before its further requests are not read. The last one may exceed it.
 const MAX_OWED: u64 = 1 << 20;
+/// Writes to one stream before the others are served.
+const WRITES: usize = 64;
 
 /// A connection of one transaction whose preface was admitted.
 pub(crate) struct Accepted {
     /// Its part of the server's limit of flows, released before the client sees the close.
     pub(crate) _share: Share,
     pub(crate) socket: Arc<dyn StreamSocket>,
+    /// It ends when no part of its request arrives for this long.
+    pub(crate) patience_ns: u64,
 }
 
 /// A connection of one transaction that is being served.
@@ -29,6 +33,16 @@ pub(super) struct Serving {
     /// Bytes of the response that are still to be written, once the request is complete.
     left: Option<usize>,
     interest: Option<Interest>,
+    /// When a part of the request arrived, or the connection.
+    last_ns: u64,
+}
+
+impl Serving {
+    /// Whether its request, or the rest of it, has been awaited for too long.
+    pub(super) fn is_silent(&self, now_ns: u64) -> bool {
+        let limit = self.last_ns.saturating_add(self.accepted.patience_ns);
+        self.left.is_none() && now_ns >= limit
+    }
 }
 
 /// Serves a stream.
@@ -39,19 +53,38 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
     let (request, response) = (slot.flow.request as u64, slot.flow.response as u64);
     let pool = context.shared.pool(&slot.flow);
     let mut state = lock(state);
-    let mut may_read = is_readable;
-    for _ in 0..TURN {
-        while slot.left > 0 {
+    let (mut may_read, mut reads, mut writes) = (is_readable, 0, 0);
+    loop {
+        let now = context.clock.monotonic_ns();
+        while request > 0 && slot.have >= request && slot.left < MAX_OWED {
+            slot.have -= request;
+            slot.left = slot.left.saturating_add(response);
+            state.on_read(request as usize, None, now);
+        }
+        let mut is_full = false;
+        while slot.left > 0 && !is_full {
+            if writes == WRITES {
+                return Outcome::TurnOver;
+            }
+            writes += 1;
             let length = slot.left.min(response).min(WRITE_BYTES as u64) as usize;
             match socket.send(pool.at(0, length)) {
                 Ok(sent) => slot.left -= sent as u64,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_full = true,
                 Err(e) => return Outcome::Failed(format!("writing to the stream: {e}")),
             }
         }
-        if !may_read || slot.left >= MAX_OWED {
+        let has_request = request > 0 && slot.have >= request;
+        if has_request && slot.left < MAX_OWED {
+            continue;
+        }
+        if has_request || slot.left >= MAX_OWED {
+            return Outcome::Blocked { reads: false, at: u64::MAX };
+        }
+        if !may_read || reads == TURN {
             break;
         }
+        reads += 1;
         let buffer = &mut context.shared.buffer;
         match socket.recv(buffer) {
             Ok(0) => {
@@ -63,12 +96,6 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
             Ok(_) if request == 0 => return Outcome::Failed("data on an idle connection".into()),
             Ok(n) => {
                 slot.have += n as u64;
-                let now = context.clock.monotonic_ns();
-                while slot.have >= request {
-                    slot.have -= request;
-                    slot.left = slot.left.saturating_add(response);
-                    state.on_read(request as usize, None, now);
-                }
                 may_read = n == buffer.len();
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => may_read = false,
@@ -76,9 +103,9 @@ pub(super) fn stream(slot: &mut Slot, is_readable: bool, context: &mut Context) 
         }
     }
     match slot.left {
-        0 if may_read && is_readable => Outcome::TurnOver,
+        // The poller reports what is left of the input.
         0 => Outcome::Later(u64::MAX),
-        _ => Outcome::Blocked,
+        _ => Outcome::Blocked { reads: true, at: u64::MAX },
     }
 }
 
@@ -99,7 +126,9 @@ pub(super) fn datagrams(slot: &mut Slot, is_readable: bool, context: &mut Contex
         while let Some(bytes) = slot.unanswered.front() {
             datagram[..number].copy_from_slice(&bytes[..number]);
             match socket.send_control(datagram) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return Outcome::Blocked { reads: false, at: u64::MAX };
+                }
                 // A datagram that can't be sent is one that may be lost.
                 Ok(_) | Err(_) => slot.unanswered.pop_front(),
             };
@@ -147,7 +176,8 @@ pub(super) fn accept(flow: u64, slot: &mut Slot, accepted: Accepted, context: &m
         return;
     }
     let token = context.shared.connection_token(flow);
-    let serving = Serving { accepted, have: 0, left: None, interest: None };
+    let last_ns = context.clock.monotonic_ns();
+    let serving = Serving { accepted, have: 0, left: None, interest: None, last_ns };
     slot.connections.insert(token, Connection::Accepted(serving));
     advance(slot, token, context);
 }
@@ -166,7 +196,10 @@ pub(super) fn advance(slot: &mut Slot, token: u64, context: &mut Context) {
             match socket.recv(&mut buffer[..most]) {
                 // The client gave up.
                 Ok(0) => break None,
-                Ok(n) => serving.have += n,
+                Ok(n) => {
+                    serving.have += n;
+                    serving.last_ns = context.clock.monotonic_ns();
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Some(Interest::READ),
                 Err(_) => break None,
             }
