@@ -57,6 +57,7 @@ const COUNTERS: &[(&str, &str, Read<u64>)] = &[
     ("weir_duplicate_packets", "Duplicates received", |f| received(f)?.duplicate_packets),
     ("weir_reordered_packets", "Packets out of order", |f| received(f)?.reordered_packets),
     ("weir_retransmits", "Segments retransmitted", |f| sent(f)?.retransmits),
+    ("weir_transactions", "Transactions completed", |f| sent(f)?.transactions),
 ];
 
 /// Gauges: name, help, value.
@@ -351,6 +352,27 @@ mod tests {
         }
         assert!(!text.contains("weir_sent_bytes_total{"), "not measured: {text}");
         assert!(text.contains("application/openmetrics-text"), "{text}");
+    }
+
+    #[test]
+    fn transactions_are_summed_where_there_are_any() {
+        let exporter = Exporter::start("127.0.0.1:0".parse().unwrap(), vec![]).unwrap();
+        exporter.flows(&specs());
+        let text = || {
+            let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            asked(&exporter, request)
+        };
+        for (end, transactions) in [(1.0, None), (2.0, Some(20)), (3.0, Some(22))] {
+            let mut interval = interval(end, 0, 0);
+            interval.flows[0].sender =
+                Some(IntervalCount { transactions, ..IntervalCount::default() });
+            exporter.interval(&interval);
+            let is_served = text().contains("weir_transactions_total{");
+            assert_eq!(is_served, transactions.is_some(), "{end}");
+        }
+        let line =
+            text().lines().find(|l| l.starts_with("weir_transactions_total{")).map(str::to_owned);
+        assert!(line.is_some_and(|line| line.ends_with(" 42")));
     }
 
     #[test]
