@@ -35,14 +35,15 @@ const LATE: f64 = 0.1;
 /// ... and a pause exceeded its gap by this much: otherwise it is the granularity of its wake-ups.
 const PAUSE_SECONDS: f64 = 1e-3;
 
-/// Adds the warnings that its figures require to `record.warnings`.
+/// Adds the warnings that its figures require to `record.warnings`, after those already `found`.
 pub(crate) fn add(
     record: &mut Record,
     specs: &[FlowSpec],
     path_mtu_bytes: Option<u32>,
     one_sided: bool,
+    found: Vec<Warning>,
 ) {
-    let mut out = vec![];
+    let mut out = found;
     cpu(record, specs, &mut out);
     let drops = socket_drops(record);
     for (flow, spec) in record.flows.iter().zip(specs) {

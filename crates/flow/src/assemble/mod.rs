@@ -96,8 +96,13 @@ pub fn assemble(parts: Parts) -> Record {
     if let Some(peer_reports) = peer_reports {
         flows.iter_mut().for_each(|f| add_reported(f, peer_reports));
     }
+    let mut unrated = vec![];
     for ((spec, ..), flow) in pairs.iter().zip(&mut flows) {
-        flow.voice = voice::voice(spec, flow, parts.latency.as_ref());
+        let is_whole = parts.plan.omit.0 == 0;
+        match voice::voice(spec, flow, parts.latency.as_ref(), is_whole).transpose() {
+            Ok(voice) => flow.voice = voice,
+            Err(reason) => unrated.push(reason.warning(flow.id)),
+        }
     }
     let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, peer_reports);
     let mut record = Record {
@@ -144,7 +149,7 @@ pub fn assemble(parts: Parts) -> Record {
     record.loss_ledger = ledger::ledger(&record);
     record.warnings = parts.local.warnings;
     record.warnings.extend(far.warnings.iter().cloned());
-    warnings::add(&mut record, &parts.specs, parts.path_mtu_bytes, parts.one_sided);
+    warnings::add(&mut record, &parts.specs, parts.path_mtu_bytes, parts.one_sided, unrated);
     record
 }
 
@@ -182,6 +187,7 @@ fn flow(
         round_trip: None,
         tcp: sender.and_then(|s| s.tcp.clone()),
         tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),
+        voice_codec: spec.connection.voice,
         voice: None,
         connect_seconds: near.and_then(|n| n.connect_seconds),
     };

@@ -59,7 +59,7 @@ const TCP: Definition = Definition {
 /// A figure of a voice connection.
 const VOICE: Definition = Definition {
     group: Group::Voice,
-    applies: |f| f.voice.is_some(),
+    applies: |f| f.voice_codec.is_some(),
     needs_both_ends: true,
     is_compared: true,
     ..DATAGRAMS
@@ -948,10 +948,10 @@ pub const METRICS: &[Definition] = &[
         key: "r_factor",
         source: "ITU-T G.107",
         definition: "Transmission rating factor of the E-model with its default parameters: R = Ro − Is − Id − Ie,eff. Id is of the delay from mouth to ear; Ie,eff of the codec (ITU-T G.113 Appendix I), the packets that the decoder lacks, and their burst ratio.",
-        limits: "0 to 93.2, for narrow-band telephones. An estimate for planning, not a listening test. Echo is that of the default telephone (TELR 65 dB). Discards count as independent losses.",
+        limits: "0 to 93.2, for narrow-band telephones. An estimate for planning, not a listening test. Echo is that of the default telephone (TELR 65 dB). Discards count as loss periods of their own. A flow without a rating makes the figure of the run absent.",
         better: Better::Higher,
         path: "voice.r_factor",
-        also: &["voice.codec", "voice.burst_ratio", "voice.jitter_buffer_seconds"],
+        also: &["voice_codec", "voice.codec", "voice.burst_ratio", "voice.jitter_buffer_seconds"],
         read: Read::Flow(|f| Some(f.voice.as_ref()?.r_factor), Fold::Smallest),
         ..VOICE
     },
@@ -973,7 +973,7 @@ pub const METRICS: &[Definition] = &[
         key: "voice_delay_seconds",
         unit: Unit::Seconds,
         source: "ITU-T G.114",
-        definition: "Frames of a packet + look-ahead and concealment of the codec + delay of the fastest packet + depth of the jitter buffer. Clocks that agree within 10 ms give the one-way delay; otherwise it is half of the shortest idle round trip, and `path_delay_from` says so.",
+        definition: "Frames of a packet + processing, look-ahead and concealment of the codec (Annex A.2) + delay of the fastest packet + depth of the jitter buffer. Clocks that agree within 10 ms give the one-way delay; otherwise it is half of the shortest idle round trip, and `path_delay_from` says so.",
         limits: "The buffer is fixed: it plays each packet at the delay of the fastest one + its depth. Half a round trip is wrong on asymmetric paths.",
         path: "voice.delay_seconds",
         also: &["voice.path_delay_seconds", "voice.path_delay_from"],
@@ -1001,7 +1001,6 @@ pub const METRICS: &[Definition] = &[
         limits: "Exact up to 256 packets; then to 1/1024 of the depth. Without a send time in the header it is absent.",
         path: "receiver.discarded_packets",
         read: received!(discarded_packets),
-        applies: |f| f.receiver.as_ref().is_some_and(|r| r.discarded_packets.is_some()),
         is_compared: false,
         ..VOICE
     },

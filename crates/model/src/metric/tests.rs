@@ -23,7 +23,8 @@ fn put(root: &mut Value, path: &str, value: Value) {
 
 /// A flow with `value` at `path`, in an otherwise empty flow of `transport`.
 fn flow_with(path: &str, value: Value, transport: &str) -> Flow {
-    let mut flow = json!({ "transport": transport, "sender": {}, "receiver": {} });
+    let mut flow =
+        json!({ "transport": transport, "voice_codec": "g711", "sender": {}, "receiver": {} });
     put(&mut flow, path, value);
     serde_json::from_value(flow).unwrap()
 }
@@ -135,4 +136,19 @@ fn mock_server_metrics_are_current() {
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == now, "{path}: run this test with WEIR_BLESS=1 and commit");
+}
+
+/// One direction of a call that has no rating must not leave the rating of the other as that of the call.
+#[test]
+fn an_unrated_voice_flow_makes_the_figure_of_the_run_absent() {
+    let rated = flow_with("voice.mos", json!(4.0), "udp");
+    let plain = Flow { voice_codec: None, voice: None, ..rated.clone() };
+    let unrated = Flow { voice: None, ..rated.clone() };
+    let mos = METRICS.iter().find(|m| m.name == "mos").unwrap();
+    let of = |other: Flow| {
+        let flows = vec![rated.clone(), other];
+        mos.of(&Record { flows, ..Record::default() }, None, None)
+    };
+    assert_eq!(of(plain), Some(4.0));
+    assert_eq!(of(unrated), None);
 }

@@ -18,7 +18,8 @@ pub struct CodecFacts {
     pub frame_bytes: u64,
     /// Duration of a frame, ns.
     pub frame_ns: u64,
-    /// What the encoder (look-ahead) and the decoder (concealment) add to the delay of a frame, ns.
+    /// What the codec adds to the duration of a packet's frames, ns: the processing of a frame, which takes up to its duration
+    /// (ITU-T G.114, Annex A.2; 0 of a codec that codes each sample), look-ahead and concealment.
     pub added_ns: u64,
     /// Equipment impairment factor (Ie).
     pub ie: f64,
@@ -59,11 +60,11 @@ codecs! {
     /// G.711, 64 kbit/s, with the packet loss concealment of its Appendix I.
     G711Plc: "g711-plc" { frame_bytes: 80, frame_ns: 10 * MS, added_ns: 3_750_000, ie: 0.0, bpl: 25.1 },
     /// G.729 Annex A, 8 kbit/s, with voice activity detection.
-    G729a: "g729a" { frame_bytes: 10, frame_ns: 10 * MS, added_ns: 5 * MS, ie: 11.0, bpl: 19.0 },
+    G729a: "g729a" { frame_bytes: 10, frame_ns: 10 * MS, added_ns: 15 * MS, ie: 11.0, bpl: 19.0 },
     /// G.723.1, 6.3 kbit/s, with voice activity detection.
-    G7231: "g723.1" { frame_bytes: 24, frame_ns: 30 * MS, added_ns: 7_500_000, ie: 15.0, bpl: 16.1 },
+    G7231: "g723.1" { frame_bytes: 24, frame_ns: 30 * MS, added_ns: 37_500_000, ie: 15.0, bpl: 16.1 },
     /// GSM enhanced full rate, 12.2 kbit/s.
-    GsmEfr: "gsm-efr" { frame_bytes: 31, frame_ns: 20 * MS, added_ns: 0, ie: 5.0, bpl: 10.0 },
+    GsmEfr: "gsm-efr" { frame_bytes: 31, frame_ns: 20 * MS, added_ns: 20 * MS, ie: 5.0, bpl: 10.0 },
 }
 
 impl VoiceCodec {
@@ -73,8 +74,8 @@ impl VoiceCodec {
         self.facts().label
     }
 
-    /// Time that the codec adds to the delay of a packet with `media_bytes` of speech: its frames and what encoder and decoder
-    /// add, ns.
+    /// Time that the codec adds to the delay of a packet with `media_bytes` of speech: ITU-T G.114, Annex A.2. For N
+    /// frames it is N + 1 frames and the look-ahead, ns.
     #[must_use]
     pub fn delay_ns(self, media_bytes: u64) -> u64 {
         let facts = self.facts();
@@ -115,13 +116,15 @@ impl VoiceCodec {
 mod tests {
     use super::*;
 
+    /// ITU-T G.114, Annex A.2: (N + 1) · frame + look-ahead for a codec with frames.
     #[test]
-    fn delays_of_codecs_are_those_of_their_frames() {
+    fn delays_of_codecs_are_those_of_g_114() {
         let ms = |codec: VoiceCodec, bytes| codec.delay_ns(bytes) as f64 / 1e6;
         assert_eq!(ms(VoiceCodec::G711, 160), 20.0);
-        assert_eq!(ms(VoiceCodec::G729a, 20), 25.0);
-        assert_eq!(ms(VoiceCodec::G7231, 24), 37.5);
-        assert_eq!(ms(VoiceCodec::G729a, 0), 15.0, "at least one frame");
+        assert_eq!(ms(VoiceCodec::G729a, 20), 35.0);
+        assert_eq!(ms(VoiceCodec::G7231, 24), 67.5);
+        assert_eq!(ms(VoiceCodec::GsmEfr, 31), 40.0);
+        assert_eq!(ms(VoiceCodec::G729a, 0), 25.0, "at least one frame");
     }
 
     #[test]

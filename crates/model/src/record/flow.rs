@@ -60,7 +60,10 @@ record! {
         /// TCP information over time, of the sending side.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tcp_samples: Vec<TcpSample>,
-        /// Quality of the voice that it imitates.
+        /// Codec of the voice that it imitates.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        voice_codec: Option<VoiceCodec>,
+        /// Quality of that voice, if loss and delay are known.
         #[serde(skip_serializing_if = "Option::is_none")]
         voice: Option<Voice>,
         /// Time from connect to established.
